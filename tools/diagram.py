@@ -1,0 +1,68 @@
+"""Draws the lifecycle table (src/dpgateway/lifecycle.py) as a diagram and a table, into docs/design/kubelet.md.
+
+``diagram.py`` writes; ``diagram.py --check`` writes nothing and exits 1 when the document says something else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dpgateway.lifecycle import TABLE, Action, Event, State
+
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/design/kubelet.md"
+BEGIN, END = "<!-- drawn by tools/diagram.py -->", "<!-- end of the drawing -->"
+
+
+def arrows() -> dict[tuple[State, State], list[str]]:
+    """Each pair of states with the events that lead from one to the other; what changes nothing is left out."""
+    found: dict[tuple[State, State], list[str]] = {}
+    for state, row in TABLE.items():
+        for event, (target, action) in row.items():
+            if (target is state and action is Action.NOTHING) or event is Event.STOP:
+                continue
+            found.setdefault((state, target), []).append(event.name)
+    return found
+
+
+def drawing() -> str:
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.AWAY.name}"]
+    lines += [f"    {a.name} --> {b.name}: {', '.join(events)}" for (a, b), events in arrows().items()]
+    lines += ["```", "", "STOP leads from every state to STOPPED.", ""]
+    states = [state for state in State if state is not State.STOPPED]
+    lines.append("| event | " + " | ".join(state.name for state in states) + " |")
+    lines.append("|---" * (len(states) + 1) + "|")
+    for event in Event:
+        cells = [f"{event.name}: {event.value}", *(_cell(state, event) for state in states)]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "| action | means |", "|---|---|"]
+    lines += [f"| {action.name} | {action.value} |" for action in Action if action is not Action.NOTHING]
+    return "\n".join(lines)
+
+
+def _cell(state: State, event: Event) -> str:
+    target, action = TABLE[state][event]
+    if action is Action.NOTHING:
+        return "=" if target is state else target.name
+    return f"{target.name}: {action.name}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the document is stale")
+    check = parser.parse_args().check
+    text = DOCUMENT.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    new = f"{before}{BEGIN}\n\n{drawing()}\n\n{END}{after}"
+    if check:
+        if new != text:
+            print(f"stale: {DOCUMENT.name}; run `make regenerate` and commit", file=sys.stderr)
+        return int(new != text)
+    DOCUMENT.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Generates the protobuf code from protos/, for the gateway (protobuf) and the simulator (betterproto).
+
+``regenerate.py`` writes it; ``regenerate.py --check`` writes nothing and exits 1 when what is checked in differs from
+what the protos say. Needs the development dependencies (grpcio-tools, betterproto[compiler]) at the pinned versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.resources
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GATEWAY = Path("src/dpgateway/wire")
+SIMULATOR = Path("src/dpgateway_simulator/wire")
+
+# The file's name in the descriptor pool: unique, so reflection and a driver's own Kubernetes stubs never meet ours.
+SOURCES = {
+    "v1beta1": "protos/v1beta1/api.proto",
+    "v1alpha2": "protos/v1alpha/v1alpha2.proto",
+    "v0_1": "protos/v1alpha/v0_1.proto",
+}
+POOL_IMPORT = "from google.protobuf import descriptor_pool as _descriptor_pool"
+POOL_USE = "_descriptor_pool.Default()"
+
+
+def protoc(folder: Path, *arguments: str) -> None:
+    included = importlib.resources.files("grpc_tools") / "_proto"
+    # betterproto's plugin is found beside the interpreter
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{included}", *arguments]
+    done = subprocess.run(command, check=False, env={"PATH": path}, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+
+
+def generate_gateway(protos: Path, out: Path) -> None:
+    files = [str(protos / f"dpgateway/wire/{name}.proto") for name in SOURCES]
+    protoc(protos, f"--python_out={out}", f"--pyi_out={out}", *files)
+    for name in SOURCES:
+        module = out / f"dpgateway/wire/{name}_pb2.py"
+        text = module.read_text()
+        if POOL_IMPORT not in text or POOL_USE not in text:
+            raise SystemExit(f"{module.name}: the generated code no longer names the default pool as this tool expects")
+        text = text.replace(POOL_IMPORT, "from dpgateway.wire import pool as _pool").replace(POOL_USE, "_pool.POOL")
+        module.write_text(text)
+
+
+def generate_simulator(protos: Path, out: Path) -> None:
+    out.mkdir(parents=True)
+    files = [str(protos / f"dpgateway/wire/{name}.proto") for name in SOURCES]
+    protoc(protos, f"--python_betterproto_out={out}", *files)
+
+
+def generated(scratch: Path) -> dict[Path, str]:
+    """Path in the repository -> text, for every generated file."""
+    protos = scratch / "protos"
+    for name, source in SOURCES.items():
+        copy = protos / f"dpgateway/wire/{name}.proto"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text((ROOT / source).read_text())
+    gateway, simulator = scratch / "gateway", scratch / "simulator"
+    gateway.mkdir()
+    generate_gateway(protos, gateway)
+    generate_simulator(protos, simulator)
+    files = {GATEWAY / p.name: p.read_text() for p in sorted((gateway / "dpgateway/wire").glob("*_pb2.py*"))}
+    files |= {SIMULATOR / p.relative_to(simulator): p.read_text() for p in sorted(simulator.rglob("*.py"))}
+    return files
+
+
+def stale(files: dict[Path, str]) -> list[str]:
+    found = [str(p) for p, text in files.items() if not (ROOT / p).exists() or (ROOT / p).read_text() != text]
+    there = {p.relative_to(ROOT) for p in (ROOT / SIMULATOR).rglob("*.py")}
+    there |= {p.relative_to(ROOT) for p in (ROOT / GATEWAY).glob("*_pb2.py*")}
+    return found + [f"{path} (no proto makes it)" for path in sorted(there - set(files))]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the checked-in code is stale")
+    check = parser.parse_args().check
+    with tempfile.TemporaryDirectory() as scratch:
+        files = generated(Path(scratch))
+    if check:
+        wrong = stale(files)
+        for path in wrong:
+            print(f"stale: {path}; run `make regenerate` and commit", file=sys.stderr)
+        return 1 if wrong else 0
+    for path, text in files.items():
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / path).write_text(text)
+    print(f"{len(files)} files")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
