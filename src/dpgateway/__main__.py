@@ -1,0 +1,5 @@
+"""``python -m dpgateway``: the command line."""
+
+from dpgateway.cli import main
+
+main()

@@ -1,0 +1,116 @@
+"""``dpgateway check``: everything that is wrong with a configuration, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from dpgateway.cli.options import Settings, configured, output_option
+from dpgateway.cli.output import apart, print_json, print_line, print_table
+from dpgateway.config import Configuration, Problem, advise, in_order, read, resolve
+from dpgateway.drivers import discovery
+from dpgateway.drivers.discovery import Found
+from dpgateway.kubelet.directory import caution, fault, is_there, why_none
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What there is to say about a configuration."""
+
+    configuration: Configuration
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+
+@click.command()
+@configured
+@output_option
+@click.pass_context
+def check(context: click.Context, settings: Settings, output: str) -> None:
+    """Check the configuration, and name everything that is wrong with it.
+
+    Prints file, line and key of each problem, what was found there and what was expected. Loads every installed driver
+    to check the options of this node's resources; --node-name checks for another node. Exits with 2 if there is a
+    problem, and with 0 if there are only warnings.
+    """
+    with apart():
+        verdict = _judge(settings)
+    if output == "json":
+        print_json(_as_json(settings, verdict))
+    else:
+        _print(settings, verdict)
+    context.exit(2 if verdict.problems else 0)
+
+
+def _judge(settings: Settings) -> Verdict:
+    document, problems = read(settings.config)
+    document = document.for_node(settings.node_name)
+    drivers = discovery.find()
+    configuration, more = resolve(document, drivers)
+    failed = tuple(
+        Problem(*_split(resource.where), 0, "", hint=f"{resource.name}: driver {resource.driver}: {resource.failure}")
+        for resource in configuration.resources
+        if resource.failure is not None
+    )
+    directory = settings.device_plugins_dir(configuration)
+    unfit = _told(settings, fault(directory))
+    warnings = () if problems and not document.entries else advise(document, drivers)
+    warnings += _told(settings, _doubt(settings, directory)) + _unused(drivers, document.drivers)
+    return Verdict(configuration, in_order(problems + more + failed + unfit), warnings)
+
+
+def _doubt(settings: Settings, directory: Path) -> str:
+    """A directory that was asked for may be misspelt; that there is no kubelet where it usually is means nothing."""
+    if fault(directory):  # a problem already
+        return ""
+    missing = settings.flag_device_plugins_dir is not None and not is_there(directory)
+    return caution(directory) or (why_none(directory) if missing else "")
+
+
+def _told(settings: Settings, text: str) -> tuple[Problem, ...]:
+    return (Problem(str(settings.config), 0, 0, "", hint=text),) if text else ()
+
+
+def _split(where: str) -> tuple[str, int]:
+    file, _, line = where.rpartition(":")
+    return file, int(line)
+
+
+def _unused(drivers: Mapping[str, Found], used: frozenset[str]) -> tuple[Problem, ...]:
+    """A broken driver that no resource wants is worth a word, not a failure."""
+    return tuple(
+        Problem(f"{found.distribution} {found.version}", 0, 0, "", hint=f"driver {name}: {found.failure}")
+        for name, found in drivers.items()
+        if found.failure is not None and name not in used
+    )
+
+
+def _as_json(settings: Settings, verdict: Verdict) -> dict[str, object]:
+    resources = verdict.configuration.resources
+    return {
+        "config": str(settings.config),
+        "node_name": settings.node_name,
+        "device_plugins_dir": str(settings.device_plugins_dir(verdict.configuration)),
+        "valid": not verdict.problems,
+        "problems": [asdict(problem) for problem in verdict.problems],
+        "warnings": [asdict(warning) for warning in verdict.warnings],
+        "resources": [{"name": one.name, "driver": one.driver, "where": one.where} for one in resources],
+    }
+
+
+def _print(settings: Settings, verdict: Verdict) -> None:
+    for problem in verdict.problems:
+        print_line(str(problem), "red")
+    for warning in verdict.warnings:
+        print_line(f"warning: {warning}", "yellow")
+    if verdict.problems:
+        number = len(verdict.problems)
+        print_line(f"{number} problem{'s' if number != 1 else ''} in {settings.config}")
+        return
+    resources = verdict.configuration.resources
+    if resources:
+        print_table(("resource", "driver", "where"), [(one.name, one.driver, one.where) for one in resources])
+    print_line(f"{settings.config} is valid on node {settings.node_name}", "green")

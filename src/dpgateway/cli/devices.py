@@ -1,0 +1,164 @@
+"""``dpgateway devices``: asks each resource's driver once, and prints what it says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from dpgateway import log
+from dpgateway.cli.options import Settings, configured, output_option
+from dpgateway.cli.output import apart, print_json, print_line, print_table
+from dpgateway.config import ResourceConfig, complete, format_duration, load, nothing_served
+from dpgateway.devices.shares import share_ids
+from dpgateway.drivers import answers, discovery
+from dpgateway.drivers.contract import Context
+from dpgateway.errors import GatewayError
+from dpgateway.model import Device
+from dpgateway.offering import too_long
+
+CLOSING = 1.0
+"""Seconds that drivers get to close, all together."""
+
+COLUMNS = ("resource", "id", "health", "reason", "numa", "shares")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a resource's driver said; or why it said nothing, or why that can't be offered."""
+
+    resource: ResourceConfig
+    devices: tuple[Device, ...] = ()
+    failure: str | None = None
+
+
+class Question:
+    """One driver, asked for its devices on a thread that nobody has to wait for."""
+
+    def __init__(self, resource: ResourceConfig, node_name: str) -> None:
+        self._resource, self._node_name = resource, node_name
+        self._asked = time.monotonic()
+        self._answer: Future[tuple[Device, ...]] = Future()
+        self.thread = threading.Thread(target=self._ask, name=f"devices of {resource.name}", daemon=True)
+        self.thread.start()
+
+    def answer(self) -> Answer:
+        """Waits until the resource's list timeout has passed since the question."""
+        timeout = self._resource.timeouts.list
+        left = self._asked + timeout.total_seconds() - time.monotonic()
+        try:
+            devices = self._answer.result(min(max(left, 0), threading.TIMEOUT_MAX))
+        except TimeoutError:
+            return Answer(self._resource, failure=f"the driver didn't answer within {format_duration(timeout)}")
+        except GatewayError as error:
+            return Answer(self._resource, failure=f"the driver failed: {error}")
+        return Answer(self._resource, devices, too_long(devices, self._resource.shares.count))
+
+    @property
+    def answered(self) -> bool:
+        return self._answer.done()
+
+    def _ask(self) -> None:
+        driver: Any = None
+        try:
+            driver = self._resource.driver_class(self._resource.options, self._context())
+            self._answer.set_result(answers.devices(driver.devices()))
+        except BaseException as error:  # SystemExit, too, must not pass for silence
+            self._answer.set_exception(answers.fault("__init__" if driver is None else "devices", error))
+        try:
+            if callable(getattr(driver, "close", None)):
+                driver.close()
+        except BaseException as error:
+            self._context().log.error("the driver failed: %s", answers.fault("close", error))
+
+    def _context(self) -> Context:
+        logger = log.bind(f"dpgateway.driver.{self._resource.driver}", resource=self._resource.name)
+        return Context(self._resource.name, self._node_name, logger, lambda: None)
+
+
+@click.command()
+@configured
+@output_option
+@click.pass_context
+def devices(context: click.Context, settings: Settings, output: str) -> None:
+    """List the devices that each resource would offer now.
+
+    Asks the drivers themselves, not a running gateway, and lists id, health (with the reason if a device is
+    Unhealthy), NUMA nodes, and under how many ids each device would be offered. A driver that fails, or doesn't
+    answer within the resource's list timeout, is named, as is a list that no kubelet takes; the exit code is then 1.
+    """
+    document = load(settings.config).for_node(settings.node_name)
+    with apart():
+        configuration = complete(document, discovery.find(document.drivers), discovery.installed())
+        found = _ask_all(configuration.resources, settings.node_name)
+    if output == "json":
+        print_json([_as_json(answer) for answer in found])
+    else:
+        _print(found)
+    if not found:
+        click.echo(nothing_served(document), err=output == "json")
+    context.exit(1 if any(answer.failure is not None for answer in found) else 0)
+
+
+def _ask_all(resources: Iterable[ResourceConfig], node_name: str) -> list[Answer]:
+    """All drivers are asked at once, so the slowest one alone decides how long it takes."""
+    questions = [
+        Question(resource, node_name) if resource.failure is None else Answer(resource, failure=resource.failure)
+        for resource in resources
+    ]
+    found = [one if isinstance(one, Answer) else one.answer() for one in questions]
+    end = time.monotonic() + CLOSING
+    for question in questions:
+        if isinstance(question, Question) and question.answered:
+            question.thread.join(max(end - time.monotonic(), 0))
+    return found
+
+
+def _as_json(answer: Answer) -> dict[str, object]:
+    count = answer.resource.shares.count
+    return {
+        "resource": answer.resource.name,
+        "driver": answer.resource.driver,
+        "failure": answer.failure,
+        "devices": [
+            {
+                "id": device.id,
+                "health": _health(device),
+                "reason": device.health.reason,
+                "numa_nodes": list(device.numa_nodes),
+                "offered": list(share_ids(device.id, count)),
+            }
+            for device in answer.devices
+        ],
+    }
+
+
+def _health(device: Device) -> str:
+    return "Healthy" if device.health.ok else "Unhealthy"
+
+
+def _row(resource: ResourceConfig, device: Device) -> tuple[str, ...]:
+    numa = ",".join(map(str, device.numa_nodes)) or "-"
+    reason = device.health.reason or "-"
+    return (resource.name, device.id, _health(device), reason, numa, str(resource.shares.count))
+
+
+def _source(resource: ResourceConfig) -> str:
+    return f"driver {resource.driver} finds none for the options at {resource.where}"
+
+
+def _print(found: list[Answer]) -> None:
+    listed = [(answer.resource, device) for answer in found for device in answer.devices]
+    if listed:
+        styles = ["" if device.health.ok else "yellow" for _, device in listed]
+        print_table(COLUMNS, [_row(resource, device) for resource, device in listed], styles)
+    for answer in found:
+        if answer.failure is not None:
+            print_line(f"{answer.resource.name}: {answer.failure} (driver {answer.resource.driver})", "red")
+        elif not answer.devices:
+            print_line(f"{answer.resource.name}: no devices: {_source(answer.resource)}", "yellow")

@@ -1,0 +1,133 @@
+"""``dpgateway drivers``: what is installed, and which options it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import click
+
+from dpgateway.cli.options import logged, output_option
+from dpgateway.cli.output import apart, print_json, print_line, print_table
+from dpgateway.config import LISTS, format_duration, name_kind
+from dpgateway.drivers import discovery
+from dpgateway.drivers.discovery import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a driver, as the configuration has it."""
+
+    name: str
+    kind: str
+    required: bool
+    default: object
+    help: str
+
+
+@click.command()
+@logged
+@output_option
+@click.pass_context
+def drivers(context: click.Context, output: str) -> None:
+    """List the installed drivers and their options.
+
+    Drivers are Python packages with an entry point in the group "dpgateway". Those that can't be used are listed with
+    the reason, and the exit code is then 1.
+    """
+    with apart():
+        found = discovery.find()
+    if output == "json":
+        print_json([_as_json(one) for one in found.values()])
+    else:
+        _print(found)
+    context.exit(1 if any(one.failure is not None for one in found.values()) else 0)
+
+
+def describe_options(kind: Any, prefix: str = "") -> Iterator[Option]:  # noqa: ANN401  a dataclass
+    """The options that a driver's ``Options`` declares; those within another mapping are named ``outer.inner``."""
+    kinds = get_type_hints(kind)
+    for field in fields(kind):
+        if not field.init:
+            continue
+        name = prefix + field.name
+        default = _default(field)
+        required = default is MISSING
+        text = str(field.metadata.get("help", ""))
+        yield Option(name, name_kind(kinds[field.name]), required, None if required else plain(default), text)
+        for inner, mark in _nested(kinds[field.name]):
+            yield from describe_options(inner, f"{name}{mark}.")
+
+
+def _nested(kind: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401  a type
+    """The dataclasses within a type, and how their keys are reached."""
+    if is_dataclass(kind):
+        yield kind, ""
+    for inner in get_args(kind):
+        if is_dataclass(inner):
+            yield inner, "[]" if get_origin(kind) in LISTS else ""
+
+
+def _default(field: Field[Any]) -> Any:  # noqa: ANN401
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """``value`` as the configuration, or JSON, would have it."""
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        return [plain(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def _written(value: object) -> str:
+    """A plain value in YAML's short form."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    return str(value) or '""'
+
+
+def _as_json(found: Found) -> dict[str, object]:
+    options = describe_options(found.driver.Options) if found.driver is not None else ()
+    return {
+        "name": found.name,
+        "distribution": found.distribution,
+        "version": found.version,
+        "failure": found.failure,
+        "options": [
+            {"name": one.name, "type": one.kind, "required": one.required, "default": one.default, "help": one.help}
+            for one in options
+        ],
+    }
+
+
+def _print(found: Mapping[str, Found]) -> None:
+    if not found:
+        print_line("no driver is installed; install one with pip, as dpgateway-chardev")
+    for index, one in enumerate(found.values()):
+        if index:
+            print_line("")
+        print_line(f"{one.name}  ({one.distribution} {one.version})", "green" if one.failure is None else "red")
+        if one.failure is not None:
+            print_line(f"can't be used: {one.failure}")
+            continue
+        options = list(describe_options(one.driver.Options))
+        if options:
+            rows = [(o.name, o.kind, "required" if o.required else _written(o.default), o.help) for o in options]
+            print_table(("option", "type", "default", "meaning"), rows)
+        else:
+            print_line("no options")

@@ -1,0 +1,78 @@
+"""The group of all commands. A command's module is imported when it is called, so the agent carries no other's."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from dpgateway.errors import ConfigurationError, GatewayError
+
+COMMANDS = {
+    "run": ("dpgateway.cli.run:run", "Serve the configured resources to the node's kubelet."),
+    "demo": ("dpgateway.cli.demo:demo", "Show the gateway with simulated devices and a simulated kubelet."),
+    "check": ("dpgateway.cli.check:check", "Check the configuration, and name everything that is wrong with it."),
+    "devices": ("dpgateway.cli.devices:devices", "List the devices that each resource would offer now."),
+    "drivers": ("dpgateway.cli.drivers:drivers", "List the installed drivers and their options."),
+    "new-driver": ("dpgateway.cli.new_driver:new_driver", "Write the beginning of a driver package."),
+    "simulate": ("dpgateway_simulator.cli:simulate", "Run a simulated kubelet, of any version."),
+}
+"""Name: where the command is, and its line in the group's help, which is to be had without importing it."""
+
+SIMULATOR_NEEDS = frozenset({"betterproto", "dpgateway_simulator", "grpclib", "h2", "prompt_toolkit"})
+
+EPILOG = """Every option can also be given as an environment variable: --log-level as DPGATEWAY_LOG_LEVEL, and so on.
+Options win over the environment, and the environment over the configuration.
+
+Exit codes: 0 done, or ended by SIGTERM or SIGINT; 1 the work failed; 2 the configuration or the usage is wrong."""
+
+
+class Group(click.Group):
+    """Imports a command when it is called, and turns our errors into messages and exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        try:
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            raise _unavailable(cmd_name, module, error) from error
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's own
+        try:
+            return super().invoke(ctx)
+        except ConfigurationError as error:
+            click.echo(error, err=True)
+            ctx.exit(2)
+        except GatewayError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def _unavailable(name: str, module: str, error: ModuleNotFoundError) -> Exception:
+    missing = str(error.name)
+    if missing == module:
+        return click.ClickException(f"{name} isn't part of this installation")
+    if missing.partition(".")[0] in SIMULATOR_NEEDS:
+        what = f"{name} needs the simulator ({missing} isn't installed): pip install 'dpgateway[simulator]'"
+        return click.ClickException(what)
+    return error
+
+
+@click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.version_option(None, "--version", package_name="dpgateway", message="dpgateway %(version)s")
+def main() -> None:
+    """One device plugin for a Kubernetes node: many resources, every kubelet's API, drivers as Python packages.
+
+    A node runs `dpgateway run`. The other commands help before and after: `check` a configuration, see what it would
+    offer with `devices`, list the installed `drivers`, and rehearse with a simulated kubelet.
+    """

@@ -1,0 +1,122 @@
+"""The options that commands have in common, and the settings that they make."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dpgateway import log
+from dpgateway.config import Configuration
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_CONFIG = Path("/etc/dpgateway/config.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line, the environment and the node itself say."""
+
+    config: Path
+    node_name: str
+    flag_device_plugins_dir: Path | None
+    log_format: log.Format
+    log_level: str
+
+    def device_plugins_dir(self, configuration: Configuration) -> Path:
+        """The option, else what the configuration says, which has the default."""
+        return self.flag_device_plugins_dir or configuration.kubelet.device_plugins_dir
+
+
+def host_name() -> str:
+    """The name that a kubelet gives to its node if it isn't told another: the host's, in lower case."""
+    return platform.node().lower()
+
+
+class _Path(click.Path):
+    """Not empty: a shell's variable that isn't set would mean the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  click's own
+        if not value:
+            self.fail("expected a path, found an empty string", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _option(flag: str, *more_variables: str, **keys: Any) -> Callable[[Command], Command]:  # noqa: ANN401  click's own
+    variable = "DPGATEWAY_" + flag.removeprefix("--").replace("-", "_").upper()
+    return click.option(flag, envvar=[variable, *more_variables], show_envvar=True, **keys)
+
+
+_LOG_LEVEL = _option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="The least important messages to log.",
+)
+_LOG_FORMAT = _option(
+    "--log-format",
+    type=click.Choice(["auto", "text", "json"], case_sensitive=False),
+    default="auto",
+    show_default=True,
+    help="How to log to standard error; auto: text on a terminal, else JSON lines.",
+)
+_CONFIG = _option(
+    "--config",
+    type=_Path(path_type=Path, readable=False),  # an unreadable one is told like any other problem
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="The configuration: a YAML file, or a directory whose *.yaml are read as one.",
+)
+_DEVICE_PLUGINS_DIR = _option(
+    "--device-plugins-dir",
+    type=_Path(path_type=Path, readable=False),
+    help="The kubelet's device-plugins directory.  [default: the configuration's kubelet.device_plugins_dir, "
+    "else /var/lib/kubelet/device-plugins]",
+)
+_NODE_NAME = _option("--node-name", "NODE_NAME", help="This node's name.  [default: the host name]")
+
+output_option = _option(
+    "--output",
+    type=click.Choice(["table", "json"], case_sensitive=False),
+    default="table",
+    show_default=True,
+    help="How to print the result.",
+)
+
+
+def logged(command: Command) -> Command:
+    """Adds the options for the log, and sets it up."""
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, log_level: str, log_format: log.Format, **keys: Any) -> Any:  # noqa: ANN401
+        log.setup(log_format, log_level)
+        return command(*arguments, **keys)
+
+    return _LOG_LEVEL(_LOG_FORMAT(wrapped))  # type: ignore[return-value]
+
+
+def configured(command: Command) -> Command:
+    """Adds the options of a command that reads the configuration; the command gets them as ``settings``."""
+
+    @functools.wraps(command)
+    def wrapped(
+        config: Path,
+        device_plugins_dir: Path | None,
+        node_name: str | None,
+        log_level: str,
+        log_format: log.Format,
+        **keys: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        log.setup(log_format, log_level)
+        settings = Settings(config, node_name or host_name(), device_plugins_dir, log_format, log_level)
+        return command(settings, **keys)
+
+    options = (_LOG_FORMAT, _LOG_LEVEL, _NODE_NAME, _DEVICE_PLUGINS_DIR, _CONFIG)
+    return functools.reduce(lambda inner, option: option(inner), options, wrapped)  # type: ignore[return-value]

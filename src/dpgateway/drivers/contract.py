@@ -1,0 +1,86 @@
+"""What a driver is.
+
+A driver is a class with ``Options`` and the methods below. It has an ability by having the method: ``prefer``,
+``prepare``, ``release`` and ``close`` are optional. The gateway calls the methods on threads of its own, those of one
+driver on different ones, so a driver keeps its state in what it returns, or locks it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from dpgateway.model import Allocation, Device
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the gateway gives to a driver when it makes one. The gateway may add fields, never take one away."""
+
+    resource: str
+    """The extended resource that this driver serves, ``vendor.example/thing``."""
+    node_name: str
+    log: logging.LoggerAdapter[logging.Logger]
+    """Its records carry the resource's name."""
+    changed: Callable[[], None]
+    """Says "ask me again": ``devices`` is then called soon, once for any number of calls.
+
+    From any thread, at any time.
+    """
+
+
+@runtime_checkable
+class Driver(Protocol):
+    """One kind of hardware, for one resource. Nothing may happen at import; nothing slow in ``__init__``."""
+
+    Options: ClassVar[type]
+    """A frozen dataclass: validated from the resource's ``options``, printed by ``dpgateway drivers``.
+
+    Each field has a type, a default unless it must be given, and ``metadata={"help": "one line"}``. A duration is a
+    ``datetime.timedelta``. ``__post_init__`` raises ValueError for what types can't say. A method ``claims(self)``, if
+    there is one, names what no second resource of the same driver may claim too (a pool of boards, say).
+    """
+
+    def __init__(self, options: Any, context: Context) -> None:  # noqa: ANN401  each driver has Options of its own
+        """Raises DriverError when the options can't be honoured."""
+
+    def devices(self) -> Iterable[Device]:
+        """The whole truth now: every device there is, with its health. May block.
+
+        Called at the start, after ``Context.changed``, and every ``refresh``; never twice at once.
+        """
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        """What a container that gets ``devices`` needs. The values are those of the last list, the very objects: a
+        subclass of Device may carry what the driver has to know of them.
+
+        May be called again for devices that were allocated before: it gives the same answer, and takes nothing away.
+        Raises DeviceUnavailable, DriverError, or Busy (then it is called again until the deadline).
+        """
+
+    # Optional, and therefore not members of the protocol:
+    #
+    # def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> Iterable[Device]:
+    #     """The best ``size`` devices; asked only when the resource says ``preference: none``."""
+    #
+    # def prepare(self, devices: Sequence[Device]) -> None:
+    #     """Makes the devices ready; called before each start and restart of the container. Idempotent."""
+    #
+    # def release(self, devices: Sequence[Device]) -> None:
+    #     """The devices are free again."""
+    #
+    # def close(self) -> None:
+    #     """The gateway ends, or makes the driver anew."""
+
+
+DriverClass = Callable[..., Driver]
+
+REQUIRED = ("Options", "devices", "allocate")
+ABILITIES = ("prefer", "prepare", "release", "close")
+
+
+def abilities(driver: object) -> frozenset[str]:
+    """Which of the optional methods a driver, or its class, has."""
+    return frozenset(name for name in ABILITIES if callable(getattr(driver, name, None)))

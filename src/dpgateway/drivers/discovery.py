@@ -1,0 +1,162 @@
+"""Finds drivers: entry points of the group ``dpgateway``, whose names are the drivers' names.
+
+Nothing that a driver package does at import can hurt another one: each is loaded on its own thread, for it may hang, by
+a plugin manager of its own, and a failure is a text in its :class:`Found`. Options are checked in ``dpgateway.config``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from importlib.metadata import EntryPoint, distributions, entry_points
+from typing import Any, cast, get_args, get_type_hints
+
+import pluggy
+
+from dpgateway.config.kinds import frozen, name_kind
+from dpgateway.drivers import hookspecs
+from dpgateway.drivers.contract import REQUIRED
+from dpgateway.errors import describe
+
+GROUP = "dpgateway"
+LOADING = 30.0
+"""Seconds that a package has to be imported."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An installed driver: its class, or why it can't be used."""
+
+    name: str
+    distribution: str
+    version: str
+    driver: Any = None
+    """The class; None if there is a failure."""
+    failure: str | None = None
+
+
+def installed() -> tuple[str, ...]:
+    """The names of all installed drivers. Loads none."""
+    points, _ = _points()
+    return tuple(sorted({point.name for point in points}))
+
+
+def find(names: Iterable[str] | None = None, loading: float = LOADING) -> dict[str, Found]:
+    """The installed drivers among ``names`` (None: all), by name. Loads no other. ``loading``: seconds for each."""
+    wanted = None if names is None else frozenset(names)
+    points: dict[str, list[EntryPoint]] = {}
+    found, broken = _points()
+    for text in broken:
+        _log.warning("%s", text)
+    for point in found:
+        if wanted is None or point.name in wanted:
+            points.setdefault(point.name, []).append(point)
+    return {name: _found(points[name], loading) for name in sorted(points)}
+
+
+def _points() -> tuple[Iterable[EntryPoint], Sequence[str]]:
+    """The entry points of our group, and what is wrong with packages whose own are broken, whatever they are."""
+    try:
+        return entry_points(group=GROUP), ()
+    except Exception:
+        points: dict[object, EntryPoint] = {}
+        broken = []
+        for distribution in distributions():
+            try:
+                of_ours = distribution.entry_points.select(group=GROUP)
+            except Exception as error:
+                where = distribution.locate_file("")
+                broken.append(f"a package at {where} has broken entry points: {describe(error)}")
+                continue
+            points |= {(point.name, point.value, _distribution(point)): point for point in of_ours}
+        return points.values(), broken
+
+
+def _found(points: list[EntryPoint], loading: float) -> Found:
+    point = points[0]
+    distribution, version = _distribution(point)
+    if len(points) > 1:
+        names = " and ".join(sorted(" ".join(_distribution(point)) for point in points))
+        return Found(point.name, distribution, version, failure=f"{names} both have a driver of this name")
+    outcome: list[Any] = []
+    thread = threading.Thread(target=_try, args=(point, outcome), name=f"load {point.name}", daemon=True)
+    thread.start()
+    thread.join(loading)
+    if not outcome:
+        return Found(point.name, distribution, version, failure=f"it hasn't been imported within {loading:g} s")
+    (driver,) = outcome
+    if isinstance(driver, BaseException):
+        _log.debug("driver %s can't be used", point.name, exc_info=driver)
+        return Found(point.name, distribution, version, failure=_failure(driver))
+    return Found(point.name, distribution, version, driver)
+
+
+def _try(point: EntryPoint, outcome: list[Any]) -> None:
+    """Puts the class into ``outcome``, or what was raised: a package may raise anything, SystemExit included."""
+    try:
+        driver = _load(point)
+        _check(driver)
+    except BaseException as error:
+        outcome.append(error)
+    else:
+        outcome.append(driver)
+
+
+class _Unfit(Exception):
+    """What an entry point leads to isn't a driver."""
+
+
+def _failure(error: BaseException) -> str:
+    return str(error) if isinstance(error, _Unfit) else f"it can't be loaded: {describe(error)}"
+
+
+def _distribution(point: EntryPoint) -> tuple[str, str]:
+    return (point.dist.name, point.dist.version) if point.dist is not None else ("unknown", "unknown")
+
+
+def _load(point: EntryPoint) -> Any:  # noqa: ANN401  whatever the hook returned
+    plugin = point.load()
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    manager.register(plugin, point.name)
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise _Unfit(f"{point.value}: {error}") from error
+    if not manager.hook.dpgateway_driver.get_hookimpls():
+        raise _Unfit(f"{point.value} has no dpgateway_driver marked with @dpgateway.hookimpl")
+    return manager.hook.dpgateway_driver()
+
+
+def _check(driver: Any) -> None:  # noqa: ANN401  whatever the hook returned
+    """Raises _Unfit if ``driver`` breaks the contract in a way that can be seen without making one."""
+    if not inspect.isclass(cast("object", driver)):
+        raise _Unfit(f"dpgateway_driver returned {driver!r}, expected a class")
+    missing = [name for name in REQUIRED if not hasattr(driver, name)]
+    if missing:
+        raise _Unfit(f"{driver.__name__} has no {', '.join(missing)}")
+    for method in REQUIRED[1:]:
+        if not callable(getattr(driver, method)):
+            raise _Unfit(f"{driver.__name__}.{method} isn't a method")
+    options = driver.Options
+    if not (isinstance(options, type) and is_dataclass(options) and frozen(options)):
+        raise _Unfit(f"{driver.__name__}.Options is {options!r}, expected a frozen dataclass")
+    _check_options(options, f"{driver.__name__}.Options")
+
+
+def _check_options(options: Any, what: str) -> None:  # noqa: ANN401  a dataclass
+    kinds = get_type_hints(options)
+    for field in fields(options):
+        kind = kinds[field.name]
+        try:
+            name_kind(kind)
+        except TypeError as error:
+            raise _Unfit(f"{what}.{field.name}: {error}") from error
+        for inner in (kind, *get_args(kind)):
+            if is_dataclass(inner):
+                _check_options(inner, f"{what}.{field.name}")

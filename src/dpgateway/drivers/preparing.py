@@ -1,0 +1,224 @@
+"""The prepare lane: ``prepare`` and ``release``, at once for different devices, one at a time for each.
+
+When a deadline passes, the RPC fails and says how far it is, and the call goes on: hardware that is being programmed
+can't be told to stop. A later prepare of the same devices joins it; if it succeeded meanwhile, that is the answer,
+unless one of the devices was released, changed, or given away together with others since. A call that hasn't begun is
+dropped once nobody waits for it, and a release skips what was given away again: the devices may be another container's
+by then. The kubelet tries again by itself (pkg/kubelet, every release since 1.10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from dpgateway.drivers.answers import fault
+from dpgateway.errors import DriverError, DriverTimeout
+from dpgateway.model import Device, Health
+from dpgateway.worker import Worker
+
+MOST_THREADS = 16
+KEPT = 300.0
+"""Seconds for which a success that came too late answers the next prepare: the kubelet's longest pause (5 min)."""
+
+Key = frozenset[str]
+Begin = Callable[[], Callable[[], object]]
+"""Returns what is to be done, when its turn has come."""
+Outcome = asyncio.Future[None]
+
+
+@dataclass
+class Call:
+    """One call that waits for its turn, is under way, or succeeded unseen."""
+
+    method: str
+    devices: tuple[Device, ...]
+    phase: str = "waiting for its devices"
+    begun: bool = False
+    since: float = field(default_factory=time.monotonic)
+    waiters: int = 0
+    task: asyncio.Task[Exception | None] | None = None
+    overdue: bool = False
+    """Somebody waited for it in vain."""
+    outdated: bool = False
+    """One of its devices was given to another container meanwhile: its success answers nobody later."""
+
+    def enter(self, phase: str) -> None:
+        self.phase, self.since = phase, time.monotonic()
+
+
+class PrepareLane:
+    """Used from the event loop; its tasks end with the group."""
+
+    def __init__(self, name: str, group: asyncio.TaskGroup, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        self._name, self._group, self._log = name, group, log
+        self._closed = False
+        self._slots = asyncio.Semaphore(MOST_THREADS)
+        self._idle: list[Worker] = []
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._running: dict[Key, tuple[Call, Outcome]] = {}
+        self._unseen: dict[Key, Call] = {}
+
+    async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
+        """Returns when the devices are ready; raises DriverTimeout after ``deadline`` seconds, and goes on."""
+        devices = tuple(devices)
+        key = frozenset(device.id for device in devices)
+        if self._seen_now(key, devices):
+            return
+        call, future = self._running.get(key) or self._start("prepare", key, devices, lambda: function)
+        call.waiters += 1
+        try:
+            done, _ = await asyncio.wait({future}, timeout=deadline)
+        finally:
+            call.waiters -= 1
+            self._drop_unless_wanted(key, call)
+        if not done:
+            call.overdue = True
+            joined = ", and the next attempt joins it" if not call.outdated else ""
+            rest = f"it goes on{joined}" if call.begun else "the next attempt waits anew"
+            raise DriverTimeout(
+                f"prepare() of {_names(devices)} hasn't finished within {deadline:.3g} s ({call.phase} for "
+                f"{time.monotonic() - call.since:.0f} s); {rest}"
+            )
+        try:
+            future.result()
+        except Exception as error:
+            raise fault("prepare", error) from error
+        if self._unseen.get(key) is call:
+            del self._unseen[key]
+
+    def release(
+        self,
+        devices: Sequence[Device],
+        function: Callable[[Sequence[Device]], object],
+        free: Callable[[Sequence[Device]], Sequence[Device]],
+    ) -> asyncio.Future[None]:
+        """Runs ``function`` with those that are still ``free`` when no other call uses the devices."""
+        devices = tuple(devices)
+        key = frozenset(device.id for device in devices)
+
+        def begin() -> Callable[[], object]:
+            released = tuple(free(devices))
+            self._forget(other for other in self._unseen if any(device.id in other for device in released))
+            return lambda: function(released) if released else None
+
+        return self._start("release", key, devices, begin)[1]
+
+    def given(self, devices: Sequence[Device]) -> None:
+        """A container gets the devices: what was prepared of them together with others doesn't count any more."""
+        key = frozenset(device.id for device in devices)
+        self._forget(other for other in self._unseen if other != key and not key.isdisjoint(other))
+        for other in [other for other in self._running if other != key and not key.isdisjoint(other)]:
+            self._running.pop(other)[0].outdated = True
+
+    def listed(self, devices: Collection[Device]) -> None:
+        """A new list: a device that changed may have lost what was prepared."""
+        if self._unseen:
+            now = _states(devices)
+            self._forget(key for key, call in self._unseen.items() if not _states(call.devices).items() <= now.items())
+
+    def _drop_unless_wanted(self, key: Key, call: Call) -> None:
+        if call.begun or call.waiters or call.task is None:
+            return
+        call.task.cancel()
+        if not call.outdated:
+            del self._running[key]
+
+    def _seen_now(self, key: Key, devices: tuple[Device, ...]) -> bool:
+        call = self._unseen.pop(key, None)
+        return call is not None and _states(call.devices) == _states(devices) and time.monotonic() - call.since < KEPT
+
+    def _forget(self, keys: Iterable[Key]) -> None:
+        for key in list(keys):
+            del self._unseen[key]
+
+    def _start(self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin) -> tuple[Call, Outcome]:
+        if self._closed:
+            raise DriverError("the driver ended")
+        call = Call(method, devices)
+        task = self._group.create_task(self._run(call, key, begin), name=f"{self._name} {method} {_names(devices)}")
+        future: Outcome = asyncio.get_running_loop().create_future()
+        task.add_done_callback(lambda done: _copy(done, future))
+        call.task = task
+        if method == "prepare":
+            self._running[key] = (call, future)
+        return call, future
+
+    async def _run(self, call: Call, key: Key, begin: Begin) -> Exception | None:
+        """What the driver raised, as a value: one call's error doesn't end the group."""
+        error: Exception | None = None
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                for id_ in sorted(key):  # in one order, or two calls could wait for one another
+                    await stack.enter_async_context(self._turns.setdefault(id_, asyncio.Lock()))
+                call.enter(f"waiting for one of {MOST_THREADS} threads")
+                async with self._slots:
+                    call.enter("running")
+                    call.begun = True
+                    await self._on_thread(call.method, begin())
+        except Exception as raised:
+            error = raised
+        if call.method == "prepare":
+            self._finish(key, call, error)
+        return error
+
+    def _finish(self, key: Key, call: Call, error: Exception | None) -> None:
+        if not call.outdated:
+            del self._running[key]
+        ran = time.monotonic() - call.since
+        if error is None:
+            call.enter("done")
+            if not call.outdated:
+                self._unseen[key] = call  # until somebody sees it
+        if call.overdue:
+            outcome = "succeeded" if error is None else f"failed: {fault('prepare', error)}"
+            self._log.log(
+                logging.INFO if error is None else logging.ERROR,
+                "after its deadline, prepare() of %s %s, in %.1f s",
+                _names(call.devices),
+                outcome,
+                ran,
+                exc_info=error,
+            )
+
+    async def _on_thread(self, method: str, function: Callable[[], object]) -> None:
+        worker = self._idle.pop() if self._idle else Worker(f"{self._name} {method}")
+        try:
+            await worker.call(function)
+        finally:
+            if self._closed:
+                worker.retire()
+            else:
+                self._idle.append(worker)
+
+    def close(self) -> None:
+        """No call begins any more."""
+        self._closed = True
+        for worker in self._idle:
+            worker.retire()
+        self._idle.clear()
+
+
+def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, ...]]]:
+    """What counts of devices; what else a driver's own class carries may not be comparable."""
+    return {device.id: (device.health, device.numa_nodes) for device in devices}
+
+
+def _copy(task: asyncio.Task[Exception | None], future: Outcome) -> None:
+    if future.done():
+        return
+    error = DriverError("the driver ended") if task.cancelled() else task.exception() or task.result()
+    if error is not None:
+        future.set_exception(error)
+        future.exception()  # nobody may be waiting
+    else:
+        future.set_result(None)
+
+
+def _names(devices: Sequence[Device]) -> str:
+    return ", ".join(device.id for device in devices)

@@ -1,0 +1,1 @@
+"""The kubelet's side: its directory, its checkpoint, and registering with it."""

@@ -1,0 +1,72 @@
+"""What the kubelet wrote down about who holds which device: ``kubelet_internal_checkpoint``.
+
+Four formats (pkg/kubelet/deviceplugin, later cm/devicemanager/checkpoint):
+
+    1.8         {"Entries": [{ResourceName, DeviceID, ...}]}
+    1.9, 1.10   {"PodDeviceEntries": [{ResourceName, DeviceIDs: [...], ...}], ...}
+    1.11-1.19   {"Data": {the same}, "Checksum": n}
+    1.20-       {"Data": {the same, but DeviceIDs: {NUMA node: [...]}}, "Checksum": n}
+
+The checksum isn't verified: whom a kubelet forgets because of it still has a running container.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dpgateway.errors import KubeletError
+
+NAME = "kubelet_internal_checkpoint"
+
+_LAST_NODE = 2**31 - 1
+"""-1 is no node (nodeWithoutTopology, pkg/kubelet/cm/devicemanager)."""
+
+Holdings = Mapping[str, Mapping[str, tuple[int, ...]]]
+"""The ids that containers hold, by resource, each with the NUMA nodes that the kubelet knew it to be near: empty if it
+knew none, or a release before 1.20 wrote the file."""
+
+
+def holdings(raw: bytes) -> Holdings:
+    """Who holds what, in whichever format; raises KubeletError for anything else."""
+    try:
+        document = json.loads(raw)
+        held: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for entry in _entries(document):
+            ids = held[_text(entry["ResourceName"])]
+            for id_, node in _ids(entry):
+                ids[id_].update([node] if 0 <= node <= _LAST_NODE else ())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise KubeletError(f"{NAME}: not in a format of any kubelet from 1.8 to 1.37: {error!r}") from error
+    return {resource: {id_: tuple(sorted(nodes)) for id_, nodes in ids.items()} for resource, ids in held.items()}
+
+
+def _entries(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    data = document.get("Data", document)
+    return _list(data["PodDeviceEntries"] if "PodDeviceEntries" in data else data["Entries"])
+
+
+def _ids(entry: dict[str, Any]) -> Iterable[tuple[str, int]]:
+    if "DeviceID" in entry:
+        return [(_text(entry["DeviceID"]), -1)]
+    ids = entry["DeviceIDs"]
+    lists = ids.items() if isinstance(ids, dict) else [("-1", ids)]
+    return [(_text(id_), int(node)) for node, some in lists for id_ in _list(some)]
+
+
+def _list(value: object) -> list[Any]:
+    """A kubelet writes an empty list as null. Anything else that is empty isn't a kubelet's, and proves nothing."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, found {value!r:.100}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a string, found {value!r:.100}")
+    value.encode()  # JSON can say half a character, which can't be listed
+    return value

@@ -1,0 +1,77 @@
+"""Which life of the kubelet a ``kubelet.sock`` belongs to.
+
+A kubelet creates its socket anew at each start. The file is another one if its device or inode differ; inodes are
+reused at once, so a new ctime tells too, but only together with the news that the file was created, or while no
+kubelet streams from us: chmod, touch and relabelling change the ctime of a living kubelet's socket.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class SocketFile:
+    """One look at a file."""
+
+    device: int
+    inode: int
+    ctime: int
+    """Nanoseconds."""
+
+    @classmethod
+    def look(cls, path: Path) -> SocketFile | None:
+        """None: there is no such file, or no way to know."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(found.st_dev, found.st_ino, found.st_ctime_ns)
+
+    def same_inode(self, other: SocketFile) -> bool:
+        return (self.device, self.inode) == (other.device, other.inode)
+
+
+class Change(enum.Enum):
+    """What a look at ``kubelet.sock`` means."""
+
+    NEW = "another incarnation"
+    GONE = "no file"
+    BACK = "the file of the same incarnation, seen again"
+    NONE = "nothing new"
+
+
+class Incarnations:
+    """Remembers the last file, and judges the next."""
+
+    def __init__(self) -> None:
+        self._file: SocketFile | None = None
+        self._first: SocketFile | None = None
+        """The file when this incarnation was noticed."""
+        self._there = False
+
+    @property
+    def there(self) -> bool:
+        """Whether the file exists, as far as the last look told."""
+        return self._there
+
+    def see(self, found: SocketFile | None, *, created: bool, streaming: bool) -> Change:
+        """``created``: a CREATE event came for the file since the last look; ``streaming``: a stream of it is open."""
+        if found is None:
+            was, self._there = self._there, False
+            return Change.GONE if was else Change.NONE
+        returned, self._there = not self._there, True
+        last, self._file = self._file, found
+        if self._is_new(last, found, created=created, streaming=streaming) or (returned and not streaming):
+            self._first = found
+            return Change.NEW
+        return Change.BACK if returned else Change.NONE
+
+    def _is_new(self, last: SocketFile | None, found: SocketFile, *, created: bool, streaming: bool) -> bool:
+        if last is None or self._first is None or not last.same_inode(found):
+            return True
+        if created:  # the file may have been seen already, by a look at the DELETE before its CREATE
+            return self._first.ctime != found.ctime
+        return last.ctime != found.ctime and not streaming

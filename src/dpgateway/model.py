@@ -1,0 +1,248 @@
+"""The neutral model: what drivers and the gateway say to each other, in no API's words.
+
+Every value is frozen and checks itself when it is made, so an impossible one can't exist. A wrong type raises
+``TypeError``, a wrong value ``ValueError``; both say what was found and what was expected. Translations to and from the
+kubelet's messages are in ``dpgateway.api``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from posixpath import normpath
+from types import MappingProxyType
+from typing import Any
+
+from dpgateway.errors import encodable
+
+_MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
+"""What is likely comes first: an abstract class takes long to ask."""
+_SHARE_SUFFIX = re.compile(r"::\d+\Z")
+
+
+def _text(what: str, value: object, *, empty: bool = False) -> str:
+    """``value`` if it is a string that can travel: protobuf strings are UTF-8, C strings end at a NUL."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what}: expected a string, found {value!r}")
+    if not value and not empty:
+        raise ValueError(f"{what}: expected a non-empty string")
+    if "\0" in value:
+        raise ValueError(f"{what}: {value!r} contains a NUL character")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what}: {value!r} is not valid Unicode text") from error
+    return value
+
+
+def _path(what: str, value: object) -> str:
+    path = _text(what, value)
+    if not path.startswith("/"):
+        raise ValueError(f"{what}: expected an absolute path, found {path!r}")
+    if ".." in path.split("/"):
+        raise ValueError(f"{what}: {path!r} contains '..'")
+    return path
+
+
+def place(path: str) -> str:
+    """One spelling for all that name the same place: ``//dev/./a/`` is ``/dev/a``."""
+    return "/" + normpath(path).lstrip("/")
+
+
+def _texts(what: str, value: object) -> Mapping[str, str]:
+    if not isinstance(value, _MAPPINGS):
+        raise TypeError(f"{what}: expected a mapping of strings, found {value!r}")
+    return MappingProxyType({_text(f"{what} key", k): _text(f"{what}[{k!r}]", v, empty=True) for k, v in value.items()})
+
+
+def _tuple(what: str, value: object, kind: type) -> tuple[Any, ...]:
+    if value == ():
+        return ()
+    if isinstance(value, str) or not isinstance(value, _ITERABLES):
+        raise TypeError(f"{what}: expected a sequence of {kind.__name__}, found {value!r}")
+    items = tuple(value)
+    for item in items:
+        if not isinstance(item, kind) or isinstance(item, bool):
+            raise TypeError(f"{what}: expected {kind.__name__}, found {item!r}")
+    return items
+
+
+def _set(target: object, **fields: object) -> None:
+    for name, value in fields.items():
+        object.__setattr__(target, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a device can be given to a container. Made by :meth:`healthy` or :meth:`unhealthy`."""
+
+    reason: str | None = None
+    """Why the device is unhealthy; ``None`` when it is healthy. The kubelet never sees it; logs and ``devices`` do."""
+
+    def __post_init__(self) -> None:
+        if self.reason is not None:
+            _text("the reason of Health.unhealthy", self.reason)
+
+    @property
+    def ok(self) -> bool:
+        return self.reason is None
+
+    @classmethod
+    def healthy(cls) -> Health:
+        return HEALTHY
+
+    @classmethod
+    def unhealthy(cls, reason: str) -> Health:
+        """``reason``: what is wrong, for the operator who asks why the device isn't allocatable. What can't be sent of
+        it, half a character of a file's name say, is escaped.
+        """
+        return cls(encodable(reason) if isinstance(reason, str) else reason)
+
+
+HEALTHY = Health()
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One thing a driver manages."""
+
+    id: str
+    """Stable for ever: from identity (serial, bus address, configured name), never from enumeration order."""
+    health: Health = HEALTHY
+    numa_nodes: tuple[int, ...] = ()
+    """The NUMA nodes the device is near; empty when it has none or they aren't known. Never -1."""
+
+    def __post_init__(self) -> None:
+        _text("device id", self.id)
+        if _SHARE_SUFFIX.search(self.id):
+            raise ValueError(f"device id {self.id!r} ends in '::' and digits, which is how shares are named")
+        if not isinstance(self.health, Health):
+            raise TypeError(f"device {self.id!r}: expected health to be a Health, found {self.health!r}")
+        if self.numa_nodes != ():
+            nodes = _tuple(f"device {self.id!r}: numa_nodes", self.numa_nodes, int)
+            if any(not 0 <= node < 2**31 for node in nodes):
+                raise ValueError(
+                    f"device {self.id!r}: numa_nodes: expected none, or nodes from 0 to {2**31 - 1}, found {nodes}"
+                )
+            _set(self, numa_nodes=tuple(sorted(set(nodes))))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node of the host that a container gets."""
+
+    host_path: str
+    """Absolute. May be a symbolic link: the container runtime resolves it when it creates the container."""
+    container_path: str | None = None
+    """Absolute; ``None``: the same path as on the host."""
+    permissions: str = "rw"
+    """A non-empty subset of ``rwm``: read, write, mknod."""
+
+    def __post_init__(self) -> None:
+        _path("DeviceNode.host_path", self.host_path)
+        container_path = self.host_path if self.container_path is None else self.container_path
+        _set(self, container_path=_path("DeviceNode.container_path", container_path))
+        permissions = _text("DeviceNode.permissions", self.permissions)
+        if not set(permissions) <= set("rwm") or len(set(permissions)) != len(permissions):
+            raise ValueError(f"DeviceNode.permissions: expected a non-empty subset of 'rwm', found {permissions!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or directory of the host that is mounted into a container."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = True
+
+    def __post_init__(self) -> None:
+        _path("Mount.host_path", self.host_path)
+        _path("Mount.container_path", self.container_path)
+        if not isinstance(self.read_only, bool):
+            raise TypeError(f"Mount.read_only: expected true or false, found {self.read_only!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a container gets together with its devices."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Told to the container runtime; lost on kubelets before 1.10."""
+    cdi_devices: tuple[str, ...] = ()
+    """Fully qualified CDI device names, ``vendor.example/class=name``; used by kubelets from 1.28 (by default from
+    1.29)."""
+
+    def __post_init__(self) -> None:
+        env = _texts("Allocation.env", self.env)
+        for name in env:
+            if "=" in name:
+                raise ValueError(f"Allocation.env: the name {name!r} contains '='")
+        nodes = _tuple("Allocation.device_nodes", self.device_nodes, DeviceNode)
+        mounts = _tuple("Allocation.mounts", self.mounts, Mount)
+        seen: set[str] = set()
+        for path in [n.container_path for n in nodes] + [m.container_path for m in mounts]:
+            if (where := place(path)) in seen:
+                raise ValueError(f"Allocation: the container path {path!r} is used twice")
+            seen.add(where)
+        names = _tuple("Allocation.cdi_devices", self.cdi_devices, str)
+        for name in names:
+            if not re.fullmatch(r"[^/=\s]+/[^/=\s]+=[^/=\s]+", name):
+                raise ValueError(f"Allocation.cdi_devices: expected vendor.example/class=name, found {name!r}")
+        _set(
+            self,
+            env=env,
+            device_nodes=nodes,
+            mounts=mounts,
+            annotations=_texts("Allocation.annotations", self.annotations),
+            cdi_devices=tuple(dict.fromkeys(names)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the kubelet is told about a resource: which calls it should make beyond the compulsory ones."""
+
+    prepare: bool = False
+    """Call PreStartContainer before each container start (1.10 and later)."""
+    prefer: bool = False
+    """Call GetPreferredAllocation before Allocate (1.19 and later)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One id as the kubelet sees it: a device, or a share of one. Made by the gateway, from checked devices only."""
+
+    id: str
+    health: Health = HEALTHY
+    numa_nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer for one container: the offered ids that it asked for, and what it gets with them."""
+
+    ids: tuple[str, ...]
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A question for the best ``size`` of ``available``, all of ``must_include`` among them (offered ids)."""
+
+    available: tuple[str, ...]
+    must_include: tuple[str, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a resource tells the kubelet when it registers."""
+
+    resource: str
+    endpoint: str
+    """The socket, relative to the kubelet's device-plugins directory."""
+    options: Options

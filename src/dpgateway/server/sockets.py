@@ -1,0 +1,132 @@
+"""The names of one resource's socket.
+
+    <device-plugins>/dpgateway/<hash>.lock      held by the gateway that serves the resource
+                              /<hash>.sock      the bound socket
+                              /<hash>-<n>.sock  a hard link to it, registered as endpoint; a new n for each registration
+
+A kubelet touches no sub-directory, so sockets outlive its restarts; and 1.37 refuses a name that it is connected to. A
+hash, for a resource's name may be longer than a socket's path. Under the lock, every ``<hash>-*`` is ours to remove.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+import stat
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from dpgateway.errors import KubeletError
+
+FOLDER = "dpgateway"
+MOST_LINKS = 8
+"""A kubelet may still dial what an earlier Register named, for seconds; one that refuses for months must not use up the
+links that a file can have (65,000 on ext4)."""
+
+Wait = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs a function that may block for ever, on a thread that doesn't hold up the exit."""
+
+
+class SocketNames:
+    """One resource's names in one directory."""
+
+    def __init__(self, device_plugins: Path, resource: str) -> None:
+        self.folder = device_plugins / FOLDER
+        self._hash = hashlib.sha256(resource.encode()).hexdigest()[:16]
+        self.base = self.folder / f"{self._hash}.sock"
+        """Where the socket is bound."""
+        self._lock_path = self.folder / f"{self._hash}.lock"
+        self._resource = resource
+        self._lock: int | None = None
+        # Never a number that an earlier gateway used: the kubelet may still be connected to it.
+        self._numbers = itertools.count(time.time_ns() // 1_000_000)
+        self._links: list[Path] = []
+
+    def make_folder(self) -> None:
+        """Raises KubeletError if the folder isn't ours alone."""
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            found = self.folder.lstat()
+        except PermissionError as error:
+            raise KubeletError(f"uid {os.geteuid()} may not make {self.folder}; run as root") from error
+        except OSError as error:
+            raise KubeletError(f"can't make {self.folder}: {error.strerror}") from error
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
+        self.folder.chmod(0o700)
+
+    async def lock(self, wait: Wait, tell: Callable[[str], None]) -> None:
+        """Returns when no other gateway serves the resource. ``tell`` is told who does."""
+        while not self._locked():
+            self.unlock()
+            descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                await self._flock(descriptor, wait, tell)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            self._lock = descriptor
+        assert self._lock is not None  # noqa: S101  _locked() says so
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"pid {os.getpid()}\n".encode(), 0)
+
+    async def _flock(self, descriptor: int, wait: Wait, tell: Callable[[str], None]) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+            who = holder or "it left no name"
+            tell(f"waiting, for another gateway serves {self._resource}: {who}; this one takes over when that one ends")
+            await wait(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))
+
+    def _locked(self) -> bool:
+        """Whether the lock that we hold is the one that others would find."""
+        if self._lock is None:
+            return False
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.fstat(self._lock), self._lock_path.stat())
+        return False
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def sweep(self) -> None:
+        """Removes what a gateway before us left behind. Only under the lock."""
+        self._links.clear()
+        # no glob: a pattern for each resource would be compiled and kept
+        links = [path for path in self.folder.iterdir() if path.name.startswith(f"{self._hash}-")]
+        for path in [self.base, *links]:
+            path.unlink(missing_ok=True)
+
+    def link(self) -> str:
+        """A new name for the bound socket, relative to the device-plugins directory; the oldest ones go."""
+        self._keep(MOST_LINKS - 1)
+        path = self.folder / f"{self._hash}-{next(self._numbers)}.sock"
+        os.link(self.base, path)
+        self._links.append(path)
+        return f"{FOLDER}/{path.name}"
+
+    def keep_newest(self) -> None:
+        """Removes all links but the last."""
+        self._keep(1)
+
+    def _keep(self, count: int) -> None:
+        for path in self._links[:-count]:
+            with contextlib.suppress(OSError):  # the next sweep may
+                path.unlink()
+        del self._links[:-count]
+
+    def remove(self) -> None:
+        """Removes every name, if they are still ours, and lets the lock go."""
+        if self._locked():
+            for path in [*self._links, self.base, self._lock_path]:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        self._links.clear()
+        self.unlock()

@@ -1,0 +1,92 @@
+"""Tells systemd how the service is: sd_notify(3), a datagram of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
+
+Without that variable there is nobody to tell. What is told is decided by the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+
+STARTING, STARTED = 0.02, 1.0
+"""Seconds between two looks, before and after READY."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One resource."""
+
+    name: str
+    settled: bool
+    """It is as far as it gets without a kubelet, or without help."""
+    streaming: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What systemd is to know."""
+
+    ready: bool
+    status: str
+
+
+def report(standings: Sequence[Standing], *, kubelet: bool) -> Report:
+    """``kubelet``: whether there is one."""
+    parts = [f"{len(standings)} resource{'s' if len(standings) != 1 else ''}"]
+    parts.append(f"{sum(one.streaming for one in standings)} streaming" if kubelet else "waiting for a kubelet")
+    failed = [one.name for one in standings if one.failed]
+    if failed:
+        parts.append(f"{len(failed)} failed: {failed[0]}{', ...' if len(failed) > 1 else ''}")
+    return Report(all(one.settled for one in standings), ", ".join(parts))
+
+
+class Notifier:
+    """The way to systemd. What can't be told is not worth a failure."""
+
+    def __init__(self, address: str, watchdog: float | None = None) -> None:
+        """``watchdog``: seconds within which systemd wants to hear from us."""
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        self._watchdog = watchdog / 2 if watchdog else None
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+
+    @classmethod
+    def take(cls, environment: MutableMapping[str, str]) -> Notifier | None:
+        """None if systemd doesn't want to know. The variables are removed: they aren't for our children."""
+        address = environment.pop("NOTIFY_SOCKET", "")
+        microseconds = environment.pop("WATCHDOG_USEC", "")
+        ours = environment.pop("WATCHDOG_PID", "") in {"", str(os.getpid())}
+        if not address.startswith(("/", "@")):
+            return None
+        return cls(address, int(microseconds) / 1e6 if ours and microseconds.isdecimal() else None)
+
+    def send(self, *lines: str) -> None:
+        try:
+            self._socket.sendto("\n".join(lines).encode(), self._address)
+        except OSError as error:
+            _log.debug("systemd can't be told: %s", error)
+
+    async def follow(self, look: Callable[[], Report]) -> None:
+        """Tells what ``look`` returns whenever that changes, and the watchdog that this event loop runs."""
+        ready, status, patted = False, "", time.monotonic()
+        while True:
+            now = look()
+            if now.status != status:
+                self.send(f"STATUS={now.status}")
+            if now.ready and not ready:
+                self.send("READY=1")
+            ready, status = ready or now.ready, now.status
+            if self._watchdog and time.monotonic() - patted >= self._watchdog:
+                patted = time.monotonic()
+                self.send("WATCHDOG=1")
+            await asyncio.sleep(min(STARTED if ready else STARTING, self._watchdog or STARTED))
+
+    def close(self) -> None:
+        self._socket.close()

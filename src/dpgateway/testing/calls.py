@@ -1,0 +1,117 @@
+"""Calls a driver's methods as the gateway does: on threads of its own, with a deadline. Names what breaks."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dpgateway.errors import Busy, DriverError
+from dpgateway.model import Allocation, Device
+
+Outcome = Any
+"""What a method returned, or the DriverError that it raised."""
+
+
+class ContractBroken(AssertionError):
+    """A driver doesn't keep the contract; the message names driver, method, and what was found."""
+
+
+def broken(driver: object, what: str) -> ContractBroken:
+    name = driver.__name__ if isinstance(driver, type) else type(driver).__name__
+    return ContractBroken(f"{name}{what}")
+
+
+def shown(arguments: Iterable[object]) -> str:
+    return ", ".join(
+        f"[{', '.join(device.id for device in argument)}]" if isinstance(argument, (list, tuple)) else repr(argument)
+        for argument in arguments
+    )
+
+
+class Caller:
+    """One driver, and how long each of its methods may take."""
+
+    def __init__(self, driver: Any, seconds: float) -> None:  # noqa: ANN401  a driver yet to be proved
+        self.driver, self.seconds = driver, seconds
+
+    def broken(self, call: str, what: str) -> ContractBroken:
+        return broken(self.driver, f".{call}: {what}")
+
+    def outcome(self, method: str, *arguments: object) -> Outcome:
+        """What the method returns, or the error of dpgateway's kinds that it raises; all else breaks the contract."""
+        call = f"{method}({shown(arguments)})"
+        found = self._run(call, method, arguments)
+        if isinstance(found, BaseException) and not isinstance(found, DriverError):
+            where = "".join(traceback.format_exception(found))
+            raise self.broken(call, f"expected DriverError, DeviceUnavailable or Busy, found {found!r}\n{where}")
+        return found
+
+    def _run(self, call: str, method: str, arguments: tuple[object, ...]) -> Outcome:
+        found: list[Outcome] = []
+        thread = threading.Thread(
+            target=lambda: found.append(_run(self.driver, method, arguments)), name=call, daemon=True
+        )
+        thread.start()
+        thread.join(self.seconds)
+        if not found:
+            raise self.broken(call, f"hasn't returned after {self.seconds:g} s")
+        return found[0]
+
+    def result(self, method: str, *arguments: object) -> Any:  # noqa: ANN401  the caller looks at it
+        """What the method returns; a Busy is asked again until the deadline, another error breaks the contract."""
+        pause, waited = threading.Event(), 0.0
+        while isinstance(outcome := self.outcome(method, *arguments), Busy) and waited < self.seconds:
+            pause.wait(0.05)
+            waited += 0.05
+        if isinstance(outcome, DriverError):
+            raise self.broken(f"{method}({shown(arguments)})", f"expected it to work, found {outcome!r}")
+        return outcome
+
+    def devices(self) -> list[Device]:
+        devices: list[Device] = self.result("devices")
+        for device in devices:
+            if not isinstance(device, Device):
+                raise self.broken("devices()", f"expected Device values, found {device!r}")
+            try:
+                replace(device)
+            except (TypeError, ValueError) as error:
+                raise self.broken("devices()", f"expected sound Device values, found {device!r}: {error}") from error
+        return devices
+
+    def healthy(self) -> list[Device]:
+        devices = self.devices()
+        if not (healthy := [device for device in devices if device.health.ok]):
+            raise self.broken(
+                "devices()", f"the contract needs at least one healthy device to allocate, found {devices}"
+            )
+        return healthy
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        allocation = self.result("allocate", list(devices))
+        if not isinstance(allocation, Allocation):
+            raise self.broken(f"allocate({shown([list(devices)])})", f"expected an Allocation, found {allocation!r}")
+        return allocation
+
+    def nothing(self, method: str, *arguments: object) -> None:
+        """Calls a method that works and returns nothing."""
+        if (found := self.result(method, *arguments)) is not None:
+            raise self.broken(f"{method}({shown(arguments)})", f"expected None, found {found!r}")
+
+
+class DirectCaller(Caller):
+    """Calls on the thread that asks, for tests with threads of their own."""
+
+    def _run(self, call: str, method: str, arguments: tuple[object, ...]) -> Outcome:
+        return _run(self.driver, method, arguments)
+
+
+def _run(driver: object, method: str, arguments: tuple[object, ...]) -> Any:  # noqa: ANN401  whatever comes out
+    try:
+        result = getattr(driver, method)(*arguments)
+        # A generator does its work only when it is read, and the gateway reads it on the same thread.
+        return list(result) if method in ("devices", "prefer") else result
+    except BaseException as error:
+        return error

@@ -1,0 +1,186 @@
+"""The contract test: what the gateway counts on in every driver, each point a test of its own."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from dpgateway.drivers.contract import REQUIRED, Context, abilities
+from dpgateway.model import Device, Health
+from dpgateway.testing import package
+from dpgateway.testing.calls import Caller, ContractBroken, broken
+from dpgateway.testing.concurrency import check_concurrency
+from dpgateway.testing.recorder import Recorder
+
+_PREFER_AMONG = 8  # the sizes and choices grow with the square
+_STRANGER = "dpgateway-contract-no-such-device"
+
+
+class DriverContract:
+    """Inherit it in a class named ``Test...``, say how a driver is made, and pytest runs the rest.
+
+    ``make`` must give drivers of the same devices each time, at least one of them healthy; with two or more, more is
+    tested. Each test makes drivers of its own and closes them.
+    """
+
+    deadline: ClassVar[float] = 10.0
+    """Seconds that each call of a method may take."""
+    together: ClassVar[int | None] = None
+    """How many devices one container may get; ``None``: all of them."""
+
+    def make(self, context: Context) -> Any:  # noqa: ANN401  proved to be a driver by the tests
+        raise NotImplementedError(f"{type(self).__name__}.make(context) returns the driver to test")
+
+    def test_has_the_methods_of_a_driver(self) -> None:
+        with self._driver() as caller:
+            driver = caller.driver
+            for name in REQUIRED:
+                if not callable(getattr(driver, name, None)):
+                    raise broken(driver, f": expected it to have {name}, found none")
+            for name in ("devices", "allocate", *abilities(driver)):
+                if inspect.iscoroutinefunction(getattr(driver, name)):
+                    raise caller.broken(name, "expected a plain method, for it runs on a thread, found an async one")
+
+    def test_is_found_through_its_entry_point(self) -> None:
+        with self._driver() as caller:
+            package.entry_point(type(caller.driver))
+
+    def test_options_explain_themselves(self) -> None:
+        with self._driver() as caller:
+            package.check_options(type(caller.driver))
+
+    def test_nothing_happens_at_import(self) -> None:
+        with self._driver() as caller:
+            package.check_import(type(caller.driver), self.deadline)
+
+    def test_devices_keep_their_ids(self) -> None:
+        with self._driver() as caller:
+            first = _ids(caller)
+            again = _ids(caller)
+        with self._driver() as caller:
+            anew = _ids(caller)
+        if first != again:
+            raise caller.broken("devices()", f"expected the same ids when asked again, found {first}, then {again}")
+        if first != anew:
+            raise caller.broken("devices()", f"expected the same ids from a new driver, found {first}, then {anew}")
+
+    def test_allocate_gives_the_same_answer_again(self) -> None:
+        with self._driver() as caller:
+            for devices in self._portions(caller.healthy()):
+                first, again = caller.allocate(devices), caller.allocate(devices)
+                if first != again:
+                    raise caller.broken(
+                        "allocate", f"expected the same answer when asked again, found {first}, then {again}"
+                    )
+
+    def test_allocate_refuses_with_an_error_of_its_own(self) -> None:
+        """The gateway refuses what isn't healthy by itself; but a device may fail between the list and the call."""
+        with self._driver() as caller:
+            healthy = caller.healthy()[0]
+            sick = replace(healthy, health=Health.unhealthy("the contract test says so"))
+            gone = replace(healthy, id=_STRANGER)
+            for device in [*(d for d in caller.devices() if not d.health.ok), sick, gone]:
+                for method in {"allocate", "prepare", "release"} & ({"allocate"} | abilities(caller.driver)):
+                    caller.outcome(method, [device])
+
+    def test_prepare_can_be_repeated(self) -> None:
+        with self._driver() as caller:
+            for devices in self._portions(caller.healthy()) if "prepare" in abilities(caller.driver) else ():
+                caller.allocate(devices)
+                caller.nothing("prepare", devices)
+                caller.nothing("prepare", devices)
+
+    def test_prefer_answers_exactly_what_was_asked(self) -> None:
+        with self._driver() as caller:
+            available = caller.healthy()[:_PREFER_AMONG] if "prefer" in abilities(caller.driver) else []
+            for size in range(1, len(available) + 1):
+                for must_include in (available[:0], available[-1:], available[-size:]):
+                    _check_preference(caller, available, must_include, size)
+
+    def test_release_can_be_repeated(self) -> None:
+        with self._driver() as caller:
+            for devices in self._portions(caller.healthy()) if "release" in abilities(caller.driver) else ():
+                first = caller.allocate(devices)
+                caller.nothing("release", devices)
+                caller.nothing("release", devices)
+                if (again := caller.allocate(devices)) != first:
+                    raise caller.broken(
+                        "release", f"expected the same allocation after it, found {first}, then {again}"
+                    )
+
+    def test_close_can_be_repeated_and_ends_all_threads(self) -> None:
+        before = set(threading.enumerate())
+        with self._driver() as caller:
+            devices = caller.healthy()
+            has = abilities(caller.driver)
+            for _ in range(2 if "close" in has else 0):
+                caller.nothing("close")
+            caller.outcome("devices")
+            caller.outcome("allocate", devices[:1])
+        for thread in set(threading.enumerate()) - before:
+            thread.join(self.deadline)
+            if thread.is_alive():
+                found = "found it alive after close()" if "close" in has else "found no method close()"
+                raise broken(caller.driver, f": expected its thread {thread.name!r} to end with the driver, {found}")
+
+    def test_methods_run_at_once(self) -> None:
+        with self._driver() as caller:
+            check_concurrency(caller, caller.healthy()[: self.together])
+
+    @contextmanager
+    def _driver(self) -> Iterator[Caller]:
+        caller = Caller(self.make(Recorder().context()), self.deadline)
+        try:
+            yield caller
+        finally:
+            if "close" in abilities(caller.driver):
+                caller.outcome("close")
+
+    def _portions(self, devices: list[Device]) -> list[list[Device]]:
+        """Each device by itself, and as many as a container may get."""
+        many = devices[: self.together]
+        return [[device] for device in devices] + ([many] if len(many) > 1 else [])
+
+
+def check_driver(make: Callable[[Context], Any]) -> None:
+    """Runs the whole contract without pytest. Raises one ContractBroken that tells everything that was found."""
+
+    class Contract(DriverContract):
+        def make(self, context: Context) -> Any:  # noqa: ANN401  as above
+            return make(context)
+
+    found: list[str] = []
+    for name in [name for name in dir(Contract) if name.startswith("test_")]:
+        try:
+            getattr(Contract(), name)()
+        except ContractBroken as error:
+            found.append(f"{name}: {error}")
+    if found:
+        raise ContractBroken("\n".join(found))
+
+
+def _ids(caller: Caller) -> list[str]:
+    ids = sorted(device.id for device in caller.devices())
+    for first, second in itertools.pairwise(ids):
+        if first == second:
+            raise caller.broken("devices()", f"expected each device once, found {first!r} twice")
+    return ids
+
+
+def _check_preference(caller: Caller, available: list[Device], must_include: list[Device], size: int) -> None:
+    if len(must_include) > size:
+        return
+    answer = caller.result("prefer", available, must_include, size)
+    ids = [device.id for device in answer]
+    offered = {device.id for device in available}
+    required = {device.id for device in must_include}
+    if len(ids) != size or len(set(ids)) != size or not required <= set(ids) <= offered:
+        raise caller.broken(
+            "prefer",
+            f"expected {size} of {sorted(offered)}, all of {sorted(required)} among them, found {ids}",
+        )

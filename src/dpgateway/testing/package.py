@@ -1,0 +1,146 @@
+"""What a driver's package must be: found through its entry point, described by its options, silent at import."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import typing
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+
+import pluggy
+
+from dpgateway.drivers import hookspecs
+from dpgateway.testing.calls import broken
+
+
+def entry_point(driver: type) -> EntryPoint:
+    """The entry point that leads to the class ``driver``. Raises ContractBroken when there is none."""
+    leads: list[str] = []
+    for found in entry_points(group=hookspecs.PROJECT):
+        try:
+            leads_to = _ask(found)
+        except Exception as error:
+            leads.append(f"{found.name} = {found.value} fails: {error!r}")
+            continue
+        if leads_to is driver:
+            return found
+        leads.append(f"{found.name} = {found.value} leads to {leads_to!r}")
+    raise broken(
+        driver,
+        f": expected an entry point of the group {hookspecs.PROJECT!r} whose hook dpgateway_driver() returns this "
+        f"class (is its package installed?), found {'; '.join(leads) or 'no entry point at all'}",
+    )
+
+
+def _ask(found: EntryPoint) -> object:
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    manager.register(found.load(), found.name)
+    return manager.hook.dpgateway_driver()
+
+
+def check_options(driver: type) -> None:
+    """Options, and every dataclass within, is frozen and explains itself."""
+    options = getattr(driver, "Options", None)
+    if not isinstance(options, type):
+        raise broken(driver, f".Options: expected a frozen dataclass, found {options!r}")
+    for kind in _dataclasses(driver, options, set()):
+        for field in dataclasses.fields(kind):
+            text = field.metadata.get("help")
+            if not (isinstance(text, str) and text.strip()) or "\n" in text:
+                where = f".Options: {kind.__name__}.{field.name}"
+                raise broken(
+                    driver, f'{where}: expected metadata={{"help": "one line"}}, found {dict(field.metadata)!r}'
+                )
+    if all(_has_default(field) for field in dataclasses.fields(options)):
+        try:
+            options()
+        except Exception as error:
+            raise broken(driver, f".Options(): expected the defaults to be valid, found {error!r}") from error
+
+
+def _has_default(field: dataclasses.Field[object]) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+
+
+def _dataclasses(driver: type, kind: type, seen: set[type]) -> Iterator[type]:
+    if kind in seen:
+        return
+    seen.add(kind)
+    if not dataclasses.is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise broken(driver, f".Options: expected a frozen dataclass, found {kind!r}")
+    yield kind
+    try:
+        hints = typing.get_type_hints(kind)
+    except Exception as error:
+        what = f".Options: {kind.__name__}: expected types that can be looked up at run time, found {error!r}"
+        raise broken(driver, what) from error
+    for field in dataclasses.fields(kind):
+        for part in _parts(hints[field.name]):
+            if isinstance(part, type) and dataclasses.is_dataclass(part):
+                yield from _dataclasses(driver, part, seen)
+
+
+def _parts(hint: object) -> Iterator[object]:
+    yield hint
+    for argument in typing.get_args(hint):
+        yield from _parts(argument)
+
+
+# Runs in a fresh interpreter. What is over when the import is over, and leaves no trace, does no harm: imports of
+# ctypes run ldconfig, say. What stays, or was written somewhere, does.
+_PROBE = """
+import os, signal, sys, threading, importlib, logging
+found, watching = [], True
+def audit(event, args):
+    if not watching:
+        return
+    if event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        if not str(args[0]).startswith("/dev/"):
+            found.append(f"opens {args[0]!r} for writing")
+    elif event in ("socket.connect", "socket.bind", "os.mkdir", "os.remove", "os.rename", "os.chdir", "os.fork"):
+        found.append(f"{event} {args[-1] if event.startswith('socket') else args!r}")
+def state():
+    children = open(f"/proc/self/task/{os.getpid()}/children").read()
+    return {
+        "open files": set(os.listdir("/proc/self/fd")),
+        "threads": {thread.name for thread in threading.enumerate()},
+        "child processes": set(children.split()),
+        "signal handlers": {(n, signal.getsignal(n)) for n in signal.valid_signals()},
+        "log handlers": set(logging.getLogger().handlers),
+    }
+import dpgateway
+before = state()
+sys.addaudithook(audit)
+importlib.import_module(sys.argv[1])
+watching = False
+found += [f"leaves {what}: {sorted(map(str, new))}" for what, now in state().items() if (new := now - before[what])]
+os.write(2, "; ".join(found).encode())
+os._exit(1 if found else 0)
+"""
+
+
+def check_import(driver: type, seconds: float) -> None:
+    """Importing the module to which the driver's entry point leads does nothing but define."""
+    module = entry_point(driver).module
+    command = [sys.executable, "-B", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROBE}", module]
+    expected = f": expected nothing to happen at the import of {module}, found"
+    with tempfile.TemporaryFile() as output:  # no pipe, for a child that the import leaves behind would keep it open
+        run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        try:
+            run.wait(seconds)
+        except subprocess.TimeoutExpired as error:
+            raise broken(driver, f"{expected} that it takes over {seconds:g} s") from error
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        output.seek(0)
+        if said := output.read().decode(errors="replace").strip():
+            raise broken(driver, f"{expected}: {said}")

@@ -1,0 +1,67 @@
+"""A context for a driver under test, which remembers what the driver said through it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from dpgateway.drivers.contract import Context
+
+
+class Recorder:
+    """The gateway's end of a driver's context."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Event()
+        """Set by each ``context.changed()``; a test may clear it."""
+        self.changes = 0
+        """How often ``context.changed()`` was called."""
+        self.messages: list[str] = []
+        """What was logged, at every level."""
+        self._news = threading.Event()
+        self._lock = threading.Lock()
+
+    def context(self, resource: str = "example.com/device", node_name: str = "node-a") -> Context:
+        logger = logging.Logger(resource)  # noqa: LOG001  not shared with the next recorder
+        logger.setLevel(logging.DEBUG)
+        logger.parent = logging.getLogger()  # pytest's caplog listens there
+        logger.addHandler(_Keep(self._note_message))
+        adapter = logging.LoggerAdapter(logger, {"resource": resource})
+        return Context(resource=resource, node_name=node_name, log=adapter, changed=self._note_change)
+
+    def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
+        """Waits until ``condition`` holds: looks now, and after each ``changed()`` and each message.
+
+        Raises AssertionError after ``seconds`` in vain.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            self._news.clear()
+            if condition():
+                return
+            if not self._news.wait(max(0.0, deadline - time.monotonic())):
+                raise AssertionError(
+                    f"what was waited for didn't come within {seconds:g} s, found {self.changes} changes and the "
+                    f"messages {self.messages}"
+                )
+
+    def _note_change(self) -> None:
+        with self._lock:
+            self.changes += 1
+        self.changed.set()
+        self._news.set()
+
+    def _note_message(self, message: str) -> None:
+        self.messages.append(message)
+        self._news.set()
+
+
+class _Keep(logging.Handler):
+    def __init__(self, note: Callable[[str], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._note(record.getMessage())
