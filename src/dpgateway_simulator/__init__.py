@@ -1,0 +1,26 @@
+"""Simulated kubelets of every version from 1.8 to 1.37, for tests, demonstrations and rehearsals of upgrades.
+
+`Kubelet` is one of them: the kubelet's device manager, its registration service, its checkpoint and its pods, without
+containers. It imports nothing of dpgateway and speaks through another implementation of gRPC and protobuf.
+"""
+
+from dpgateway_simulator.behaviour import Behaviour, UnknownVersionError, behaviour, versions
+from dpgateway_simulator.clock import Clock, ManualClock, RealClock
+from dpgateway_simulator.errors import Crashed, NotRunningError, PluginError
+from dpgateway_simulator.events import Event
+from dpgateway_simulator.kubelet import Kubelet
+
+__all__ = [
+    "Behaviour",
+    "Clock",
+    "Crashed",
+    "Event",
+    "Kubelet",
+    "ManualClock",
+    "NotRunningError",
+    "PluginError",
+    "RealClock",
+    "UnknownVersionError",
+    "behaviour",
+    "versions",
+]

@@ -1,0 +1,65 @@
+"""The simulated kubelet's clock, which a caller may turn: 10 s for a plugin to answer, 5 minutes for its return."""
+
+import asyncio
+import contextlib
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Seconds, from any beginning."""
+
+    def time(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def advance(self, seconds: float) -> None:
+        """Lets `seconds` pass and wakes those whose time has come."""
+
+
+class RealClock:
+    """Time as it passes, and as it is turned forward."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+        self._turned = asyncio.Event()
+
+    def time(self) -> float:
+        return time.monotonic() + self._ahead
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.time() + seconds
+        while (left := until - self.time()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._turned.wait()
+
+    def advance(self, seconds: float) -> None:
+        self._ahead += seconds
+        self._turned.set()
+        self._turned = asyncio.Event()
+
+
+class ManualClock:
+    """Time that passes only by `advance`."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def time(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        until = self._now + seconds
+        future = asyncio.get_running_loop().create_future()
+        self._sleepers.append((until, future))
+        await future
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+        due = [future for until, future in self._sleepers if until <= self._now]
+        self._sleepers = [sleeper for sleeper in self._sleepers if sleeper[0] > self._now]
+        for future in due:
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,68 @@
+"""What a simulated kubelet sees and does, as a list of events that one can follow or wait for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened: `registered`, `list received`, `stream ended`, `allocate`, ... and its particulars."""
+
+    kind: str
+    time: float
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join([self.kind, *(f"{name}={_short(value)}" for name, value in self.fields.items())])
+
+
+def _short(value: object, limit: int = 8) -> str:
+    if not isinstance(value, tuple | list):
+        return str(value)
+    shown = ",".join(str(item) for item in value[:limit])
+    return shown if len(value) <= limit else f"{shown},... ({len(value)})"
+
+
+class Journal:
+    """The events of one simulated kubelet through all its lives. Nothing is ever awaited while an event is written."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self.events: list[Event] = []
+        self._time = time
+        self._listeners: list[Callable[[Event], None]] = []
+        self._changed = asyncio.Event()
+
+    def emit(self, kind: str, **fields: object) -> None:
+        event = Event(kind, self._time(), fields)
+        self.events.append(event)
+        for listener in tuple(self._listeners):
+            listener(event)
+        self.wake()
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Calls `listener` with every event from now on, until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def wake(self) -> None:
+        """Makes those who wait look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self, predicate: Callable[[], T]) -> T:
+        """The predicate's first true value; it is asked at once and after every event."""
+        while not (value := predicate()):
+            await self._changed.wait()
+        return value
+
+    async def follow(self, start: int = 0) -> AsyncIterator[Event]:
+        """Every event from the `start`-th on, as they come, for ever."""
+        while True:
+            while start < len(self.events):
+                start += 1
+                yield self.events[start - 1]
+            await self._changed.wait()

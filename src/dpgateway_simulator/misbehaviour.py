@@ -1,0 +1,39 @@
+"""What a simulated kubelet can be told to do wrong, or late."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from grpclib.const import Status
+
+
+@dataclass
+class Misbehaviour:
+    """Wishes that hold through restarts until `behave`. A resource of None means all."""
+
+    refusals: dict[str | None, tuple[Status, str]] = field(default_factory=dict)
+    stalled: set[str | None] = field(default_factory=set)
+    late_listen: float = 0.0  # seconds between the creation of kubelet.sock and listening on it
+    _released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def refuse_register(self, text: str, code: str = "UNKNOWN", resource: str | None = None) -> None:
+        """Register answers with this error from now on. `code` is a gRPC status name."""
+        self.refusals[resource] = (Status[code.upper()], text)
+
+    def stall_register(self, resource: str | None = None) -> None:
+        """Register doesn't answer, nor does anything happen, until `behave`."""
+        self.stalled.add(resource)
+
+    def behave(self) -> None:
+        """Takes every wish back; stalled calls go on."""
+        self.refusals.clear()
+        self.stalled.clear()
+        self.late_listen = 0.0
+        self._released.set()
+        self._released = asyncio.Event()
+
+    def refusal(self, resource: str) -> tuple[Status, str] | None:
+        return self.refusals.get(resource) or self.refusals.get(None)
+
+    async def stall(self, resource: str) -> None:
+        while {resource, None} & self.stalled:
+            await self._released.wait()

@@ -1,0 +1,52 @@
+"""Unix sockets by path, also by paths longer than the 107 bytes that a socket address holds."""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+LONGEST = 107  # sun_path is 108 bytes with its closing zero: unix(7)
+REAL_DIRECTORY = "/var/lib/kubelet/device-plugins/"
+
+
+@contextlib.contextmanager
+def address(path: Path) -> Iterator[str]:
+    """An address for bind or connect that is short enough: through the open directory, if need be."""
+    if len(os.fsencode(path)) <= LONGEST:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+def bound(path: Path) -> socket.socket:
+    """A socket bound to `path`, not listening yet."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        with address(path) as short:
+            sock.bind(short)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def connected(path: Path, endpoint: str) -> socket.socket:
+    """A socket connected to `path`. A name too long for the kubelet's real directory fails there, so it fails here."""
+    if len(os.fsencode(REAL_DIRECTORY + endpoint)) > LONGEST:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        with address(path) as short:
+            sock.connect(short)  # never blocks on a unix socket but for a full backlog: EAGAIN
+    except OSError:
+        sock.close()
+        raise
+    return sock

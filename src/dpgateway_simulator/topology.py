@@ -1,0 +1,132 @@
+"""The topology manager's part in an admission, container scope, with the device manager as its only hint provider.
+
+pkg/kubelet/cm/topologymanager/policy*.go and devicemanager/topology_hints.go. Pure.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+NO_LOCALITY = "Resources cannot be allocated with Topology locality"
+Mask = frozenset[int]
+
+
+class MissingDeviceError(LookupError):
+    """A device was asked for its topology that isn't in the list."""
+
+
+@dataclass(frozen=True)
+class Hint:
+    """Where a request would fit; no affinity means anywhere."""
+
+    affinity: Mask | None
+    preferred: bool
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One resource's request: nodes of every listed device, and what may be taken. None in `nodes`: no topology."""
+
+    nodes: Mapping[str, tuple[int, ...] | None]
+    available: frozenset[str]
+    reusable: frozenset[str]
+    request: int
+    possible: bool = True  # False: fewer devices than wanted, or another number than allocated
+
+    @property
+    def aligned(self) -> bool:
+        return any(self.nodes.values())
+
+
+def hints(wish: Wish, machine: Sequence[int], *, missing_crashes: bool) -> list[Hint]:
+    """generateDeviceTopologyHints; MissingDeviceError if an id isn't listed and the release follows a nil pointer."""
+    if not wish.aligned:
+        return [Hint(None, preferred=True)]
+    if not wish.possible:
+        return [Hint(None, preferred=False)]
+    unlisted = (wish.available | wish.reusable) - wish.nodes.keys()
+    if unlisted and missing_crashes:
+        raise MissingDeviceError(min(unlisted))
+    fitting, smallest = [], len(machine)
+    for mask in _masks(machine):
+        if sum(_touches(mask, nodes) for nodes in wish.nodes.values()) >= wish.request:
+            smallest = min(smallest, len(mask))
+        if _fits(wish, mask):
+            fitting.append(mask)
+    found = [Hint(mask, preferred=len(mask) == smallest) for mask in fitting]
+    return found or [Hint(None, preferred=False)]
+
+
+def _masks(machine: Sequence[int]) -> Iterable[Mask]:
+    for size in range(1, len(machine) + 1):
+        for some in itertools.combinations(machine, size):
+            yield frozenset(some)
+
+
+def _touches(mask: Mask, nodes: tuple[int, ...] | None) -> bool:
+    return bool(mask.intersection(nodes or ()))
+
+
+def _fits(wish: Wish, mask: Mask) -> bool:
+    matching = 0
+    for device in wish.reusable:
+        nodes = wish.nodes.get(device)
+        if nodes is None:
+            continue
+        if not _touches(mask, nodes):
+            return False
+        matching += 1
+    matching += sum(_touches(mask, wish.nodes.get(device)) for device in wish.available)
+    return matching >= wish.request
+
+
+def merge(policy: str, resources: Sequence[list[Hint]], machine: Sequence[int]) -> tuple[Mask | None, bool]:
+    """The best affinity of all resources together, and whether the policy admits it."""
+    everywhere = frozenset(machine)
+    if policy == "single-numa-node":
+        resources = [[hint for hint in some if _single(hint)] for some in resources]
+    best: Hint | None = None
+    widest = max((_narrowest(some) for some in resources), default=0)
+    for together in itertools.product(*resources):
+        best = _better(best, _joined(everywhere, together), widest)
+    best = best or Hint(everywhere, preferred=False)
+    affinity = None if policy == "single-numa-node" and best.affinity == everywhere else best.affinity
+    return affinity, policy == "best-effort" or best.preferred
+
+
+def _single(hint: Hint) -> bool:
+    return hint.preferred and (hint.affinity is None or len(hint.affinity) == 1)
+
+
+def _narrowest(some: list[Hint]) -> int:
+    return min((len(hint.affinity) for hint in some if hint.affinity is not None), default=0)
+
+
+def _joined(everywhere: Mask, together: Sequence[Hint]) -> Hint:
+    masks = [hint.affinity for hint in together if hint.affinity is not None]
+    preferred = all(hint.preferred for hint in together) and all(mask == masks[0] for mask in masks)
+    return Hint(everywhere.intersection(*masks), preferred)
+
+
+def _better(current: Hint | None, candidate: Hint, widest: int) -> Hint | None:
+    """HintMerger.compare: preferred first, then the narrowest; among the others the closest to `widest` from below."""
+    if not candidate.affinity:
+        return current
+    if current is None:
+        return candidate
+    if current.preferred != candidate.preferred:
+        return candidate if candidate.preferred else current
+    if candidate.preferred:
+        return min(current, candidate, key=_order)
+    return min(current, candidate, key=lambda hint: (_distance(hint, widest), *_order(hint)))
+
+
+def _distance(hint: Hint, widest: int) -> int:
+    size = len(hint.affinity or ())
+    return size - widest + 1000 if size > widest else widest - size
+
+
+def _order(hint: Hint) -> tuple[int, int]:
+    mask = hint.affinity or frozenset()
+    return len(mask), sum(1 << node for node in mask)
