@@ -1,0 +1,99 @@
+"""The driver itself: lists what a survey finds, and gives nodes to containers after looking once more."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from dpgateway import Allocation, Context, Device, DeviceNode, DeviceUnavailable, DriverError
+from dpgateway_chardev.notices import Notices
+from dpgateway_chardev.options import HOST_DEV, CharDeviceOptions
+from dpgateway_chardev.survey import NodeDevice, Survey
+from dpgateway_chardev.tree import Node, NoNode, Tree
+from dpgateway_chardev.watching import Watcher
+
+
+class CharDevices:
+    """Device nodes under /dev. What is known of a device is in the listed value; what containers have, beside it."""
+
+    Options: ClassVar[type] = CharDeviceOptions
+
+    def __init__(self, options: CharDeviceOptions, context: Context) -> None:
+        self._options = options
+        self._context = context
+        self._notices = Notices(context.log, logging.INFO)
+        self._watcher = Watcher(f"chardev {context.resource}", context.changed, Notices(context.log, logging.WARNING))
+        self._last: Mapping[str, NodeDevice] = {}
+        self._given: dict[Node, str] = {}
+        self._lock = threading.Lock()
+        """Guards what was given: devices, allocate and release come from different threads."""
+
+    def devices(self) -> Sequence[Device]:
+        with self._lock:
+            given = dict(self._given)
+        survey = Survey(self._options, given)
+        with self._lock:
+            for node in given.keys() - survey.seen:  # gone: what comes under its number is another device
+                self._given.pop(node, None)
+        if self._watcher.watch(survey.directories):
+            self._context.changed()  # what is watched only from now on may have changed just before: look once more
+        self._notices.tell(survey.notices)
+        self._tell_changes(survey.devices)
+        self._last = survey.devices
+        return tuple(survey.devices.values())
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        nodes = self._check_paths([self._give(device) for device in devices])
+        with self._lock:
+            self._given |= {
+                device.node: device.id for device in devices if isinstance(device, NodeDevice) and device.node
+            }
+        return Allocation(device_nodes=tuple(nodes))
+
+    def release(self, devices: Sequence[Device]) -> None:
+        """Whatever else leads to these devices may be offered again."""
+        free = {device.id for device in devices}
+        with self._lock:
+            self._given = {node: path for node, path in self._given.items() if path not in free}
+        self._context.changed()
+
+    def close(self) -> None:
+        self._watcher.close()
+
+    def _tell_changes(self, now: Mapping[str, NodeDevice]) -> None:
+        for path, device in now.items():
+            before = self._last.get(path)
+            if before and before.node and device.node and before.node != device.node:
+                self._context.log.warning(
+                    "%s/%s is %s now, it was %s: containers that have it keep the old one until they restart",
+                    HOST_DEV, path, device.node, before.node,
+                )  # fmt: skip
+
+    def _give(self, device: Device) -> DeviceNode:
+        """Refuses a device that isn't what it was when it was listed: the choice was made for the other one."""
+        found = Tree(self._options.dev).look(device.id, self._options.type)
+        listed = device.node if isinstance(device, NodeDevice) else None
+        if isinstance(found, NoNode):
+            self._context.changed()
+            raise DeviceUnavailable(f"{device.id}: {found.reason}")
+        if found != listed:
+            self._context.changed()
+            raise DeviceUnavailable(f"{device.id}: {HOST_DEV}/{device.id} is {found} now, it was listed as {listed}")
+        return DeviceNode(f"{HOST_DEV}/{device.id}", self._container_path(device.id), self._options.permissions)
+
+    def _container_path(self, path: str) -> str | None:
+        template = self._options.container_path
+        return template and template.replace("{name}", path.rpartition("/")[2]).replace("{id}", path)
+
+    def _check_paths(self, nodes: Sequence[DeviceNode]) -> Sequence[DeviceNode]:
+        taken: dict[str | None, DeviceNode] = {}
+        for node in nodes:
+            other = taken.setdefault(node.container_path, node)
+            if other is not node:
+                raise DriverError(
+                    f"{other.host_path} and {node.host_path} can't both be {node.container_path} in one container: "
+                    f"container_path is {self._options.container_path!r}; expected it to contain {{id}} for this"
+                )
+        return nodes

@@ -1,0 +1,23 @@
+"""Tells an operator about a state of affairs once, and again only if it had ended meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+
+class Notices:
+    """One kind of news, at one level of the log."""
+
+    def __init__(self, log: logging.LoggerAdapter[logging.Logger], level: int) -> None:
+        self._log = log
+        self._level = level
+        self._told: frozenset[str] = frozenset()
+
+    def tell(self, now: Iterable[str]) -> None:
+        """``now``: all that is the case."""
+        texts = dict.fromkeys(now)
+        for text in texts:
+            if text not in self._told:
+                self._log.log(self._level, text)
+        self._told = frozenset(texts)

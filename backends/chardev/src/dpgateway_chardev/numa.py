@@ -1,0 +1,35 @@
+"""Which NUMA node a device is near, from sysfs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from dpgateway_chardev.tree import Node
+
+
+def numa_nodes(node: Node, sysfs: str = "/sys") -> tuple[int, ...]:
+    """The node of the nearest ancestor that has one; empty without one, and for -1, which means unknown.
+
+    Source: Documentation/ABI/stable/sysfs-devices, numa_node; Documentation/ABI/testing/sysfs-dev.
+    """
+    link = Path(sysfs, "dev", node.type, f"{node.major}:{node.minor}")
+    try:
+        return _nearest(sysfs, str(link.readlink()), node.type)
+    except (OSError, ValueError):
+        return ()
+
+
+@lru_cache(maxsize=4096)
+def _nearest(sysfs: str, link: str, node_type: str) -> tuple[int, ...]:
+    """Kept, because a place in sysfs is a place in the machine, and the way up has a dozen files that don't exist."""
+    directory = Path(sysfs, "dev", node_type, link).resolve(strict=True)
+    for ancestor in (directory, *directory.parents):
+        if ancestor.name == "devices":
+            break
+        try:
+            number = int((ancestor / "numa_node").read_text())
+        except FileNotFoundError:
+            continue
+        return (number,) if number >= 0 else ()
+    return ()

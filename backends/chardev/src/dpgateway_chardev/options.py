@@ -1,0 +1,104 @@
+"""What a resource can say about its device nodes; checked when it is read, so that the driver needn't."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dpgateway import Device, refuse
+from dpgateway_chardev.patterns import is_glob
+
+HOST_DEV = "/dev"
+_PLACEHOLDER = re.compile(r"\{[^/]*?\}")
+
+
+def _not_absolute(what: str, path: object) -> Iterator[str]:
+    if not isinstance(path, str):
+        yield f"{what}: expected a path, found {path!r}"
+    elif not path.startswith("/") or "\0" in path:
+        yield f"{what}: expected an absolute path, found {path!r}"
+    elif any(part in {"", ".", ".."} for part in path[1:].split("/")):
+        yield f"{what}: expected a path without '.', '..', '//' and a slash at its end, found {path!r}"
+
+
+def _not_under_dev(what: str, paths: Sequence[str]) -> Iterator[str]:
+    if isinstance(paths, str):
+        yield f"{what}: expected a list of paths, found {paths!r}"
+        return
+    for number, path in enumerate(paths):
+        key = f"{what}[{number}]"
+        if wrong := list(_not_absolute(key, path)):
+            yield from wrong
+        elif not path.startswith(f"{HOST_DEV}/"):
+            yield f"{key}: expected a path or glob under {HOST_DEV}, such as /dev/ttyUSB*, found {path!r}"
+        elif path in paths[:number]:
+            yield f"{key}: {path!r} is listed twice"
+        elif what == "paths" and not is_glob(path):
+            yield from _no_id(key, path)
+
+
+def _no_id(what: str, path: str) -> Iterator[str]:
+    try:
+        Device(relative(path))
+    except ValueError as error:
+        yield f"{what}: {error}"
+
+
+def relative(path: str) -> str:
+    """A path under /dev as the id of its device: relative to /dev."""
+    return path.removeprefix(f"{HOST_DEV}/")
+
+
+@dataclass(frozen=True, slots=True)
+class CharDeviceOptions:
+    """Which device nodes are offered, and how a container gets them."""
+
+    paths: tuple[str, ...] = field(
+        metadata={"help": "device nodes under /dev: paths, listed even while absent, and globs (*, ?, [...], **)"}
+    )
+    exclude: tuple[str, ...] = field(
+        default=(), metadata={"help": "paths and globs under /dev that no glob of `paths` matches, nor anything below"}
+    )
+    type: Literal["char", "block"] = field(default="char", metadata={"help": "which kind of device node is offered"})
+    permissions: str = field(default="rw", metadata={"help": "what the container may do: some of r, w, m (mknod)"})
+    container_path: str | None = field(
+        default=None,
+        metadata={"help": "the path in the container; {name}: the last part of the host's path, {id}: the device's id"},
+    )
+    dev: str = field(default=HOST_DEV, metadata={"help": "where the host's /dev is seen from the gateway's container"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        yield from _not_under_dev("paths", self.paths)
+        yield from _not_under_dev("exclude", self.exclude)
+        yield from _not_absolute("dev", self.dev)
+        if not self.paths:
+            yield "paths: expected at least one path or glob under /dev, found none"
+        if self.type not in {"char", "block"}:
+            yield f"type: expected char or block, found {self.type!r}"
+        if not self.permissions or not set(self.permissions) <= set("rwm"):
+            yield f"permissions: expected some of r, w and m, found {self.permissions!r}"
+        elif len(set(self.permissions)) != len(self.permissions):
+            yield f"permissions: expected each letter once, found {self.permissions!r}"
+        if self.container_path is not None:
+            yield from _not_absolute("container_path", self.container_path)
+            for placeholder in _PLACEHOLDER.findall(self.container_path):
+                if placeholder not in {"{name}", "{id}"}:
+                    yield f"container_path: expected {{name}} or {{id}}, found {placeholder!r}"
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The ids of the devices that are named outright."""
+        return tuple(relative(path) for path in self.paths if not is_glob(path))
+
+    @property
+    def globs(self) -> tuple[str, ...]:
+        return tuple(relative(path) for path in self.paths if is_glob(path))
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        return tuple(relative(path) for path in self.exclude)

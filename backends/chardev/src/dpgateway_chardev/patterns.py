@@ -1,0 +1,47 @@
+"""Globs over paths, as a shell with ``globstar`` reads them; pure.
+
+``*``, ``?`` and ``[...]`` stay within one component and leave names with a leading dot alone unless the pattern has
+that dot too: udev makes its links as ``.#name`` and renames them. ``**`` is any number of directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+ANY_DEPTH = "**"
+
+
+def is_glob(path: str) -> bool:
+    return any(character in path for character in "*?[")
+
+
+def parse(path: str) -> tuple[str, ...]:
+    """The components of a glob relative to /dev; a ``**`` at its end means everything below."""
+    parts = tuple(path.split("/"))
+    return (*parts, "*") if parts[-1] == ANY_DEPTH else parts
+
+
+def name_matches(name: str, part: str) -> bool:
+    """Whether one component of a glob, not ``**``, matches one name."""
+    hidden = name.startswith(".") and not part.startswith(".")
+    return not hidden and fnmatchcase(name, part)
+
+
+def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether a parsed glob matches a whole path, given as its components."""
+    if not parts:
+        return not names
+    if parts[0] == ANY_DEPTH and matches(names, parts[1:]):
+        return True
+    if not names:
+        return False
+    if parts[0] == ANY_DEPTH:
+        return not names[0].startswith(".") and matches(names[1:], parts)
+    return name_matches(names[0], parts[0]) and matches(names[1:], parts[1:])
+
+
+def excludes(path: str, globs: Sequence[tuple[str, ...]]) -> bool:
+    """Whether a glob matches the path or a directory that it lies in."""
+    names = path.split("/")
+    return any(matches(names[:depth], parts) for parts in globs for depth in range(1, len(names) + 1))

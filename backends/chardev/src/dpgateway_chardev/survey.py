@@ -1,0 +1,130 @@
+"""What there is to offer: the configured paths and globs against one look at /dev."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dpgateway import Device, Health
+from dpgateway_chardev.numa import numa_nodes
+from dpgateway_chardev.options import HOST_DEV, CharDeviceOptions
+from dpgateway_chardev.patterns import ANY_DEPTH, excludes, name_matches, parse
+from dpgateway_chardev.tree import Interest, Node, NoNode, OutsideError, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevice(Device):
+    """A device, and which node it was when it was listed."""
+
+    node: Node | None = None
+
+
+class Survey:
+    """One look at everything; ``devices`` and ``notices`` say what was seen, ``directories`` on what it depended."""
+
+    def __init__(self, options: CharDeviceOptions, given: Mapping[Node, str] = MappingProxyType({})) -> None:
+        """``given``: what containers have, and under which name: under no other can it be offered now."""
+        self.tree = Tree(options.dev)
+        self.devices: dict[str, NodeDevice] = {}
+        self.notices: dict[str, None] = {}
+        """What a glob matched and why it isn't offered, for the log."""
+        self._type = options.type
+        self._exclude = [parse(path) for path in options.excluded]
+        self.seen: set[Node] = set()
+        """Every node that a path or a glob led to."""
+        self._given = given
+        self._owners: dict[Node, str] = dict(given)
+        self._listings: dict[str, list[tuple[str, bool]]] = {}
+        for path in options.literals:
+            self._offer_named(path)
+        for glob in options.globs:
+            for path in sorted(set(self._walk("", "", parse(glob)))):
+                self._offer_matched(path)
+
+    @property
+    def directories(self) -> dict[str, Interest]:
+        """By absolute path, as this process sees it."""
+        return {str(self.tree.at(real)): interest for real, interest in self.tree.interests.items()}
+
+    def _offer_named(self, path: str) -> None:
+        found = self.tree.look(path, self._type)
+        if isinstance(found, NoNode):
+            self._add(path, None, Health.unhealthy(found.reason))
+        elif (owner := self._owner(found, path)) != path:
+            self._add(path, found, Health.unhealthy(self._same(path, owner, found)))
+        else:
+            self._add(path, found, Health.healthy())
+
+    def _offer_matched(self, path: str) -> None:
+        if path in self.devices:
+            return
+        found = self.tree.look(path, self._type)
+        if isinstance(found, Node):
+            if (owner := self._owner(found, path)) == path:
+                self._add(path, found, Health.healthy())
+            else:
+                self.notices[self._same(path, owner, found)] = None
+        elif found.unknown:
+            self._add(path, None, Health.unhealthy(found.reason))
+        else:
+            self.notices[found.reason] = None
+
+    def _owner(self, node: Node, path: str) -> str:
+        """Under which path the node is offered: the first one, unless a container has it under another one."""
+        self.seen.add(node)
+        return self._owners.setdefault(node, path)
+
+    def _same(self, path: str, owner: str, node: Node) -> str:
+        why = "which a container has" if node in self._given else "which is offered already"
+        return f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), {why}"
+
+    def _add(self, path: str, node: Node | None, health: Health) -> None:
+        near = numa_nodes(node) if node else ()
+        try:
+            self.devices[path] = NodeDevice(path, health, near, node)
+        except ValueError as error:  # a name that a glob found and that can't be an id
+            self.notices[str(error)] = None
+
+    def _walk(self, path: str, real: str, parts: tuple[str, ...]) -> Iterator[str]:
+        """The paths in the directory ``path``, really ``real``, that match the rest of a glob."""
+        here, rest = parts[0], parts[1:]
+        if here == ANY_DEPTH:
+            yield from self._walk(path, real, rest)
+        glob = "*" if here == ANY_DEPTH else here
+        self.tree.interests[real].globs.add(glob)
+        for name, is_directory in self._list(real):
+            inner = f"{path}/{name}" if path else name
+            if not name_matches(name, glob) or excludes(inner, self._exclude):
+                continue
+            if here == ANY_DEPTH:  # doesn't follow links, which may lead round in circles
+                if is_directory:
+                    yield from self._walk(inner, f"{real}/{name}" if real else name, parts)
+            elif not rest:
+                yield inner
+            elif (directory := self._directory(real, name)) is not None:
+                yield from self._walk(inner, directory, rest)
+
+    def _directory(self, real: str, name: str) -> str | None:
+        try:
+            directory = self.tree.follow(name, real)
+            return directory if self.tree.at(directory).is_dir() else None
+        except FileNotFoundError:
+            return None
+        except (OutsideError, OSError) as error:
+            self.notices[str(error)] = None
+            return None
+
+    def _list(self, real: str) -> list[tuple[str, bool]]:
+        """The names in a real directory, and which of them are directories. Read once, whatever asks for it."""
+        if real not in self._listings:
+            self._listings[real] = []
+            try:
+                with os.scandir(self.tree.at(real)) as entries:
+                    self._listings[real] = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError as error:
+                self.notices[f"can't list {HOST_DEV}/{real}: {error.strerror}"] = None
+        return self._listings[real]

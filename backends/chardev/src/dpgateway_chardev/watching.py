@@ -1,0 +1,130 @@
+"""Says at once that something changed in a directory that matters; what changed is for others to find out.
+
+One inotify instance and one daemon thread per driver. Without inotify (fs.inotify.max_user_instances is 128 on many
+machines and shared with everything that root runs) nothing fails: the gateway asks every ``refresh`` anyway, and each
+time the watch is tried anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import threading
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+
+from asyncinotify import Event, Inotify, Mask
+
+from dpgateway_chardev.notices import Notices
+from dpgateway_chardev.tree import Interest
+
+_NAMED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ATTRIB
+_SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
+_ALWAYS = _SELF | Mask.UNMOUNT | Mask.Q_OVERFLOW
+"""What matters whatever the name. Not IGNORED: it follows one of these, or our own removal of a watch."""
+_LIMITS = {errno.EMFILE: "fs.inotify.max_user_instances", errno.ENOSPC: "fs.inotify.max_user_watches"}
+
+
+class Watcher:
+    """Calls ``changed`` on its own thread for each event that matters, until it is closed."""
+
+    def __init__(self, name: str, changed: Callable[[], None], notices: Notices) -> None:
+        self._name = name
+        self._changed = changed
+        self._notices = notices
+        self._lock = threading.Lock()  # between watch() and close(); the thread only reads what they leave
+        self._closed = False
+        self._inotify: Inotify | None = None
+        self._thread: threading.Thread | None = None
+        self._stop = -1
+        self._interests: Mapping[int, Interest] = {}
+        """By watch descriptor. Replaced, never changed."""
+
+    def watch(self, interests: Mapping[str, Interest]) -> bool:
+        """Watches these directories and no others; a missing one by its nearest parent.
+
+        Whether more is watched than before: then whoever asked has to look again.
+        """
+        with self._lock:
+            if self._closed:
+                return False
+            troubles: list[str] = []
+            before, now = self._interests, self._install(interests, troubles)
+            self._interests = now
+            self._notices.tell(troubles)
+            self._remove(before.keys() - now.keys())
+        return any(wd not in before or not interest <= before[wd] for wd, interest in now.items())
+
+    def close(self) -> None:
+        """Ends the thread, once it has told of what happened before; no ``changed`` is called after this returned."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread and self._inotify:
+            os.eventfd_write(self._stop, 1)
+            thread.join()
+            self._inotify.close()
+            os.close(self._stop)
+
+    def _install(self, interests: Mapping[str, Interest], troubles: list[str]) -> dict[int, Interest]:
+        installed: dict[int, Interest] = {}
+        try:
+            inotify = self._started()
+        except OSError as error:
+            troubles.append(_trouble("can't watch for changes", error))
+            return installed
+        for directory, interest in interests.items():
+            try:
+                wd, merged = _add(inotify, directory, interest)
+            except OSError as error:
+                troubles.append(_trouble(f"can't watch {directory} for changes", error))
+            else:
+                installed.setdefault(wd, Interest()).add(merged)
+        return installed
+
+    def _started(self) -> Inotify:
+        if self._inotify is None:
+            inotify = Inotify(cache_size=64, sync_timeout=0)
+            self._stop = os.eventfd(0)
+            self._thread = threading.Thread(target=self._run, args=(inotify,), name=self._name, daemon=True)
+            self._thread.start()
+            self._inotify = inotify
+        return self._inotify
+
+    def _remove(self, gone: Collection[int]) -> None:
+        if self._inotify and gone:
+            for watch in self._inotify.watches:
+                if watch.wd in gone:
+                    with suppress(OSError):  # the directory went, and its watch with it
+                        self._inotify.rm_watch(watch)
+
+    def _run(self, inotify: Inotify) -> None:
+        with selectors.PollSelector() as selector:  # costs no file descriptor, so that it can't fail
+            selector.register(inotify.fd, selectors.EVENT_READ)
+            selector.register(self._stop, selectors.EVENT_READ)
+            stop = False
+            while not stop:
+                stop = self._stop in {key.fd for key, _ in selector.select()}
+                for event in inotify:  # until none is left
+                    if self._matters(event):
+                        self._changed()
+
+    def _matters(self, event: Event) -> bool:
+        if event.mask & _ALWAYS or event.watch is None:
+            return bool(event.mask & _ALWAYS)
+        interest = self._interests.get(event.watch.wd)
+        return interest is not None and (event.name is None or str(event.name) in interest)
+
+
+def _add(inotify: Inotify, directory: str, interest: Interest) -> tuple[int, Interest]:
+    try:
+        return inotify.add_watch(directory, _NAMED | _SELF | Mask.ONLYDIR).wd, interest
+    except (FileNotFoundError, NotADirectoryError):
+        parent, _, name = directory.rpartition("/")
+        return _add(inotify, parent or "/", Interest({name}))
+
+
+def _trouble(what: str, error: OSError) -> str:
+    limit = f"; {_LIMITS[error.errno]} is reached" if error.errno in _LIMITS else ""
+    return f"{what}, they are noticed at the next refresh only: {error.strerror}{limit}"

@@ -1,0 +1,60 @@
+"""A directory with real device nodes in it, which the driver takes for the host's /dev."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from dpgateway_chardev import CharDevices
+
+from dpgateway.testing import Recorder
+
+MAJOR = 240  # LOCAL/EXPERIMENTAL USE (Documentation/admin-guide/devices.txt); the nodes are never opened
+
+
+class Dev:
+    """Makes nodes and links; ``drive`` makes drivers that look at them, and ``close`` closes those."""
+
+    def __init__(self, path):
+        self.path = path
+        self.recorder = Recorder()
+        self._drivers = []
+
+    def node(self, name, minor=0, kind=stat.S_IFCHR):
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.mknod(path, kind | 0o600, os.makedev(MAJOR, minor))
+        except PermissionError:
+            pytest.fail(f"mknod {path} isn't permitted: this test needs to run as root (CAP_MKNOD)")
+        return path
+
+    def link(self, name, target):
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target)
+        return path
+
+    def drive(self, *paths, **options):
+        options.setdefault("dev", str(self.path))
+        driver = CharDevices(
+            CharDevices.Options(paths=tuple(f"/dev/{path}" for path in paths), **options), self.context
+        )
+        self._drivers.append(driver)
+        return driver
+
+    @property
+    def context(self):
+        return self.recorder.context("example.com/node")
+
+    def close(self):
+        for driver in self._drivers:
+            driver.close()
+
+
+@pytest.fixture
+def dev(tmp_path):
+    dev = Dev(Path(tmp_path, "dev"))
+    dev.path.mkdir()
+    yield dev
+    dev.close()

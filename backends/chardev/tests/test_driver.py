@@ -1,0 +1,203 @@
+import logging
+import os
+from unittest.mock import ANY
+
+import pytest
+
+from dpgateway import Device, DeviceNode, DeviceUnavailable, DriverError
+
+
+def reasons(driver):
+    return {device.id: device.health.reason for device in driver.devices()}
+
+
+def by_id(driver):
+    return {device.id: device for device in driver.devices()}
+
+
+def test_a_path_is_listed_while_absent_and_a_glob_offers_what_there_is(dev):
+    dev.node("ttyUSB1", 1)
+    dev.node("ttyUSB0", 0)
+    driver = dev.drive("ttyUSB*", "modem")
+    expected = {"modem": "no such device node: /dev/modem", "ttyUSB0": None, "ttyUSB1": None}
+    assert reasons(driver) == expected
+    (dev.path / "ttyUSB0").unlink()
+    dev.node("modem", 2)
+    assert reasons(driver) == {"modem": None, "ttyUSB1": None}
+
+
+def test_links_keep_their_own_names(dev):
+    dev.node("ttyUSB0", 4)
+    dev.link("serial/by-id/usb-FTDI_A1-if00-port0", "../../ttyUSB0")
+    driver = dev.drive("serial/by-id/*")
+    (device,) = driver.devices()
+    assert device.id == "serial/by-id/usb-FTDI_A1-if00-port0"
+    assert driver.allocate([device]).device_nodes == (
+        DeviceNode("/dev/serial/by-id/usb-FTDI_A1-if00-port0", None, "rw"),
+    )
+
+
+def test_one_node_is_offered_once_and_first_under_the_name_that_is_spelled_out(dev, caplog):
+    caplog.set_level(logging.INFO)
+    dev.node("ttyUSB0", 4)
+    dev.link("modem", "ttyUSB0")
+    dev.link("gsm", "/dev/ttyUSB0")
+    driver = dev.drive("ttyUSB*", "g*", "modem", "gsm")
+    refused = "/dev/gsm is the same device as /dev/modem (char 240:4), which is offered already"
+    assert reasons(driver) == {"modem": None, "gsm": refused}
+    refused = "/dev/ttyUSB0 is the same device as /dev/modem (char 240:4), which is offered already"
+    assert caplog.messages == [refused]
+
+
+@pytest.mark.parametrize(("paths", "other"), [(("gps", "tty*"), {}), (("gps", "ttyUSB0"), {"ttyUSB0": ANY})])
+def test_what_a_container_has_is_not_offered_under_another_name(dev, paths, other):
+    dev.node("ttyUSB0", 4)
+    link = dev.link("gps", "ttyUSB0")
+    driver = dev.drive(*paths)
+    (gps,) = [device for device in driver.devices() if device.health.ok]
+    driver.allocate([gps])
+    link.unlink()
+    assert reasons(driver) == {"gps": "no such device node: /dev/gps", **other}
+    assert not any(device.health.ok for device in driver.devices())
+    dev.link("gps", "ttyUSB0")
+    assert reasons(driver) == {"gps": None, **other}
+    link.unlink()
+    driver.release([gps])
+    assert reasons(driver)["ttyUSB0"] is None
+
+
+def test_what_comes_under_the_number_of_what_a_container_had_is_another_device(dev):
+    node = dev.node("ttyUSB0", 4)
+    link = dev.link("gps", "ttyUSB0")
+    driver = dev.drive("gps", "tty*")
+    driver.allocate(driver.devices())
+    link.unlink()
+    node.unlink()
+    assert reasons(driver).keys() == {"gps"}
+    dev.node("ttyUSB0", 4)
+    assert reasons(driver)["ttyUSB0"] is None
+
+
+def test_a_name_that_comes_later_takes_nothing_from_a_container(dev):
+    dev.node("ttyUSB0", 4)
+    driver = dev.drive("gps", "tty*")
+    driver.allocate([device for device in driver.devices() if device.health.ok])
+    dev.link("gps", "ttyUSB0")
+    refused = "/dev/gps is the same device as /dev/ttyUSB0 (char 240:4), which a container has"
+    assert reasons(driver) == {"gps": refused, "ttyUSB0": None}
+
+
+def test_what_a_glob_matches_but_cannot_offer_is_told_once_each_time_it_comes(dev, caplog):
+    caplog.set_level(logging.INFO)
+    driver = dev.drive("ttyUSB*")
+    for _ in range(2):
+        (dev.path / "ttyUSB0").write_text("AT\n")
+        assert reasons(driver) == reasons(driver) == {}
+        (dev.path / "ttyUSB0").unlink()
+        assert reasons(driver) == {}
+    assert caplog.messages == ["expected a char device at /dev/ttyUSB0, found a regular file"] * 2
+
+
+def test_names_that_cannot_be_ids_are_left_out(dev, caplog):
+    caplog.set_level(logging.INFO)
+    dev.node("a::1", 1)
+    dev.node(os.fsdecode(b"a\xff"), 2)
+    dev.node("a b,c", 3)
+    assert reasons(dev.drive("a*")) == {"a b,c": None}
+    assert "device id 'a::1' ends in '::' and digits, which is how shares are named" in caplog.messages
+    assert r"device id: 'a\udcff' is not valid Unicode text" in caplog.messages
+
+
+def test_what_cannot_be_examined_is_listed_with_the_reason(dev):
+    dev.link("a", "a")
+    assert reasons(dev.drive("*")) == {"a": "can't look at /dev/a: Too many levels of symbolic links"}
+
+
+def test_one_odd_name_costs_the_others_nothing(dev, caplog):
+    """A link to itself is what can't be looked at, and a name needn't be UTF-8."""
+    dev.node("tty0")
+    dev.link(os.fsdecode(b"tty\xff"), os.fsdecode(b"tty\xff"))
+    dev.link(os.fsdecode(b"by-\xff"), ".")
+    dev.link("tty1", os.fsdecode(b"by-\xff/tty9"))
+    listed = {device.id: device.health.ok for device in dev.drive("tty*", "tty1").devices()}
+    assert listed == {"tty1": False, "tty0": True}
+
+
+def test_a_glob_goes_through_links_to_directories_but_not_outside(dev, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    dev.node("v4l/cam", 1)
+    dev.link("video", "v4l")
+    (tmp_path / "empty").mkdir()
+    dev.link("host", tmp_path / "empty")
+    driver = dev.drive("[hv]*/*", exclude=("/dev/v4l",))
+    assert reasons(driver) == {"video/cam": None}
+    assert caplog.messages == [f"/dev/host leads outside /dev, to {str(tmp_path / 'empty')!r}"]
+
+
+def test_the_container_gets_what_the_options_say(dev):
+    dev.node("snd/pcm0", 1)
+    dev.node("snd/pcm1", 2)
+    driver = dev.drive("snd/*", permissions="mr", container_path="/audio/{name}")
+    assert driver.allocate(driver.devices()).device_nodes == (
+        DeviceNode("/dev/snd/pcm0", "/audio/pcm0", "mr"),
+        DeviceNode("/dev/snd/pcm1", "/audio/pcm1", "mr"),
+    )
+    driver = dev.drive("snd/*", container_path="/in/{id}")
+    assert driver.allocate(driver.devices()[:1]).device_nodes[0].container_path == "/in/snd/pcm0"
+
+
+def test_one_container_path_is_for_one_device(dev):
+    dev.node("ttyUSB0", 0)
+    dev.node("ttyUSB1", 1)
+    driver = dev.drive("ttyUSB*", container_path="/dev/modem")
+    devices = driver.devices()
+    assert driver.allocate(devices[1:]).device_nodes == (DeviceNode("/dev/ttyUSB1", "/dev/modem", "rw"),)
+    with pytest.raises(DriverError, match="/dev/ttyUSB0 and /dev/ttyUSB1 can't both be /dev/modem in one container"):
+        driver.allocate(devices)
+
+
+def test_a_node_that_went_since_the_list_is_not_given_away(dev):
+    dev.node("ttyUSB0", 0)
+    driver = dev.drive("ttyUSB0")
+    devices = driver.devices()
+    driver.close()  # so that only allocate can have noticed
+    told = dev.recorder.changes
+    (dev.path / "ttyUSB0").unlink()
+    with pytest.raises(DeviceUnavailable, match=r"^ttyUSB0: no such device node: /dev/ttyUSB0$"):
+        driver.allocate(devices)
+    assert dev.recorder.changes == told + 1
+
+
+def test_a_node_that_is_another_one_since_the_list_is_not_given_away_until_listed_again(dev):
+    dev.node("ttyUSB0", 0)
+    driver = dev.drive("ttyUSB0")
+    devices = driver.devices()
+    driver.close()
+    told = dev.recorder.changes
+    (dev.path / "ttyUSB0").unlink()
+    dev.node("ttyUSB0", 9)
+    with pytest.raises(DeviceUnavailable, match=r"/dev/ttyUSB0 is char 240:9 now, it was listed as char 240:0$"):
+        driver.allocate(devices)
+    assert dev.recorder.changes == told + 1
+    (device,) = driver.devices()
+    assert device.health.ok
+    assert driver.allocate([device]).device_nodes
+    said = "/dev/ttyUSB0 is char 240:9 now, it was char 240:0: containers that have it keep the old one"
+    assert any(message.startswith(said) for message in dev.recorder.messages)
+
+
+def test_a_device_that_the_driver_never_listed_is_refused(dev):
+    dev.node("ttyUSB0", 0)
+    with pytest.raises(DeviceUnavailable, match="it was listed as None"):
+        dev.drive("ttyUSB0").allocate([Device("ttyUSB0")])
+
+
+def test_a_thousand_nodes_behind_links(dev):
+    for number in range(1000):
+        dev.node(f"tty{number}", number)
+        dev.link(f"by-id/{number}", f"../tty{number}")
+    driver = dev.drive("by-id/*")
+    devices = driver.devices()
+    assert len(devices) == 1000
+    assert all(device.health.ok for device in devices)
+    assert len(driver.allocate(devices).device_nodes) == 1000

@@ -1,0 +1,89 @@
+"""Without inotify, and without permission. In children, for the limits and users of this process aren't theirs."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PRELUDE = """
+    import json, os, sys
+    sys.path[:] = json.loads(sys.argv[2])
+    from pathlib import Path
+    from dpgateway.testing import Recorder
+    from dpgateway_chardev import CharDevices
+
+    dev, recorder = Path(sys.argv[1]), Recorder()
+    def drive(*paths):
+        return CharDevices(CharDevices.Options(paths=paths, dev=str(dev)), recorder.context())
+    def listed(driver):
+        return {device.id: device.health.reason for device in driver.devices()}
+    def limit(what, number):
+        Path(f"/proc/sys/user/max_inotify_{what}").write_text(str(number))
+"""
+
+
+def child(dev, script, *command):
+    code = textwrap.dedent(PRELUDE) + textwrap.dedent(script)
+    ran = subprocess.run(
+        [*command, sys.executable, "-W", "error", "-c", code, str(dev.path), json.dumps(sys.path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [("instances", "fs.inotify.max_user_instances"), ("watches", "max_user_watches")]
+)
+def test_without_inotify_the_list_is_right_and_the_watch_is_tried_anew(dev, what, name):
+    """The limits are those of a user namespace (namespaces(7), /proc/sys/user), so that they are nobody else's."""
+    dev.node("tty0", 0)
+    script = f"""
+        limit("{what}", 0)
+        driver = drive("/dev/ttyUSB*")
+        assert listed(driver) == listed(driver) == {{}}
+        (dev / "ttyUSB0").symlink_to("tty0")
+        assert listed(driver) == {{"ttyUSB0": None}}
+        assert recorder.changes == 0
+        assert len(recorder.messages) == 1, recorder.messages
+        assert "noticed at the next refresh only" in recorder.messages[0], recorder.messages
+        assert "fs.inotify.max_user_{what} is reached" in recorder.messages[0], recorder.messages
+        limit("{what}", 100)
+        assert listed(driver) == {{"ttyUSB0": None}}
+        recorder.changed.clear()
+        (dev / "ttyUSB0").unlink()
+        assert recorder.changed.wait(5)
+        assert listed(driver) == {{}}
+        driver.close()
+    """
+    child(dev, script, "unshare", "--user", "--map-root-user")
+
+
+def test_what_may_not_be_looked_at_says_so(dev):
+    script = """
+        os.chdir(dev)
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        dev = Path("/proc/self/cwd")  # what lies above may be closed to this user
+        expected = "can't look at /dev/{}: Permission denied"
+        driver = drive("/dev/closed/tty0", "/dev/ttyUSB*", "/dev/closed/*")
+        assert listed(driver) == {name: expected.format(name) for name in ("closed/tty0", "ttyUSB0")}
+        assert any("can't watch" in message and "Permission denied" in message for message in recorder.messages)
+        recorder.changed.clear()
+        (dev / "closed").chmod(0o755)
+        assert recorder.changed.wait(5)
+        assert listed(driver) == {"closed/tty0": None}  # and the link is another name of it
+        driver.close()
+    """
+    dev.node("closed/tty0", 0)
+    dev.link("ttyUSB0", "closed/tty0")
+    (dev.path / "closed").chmod(0o000)
+    os.chown(dev.path / "closed", 65534, 65534)
+    child(dev, script)

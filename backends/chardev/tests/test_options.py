@@ -1,0 +1,73 @@
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from dpgateway_chardev.options import CharDeviceOptions
+
+
+def options(**changed):
+    return CharDeviceOptions(**({"paths": ("/dev/ttyUSB0",)} | changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"paths": ()}, "paths: expected at least one path or glob under /dev, found none"),
+        ({"paths": ("ttyUSB0",)}, "paths[0]: expected an absolute path, found 'ttyUSB0'"),
+        ({"paths": ("/dev/a\0",)}, r"paths[0]: expected an absolute path, found '/dev/a\x00'"),
+        ({"paths": ("/dev/a", "/etc/passwd")}, "paths[1]: expected a path or glob under /dev, such as /dev/ttyUSB*"),
+        ({"paths": ("/dev",)}, "paths[0]: expected a path or glob under /dev"),
+        ({"paths": ("/dev/../etc/passwd",)}, "paths[0]: expected a path without '.', '..'"),
+        ({"paths": ("/dev/serial/",)}, "paths[0]: expected a path without"),
+        ({"paths": ("/dev//x",)}, "paths[0]: expected a path without"),
+        ({"paths": ("/dev/a", "/dev/a")}, "paths[1]: '/dev/a' is listed twice"),
+        ({"paths": ("/dev/a::1",)}, "paths[0]: device id 'a::1' ends in '::' and digits"),
+        ({"exclude": ("/tmp/*",)}, "exclude[0]: expected a path or glob under /dev"),
+        ({"type": "pipe"}, "type: expected char or block, found 'pipe'"),
+        ({"permissions": ""}, "permissions: expected some of r, w and m, found ''"),
+        ({"permissions": "rx"}, "permissions: expected some of r, w and m, found 'rx'"),
+        ({"permissions": "rr"}, "permissions: expected each letter once, found 'rr'"),
+        ({"container_path": "modem"}, "container_path: expected an absolute path, found 'modem'"),
+        ({"container_path": "/dev/../x"}, "container_path: expected a path without"),
+        ({"container_path": "/dev/tty{index}"}, "container_path: expected {name} or {id}, found '{index}'"),
+        ({"dev": "host"}, "dev: expected an absolute path, found 'host'"),
+    ],
+)
+def test_a_wrong_option_is_refused(changed, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        options(**changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"paths": "/dev/ttyUSB0"}, "paths: expected a list of paths, found '/dev/ttyUSB0'"),
+        ({"paths": (7,)}, "paths[0]: expected a path, found 7"),
+    ],
+)
+def test_a_wrong_type_is_refused(changed, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        options(**changed)
+
+
+def test_everything_that_is_wrong_is_said_at_once():
+    with pytest.raises(ExceptionGroup) as caught:
+        options(paths=("tty", "/dev/a::1"), exclude=("/tmp/*", "/dev/a::1"), permissions="rr", container_path="x{y}")
+    keys = [str(error).partition(":")[0] for error in caught.value.exceptions]
+    assert keys == ["paths[0]", "paths[1]", "exclude[0]", "permissions", "container_path", "container_path"]
+
+
+def test_paths_and_globs_are_told_apart():
+    some = options(paths=("/dev/a", "/dev/b?", "/dev/c/**", "/dev/d[0-9]", "/dev/{e}"), container_path="/dev/{name}")
+    assert some.literals == ("a", "{e}")
+    assert some.globs == ("b?", "c/**", "d[0-9]")
+
+
+def test_every_option_is_in_the_readme():
+    readme = Path(__file__).parents[1].joinpath("README.md").read_text()
+    table = re.findall(r"^\| `(\w+)` \| (?:`(.+?)`|must be given|the host's path) \|", readme, re.MULTILINE)
+    defaults = {field.name: field.default for field in dataclasses.fields(CharDeviceOptions)}
+    assert [name for name, _ in table] == list(defaults)
+    written = {name: "[]" if default == () else default for name, default in defaults.items()}
+    assert all(text == written[name] for name, text in table if text)

@@ -1,0 +1,85 @@
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from dpgateway_chardev.tree import Node, NoNode, OutsideError, Tree
+from hypothesis import given
+from hypothesis import strategies as st
+
+names = st.sampled_from(["a", "b", "c", "..", ".", ""])
+targets = st.lists(names, min_size=1, max_size=4).map("/".join).filter(lambda path: path and path[0] != "/")
+
+
+@given(links=st.dictionaries(st.sampled_from(["a/b", "a/c", "c", "b"]), targets), path=targets)
+def test_follows_as_the_kernel_does_or_not_at_all(links, path):
+    with tempfile.TemporaryDirectory() as above:
+        dev = Path(above, "dev")
+        (dev / "a").mkdir(parents=True)
+        for name, target in links.items():
+            (dev / name).symlink_to(target)
+        try:
+            real = Tree(str(dev)).follow(path)
+        except (OutsideError, OSError):
+            return
+        assert str(dev / real).rstrip("/") == os.path.realpath(dev / path)
+
+
+def test_an_absolute_link_means_the_hosts_dev_wherever_that_is_mounted(dev):
+    dev.node("ttyUSB3", 3)
+    dev.link("serial/by-id/modem", "/dev/ttyUSB3")
+    assert Tree(str(dev.path)).look("serial/by-id/modem", "char") == Node("char", 240, 3)
+
+
+def test_notes_on_what_the_answer_depended(dev):
+    dev.node("bus/ttyUSB3", 3)
+    dev.link("serial/by-id/modem", "../../gsm")
+    dev.link("gsm", "bus/ttyUSB3")
+    tree = Tree(str(dev.path))
+    tree.look("serial/by-id/modem", "char")
+    assert {real: interest.names for real, interest in tree.interests.items()} == {
+        "": {"serial", "gsm", "bus"},
+        "serial": {"by-id"},
+        "serial/by-id": {"modem"},
+        "bus": {"ttyUSB3"},
+    }
+
+
+def test_tells_char_from_block(dev):
+    dev.node("disk", 5, stat.S_IFBLK)
+    assert Tree(str(dev.path)).look("disk", "block") == Node("block", 240, 5)
+    assert Tree(str(dev.path)).look("disk", "char") == NoNode(
+        "expected a char device at /dev/disk, found a block device"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: None, "no such device node: /dev/x"),
+        (lambda path: path.write_text("AT\n"), "expected a char device at /dev/x, found a regular file"),
+        (lambda path: path.mkdir(), "expected a char device at /dev/x, found a directory"),
+        (os.mkfifo, "expected a char device at /dev/x, found a pipe"),
+        (lambda path: path.symlink_to("y"), "no such device node: /dev/x is a link to 'y', which is absent"),
+        (lambda path: path.symlink_to("/proc/self/fd/0"), "/dev/x leads outside /dev, to '/proc/self/fd/0'"),
+        (lambda path: path.symlink_to("/devil/x"), "/dev/x leads outside /dev, to '/devil/x'"),
+        (lambda path: path.symlink_to("../dev/null"), "/dev/x leads outside /dev"),
+        (lambda path: path.symlink_to("/dev/../dev/null"), "/dev/x leads outside /dev"),
+    ],
+)
+def test_what_is_no_node_says_why(dev, make, reason):
+    make(dev.path / "x")
+    assert Tree(str(dev.path)).look("x", "char") == NoNode(reason)
+
+
+def test_a_file_on_the_way_is_an_absent_node(dev):
+    (dev.path / "serial").write_text("")
+    assert Tree(str(dev.path)).look("serial/x", "char") == NoNode("no such device node: /dev/serial/x")
+
+
+def test_links_in_a_circle_end(dev):
+    dev.link("x", "y")
+    dev.link("y", "x")
+    reason = "can't look at /dev/x: Too many levels of symbolic links"
+    assert Tree(str(dev.path)).look("x", "char") == NoNode(reason, unknown=True)

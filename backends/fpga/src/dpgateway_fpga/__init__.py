@@ -1,0 +1,12 @@
+"""A dpgateway driver for FPGA boards: one pool of boards, one bitstream, programmed just before a container starts."""
+
+from dpgateway import hookimpl
+from dpgateway_fpga.driver import FpgaDriver
+from dpgateway_fpga.options import Bitstream, Board, FpgaOptions, Simulated
+
+__all__ = ["Bitstream", "Board", "FpgaDriver", "FpgaOptions", "Simulated"]
+
+
+@hookimpl
+def dpgateway_driver() -> type[FpgaDriver]:
+    return FpgaDriver

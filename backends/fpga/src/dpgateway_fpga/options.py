@@ -1,0 +1,140 @@
+"""What the driver is told: boards, the bitstream for them, and who programs it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from dpgateway import Device, DeviceNode, refuse
+
+# A board's id names a file of its state, so it can't contain a slash, nor begin with a dot.
+_BOARD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One board of the pool."""
+
+    id: str = field(metadata={"help": "names the board for ever: its serial number or bus address, say"})
+    nodes: tuple[str, ...] = field(default=(), metadata={"help": "the device nodes that a container gets with it"})
+    numa: int | None = field(default=None, metadata={"help": "the NUMA node that it is near"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not _BOARD_ID.fullmatch(self.id):
+            yield f"id: expected at most 63 letters, digits and any of ._:- after the first, found {self.id!r}"
+        else:
+            yield from _wrong("id", lambda: Device(self.id))
+        if self.numa is not None and self.numa < 0:
+            yield f"numa: expected 0 or more, found {self.numa}"
+        yield from _wrong("nodes", lambda: [DeviceNode(node) for node in self.nodes])
+
+    def device(self) -> Device:
+        return Device(self.id, numa_nodes=() if self.numa is None else (self.numa,))
+
+
+@dataclass(frozen=True, slots=True)
+class Bitstream:
+    """The file that is programmed."""
+
+    path: Path = field(metadata={"help": "a file of root's, or of our user, that nobody else can write"})
+    id: str = field(metadata={"help": "what containers are told that they run on, as FPGA_BITSTREAM"})
+    sha256: str | None = field(default=None, metadata={"help": "only a file with this digest is programmed"})
+    max_mib: int = field(default=256, metadata={"help": "a larger file is refused; it is read into memory"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not self.path.is_absolute():
+            yield f"path: expected an absolute path, found {str(self.path)!r}"
+        if not self.id:
+            yield "id: expected a non-empty string"
+        if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
+            yield f"sha256: expected 64 lower-case hexadecimal digits, found {self.sha256!r}"
+        if self.max_mib < 1:
+            yield f"max_mib: expected 1 or more, found {self.max_mib}"
+
+    @property
+    def max_bytes(self) -> int:
+        return self.max_mib * _MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """How the simulated programmer behaves."""
+
+    state_dir: Path = field(
+        # As on a board, what was loaded outlives the gateway, but not the machine: /run is emptied at boot.
+        default=Path("/run/dpgateway/fpga-simulated"),
+        metadata={"help": "where it keeps what each board was programmed with"},
+    )
+    duration: timedelta = field(default=timedelta(seconds=1), metadata={"help": "how long programming takes"})
+    fail_first: int = field(default=0, metadata={"help": "so many attempts fail, on each board, before one succeeds"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not self.state_dir.is_absolute():
+            yield f"state_dir: expected an absolute path, found {str(self.state_dir)!r}"
+        if self.duration < timedelta():
+            yield "duration: expected nothing below 0s"
+        if self.fail_first < 0:
+            yield f"fail_first: expected 0 or more, found {self.fail_first}"
+
+
+@dataclass(frozen=True, slots=True)
+class FpgaOptions:
+    """A pool of boards, which belongs to one resource, and one bitstream for all of them."""
+
+    pool: str = field(metadata={"help": "the name of the pool; no second resource may use it, nor any board of it"})
+    boards: tuple[Board, ...] = field(metadata={"help": "the boards of the pool"})
+    bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with"})
+    programmer: Literal["simulated"] = field(default="simulated", metadata={"help": "who programs the boards"})
+    simulated: Simulated = field(default_factory=Simulated, metadata={"help": "options of the simulated programmer"})
+    retry_first: timedelta = field(
+        default=timedelta(seconds=1), metadata={"help": "a board that couldn't be programmed is tried again after this"}
+    )
+    retry_limit: timedelta = field(
+        default=timedelta(seconds=60), metadata={"help": "each time after twice as long, up to this"}
+    )
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not self.pool:
+            yield "pool: expected a non-empty string"
+        for what, names in (
+            ("id", [board.id for board in self.boards]),
+            ("node", [node for board in self.boards for node in board.nodes]),
+        ):
+            if twice := _repeated(names):
+                yield f"boards: expected each {what} once, found {', '.join(twice)} twice"
+        if not timedelta() < self.retry_first <= self.retry_limit:
+            yield "retry_first: expected more than 0s, and no more than retry_limit"
+
+    def claims(self) -> list[str]:
+        """A board programmed for two resources would change under a running container."""
+        return [f"pool {self.pool}", *(f"board {board.id}" for board in self.boards)]
+
+
+def _wrong(key: str, make: Callable[[], object]) -> Iterator[str]:
+    try:
+        make()
+    except ValueError as error:
+        yield f"{key}: {error}"
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]

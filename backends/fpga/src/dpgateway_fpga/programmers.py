@@ -1,0 +1,70 @@
+"""How a board is programmed: one class for each way, behind one table."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from dpgateway import DriverError
+from dpgateway_fpga.bitstream import Image
+from dpgateway_fpga.options import Board, FpgaOptions, Simulated
+
+
+class Programmer(Protocol):
+    """One way to program boards. Called for different boards at once, for one board one call at a time."""
+
+    def loaded(self, board: Board) -> str | None:
+        """The sha256 of what the board runs; ``None``: unknown, and therefore to be programmed anew."""
+
+    def program(self, board: Board, image: Image) -> None:
+        """Blocks until the board runs ``image``. Raises DriverError or OSError."""
+
+
+class SimulatedProgrammer:
+    """Its boards are files: what was loaded is found again by the next gateway, as on a board that kept its power."""
+
+    def __init__(self, options: Simulated) -> None:
+        self._options = options
+        self._attempts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def loaded(self, board: Board) -> str | None:
+        try:
+            state = json.loads(self._file(board).read_text())
+            return str(state["sha256"]) if state["state"] == "loaded" else None
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    def program(self, board: Board, image: Image) -> None:
+        self._write(board, "programming", image)  # if we die now, this is what the next gateway finds: unknown
+        time.sleep(self._options.duration.total_seconds())
+        with self._lock:
+            self._attempts[board.id] += 1
+            attempt = self._attempts[board.id]
+        if attempt <= self._options.fail_first:
+            raise DriverError(f"simulated failure {attempt} of {self._options.fail_first}")
+        self._write(board, "loaded", image)
+
+    def _file(self, board: Board) -> Path:
+        return self._options.state_dir / f"{board.id}.json"
+
+    def _write(self, board: Board, state: str, image: Image) -> None:
+        self._options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._file(board)
+        new = file.with_name(f".{file.name}.new")
+        with new.open("w") as text:
+            json.dump({"state": state, "sha256": image.sha256}, text)
+            text.flush()
+            os.fsync(text.fileno())
+        new.replace(file)
+
+
+PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {
+    "simulated": lambda options: SimulatedProgrammer(options.simulated),
+}

@@ -1,0 +1,95 @@
+"""One board: brings the bitstream onto it, and after a failure tries again by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from dataclasses import replace
+
+from dpgateway import Context, Device, DriverError, Health
+from dpgateway_fpga.bitstream import read_image
+from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.programmers import Programmer
+
+
+class Slot:
+    """A board is healthy until programming it fails, and again once it succeeds."""
+
+    def __init__(self, board: Board, options: FpgaOptions, programmer: Programmer, context: Context) -> None:
+        self.board, self._options, self._programmer, self._context = board, options, programmer, context
+        self._device = board.device()
+        self._programming = threading.Lock()  # held while the board is looked at and programmed
+        self._state = (
+            threading.Lock()
+        )  # guards what follows, which only the holder of the other lock changes, and close
+        self._health = Health.healthy()
+        self._failures = 0
+        self._retry: threading.Timer | None = None
+        self._closed = False
+
+    def device(self) -> Device:
+        return replace(self._device, health=self._health)
+
+    def ensure(self) -> None:
+        """Returns when the board runs the bitstream; does nothing if it does already. Raises DriverError."""
+        with self._programming:
+            try:
+                self._program()
+            except BaseException as error:  # whatever it was, what the board runs now is in doubt
+                self._failed(str(error) or repr(error))
+                raise DriverError(f"board {self.board.id!r} can't be programmed: {error}") from error
+            self._settle(Health.healthy(), failures=0)
+
+    def close(self) -> None:
+        with self._state:
+            self._closed = True
+            self._cancel()
+
+    def _program(self) -> None:
+        pinned = self._options.bitstream.sha256
+        if pinned and self._programmer.loaded(self.board) == pinned:
+            return
+        image = read_image(self._options.bitstream)
+        if self._programmer.loaded(self.board) == image.sha256:
+            return
+        self._context.log.info("programming board %s with %s", self.board.id, self._options.bitstream.id)
+        self._programmer.program(self.board, image)
+        if (found := self._programmer.loaded(self.board)) != image.sha256:
+            raise DriverError(f"expected it to run {image.sha256} now, found {found or 'that this is unknown'}")
+        self._context.log.info("board %s runs %s", self.board.id, self._options.bitstream.id)
+
+    def _failed(self, why: str) -> None:
+        failures = self._failures + 1
+        self._context.log.warning("board %s can't be programmed (failure %d): %s", self.board.id, failures, why)
+        self._settle(Health.unhealthy(f"programming failed: {why}"), failures)
+
+    def _settle(self, health: Health, failures: int) -> None:
+        with self._state:
+            changed = health != self._health
+            self._health, self._failures = health, failures
+            self._cancel()
+            if failures and not self._closed:
+                self._retry = threading.Timer(pause(failures, self._options), self._try_again)
+                self._retry.daemon = True
+                try:
+                    self._retry.start()
+                except RuntimeError as error:  # no thread to be had: the next container's start tries again
+                    self._context.log.warning("board %s isn't tried again by itself: %s", self.board.id, error)
+        if changed:
+            self._context.changed()
+
+    def _try_again(self) -> None:
+        with contextlib.suppress(DriverError):  # logged, and the next attempt is due
+            self.ensure()
+
+    def _cancel(self) -> None:
+        if self._retry:
+            self._retry.cancel()
+            self._retry = None
+
+
+def pause(failures: int, options: FpgaOptions) -> float:
+    """Seconds to wait after so many failures; the jitter parts boards that failed together."""
+    first, limit = options.retry_first.total_seconds(), options.retry_limit.total_seconds()
+    return min(limit, first * 2.0 ** min(failures - 1, 30)) * random.uniform(0.8, 1.0)  # noqa: S311  no secret

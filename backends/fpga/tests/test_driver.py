@@ -1,0 +1,220 @@
+"""Boards are programmed once, each in its own time; what fails is seen, and tried again."""
+
+import json
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from dpgateway_fpga import FpgaDriver
+from dpgateway_fpga.slot import pause
+
+from dpgateway import Device, DeviceUnavailable, DriverError
+
+
+class Programmer:
+    """Counts, and lets the test decide what programming does."""
+
+    def __init__(self, act=lambda board: None):
+        self.act, self.images, self.programmed = act, {}, []
+
+    def loaded(self, board):
+        return self.images.get(board.id)
+
+    def program(self, board, image):
+        self.programmed.append(board.id)
+        self.act(board)
+        self.images[board.id] = image.sha256
+
+
+@pytest.fixture
+def start_with(start):
+    return lambda options, programmer: start(options, lambda o, context: FpgaDriver(o, context, programmer))
+
+
+def _state(options, board="fpga-a"):
+    return options.simulated.state_dir / f"{board}.json"
+
+
+def _programmed(recorder):
+    return [message.split()[2] for message in recorder.messages if message.startswith("programming board")]
+
+
+@pytest.mark.parametrize("error", [SystemExit("the tool says no"), KeyError("no")])
+def test_whatever_a_programmer_raises_fails_the_start_and_the_board(options, start_with, error):
+    def act(board):
+        if board.id == "fpga-b":
+            raise error
+
+    driver = start_with(options, Programmer(act))
+    with pytest.raises(DriverError, match="board 'fpga-b' can't be programmed"):
+        driver.prepare(driver.devices()[:2])
+    assert [device.health.ok for device in driver.devices()] == [True, False, True]
+
+
+def test_boards_are_listed_and_given_with_nodes_and_bitstream(options, start):
+    driver = start(options)
+    assert list(driver.devices()) == [Device("fpga-a", numa_nodes=(1,)), Device("fpga-b"), Device("fpga-c")]
+    allocation = driver.allocate(driver.devices()[:2])
+    assert [node.host_path for node in allocation.device_nodes] == ["/dev/fpga-a", "/dev/fpga-a-dma", "/dev/fpga-b"]
+    assert dict(allocation.env) == {"FPGA_BITSTREAM": "crypto-v3", "FPGA_BOARDS": "fpga-a,fpga-b"}
+
+
+@pytest.mark.parametrize("method", ["allocate", "prepare"])
+def test_a_board_of_another_pool_is_refused(options, start, method):
+    with pytest.raises(DeviceUnavailable, match=r"^board 'fpga-z' isn't in the pool 'boards-a'"):
+        getattr(start(options), method)([Device("fpga-z")])
+
+
+def test_a_programmed_board_is_left_alone_even_by_the_next_gateway(options, start, recorder):
+    driver = start(options)
+    driver.prepare(driver.devices()[:1])
+    driver.prepare(driver.devices()[:1])
+    start(options).prepare(driver.devices()[:2])
+    assert _programmed(recorder) == ["fpga-a", "fpga-b"]
+    assert recorder.changes == 0
+
+
+@pytest.mark.parametrize("found", ['{"state": "programming", "sha256": "%s"}', "{", "[]", '{"state": "loaded"}', ""])
+def test_a_board_whose_state_is_unknown_is_programmed_anew(options, start, recorder, found):
+    driver = start(options)
+    driver.prepare(driver.devices()[:1])
+    sha256 = json.loads(_state(options).read_text())["sha256"]
+    _state(options).write_text(found.replace("%s", sha256))
+    driver.prepare(driver.devices()[:1])
+    assert _programmed(recorder) == ["fpga-a", "fpga-a"]
+    assert json.loads(_state(options).read_text()) == {"state": "loaded", "sha256": sha256}
+
+
+def test_a_board_counts_as_unknown_while_it_is_programmed(simulate, start):
+    options = simulate(fail_first=1)
+    driver = start(options)
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices()[:1])
+    assert json.loads(_state(options).read_text())["state"] == "programming"
+
+
+def test_another_bitstream_is_programmed_over_the_last(options, start, recorder):
+    driver = start(options)
+    driver.prepare(driver.devices()[:1])
+    options.bitstream.path.write_bytes(b"another one")
+    driver.prepare(driver.devices()[:1])
+    assert _programmed(recorder) == ["fpga-a", "fpga-a"]
+
+
+def test_a_board_that_runs_the_digest_asked_for_needs_no_file(options, start):
+    start(options).prepare(start(options).devices())
+    sha256 = json.loads(_state(options).read_text())["sha256"]
+    options.bitstream.path.unlink()
+    pinned = replace(options, bitstream=replace(options.bitstream, sha256=sha256))
+    start(pinned).prepare(start(pinned).devices())
+
+
+def test_a_failure_fails_the_start_and_the_next_prepare_tries_at_once(simulate, start, recorder):
+    driver = start(simulate(fail_first=1))
+    with pytest.raises(DriverError, match=r"^board 'fpga-a' can't be programmed: simulated failure 1 of 1$"):
+        driver.prepare(driver.devices()[:1])
+    assert [device.health.reason for device in driver.devices()] == [
+        "programming failed: simulated failure 1 of 1",
+        None,
+        None,
+    ]
+    assert recorder.changes == 1
+    driver.prepare(driver.devices()[:1])
+    assert driver.devices()[0].health.ok
+    assert recorder.changes == 2
+
+
+def test_a_failed_board_is_tried_again_until_it_works(simulate, start, recorder):
+    driver = start(simulate(fail_first=3, retry=timedelta(milliseconds=5)))
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices()[:1])
+    recorder.until(lambda: driver.devices()[0].health.ok)
+    assert _programmed(recorder) == ["fpga-a"] * 4
+    assert recorder.changes >= 2
+
+
+def test_all_that_failed_is_told(simulate, start):
+    driver = start(simulate(fail_first=1))
+    with pytest.raises(DriverError, match=r"^board 'fpga-a' .* 1 of 1; board 'fpga-b' .* 1 of 1$"):
+        driver.prepare(driver.devices()[:2])
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.chmod(0o666), lambda path: path.unlink()])
+def test_nothing_is_programmed_from_a_doubtful_file(options, start_with, spoil):
+    spoil(options.bitstream.path)
+    programmer = Programmer()
+    driver = start_with(options, programmer)
+    with pytest.raises(DriverError, match=r"^board 'fpga-a' can't be programmed: bitstream 'crypto-v3'"):
+        driver.prepare(driver.devices()[:1])
+    assert programmer.programmed == []
+    assert "is refused" in driver.devices()[0].health.reason
+
+
+def test_a_bug_of_a_programmer_leaves_the_board_unhealthy(options, start_with):
+    driver = start_with(options, Programmer(lambda board: {}[board.id]))
+    with pytest.raises(DriverError, match=r"can't be programmed: 'fpga-a'"):
+        driver.prepare(driver.devices()[:1])
+    assert not driver.devices()[0].health.ok
+
+
+def test_a_programmer_is_not_believed(options, start_with):
+    programmer = Programmer()
+    programmer.images = type("Forgetful", (dict,), {"__setitem__": lambda *_: None})()
+    driver = start_with(options, programmer)
+    with pytest.raises(DriverError, match=r"expected it to run [0-9a-f]{64} now, found that this is unknown"):
+        driver.prepare(driver.devices()[:1])
+
+
+def test_boards_are_programmed_at_once(options, start_with):
+    together = threading.Barrier(3, timeout=5)
+    programmer = Programmer(lambda board: together.wait())
+    driver = start_with(options, programmer)
+    driver.prepare(driver.devices())
+    assert sorted(programmer.programmed) == ["fpga-a", "fpga-b", "fpga-c"]
+
+
+def test_one_board_is_programmed_once_for_all_who_ask(options, start_with):
+    begun, go = threading.Event(), threading.Event()
+
+    def act(board):
+        begun.set()
+        assert go.wait(5)
+
+    programmer = Programmer(act)
+    driver = start_with(options, programmer)
+    asking = [threading.Thread(target=driver.prepare, args=(driver.devices()[:1],)) for _ in range(4)]
+    for thread in asking:
+        thread.start()
+    assert begun.wait(5)
+    assert len(driver.devices()) == 3, "listing doesn't wait for programming"
+    assert driver.allocate(driver.devices()), "nor does allocating"
+    go.set()
+    for thread in asking:
+        thread.join(5)
+    assert programmer.programmed == ["fpga-a"]
+
+
+def test_close_ends_the_attempts(simulate, start, recorder):
+    before = set(threading.enumerate())
+    driver = start(simulate(fail_first=99, retry=timedelta(milliseconds=1)))
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices())
+    recorder.until(lambda: not any(device.health.ok for device in driver.devices()))
+    driver.close()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+        assert not thread.is_alive()
+    attempts = len(_programmed(recorder))
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices()[:1])
+    assert set(threading.enumerate()) <= before
+    assert len(_programmed(recorder)) == attempts + 1
+
+
+def test_pauses_double_up_to_the_limit_and_differ(options):
+    options = replace(options, retry_first=timedelta(seconds=1), retry_limit=timedelta(seconds=60))
+    for failures, longest in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (5000, 60)]:
+        pauses = {pause(failures, options) for _ in range(20)}
+        assert len(pauses) > 1
+        assert 0.8 * longest <= min(pauses) <= max(pauses) <= longest

@@ -1,0 +1,57 @@
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dpgateway_fpga import Bitstream, Board, Simulated
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../a", "x" * 64, "a b", "a\n"])
+def test_a_board_id_can_name_a_file(name):
+    with pytest.raises(ValueError, match=r"^id: expected at most 63"):
+        Board(name)
+
+
+def test_a_board_is_a_sound_device():
+    with pytest.raises(ValueError, match=r"^id: .*how shares are named"):
+        Board("a::1")
+    with pytest.raises(ValueError, match=r"^numa: expected 0 or more, found -1"):
+        Board("a", numa=-1)
+    with pytest.raises(ValueError, match=r"^nodes: .*expected an absolute path, found 'dev/fpga0'"):
+        Board("a", nodes=("dev/fpga0",))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pool": ""}, "^pool: "),
+        ({"boards": (Board("a"), Board("b"), Board("a"))}, "^boards: expected each id once, found a twice"),
+        ({"boards": (Board("a", ("/dev/x",)), Board("b", ("/dev/x",)))}, "expected each node once, found /dev/x twice"),
+        ({"retry_first": timedelta()}, "^retry_first: "),
+        ({"retry_limit": timedelta(seconds=1)}, "^retry_first: .* no more than retry_limit"),
+    ],
+)
+def test_a_pool_is_checked(options, change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(options, **change)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bitstream(Path("a.bin"), "a"), "^path: expected an absolute path, found 'a.bin'"),
+        (lambda: Bitstream(Path("/a.bin"), ""), "^id: "),
+        (lambda: Bitstream(Path("/a.bin"), "a", sha256="AB" * 32), "^sha256: expected 64 lower-case"),
+        (lambda: Bitstream(Path("/a.bin"), "a", max_mib=0), "^max_mib: expected 1 or more, found 0"),
+        (lambda: Simulated(state_dir=Path("state")), "^state_dir: "),
+        (lambda: Simulated(fail_first=-1), "^fail_first: expected 0 or more, found -1"),
+        (lambda: Simulated(duration=timedelta(seconds=-1)), "^duration: "),
+    ],
+)
+def test_parts_are_checked(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_pool_and_its_boards_belong_to_one_resource(options):
+    assert options.claims() == ["pool boards-a", "board fpga-a", "board fpga-b", "board fpga-c"]

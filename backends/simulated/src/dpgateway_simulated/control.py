@@ -1,0 +1,144 @@
+"""The control file: faults on demand. Reads it, and watches it with inotify."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import cattrs
+from asyncinotify import InitFlags, Inotify, Mask
+
+from dpgateway import DriverError
+from dpgateway_simulated.faults import Fault
+
+Log = logging.LoggerAdapter[logging.Logger]
+_NOTHING = "{}"
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+# Neither CREATE nor MODIFY: a file that is being written isn't complete yet. MOVED_TO covers a file replaced by
+# rename, and a ConfigMap volume (the kubelet renames its ``..data`` link, pkg/volume/util/atomic_writer.go).
+_EVENTS = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.DELETE_SELF | Mask.MOVE_SELF
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    faults: tuple[Fault, ...] = ()
+
+
+def _duration(value: object, _: type) -> timedelta:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value) if isinstance(value, str) else None
+    if not match:
+        raise ValueError(f'expected a duration such as "5s", found {value!r}')
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+
+
+def _strict(value: object, kind: type) -> Any:  # noqa: ANN401  the kind asked for
+    if type(value) is not kind:
+        raise ValueError(f"expected a {kind.__name__}, found {value!r}")
+    return value
+
+
+def _is_tuple(kind: object) -> bool:
+    origin: object = get_origin(kind)
+    return origin is tuple
+
+
+def _sequence(value: object, kind: type) -> tuple[Any, ...]:
+    item = get_args(kind)[0]
+    return tuple(_CONVERTER.structure(_strict(value, list), list[item]))  # type: ignore[valid-type]
+
+
+def _explained(error: BaseException, kind: type | None) -> str:
+    if type(error) is ExceptionGroup:  # of dpgateway.refuse
+        return "; ".join(map(str, error.exceptions))
+    return str(error) if type(error) is ValueError else cattrs.v.format_exception(error, kind)
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(timedelta, _duration)
+    converter.register_structure_hook_func(_is_tuple, _sequence)
+    for kind in (str, int, bool):
+        converter.register_structure_hook(kind, _strict)
+    return converter
+
+
+_CONVERTER = _converter()
+
+
+def parse(text: str) -> tuple[Fault, ...]:
+    """The faults that a control file names. Raises ValueError."""
+    if not text.strip():  # no JSON; perhaps it is just being written anew
+        raise ValueError("expected JSON, found an empty file")
+    try:
+        return _CONVERTER.structure(_strict(json.loads(text), dict), _Content).faults
+    except cattrs.BaseValidationError as error:
+        raise ValueError("; ".join(cattrs.transform_error(error, format_exception=_explained))) from error
+
+
+class ControlFile:
+    """Hands on what the file says: once when made, then on a thread of its own whenever the file says something new.
+
+    No file means no faults. What can't be read or understood is logged and changes nothing.
+    """
+
+    def __init__(self, path: Path, obey: Callable[[tuple[Fault, ...]], None], log: Log) -> None:
+        """Raises DriverError when the file's directory can't be watched."""
+        self._path, self._obey, self._log = path, obey, log
+        self._said = _NOTHING
+        self._stopped = threading.Event()
+        try:
+            # Blocking, for a sync_timeout of -1 is no "for ever" to the selector beneath asyncinotify 4.4.
+            with contextlib.ExitStack() as stack:
+                self._inotify = stack.enter_context(Inotify(InitFlags.CLOEXEC))
+                self._watch = self._inotify.add_watch(path.parent, _EVENTS | Mask.ONLYDIR)
+                stack.pop_all()
+        except OSError as error:
+            raise DriverError(f"control_file: can't watch {path.parent}: {error.strerror}") from error
+        self._look()  # after the watch is there, so that nothing is missed in between
+        self._thread = threading.Thread(target=self._follow, name=f"control file {path}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        if not self._stopped.is_set():
+            self._stopped.set()
+            with contextlib.suppress(OSError, ValueError):  # the watch, and then the thread, ended by themselves
+                self._inotify.rm_watch(self._watch)  # makes an IGNORED event, which wakes the thread
+
+    def _follow(self) -> None:
+        with self._inotify:
+            for event in self._inotify:
+                if self._stopped.is_set():
+                    return
+                if event.mask & (Mask.IGNORED | Mask.MOVE_SELF):
+                    self._log.warning(
+                        "the control file's directory %s is gone; its last faults stay", self._path.parent
+                    )
+                    return
+                if event.name == Path(self._path.name) or not event.mask & Mask.CLOSE_WRITE:
+                    self._look()
+
+    def _look(self) -> None:
+        try:
+            text = self._path.read_text()
+        except FileNotFoundError:
+            text = _NOTHING
+        except (OSError, ValueError) as error:
+            self._log.warning("can't read the control file %s, the faults stay as they were: %s", self._path, error)
+            return
+        if text == self._said:
+            return
+        self._said = text
+        try:
+            faults = parse(text)
+        except (ValueError, RecursionError) as error:
+            self._log.warning("the control file %s is wrong, the faults stay as they were: %s", self._path, error)
+            return
+        self._obey(faults)

@@ -1,0 +1,95 @@
+"""What can go wrong, and when. Plain values: who waits, and who is told, is up to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from dpgateway import refuse
+
+Call = Literal["list", "allocate", "prepare"]
+_ZERO, _SECOND = timedelta(), timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong for a while: either with devices, or with a call."""
+
+    after: timedelta = field(
+        default=_ZERO, metadata={"help": "when it begins, from the start or the control file's reading"}
+    )
+    lasts: timedelta | None = field(default=None, metadata={"help": "how long it lasts; without it, for ever"})
+    every: timedelta | None = field(default=None, metadata={"help": "begins again this long after each beginning"})
+    indexes: tuple[int, ...] = field(default=(), metadata={"help": "the devices concerned, by index, counted from 0"})
+    devices: tuple[str, ...] = field(default=(), metadata={"help": "the devices concerned, by id; with neither, all"})
+    unhealthy: str = field(default="", metadata={"help": "the devices are unhealthy, for this reason"})
+    absent: bool = field(default=False, metadata={"help": "the devices are gone"})
+    extra: int = field(default=0, metadata={"help": "so many devices more, after the last one"})
+    call: Call | None = field(default=None, metadata={"help": "the call that misbehaves: list, allocate or prepare"})
+    delay: timedelta = field(default=_ZERO, metadata={"help": "the call takes so much longer"})
+    hang: bool = field(default=False, metadata={"help": "the call doesn't return while the fault lasts"})
+    error: str = field(default="", metadata={"help": "the call fails with this message"})
+    busy: bool = field(default=False, metadata={"help": "the call answers that trying again later helps"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        on_devices = sum(map(bool, (self.unhealthy, self.absent, self.extra)))
+        on_call = bool(self.delay or self.hang or self.error or self.busy)
+        if on_devices + on_call != 1:
+            yield "a fault is one of unhealthy, absent, extra; or, of a call, any of delay, hang, error, busy"
+        elif on_call != bool(self.call):
+            yield f"call: expected one with delay, hang, error and busy only, found {self.call!r}"
+        if (self.indexes or self.devices) and (self.call == "list" or self.extra):
+            which = "indexes" if self.indexes else "devices"
+            yield f"{which}: no meaning with 'call: list' nor with 'extra'"
+        yield from self._wrong_numbers()
+
+    def _wrong_numbers(self) -> Iterator[str]:
+        least = {"after": self.after / _SECOND, "delay": self.delay / _SECOND, "extra": self.extra}
+        for name, number in (least | {"indexes": min(self.indexes, default=0)}).items():
+            if number < 0:
+                yield f"{name}: expected nothing below 0, found {number:g}"
+        if self.lasts is not None and self.lasts <= _ZERO:
+            yield f"lasts: expected more than 0s, found {self.lasts / _SECOND:g}s"
+        if self.every is not None and not (self.lasts and self.lasts < self.every):
+            yield "every: expected a lasts that is shorter"
+
+    def concerns(self, device_id: str) -> bool:
+        """Whether this is one of ``devices``; it leaves ``indexes`` to the driver, which knows their ids."""
+        return not self.devices or device_id in self.devices
+
+    def active(self, elapsed: float) -> bool:
+        """``elapsed``: seconds."""
+        since = elapsed - self.after.total_seconds()
+        if self.every:
+            since = since % self.every.total_seconds() if since >= 0 else since
+        return since >= 0 and (self.lasts is None or since < self.lasts.total_seconds())
+
+    def changes(self, elapsed: float) -> Iterator[float]:
+        """The next moments, in seconds, at which the fault begins or ends."""
+        begin, lasts = self.after.total_seconds(), self.lasts.total_seconds() if self.lasts else None
+        if self.every and elapsed > begin:
+            period = self.every.total_seconds()
+            begin += (elapsed - begin) // period * period
+            yield begin + period
+        moments = [begin] if lasts is None else [begin, begin + lasts]
+        yield from (moment for moment in moments if moment > elapsed)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Faults and the moment (of a monotonic clock, in seconds) from which their times count."""
+
+    faults: tuple[Fault, ...]
+    start: float
+
+    def active(self, now: float) -> list[Fault]:
+        return [fault for fault in self.faults if fault.active(now - self.start)]
+
+    def next_change(self, now: float) -> float | None:
+        moments = [moment for fault in self.faults for moment in fault.changes(now - self.start)]
+        return self.start + min(moments) if moments else None

@@ -1,0 +1,62 @@
+"""Which faults are active now: the one owner of their plans, of the clock, and of the calls that wait for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from dpgateway import DriverError
+from dpgateway_simulated.faults import Call, Fault, Plan
+
+
+class Timeline:
+    """Says ``changed`` whenever a fault begins or ends. No thread of its own while nothing is due."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._condition = threading.Condition()  # guards what follows, and wakes the calls that wait
+        self._plans: dict[str, Plan] = {}
+        self._timer: threading.Timer | None = None
+        self._closed = False
+
+    def plan(self, source: str, faults: tuple[Fault, ...]) -> None:
+        """The faults of ``source`` are these from now on; those of other sources stay."""
+        with self._condition:
+            self._plans = {**self._plans, source: Plan(faults, time.monotonic())}
+        self._tick()
+
+    def active(self, call: Call | None = None) -> list[Fault]:
+        """The faults of ``call``; without it, those of the devices."""
+        now = time.monotonic()
+        return [fault for plan in self._plans.values() for fault in plan.active(now) if fault.call == call]
+
+    def wait(self, until: Callable[[], bool], seconds: float | None) -> None:
+        """Returns after ``seconds`` at most (``None``: without a limit). Raises DriverError when closed meanwhile."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._closed or until(), seconds)
+            if self._closed:
+                raise DriverError("the simulated driver is closed")
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._rearm()
+            self._condition.notify_all()
+
+    def _tick(self) -> None:
+        with self._condition:
+            self._rearm()
+            self._condition.notify_all()
+        self._changed()
+
+    def _rearm(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        now = time.monotonic()
+        moments = [moment for plan in self._plans.values() if (moment := plan.next_change(now)) is not None]
+        self._timer = None
+        if moments and not self._closed:
+            self._timer = threading.Timer(min(moments) - now, self._tick)
+            self._timer.daemon = True
+            self._timer.start()
