@@ -1,0 +1,31 @@
+from benchmarks.budgets import BUDGETS, Budget
+from benchmarks.report import Report
+
+
+def test_a_budget_is_met_missed_or_not_measured():
+    budget = Budget("waiting", "wait.p50.ms", "ms", 10)
+    assert budget.met({"wait.p50.ms": 10.0}) is True
+    assert budget.met({"wait.p50.ms": 10.1}) is False
+    assert budget.met({}) is None
+
+
+def test_every_budget_has_a_figure_of_its_own():
+    assert len({budget.figure for budget in BUDGETS}) == len(BUDGETS)
+
+
+def test_the_table_has_what_was_measured_only_and_says_what_was_missed():
+    seen = Report("a machine", {"allocate.over.us": 149.0, "idle.gateway.percent": 0.25, "idle.bare.percent": 0.04})
+    lines = seen.table().splitlines()
+    assert len(lines) == 3
+    assert lines[1].endswith("met")
+    assert lines[2].endswith("missed")
+    assert "0.04 % of a core" in lines[2]
+    assert [budget.figure for budget in seen.missed()] == ["idle.gateway.percent"]
+
+
+def test_the_page_of_a_run_of_some_measurements_has_no_plot_and_says_why_a_budget_is_missed(tmp_path):
+    page = tmp_path / "page.md"
+    Report("a machine", {"allocate.over.us": 200.0, "allocate.threaded_over.us": 120.4}).write_page(page)
+    assert list(tmp_path.iterdir()) == [page]
+    assert "- Allocate, p50, more than bare: each call goes to a thread" in page.read_text()
+    assert "take 120 µs more" in page.read_text()

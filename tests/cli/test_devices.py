@@ -1,0 +1,97 @@
+import json
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("fake_driver")
+
+
+def entry(name, mode, more=""):
+    return f"- {{name: example.com/{name}, driver: fake, options: {{mode: {mode}}}{more}}}\n"
+
+
+def test_each_device_with_its_health_and_numa_nodes(line):
+    config = line.config("resources:\n" + entry("a", "list", ", shares: 3"))
+    result = line("devices", "--config", config, "--node-name", "n1")
+    assert result.exit_code == 0
+    rows = [text.split() for text in result.stdout.splitlines() if text.startswith(("RESOURCE", "example.com"))]
+    assert rows == [
+        ["RESOURCE", "ID", "HEALTH", "REASON", "NUMA", "SHARES"],
+        ["example.com/a", "n1-0", "Healthy", "-", "0,1", "3"],
+        ["example.com/a", "bad\\x1b[2J", "Unhealthy", "no", "power", "-", "3"],
+    ]
+
+
+def test_json_has_the_offered_ids(line):
+    config = line.config("resources:\n" + entry("a", "list", ", shares: 2"))
+    result = line("devices", "--config", config, "--node-name", "n1", "--output", "json")
+    assert result.exit_code == 0
+    (resource,) = json.loads(result.stdout)
+    assert result.stderr == "closed example.com/a\n"  # what the driver itself prints
+    assert resource == {
+        "resource": "example.com/a",
+        "driver": "fake",
+        "failure": None,
+        "devices": [
+            {
+                "id": "n1-0",
+                "health": "Healthy",
+                "reason": None,
+                "numa_nodes": [0, 1],
+                "offered": ["n1-0", "n1-0::1"],
+            },
+            {
+                "id": "bad\x1b[2J",
+                "health": "Unhealthy",
+                "reason": "no power",
+                "numa_nodes": [],
+                "offered": ["bad\x1b[2J", "bad\x1b[2J::1"],
+            },
+        ],
+    }
+
+
+def test_a_driver_that_fails_or_hangs_costs_its_own_resource(line):
+    config = line.config(
+        "resources:\n"
+        + entry("good", "list")
+        + entry("slow", "hang", ", timeouts: {list: 50ms}")
+        + entry("bug", "bug")
+        + entry("exits", "leave")
+        + entry("refused", "refuse")
+        + "- {name: example.com/broken, driver: broken}\n"
+    )
+    result = line("devices", "--config", config, "--output", "json")
+    assert result.exit_code == 1
+    failures = {one["resource"].removeprefix("example.com/"): one["failure"] for one in json.loads(result.stdout)}
+    assert failures == {
+        "good": None,
+        "slow": "the driver didn't answer within 50ms",
+        "bug": "the driver failed: devices() raised ZeroDivisionError: oops",
+        "exits": "the driver failed: devices() raised SystemExit: 3",
+        "refused": "the driver failed: there is no such board",
+        "broken": "it can't be loaded: ModuleNotFoundError: No module named 'no_such_module_anywhere'",
+    }
+    table = line("devices", "--config", config)
+    assert "example.com/slow: the driver didn't answer within 50ms (driver fake)\n" in table.stdout
+
+
+def test_a_list_that_no_kubelet_takes_is_named(line):
+    names = "{device_id_prefix: " + "x" * 230 + ", count: 30}"
+    config = line.config(f"resources:\n- {{name: example.com/a, driver: simulated, options: {names}, shares: 1000}}\n")
+    result = line("devices", "--config", config, "--output", "json")
+    assert result.exit_code == 1
+    (resource,) = json.loads(result.stdout)
+    assert len(resource["devices"]) == 30
+    assert resource["failure"].startswith("the list of 30000 ids takes ")
+
+
+def test_a_wrong_configuration_is_said_on_standard_error(line):
+    config = line.config("resources:\n" + entry("a", "1"))
+    result = line("devices", "--config", config)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"{config}:2: resources[0].options.mode: found 1, expected a string")
+
+
+def test_no_resource_for_this_node(line):
+    result = line("devices", "--config", line.config("resources: []"), "--node-name", "n1")
+    assert (result.exit_code, result.stdout) == (0, "resources is empty, so nothing is served\n")

@@ -1,0 +1,464 @@
+"""The likeliest mistakes of somebody new: each is told in one message, with what to do, and without a traceback."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dpgateway.config import Problem
+
+COMMAND = Path(sys.executable).with_name("dpgateway")
+AS_NOBODY = """
+import contextlib, os, sys
+import dpgateway.cli.run
+with contextlib.suppress(SystemExit):
+    dpgateway.cli.main(["check", "--config=config.yaml"])
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+dpgateway.cli.main(sys.argv[1:], prog_name="dpgateway")
+"""  # after all is imported, for others may not be allowed to read where Python is
+FUSE = "{name: example.com/a, driver: chardev, options: {paths: [/dev/fuse]}}"
+
+
+def resource(more):
+    """A good one, but for what is added."""
+    return f"resources:\n- {FUSE[:-1]}, {more}}}\n"
+
+
+def chardev(options):
+    return f"resources:\n- {{name: example.com/a, driver: chardev, options: {{{options}}}}}\n"
+
+
+def pool(name, *boards):
+    listed = ", ".join(f"{{id: {board}}}" for board in boards)
+    options = f"{{pool: rack, bitstream: {{path: /b, id: b}}, boards: [{listed}]}}"
+    return f"- {{name: {name}, driver: fpga, options: {options}}}\n"
+
+
+def named(name):
+    return f"resources:\n- {FUSE.replace('example.com/a', name)}\n"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What was done, and what the one message has to say: each of `says`. `files`: by name, else the text's."""
+
+    text: str | bytes = f"resources:\n- {FUSE}\n"
+    says: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+
+MISTAKES = {
+    "a line indented unlike the others": Mistake(
+        "resources:\n  - name: example.com/a\n   driver: chardev\n",
+        ("config.yaml:3", "found broken YAML", "indented alike"),
+    ),
+    "a line indented too far": Mistake(
+        "resources:\n- name: example.com/a\n  driver: chardev\n    options: {}\n",
+        ("config.yaml:4", "found broken YAML", "indented alike"),
+    ),
+    "a tab": Mistake(
+        "resources:\n- name: example.com/a\n\tdriver: chardev\n", ("config.yaml:3: found a tab, expected spaces",)
+    ),
+    "a ': ' within a value": Mistake(
+        "resources:\n- name: example.com/a\n  driver: char: dev\n",
+        ("config.yaml:3", "a value that contains ': ' needs quotes"),
+    ),
+    "a number in quotes": Mistake(
+        'resources:\n- {name: example.com/a, driver: simulated, options: {count: "2"}}',
+        ("config.yaml:2: resources[0].options.count", 'found "2", expected an integer', "write 2, without quotes"),
+    ),
+    "a driver that isn't installed": Mistake(
+        "resources:\n- {name: example.com/a, driver: chrdev}",
+        ('driver: found "chrdev", expected an installed driver: ', "chardev", "did you mean chardev?"),
+    ),
+    "a driver package that doesn't import": Mistake(
+        "resources:\n- {name: example.com/a, driver: broken}",
+        ("driver broken: it can't be loaded: ModuleNotFoundError: No module named 'no_such_module_anywhere'",),
+    ),
+    "a resource named twice": Mistake(
+        f"resources:\n- {FUSE}\n- {FUSE}", ("config.yaml:3: resources[1].name", "each resource once", "config.yaml:2")
+    ),
+    "a resource named in two files": Mistake(
+        files={"a.yaml": f"resources:\n- {FUSE}", "b.yaml": f"resources:\n- {FUSE}"},
+        says=("b.yaml:2: resources[0].name", "each resource once", "a.yaml:2"),
+    ),
+    "a domain in capitals": Mistake(named("Example.com/a"), ('found "Example.com/a"', "lower case: example.com")),
+    "a name without a domain": Mistake(named("fuse"), ('found "fuse"', "exactly one '/', between your domain and")),
+    "a name with two slashes": Mistake(named("example.com/a/b"), ("exactly one '/'",)),
+    "a name of Kubernetes' own": Mistake(named("kubernetes.io/a"), ("use a domain of your own",)),
+    "a name that begins with requests.": Mistake(named("requests.example/a"), ("the kubelet refuses", "'requests.'")),
+    "a name with an underscore in its domain": Mistake(named("my_lab.example/a"), ("the part before '/' is a domain",)),
+    "a name with a space": Mistake(named("example.com/a b"), ("the part after '/' has letters, digits",)),
+    "a duration without a unit": Mistake(
+        resource("refresh: 30"), ("refresh: found 30, expected a duration", "write 30s")
+    ),
+    "a duration in words": Mistake(resource("keep_lost: 10 minutes"), ("found", "expected a duration", "write 10m")),
+    "a prepare that the kubelet won't wait for": Mistake(
+        resource("timeouts: {prepare: 40s}"),
+        ("timeouts.prepare: found 40s, expected at most 28s", "the kubelet waits 30s"),
+    ),
+    "a key that is nearly right": Mistake(
+        resource("keep-lost: 10m"), ("resources[0].keep-lost: found an unknown key", "did you mean keep_lost?")
+    ),
+    "resources misspelt": Mistake(
+        f"resource:\n- {FUSE}", ("resource: found an unknown key", "did you mean resources?")
+    ),
+    "a driver's key beside options": Mistake(
+        resource("permissions: r"), ("permissions: found an unknown key", "the driver's own keys belong under options")
+    ),
+    "one resource instead of a list": Mistake(
+        "resources:\n  name: example.com/a\n  driver: chardev",
+        ("resources: found a mapping, expected a list", "begin each of its items with '- '"),
+    ),
+    "a list instead of a mapping": Mistake(
+        resource("env: [A=1]"), ("env: found a list, expected a mapping of string", "write 'key: value' lines")
+    ),
+    "no resources": Mistake("kubelet: {}", ("resources: found no resources, expected a list of resources",)),
+    "an empty file": Mistake("", ("found an empty file, expected resources",)),
+    "no such file": Mistake(
+        arguments=("--config", "none.yaml"),
+        says=("none.yaml: found no such file or directory, expected a configuration file; --config names another",),
+    ),
+    "a directory without a configuration": Mistake(
+        files={"config.yml": f"resources:\n- {FUSE}"},
+        says=("found no *.yaml in this directory, expected at least one",),
+    ),
+    "a path instead of a list of paths": Mistake(
+        chardev("paths: /dev/fuse"), ("options.paths", "expected a list of string", 'write ["/dev/fuse"]')
+    ),
+    "permissions of a file": Mistake(
+        chardev("paths: [/dev/fuse], permissions: rx"),
+        ("options.permissions: expected some of r, w and m, found 'rx'",),
+    ),
+    "a relative path": Mistake(
+        chardev("paths: [/dev/fuse, dev/kvm]"), ("options.paths[1]: expected an absolute path, found 'dev/kvm'",)
+    ),
+    "a path outside of /dev": Mistake(chardev("paths: [/sys/x]"), ("options.paths[0]", "under /dev", "'/sys/x'")),
+    "no paths": Mistake(
+        "resources:\n- {name: example.com/a, driver: chardev}", ("options.paths: found nothing, expected a value",)
+    ),
+    "two boards with one id": Mistake(
+        f"resources:\n{pool('example.com/a', 'x', 'x')}", ("boards: expected each id once, found x twice",)
+    ),
+    "two resources with one pool": Mistake(
+        f"resources:\n{pool('example.com/a', 'x')}{pool('example.com/b', 'y')}",
+        ("config.yaml:3", 'found "pool rack", which the resource at', "config.yaml:2 claims too"),
+    ),
+    "no shares at all": Mistake(
+        resource("shares: 0"), ("shares: found 0, expected a number of shares from 1 to 1000",)
+    ),
+    "a preference that there isn't": Mistake(resource("preference: pack"), ('found "pack"', "did you mean packed?")),
+    "a variable's name with =": Mistake(resource('env: {"A=B": c}'), ('env: found "A=B"', "without '='")),
+    "a number in env": Mistake(resource("env: {A: 1}"), ("env.A: found 1, expected a string", 'in quotes: "1"')),
+    "a boolean of YAML 1.1": Mistake(
+        resource("mounts: [{host_path: /a, container_path: /b, read_only: no}]"),
+        ('mounts[0].read_only: found "no", expected true or false', "write false"),
+    ),
+    "another boolean of YAML 1.1": Mistake(
+        "resources:\n- {name: example.com/a, driver: simulated, options: {prepare: on}}",
+        ('options.prepare: found "on", expected true or false', "write true"),
+    ),
+    "UTF-16": Mistake(f"resources:\n- {FUSE}".encode("utf-16"), ("found bytes that aren't UTF-8",)),
+    "a file for a directory": Mistake(
+        arguments=("--device-plugins-dir", "config.yaml"),
+        says=("the device-plugins directory", "config.yaml, which is a file, expected the kubelet's directory"),
+    ),
+    "the kubelet's socket for its directory": Mistake(
+        arguments=("--device-plugins-dir", "/var/lib/kubelet/device-plugins/kubelet.sock"),
+        says=("a kubelet's socket, expected its directory: /var/lib/kubelet/device-plugins",),
+    ),
+}
+
+DOUBTS = {
+    "an empty list of resources": Mistake("resources: []", ("resources is empty, so nothing is served",)),
+    "nothing below resources": Mistake("resources:\n", ("resources is empty, so nothing is served",)),
+    "a pattern that doesn't match the node": Mistake(
+        resource("nodes: [gpu-*]"), ("no resource is for node n1, only for those named gpu-*, so nothing is served",)
+    ),
+    "a resource that is turned off": Mistake(
+        resource("nodes: []"), ("no resource is for node n1, only for none, so nothing is served",)
+    ),
+    "a variable in a value": Mistake(
+        resource('env: {A: "${HOME}"}'), ("resources[0].env.A: values are literal, so ${HOME} stays as it is",)
+    ),
+    "a variable of the kubelet's": Mistake(
+        resource("env: {A: $(NODE)}"), ("resources[0].env.A: values are literal, so $(NODE) stays as it is",)
+    ),
+    "a file with the other ending": Mistake(
+        files={"a.yaml": f"resources:\n- {FUSE}", "b.yml": "resources: []"},
+        says=("b.yml: it isn't read: only names that end in .yaml are",),
+    ),
+    "a directory that doesn't exist": Mistake(
+        arguments=("--device-plugins-dir", "/no/such/directory"),
+        says=("/no/such/directory doesn't exist; expected the directory that a kubelet makes when it starts",),
+    ),
+    "a directory that is too long for a socket": Mistake(
+        arguments=("--device-plugins-dir", "/" + "x" * 62), says=("found a path of 63 bytes, expected at most 61",)
+    ),
+}
+
+HARMLESS = {
+    "Windows line endings": Mistake(f"resources:\r\n- {FUSE}\r\n"),
+    "a byte order mark": Mistake(f"\ufeffresources:\n- {FUSE}\n"),
+    "yes and on in env": Mistake(resource("env: {A: yes, B: on}")),
+}
+
+
+def each(table):
+    return pytest.mark.parametrize("mistake", table.values(), ids=table)
+
+
+@pytest.fixture
+def do(line, fake_driver, tmp_path, monkeypatch):
+    """Makes the mistake with a command."""
+
+    def do(mistake, command, *more):
+        home = tmp_path / "home"
+        home.mkdir()
+        monkeypatch.chdir(home)
+        for name, text in (mistake.files or {"config.yaml": mistake.text}).items():
+            (home / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        config = home if mistake.files else home / "config.yaml"
+        given = ("--config", config, "--node-name", "n1", *more, *mistake.arguments)
+        return line(command, *given)
+
+    return do
+
+
+@each(MISTAKES)
+def test_check_tells_it(do, mistake):
+    result = do(mistake, "check")
+    assert result.exit_code == 2, result.output
+    message, total = [text for text in result.stdout.splitlines() if not text.startswith("warning: fake-driver ")]
+    assert total.startswith("1 problem in ")
+    assert_told(message, mistake)
+    assert result.stderr == ""
+
+
+@each(MISTAKES)
+def test_check_tells_it_in_json(do, mistake):
+    result = do(mistake, "check", "--output", "json")
+    assert result.exit_code == 2
+    verdict = json.loads(result.stdout)
+    (problem,) = verdict["problems"]
+    assert_told(spelt(problem), mistake)
+    assert not verdict["valid"]
+    assert result.stderr == ""
+
+
+@each(DOUBTS)
+def test_check_warns_of_it(do, mistake):
+    result = do(mistake, "check")
+    assert result.exit_code == 0, result.output
+    (message,) = [text for text in result.stdout.splitlines() if text.startswith("warning: ") and "broken" not in text]
+    assert_told(message, mistake)
+
+
+@each(DOUBTS)
+def test_check_warns_of_it_in_json(do, mistake):
+    result = do(mistake, "check", "--output", "json")
+    assert result.exit_code == 0, result.output
+    (warning,) = [one for one in json.loads(result.stdout)["warnings"] if "broken" not in one["hint"]]
+    assert_told(spelt(warning), mistake)
+
+
+@each(HARMLESS)
+def test_what_is_no_mistake_is_not_told(do, mistake):
+    result = do(mistake, "check", "--output", "json")
+    assert result.exit_code == 0
+    verdict = json.loads(result.stdout)
+    assert not [one for one in verdict["warnings"] if "broken" not in one["hint"]]
+
+
+def assert_told(message, mistake):
+    for words in mistake.says:
+        assert words in message
+    assert "Traceback" not in message
+
+
+def spelt(problem):
+    """A problem of the JSON as its text has it."""
+    return str(Problem(**problem))
+
+
+class TestDevices:
+    def test_a_glob_that_matches_nothing(self, do):
+        result = do(Mistake(chardev("paths: [/dev/no-such-thing*]")), "devices")
+        assert result.exit_code == 0
+        assert result.stdout.startswith("example.com/a: no devices: driver chardev finds none for the options at ")
+        assert result.stdout.endswith("config.yaml:2\n")
+
+    def test_a_device_node_that_is_not_there(self, do):
+        result = do(Mistake(chardev("paths: [/dev/no-such-thing]")), "devices")
+        assert result.exit_code == 0
+        assert "Unhealthy  no such device node: /dev/no-such-thing" in result.stdout
+
+    def test_a_file_that_is_no_device_node(self, do):
+        result = do(Mistake(chardev("paths: [/dev/fd]")), "devices")
+        assert result.exit_code == 0
+        assert "Unhealthy  " in result.stdout
+
+    @pytest.mark.parametrize("output", ["table", "json"])
+    def test_a_driver_whose_ids_collide(self, do, output):
+        text = "resources:\n- {name: example.com/a, driver: fake, options: {mode: twice}}"
+        result = do(Mistake(text), "devices", "--output", output)
+        assert result.exit_code == 1
+        assert "the driver failed: devices() listed the id 'n1-0' twice; an id means one device" in result.stdout
+
+    @pytest.mark.parametrize("output", ["table", "json"])
+    def test_a_pattern_that_does_not_match_the_node(self, do, output):
+        result = do(DOUBTS["a pattern that doesn't match the node"], "devices", "--output", output)
+        assert result.exit_code == 0
+        told, printed = (result.stdout, "") if output == "table" else (result.stderr, result.stdout)
+        assert told == "no resource is for node n1, only for those named gpu-*, so nothing is served\n"
+        assert printed in {"", "[]\n"}
+
+
+class Run:
+    """`dpgateway run` in a folder of its own, with a short path, as root or as somebody else."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.started = []
+        (folder / "device-plugins").mkdir()
+        self.write(f"resources:\n- {FUSE}\n")
+
+    def write(self, text):
+        (self.folder / "config.yaml").write_text(text)
+
+    def start(self, *arguments, as_nobody=False, log="json"):
+        given = ["--config=config.yaml", "--device-plugins-dir=device-plugins", "--node-name=n1", f"--log-format={log}"]
+        command = [sys.executable, "-c", AS_NOBODY] if as_nobody else [COMMAND]
+        command += ["run", *given, *arguments]
+        process = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self.started.append(process)
+        return process
+
+    def fails(self, *arguments, **keys):
+        """Its exit code and the lines of its log."""
+        process = self.start(*arguments, **keys)
+        _, log = process.communicate(timeout=10)
+        return process.returncode, log.splitlines()
+
+    def says(self, words, process=None):
+        """The entry of its log that has these words; only those before it are lost."""
+        process = process or self.start()
+        deadline = threading.Timer(10, process.kill)
+        deadline.start()
+        for line in process.stderr:
+            entry = json.loads(line)
+            if words in entry["message"]:
+                deadline.cancel()
+                return entry
+        raise AssertionError(f"it ended without: {words}")
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+class TestRun:
+    @pytest.fixture
+    def run(self):
+        folder = Path(tempfile.mkdtemp(prefix="mistakes-"))
+        folder.chmod(0o755)
+        run = Run(folder)
+        yield run
+        run.close()
+        shutil.rmtree(folder)
+
+    @pytest.mark.parametrize("log", ["text", "json"])
+    def test_a_wrong_configuration_is_one_error_in_the_log(self, run, log):
+        run.write(resource("shares: 0"))
+        code, lines = run.fails(log=log)
+        assert code == 2
+        (line,) = lines
+        text = "config.yaml:2: resources[0].shares: found 0, expected a number of shares from 1 to 1000"
+        assert line.endswith(f"ERROR   {text}") if log == "text" else json.loads(line)["message"] == text
+
+    def test_a_driver_that_is_not_installed_fails_its_resource_alone(self, run):
+        run.write("resources:\n- {name: example.com/a, driver: chrdev}")
+        entry = run.says("the resource failed")
+        assert (entry["level"], entry["resource"]) == ("error", "example.com/a")
+        assert "it isn't installed; installed are: chardev, " in entry["message"]
+        assert entry["message"].endswith("; did you mean chardev?")
+        assert "exception" not in entry
+
+    def test_a_glob_that_matches_nothing(self, run):
+        run.write(chardev("paths: [/dev/no-such-thing*]"))
+        entry = run.says("there are no devices yet: driver chardev finds none for the options at config.yaml:2")
+        assert (entry["level"], entry["resource"]) == ("warning", "example.com/a")
+
+    def test_a_pattern_that_does_not_match_the_node(self, run):
+        run.write(resource("nodes: [gpu-*]"))
+        entry = run.says("no resource is for node n1, only for those named gpu-*, so nothing is served")
+        assert entry["level"] == "warning"
+
+    def test_a_file_for_a_directory(self, run):
+        code, (line,) = run.fails("--device-plugins-dir=config.yaml")
+        assert code == 2
+        assert "found config.yaml, which is a file, expected the kubelet's directory" in json.loads(line)["message"]
+
+    def test_a_directory_that_is_too_long_for_a_socket(self, run):
+        entry = run.says("expected at most 61", run.start(f"--device-plugins-dir=/{'x' * 62}"))
+        assert "a kubelet can't dial our sockets below /xxx" in entry["message"]
+
+    def test_not_as_root(self, run):
+        code, (line,) = run.fails(as_nobody=True)
+        assert code == 2
+        told = "the device-plugins directory: uid 65534 may not make sockets in device-plugins; run as root"
+        assert json.loads(line)["message"] == told
+
+    @pytest.mark.parametrize("mode", [0o600, 0o700])
+    def test_a_configuration_that_may_not_be_read(self, run, mode):
+        hidden = run.folder / "hidden"
+        hidden.mkdir(mode=0o755 if mode == 0o600 else mode)
+        (hidden / "config.yaml").touch(mode)
+        code, (line,) = run.fails("--config=hidden/config.yaml", as_nobody=True)
+        assert code == 2
+        assert json.loads(line)["message"] == (
+            "hidden/config.yaml: found a path that can't be read (Permission denied), expected a readable file or "
+            "directory; let uid 65534 read it, or run as root"
+        )
+
+    def test_a_second_gateway(self, run):
+        run.write(chardev("paths: [/dev/no-such-thing*]"))
+        first = run.start()
+        run.says("there are no devices yet", first)  # it serves
+        entry = run.says("waiting, for another gateway serves example.com/a: pid ")
+        assert entry["message"].endswith(f"pid {first.pid}; this one takes over when that one ends")
+        assert entry["level"] == "warning"
+
+    def test_a_socket_that_a_kubelet_left_behind(self, run):
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(run.folder / "device-plugins/kubelet.sock"))
+        entry = run.says("registering failed")
+        assert "nothing listens on device-plugins/kubelet.sock: a kubelet left it behind" in entry["message"]
+
+    @pytest.mark.parametrize("command", ["demo", "simulate"])
+    def test_the_simulator_without_its_extra(self, run, command):
+        """A module that raises is what an absent package looks like."""
+        for name in ("grpclib", "betterproto", "h2"):
+            absent = f"raise ModuleNotFoundError('No module named {name}', name='{name}')"
+            (run.folder / f"{name}.py").write_text(absent)
+        environment = os.environ | {"PYTHONPATH": str(run.folder)}
+        command = [COMMAND, command, *(["--help"] if command == "simulate" else [])]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10, check=False)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].endswith("pip install 'dpgateway[simulator]'")
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,276 @@
+"""Drivers' options: structured strictly, with their places; and what happens when a driver can't be used."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from dpgateway import refuse
+from dpgateway.config import InvalidConfiguration, advise, complete, load, resolve
+from dpgateway.drivers.discovery import Found
+
+
+@dataclass(frozen=True)
+class Port:
+    path: Path
+    baud: int = 9600
+
+    def __post_init__(self):
+        if self.baud % 300:
+            raise ValueError(f"baud: expected a multiple of 300, found {self.baud}")
+
+
+class Shy(Exception):
+    def __str__(self):
+        raise LookupError
+
+
+@dataclass(frozen=True)
+class Options:
+    pool: str
+    count: int = 1
+    ratio: float = 0.5
+    quiet: bool = False
+    mode: Literal["char", "block"] = "char"
+    names: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    wait: timedelta = timedelta(seconds=1)
+    limit: int | None = None
+    ports: tuple[Port, ...] = ()
+    main: Port | None = None
+    hosts: list[str] = field(default_factory=list)
+    seats: Sequence[int] = ()
+    limits: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.pool == "very bad":
+            refuse(["pool: expected a better one", "count: expected less"])
+        if self.pool == "bad":
+            raise ValueError("this pool doesn't exist")
+        if self.pool == "bug":
+            raise RuntimeError("oops")
+        if self.pool == "lookup":
+            raise KeyError("oops")
+        if self.pool == "shy":
+            raise Shy
+
+    def claims(self):
+        if self.pool == "exit":
+            sys.exit(3)
+        if self.pool == "unclaimable":
+            raise RuntimeError("oops")
+        return [self.pool]
+
+
+class Driver:
+    Options = Options
+
+
+class Preferring(Driver):
+    def prefer(self, available, must_include, size):
+        return available[:size]
+
+
+DRIVERS: dict[str, Any] = {
+    "good": Found("good", "good-driver", "1", Driver),
+    "preferring": Found("preferring", "good-driver", "1", Preferring),
+    "broken": Found("broken", "broken-driver", "1", failure="it can't be loaded: ImportError: no libfoo"),
+}
+
+
+@pytest.fixture
+def document(tmp_path):
+    def write(text):
+        file = tmp_path / "config.yaml"
+        file.write_text(text)
+        return load(file)
+
+    return write
+
+
+def entry(options, driver="good", name="a"):
+    return f"{{name: example.com/{name}, driver: {driver}, options: {options}}}"
+
+
+def problems_of(document):
+    with pytest.raises(InvalidConfiguration) as caught:
+        complete(document, DRIVERS)
+    return [str(problem).partition("config.yaml")[2] for problem in caught.value.problems]
+
+
+def test_every_kind_of_option(document):
+    written = """resources:
+- name: example.com/a
+  driver: good
+  options:
+    pool: p
+    count: 3
+    ratio: 1
+    quiet: true
+    mode: block
+    names: [a, b]
+    labels: {x: y}
+    wait: 1m
+    limit: 4
+    ports: [{path: /dev/a}, {path: /dev/b, baud: 300}]
+    main: {path: rel}
+    hosts: [h]
+    seats: [1, 2]
+    limits: {l: 1}
+"""
+    (resource,) = complete(document(written), DRIVERS).resources
+    ports = (Port(Path("/dev/a")), Port(Path("/dev/b"), 300))
+    minute = timedelta(minutes=1)
+    expected = Options("p", 3, 1.0, True, "block", ("a", "b"), {"x": "y"}, minute, 4, ports, Port(Path("rel")))
+    expected = replace(expected, hosts=["h"], seats=(1, 2), limits={"l": 1})
+    assert resource.options == expected
+    assert (resource.name, resource.driver, resource.driver_class) == ("example.com/a", "good", Driver)
+    assert (resource.where.endswith("config.yaml:2"), resource.failure) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("{}", "options.pool: found nothing, expected a value, for this key has no default"),
+        ("null", "options.pool: found nothing, expected a value, for this key has no default"),
+        ("[p]", "options: found a list, expected a mapping of the driver's options"),
+        ("{pool: p, cuont: 1}", "did you mean count?"),
+        ('{pool: p, count: "2"}', 'options.count: found "2", expected an integer'),
+        ("{pool: p, count: true}", "options.count: found true, expected an integer"),
+        ("{pool: p, count: 1.0}", "options.count: found 1.0, expected an integer"),
+        ("{pool: p, ratio: .inf}", "options.ratio: found inf, expected a number"),
+        ("{pool: p, quiet: 1}", "options.quiet: found 1, expected true or false"),
+        ("{pool: p, quiet: yes}", 'options.quiet: found "yes", expected true or false'),
+        ("{pool: p, mode: blok}", "expected char or block; did you mean block?"),
+        ("{pool: p, names: a}", 'options.names: found "a", expected a list of string; write ["a"]'),
+        ("{pool: p, names: [a, 1]}", 'options.names[1]: found 1, expected a string; put it in quotes: "1"'),
+        ("{pool: p, labels: {a: 1}}", "options.labels.a: found 1, expected a string"),
+        ("{pool: p, wait: 5}", "options.wait: found 5, expected a duration"),
+        ("{pool: p, limit: x}", 'options.limit: found "x", expected an integer'),
+        (
+            "{pool: p, ports: [{path: a, bod: 1}]}",
+            "ports[0].bod: found an unknown key, expected one of path, baud",
+        ),
+        ("{pool: p, main: {path: a, baud: 7}}", "options.main.baud: expected a multiple of 300, found 7"),
+        ("{pool: p, main: {path: ''}}", 'options.main.path: found "", expected a path'),
+        ("{pool: bad}", "options: this pool doesn't exist"),
+    ],
+)
+def test_a_wrong_option_has_its_place(document, options, problem):
+    (found,) = problems_of(document(f"resources:\n- {entry('{pool: fine}', name='b')}\n- {entry(options)}"))
+    assert found.startswith(":3: resources[1].options")
+    assert problem in found
+
+
+def test_all_resources_errors_at_once(document):
+    written = f"resources:\n- {entry('{pool: 1, count: x}')}\n- {entry('{pool: 2}', name='b')}"
+    assert [problem.split(": ")[:2] for problem in problems_of(document(written))] == [
+        [":2", "resources[0].options.pool"],
+        [":2", "resources[0].options.count"],
+        [":3", "resources[1].options.pool"],
+    ]
+
+
+def test_all_errors_of_one_resource_at_once(document):
+    assert [
+        problem.split(": ", 1)[1] for problem in problems_of(document(f"resources:\n- {entry('{pool: very bad}')}"))
+    ] == [
+        "resources[0].options: count: expected less",
+        "resources[0].options.pool: expected a better one",
+    ]
+    written = entry("{pool: p, labels: {1: x, a: 2, b: c, 3: 4}, limits: {a: x}}")
+    assert [problem.split(": ")[1:3] for problem in problems_of(document(f"resources:\n- {written}"))] == [
+        ["resources[0].options.labels[1]", "found the key 1, expected keys that are strings; put it in quotes"],
+        ["resources[0].options.labels.a", "found 2, expected a string; put it in quotes"],
+        ["resources[0].options.labels[3]", "found the key 3, expected keys that are strings; put it in quotes"],
+        ["resources[0].options.limits.a", 'found "x", expected an integer'],
+    ]
+
+
+def test_options_can_have_defaults(document):
+    written = f"defaults: {{options: {{count: 7}}}}\nresources:\n- {entry('{pool: p}')}"
+    assert complete(document(written), DRIVERS).resources[0].options == Options("p", 7)
+
+
+def test_a_driver_that_is_not_installed(document):
+    (problem,) = problems_of(document(f"resources:\n- {entry('{}', driver='god')}"))
+    expected = 'found "god", expected an installed driver: broken, good, preferring; did you mean good?'
+    assert problem == f":2: resources[0].driver: {expected}"
+    with pytest.raises(InvalidConfiguration, match=r'found "god", expected an installed driver; there is none'):
+        complete(document(f"resources:\n- {entry('{}', driver='god')}"), {})
+    with pytest.raises(InvalidConfiguration, match="good, other; did you mean good"):
+        complete(document(f"resources:\n- {entry('{}', driver='god')}"), {}, ["good", "other"])
+
+
+def test_a_driver_that_fails_fails_its_own_resources_only(document):
+    written = "resources:\n" + "\n".join(
+        f"- {one}"
+        for one in (
+            entry("{any: thing}", "broken", "a"),
+            entry("{pool: p}", name="b"),
+            entry("{pool: bug}", name="c"),
+            entry("{pool: unclaimable}", name="d"),
+            entry("{pool: lookup}", name="e"),
+            entry("{pool: shy}", name="f"),
+            entry("{pool: exit}", name="g"),
+        )
+    )
+    broken, good, bug, unclaimable, lookup, shy, leaving = complete(document(written), DRIVERS).resources
+    assert shy.failure == "its Options failed: Shy, whose text can't be had: __str__ raised LookupError"
+    assert leaving.failure == "its Options.claims failed: SystemExit: 3"
+    assert broken.failure == "it can't be loaded: ImportError: no libfoo"
+    assert lookup.failure == "its Options failed: KeyError: 'oops'"
+    assert bug.failure == "its Options failed: RuntimeError: oops"
+    assert unclaimable.failure == "its Options.claims failed: RuntimeError: oops"
+    assert [one.options for one in (broken, bug, unclaimable)] == [None, None, None]
+    assert (good.failure, good.options) == (None, Options("p"))
+
+
+def test_two_resources_of_a_driver_may_not_claim_the_same(document):
+    written = document(f"resources:\n- {entry('{pool: p}')}\n- {entry('{pool: p}', name='b')}")
+    (problem,) = problems_of(written)
+    assert problem.startswith(':3: resources[1].options: found "p", which the resource at ')
+    assert "config.yaml:2 claims too" in problem
+    other = document(f"resources:\n- {entry('{pool: p}')}\n- {entry('{pool: p}', 'preferring', 'b')}")
+    assert len(complete(other, DRIVERS).resources) == 2
+
+
+def test_only_resources_of_this_node_claim(document):
+    first, second = "{pool: p}, nodes: [a]", "{pool: p}, nodes: [b]"
+    written = document(f"resources:\n- {entry(first)}\n- {entry(second, name='b')}")
+    assert len(complete(written.for_node("a"), DRIVERS).resources) == 1
+
+
+def test_resolve_gives_what_is_usable_too(document):
+    written = document(f"resources:\n- {entry('{pool: p}')}\n- {entry('{}', name='b')}")
+    configuration, problems = resolve(written, DRIVERS)
+    assert [one.name for one in configuration.resources] == ["example.com/a"]
+    assert [problem.key for problem in problems] == ["resources[1].options.pool"]
+
+
+@pytest.mark.parametrize(
+    ("more", "warning"),
+    [
+        ("shares: {count: 2, distinct: require}", "shares: kubelets before 1.19 pick shares blindly"),
+        ("shares: {count: 1, distinct: require}", None),
+        ("preference: packed", "preference: the driver's own prefer isn't asked with packed"),
+        ("preference: none", None),
+    ],
+)
+def test_advice(document, more, warning):
+    written = document(f"resources:\n- name: example.com/a\n  driver: preferring\n  options: {{pool: p}}\n  {more}")
+    found = [str(one) for one in advise(written, DRIVERS)]
+    assert len(found) == (1 if warning else 0)
+    assert not warning or f":5: resources[0].{warning}" in found[0]
+
+
+def test_advice_about_the_whole(document):
+    texts = [one.hint for one in advise(document("resources: []\nkubelet: {apis: [v1beta1]}"), DRIVERS)]
+    assert [text.split(":")[0] for text in texts] == [
+        "resources is empty, so nothing is served",
+        "this is for diagnosis only",
+    ]

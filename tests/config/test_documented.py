@@ -1,0 +1,67 @@
+"""Every key of the configuration is in its reference, with its type and its default."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+from ruamel.yaml import YAML
+
+from dpgateway import Mount
+from dpgateway.config import File, Kubelet, Resource, Shares, Timeouts, format_duration, load, name_kind
+
+REFERENCE = (Path(__file__).parents[2] / "docs/reference/configuration.md").read_text()
+ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (\*required\*|`[^`]*`) \|", re.MULTILINE)
+ROWS = {key: (kind.replace("\\|", "|"), default.strip("`*")) for key, kind, default in ROW.findall(REFERENCE)}
+
+SECTIONS = {"": File, "<resource>": Resource, "shares.": Shares, "timeouts.": Timeouts, "kubelet.": Kubelet}
+WITH_SHORT_FORM = {"shares": ("integer or mapping", "1"), "resources": ("list", "required")}
+
+
+def keys() -> Iterator[tuple[str, dataclasses.Field, object]]:
+    for prefix, kind in [*SECTIONS.items(), ("mounts[].", Mount)]:
+        kinds = get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            yield prefix.replace("<resource>", "") + field.name, field, kinds[field.name]
+
+
+def default(field):
+    value = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    if value is dataclasses.MISSING:
+        return "required"
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if dataclasses.is_dataclass(value) or isinstance(value, Mapping):
+        return {}
+    return list(value) if isinstance(value, tuple) else json.loads(json.dumps(value, default=str))
+
+
+@pytest.mark.parametrize(("key", "field", "kind"), [pytest.param(*one, id=one[0]) for one in keys()])
+def test_a_key_is_documented(key, field, kind):
+    documented_kind, documented_default = ROWS[key]
+    if key in WITH_SHORT_FORM:
+        assert (documented_kind, documented_default) == WITH_SHORT_FORM[key]
+        return
+    assert documented_kind == ("mapping" if key == "options" else name_kind(kind))
+    assert YAML(typ="safe").load(documented_default) == default(field)
+
+
+def test_no_key_is_documented_that_there_is_not():
+    assert set(ROWS) == {key for key, _, _ in keys()}
+
+
+def test_the_example_is_valid(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(re.search(r"```yaml\n(.*?)```", REFERENCE, re.DOTALL)[1])
+    assert len(load(file).entries) == 2
+
+
+def test_every_key_has_a_line_of_help():
+    for key, field, _ in keys():
+        assert key.startswith("mounts[]") or field.metadata["help"]

@@ -1,0 +1,40 @@
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.logs import Records
+from tests.support.waiting import Gate
+
+
+@pytest.fixture
+def gate():
+    """Makes blocking functions; those still closed at the end are opened, so that no thread outlives its test."""
+    gates = []
+
+    def make(answer=None):
+        gates.append(Gate(answer))
+        return gates[-1]
+
+    yield make
+    for one in gates:
+        one.open()
+
+
+@pytest.fixture
+def records():
+    return Records()
+
+
+@pytest.fixture
+def log(records):
+    return records.bound(resource="example.com/thing")
+
+
+@pytest.fixture
+def short_path():
+    """A directory in which sockets can be bound: their paths have 107 bytes at most."""
+    path = Path(tempfile.mkdtemp(prefix="dp-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,42 @@
+"""The tutorial as its reader follows it, from `pip install` to the last command."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.conftest import Place
+from tests.docs.pages import Page, check_output
+
+PAGE = Page("tutorial/first-hour.md")
+FUSE = Path("/dev/fuse")
+
+
+def here(text: str) -> str:
+    """What a reader does whose machine has no /dev/fuse."""
+    return text if FUSE.exists() else text.replace("/dev/fuse", "/dev/null").replace("devices=fuse", "devices=null")
+
+
+@pytest.fixture(scope="module")
+def results(place: Place):
+    """Of each block, but the first two: what they do, the fixture has done."""
+    begin, _, *blocks, end = PAGE.commands
+    assert begin.text == "python3 -m venv first-hour\ncd first-hour\n. bin/activate\n"
+    assert end.text == "kill %1; wait\ncd ..\nrm -r first-hour\n"
+    blocks = [here(block.text) for block in blocks]
+    return place.run([". bin/activate", *blocks, "kill %1; wait"], "first-hour")
+
+
+def test_every_command_works(results):
+    assert [result.status for result in results] == [0] * len(results)
+
+
+@pytest.mark.parametrize(
+    ("index", "shown"), [(index, block.output) for index, block in enumerate(PAGE.commands) if block.output]
+)
+def test_the_page_shows_the_true_output(results, index, shown):
+    check_output(here(shown), results[index - 1].output)
+
+
+def test_five_commands_lead_to_a_container_with_the_device():
+    part = PAGE.text[PAGE.text.index("in five commands") : PAGE.text.index("container started")]
+    assert part.count("```sh") == 5

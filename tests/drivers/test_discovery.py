@@ -1,0 +1,179 @@
+"""Drivers are found through entry points, and a broken package is a text, not an accident."""
+
+import textwrap
+
+import pytest
+
+from dpgateway.drivers import discovery
+
+GOOD = """
+from dataclasses import dataclass
+from dpgateway import Allocation, hookimpl
+
+@dataclass(frozen=True)
+class Options:
+    count: int = 1
+
+class Good:
+    Options = Options
+    def __init__(self, options, context): pass
+    def devices(self): return []
+    def allocate(self, devices): return Allocation()
+
+@hookimpl
+def dpgateway_driver():
+    return Good
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Puts a distribution on the path, as pip would: a module, and a dist-info with its entry points."""
+
+    def put(source, *, module, drivers=None, distribution=None):
+        distribution = distribution or module.replace("_", "-")
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(source))
+        info = tmp_path / f"{distribution.replace('-', '_')}-1.2.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
+        points = "".join(f"{name} = {value}\n" for name, value in (drivers or {module: module}).items())
+        (info / "entry_points.txt").write_text(f"[dpgateway]\n{points}")
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return put
+
+
+def failure_of(name):
+    found = discovery.find([name])[name]
+    assert found.driver is None
+    return found.failure
+
+
+def test_a_driver_is_found_by_its_entry_points_name(install):
+    install(GOOD, module="t1_good", drivers={"t1": "t1_good"}, distribution="t1-driver")
+    found = discovery.find(["t1"])["t1"]
+    assert (found.name, found.distribution, found.version, found.failure) == ("t1", "t1-driver", "1.2", None)
+    assert found.driver.__name__ == "Good"
+    assert "t1" in discovery.installed()
+    assert discovery.find(["no such driver"]) == {}
+
+
+def test_an_object_with_the_hook_will_do(install):
+    install(
+        GOOD.replace("@hookimpl\ndef", "def")
+        + """
+        class Plugin:
+            @hookimpl
+            def dpgateway_driver(self):
+                return Good
+        plugin = Plugin()
+        """.replace("\n        ", "\n"),
+        module="t2_object",
+        drivers={"t2": "t2_object:plugin"},
+    )
+    assert discovery.find(["t2"])["t2"].failure is None
+
+
+def test_one_distribution_may_have_several_drivers(install):
+    second = GOOD.replace("class Good", "class Better").replace("return Good", "return Better")
+    install(second, module="t3_b", drivers={"t3-b": "t3_b"}, distribution="t3-more")
+    install(GOOD, module="t3_a", drivers={"t3-a": "t3_a", "t3-c": "t3_a"})
+    found = discovery.find(["t3-a", "t3-b", "t3-c"])
+    assert {name: one.driver.__name__ for name, one in found.items()} == {
+        "t3-a": "Good",
+        "t3-b": "Better",
+        "t3-c": "Good",
+    }
+
+
+@pytest.mark.parametrize(
+    ("statement", "failure"),
+    [
+        ("import no_such_module_anywhere", "it can't be loaded: ModuleNotFoundError: No module named"),
+        ("raise SystemExit(3)", "it can't be loaded: SystemExit: 3"),
+        ("raise BaseException('worse')", "it can't be loaded: BaseException: worse"),
+        ("1 +", "it can't be loaded: SyntaxError"),
+    ],
+)
+def test_what_a_package_does_at_import_is_its_own_affair(install, request, statement, failure):
+    module = f"t4_{abs(hash(request.node.name))}"
+    install(statement, module=module)
+    install(GOOD, module=f"{module}_good")
+    assert failure in failure_of(module)
+    assert discovery.find([f"{module}_good"])[f"{module}_good"].failure is None
+
+
+def test_a_package_that_hangs_at_import_is_left_to_itself(install):
+    install("import threading\nthreading.Event().wait()\n" + GOOD, module="t_hangs")
+    install(GOOD, module="t_beside")
+    found = discovery.find(["t_hangs", "t_beside"], loading=0.2)
+    assert found["t_hangs"].failure == "it hasn't been imported within 0.2 s"
+    assert found["t_beside"].failure is None
+
+
+def test_an_error_that_cannot_be_shown_is_a_failure_too(install):
+    source = "class Shy(Exception):\n    def __str__(self): raise LookupError\nraise Shy"
+    install(source, module="t_shy")
+    assert failure_of("t_shy").endswith("Shy, whose text can't be had: __str__ raised LookupError")
+
+
+def test_a_package_that_interrupts_the_keyboard_fails_alone(install):
+    """It is imported on a thread of its own, so it isn't Ctrl-C."""
+    install("raise KeyboardInterrupt", module="t5_interrupt")
+    assert "KeyboardInterrupt" in discovery.find(["t5_interrupt"])["t5_interrupt"].failure
+
+
+@pytest.mark.parametrize("content", [b"[console_scripts]\nfo", b"\xff\xfe"])
+def test_a_package_with_broken_entry_points_harms_no_driver(tmp_path, monkeypatch, caplog, content):
+    broken = tmp_path / "broken-1.dist-info"
+    broken.mkdir()
+    (broken / "METADATA").write_text("Name: broken\nVersion: 1\n")
+    (broken / "entry_points.txt").write_bytes(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "simulated" in discovery.installed()
+    assert discovery.find(["simulated"])["simulated"].failure is None
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"a package at {tmp_path} has broken entry points: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "failure"),
+    [
+        ("@hookimpl\ndef", "def", "has no dpgateway_driver marked with @dpgateway.hookimpl"),
+        ("def dpgateway_driver", "def dpgateway_drivers", "unknown hook 'dpgateway_drivers'"),
+        ("return Good", "return None", "dpgateway_driver returned None, expected a class"),
+        ("return Good", "return Good(None, None)", "expected a class"),
+        ("return Good", "raise ValueError('no')", "it can't be loaded: ValueError: no"),
+        ("def allocate", "def alocate", "Good has no allocate"),
+        ("    Options = Options\n", "", "Good has no Options"),
+        ("def devices(self): return []", "devices = []", "Good.devices isn't a method"),
+        ("@dataclass(frozen=True)", "@dataclass", "expected a frozen dataclass"),
+        ("@dataclass(frozen=True)", "", "expected a frozen dataclass"),
+        ("count: int = 1", "count: set[int] = None", "Good.Options.count: set isn't a type"),
+        ("count: int = 1", "count: tuple[int, int] = None", "Good.Options.count: tuple isn't a type"),
+        ("count: int = 1", "count: complex = 1j", "Good.Options.count: complex isn't a type"),
+        ("count: int = 1", "count: 'Nowhere' = 1", "it can't be loaded: NameError"),
+    ],
+)
+def test_what_is_no_driver_says_why(install, old, new, failure):
+    module = f"t6_{abs(hash((old, new)))}"
+    assert old in GOOD
+    install(GOOD.replace(old, new), module=module)
+    assert failure in failure_of(module)
+
+
+def test_one_name_in_two_distributions_names_both(install):
+    install(GOOD, module="t7_a", drivers={"t7": "t7_a"}, distribution="t7-first")
+    install("raise SystemExit", module="t7_b", drivers={"t7": "t7_b"}, distribution="t7-second")
+    assert failure_of("t7") == "t7-first 1.2 and t7-second 1.2 both have a driver of this name"
+
+
+def test_only_the_named_drivers_are_loaded(install, tmp_path):
+    mark = tmp_path / "loaded"
+    install(f"open({str(mark)!r}, 'w').close()", module="t8_marks")
+    install(GOOD, module="t8_good")
+    assert list(discovery.find(["t8_good"])) == ["t8_good"]
+    assert "t8_marks" in discovery.installed()
+    assert not mark.exists()
+    assert {"t8_good", "t8_marks"} <= set(discovery.find())
+    assert mark.exists()

@@ -1,0 +1,239 @@
+import asyncio
+
+import pytest
+
+from dpgateway import Allocation, Busy, Device, DeviceUnavailable, DriverError
+from dpgateway.drivers.contract import abilities
+from dpgateway.drivers.lanes import Lanes
+from dpgateway.errors import DriverFault, DriverTimeout
+from tests.support.resources import Scripted, configured, scripted
+from tests.support.waiting import until
+
+A, B = Device("a"), Device("b")
+
+
+class Holders:
+    def __init__(self, held):
+        self.held = held
+
+    def unheld(self, devices):
+        return [one for one in devices if one.id not in self.held]
+
+    still_free = unheld
+
+
+@pytest.fixture
+async def make(log):
+    """Makes the lanes of a driver with these methods; ``held``: ids of devices that containers have."""
+    async with asyncio.TaskGroup() as group:
+        made = []
+
+        def lanes(held=(), timeouts=None, **methods):
+            config = configured(timeouts={"allocate": 0.05, "prepare": 0.05, "prefer": 0.05, **(timeouts or {})})
+            driver = scripted(**methods)(config.options, None)
+            made.append(Lanes(driver, config, group, Holders(held), log))
+            return made[-1]
+
+        yield lanes
+        for one in made:
+            one.close()
+
+
+def test_the_abilities_are_the_optional_methods_that_the_driver_has():
+    assert abilities(Scripted) == frozenset()
+    assert abilities(scripted(prepare=print, release=print, close=print)) == {"prepare", "release", "close"}
+
+
+async def test_allocate_gives_the_devices_to_the_driver_and_returns_its_allocation(make):
+    assert await make().allocate([A, B]) == Allocation(env={"GOT": "a,b"})
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(DriverError("x"), DriverError), (DeviceUnavailable("x"), DeviceUnavailable), (Busy("x"), Busy)]
+)
+async def test_each_error_of_a_driver_keeps_its_kind_and_names_resource_device_and_driver(make, gate, error, kind):
+    fails = gate(error)
+    fails.open()
+    for call in (make(allocate=fails).allocate, make(prepare=fails).prepare):
+        with pytest.raises(kind) as caught:
+            await call([A, B])
+        assert type(caught.value) is kind
+        assert str(caught.value) == "resource example.com/thing, device a, b: driver scripted: x"
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "x", [Allocation()], (one for one in ())], ids=["none", "text", "list", "generator"]
+)
+async def test_a_wrong_allocation_is_a_fault_that_is_logged(make, records, answer):
+    with pytest.raises(DriverFault, match=r"allocate\(\) returned .*, expected an Allocation"):
+        await make(allocate=lambda _: answer).allocate([A])
+    assert records.texts()[0].startswith("the driver broke its contract: allocate() returned")
+
+
+async def test_an_answer_whose_repr_fails_is_a_fault_like_any_other(make):
+    class Odd:
+        def __repr__(self):
+            raise SystemExit
+
+    with pytest.raises(DriverFault, match=r"allocate\(\) raised"):
+        await make(allocate=lambda _: Odd()).allocate([A])
+
+
+async def test_a_bug_of_the_driver_is_logged_with_its_traceback(make, records):
+    with pytest.raises(DriverFault, match=r"allocate\(\) raised ZeroDivisionError"):
+        await make(allocate=lambda _: 1 / 0).allocate([A])
+    assert records.records[-1].levelname == "ERROR"
+    assert records.records[-1].exc_info[0] is ZeroDivisionError
+
+
+async def test_a_contract_error_is_not_logged_here_for_the_rpc_says_it(make, gate, records):
+    fails = gate(DriverError("no"))
+    fails.open()
+    with pytest.raises(DriverError):
+        await make(allocate=fails).allocate([A])
+    assert records.texts() == []
+
+
+async def test_each_call_has_its_deadline(make, gate):
+    hangs = gate()
+    lanes = make(allocate=hangs, prefer=hangs, prepare=hangs)
+    with pytest.raises(DriverTimeout, match=r"driver scripted: allocate\(\) hasn't answered for 0.0\d+ s"):
+        await lanes.allocate([A])
+    with pytest.raises(DriverTimeout, match=r"driver scripted: prefer\(\) hasn't answered for 0.05 s"):
+        await lanes.prefer([A, B], [], 1)
+    with pytest.raises(DriverTimeout, match=r"device a: driver scripted: prepare\(\) of a hasn't finished"):
+        await lanes.prepare([A])
+
+
+async def test_the_lanes_never_wait_for_one_another(make, gate):
+    hangs = gate()
+    lanes = make(allocate=hangs, prepare=hangs, timeouts={"allocate": 10, "prepare": 10})
+    async with asyncio.TaskGroup() as group:
+        for devices in ([A], [B]):
+            group.create_task(lanes.prepare(devices))
+        allocating = group.create_task(lanes.allocate([A]))
+        await hangs.entered(3)
+        hangs.answer = Allocation()
+        hangs.open()
+    assert allocating.result() == Allocation()
+
+
+async def test_prefer_never_waits_longer_than_its_deadline_behind_an_allocate(make, gate):
+    hangs = gate(Allocation())
+    lanes = make(allocate=hangs, prefer=lambda *_: [A], timeouts={"allocate": 10})
+    allocating = asyncio.ensure_future(lanes.allocate([A]))
+    await hangs.entered()
+    with pytest.raises(DriverTimeout, match=r"prefer\(\) wasn't called"):
+        async with asyncio.timeout(2):
+            await lanes.prefer([A, B], [], 1)
+    hangs.open()
+    await allocating
+
+
+async def test_what_was_allocated_too_late_is_released(make, gate):
+    slow, released = gate(Allocation()), []
+    lanes = make(allocate=slow, release=released.append)
+    with pytest.raises(DriverTimeout):
+        await lanes.allocate([A, B])
+    slow.open()
+    await until(lambda: released == [(A, B)])
+
+
+async def test_what_was_allocated_too_late_is_not_released_while_a_container_holds_it(make, gate, records):
+    slow, released = gate(Allocation()), []
+    lanes = make(allocate=slow, release=released.append, held={"a"})
+    with pytest.raises(DriverTimeout):
+        await lanes.allocate([A, B])
+    with pytest.raises(DriverTimeout):
+        await lanes.allocate([A])
+    slow.open()
+    await until(lambda: len(records.texts()) == 2)
+    await until(lambda: released == [(B,)])
+
+
+async def test_a_driver_without_release_isn_t_told(make, gate, records):
+    slow = gate(Allocation())
+    lanes = make(allocate=slow)
+    with pytest.raises(DriverTimeout):
+        await lanes.allocate([A])
+    slow.open()
+    await until(records.texts)
+    lanes.release([A])
+
+
+async def test_what_is_allocated_again_is_not_released(make, gate):
+    slow, released, held = gate(), [], set()
+    lanes = make(prepare=slow, release=released.append, held=held)
+    with pytest.raises(DriverTimeout):
+        await lanes.prepare([A])
+    lanes.release([A, B])
+    held.add("a")
+    slow.open()
+    await until(lambda: released == [(B,)])
+
+
+async def test_what_was_prepared_is_prepared_anew_once_it_was_allocated_with_others(make, gate):
+    slow = gate()
+    lanes = make(allocate=lambda _: Allocation(), prepare=slow)
+    with pytest.raises(DriverTimeout):
+        await lanes.prepare([A])
+    await lanes.allocate([A, B])
+    slow.open()
+    await lanes.prepare([A])
+    assert len(slow.calls) == 2
+
+
+async def test_what_release_raises_is_logged(make, records):
+    make(release=lambda _: 1 / 0).release([A])
+    await until(records.texts)
+    assert records.texts() == ["the driver failed: release() raised ZeroDivisionError: division by zero"]
+
+
+async def test_a_release_after_the_driver_ended_is_dropped(make, gate):
+    never = gate()
+    lanes = make(release=never)
+    lanes.close()
+    lanes.release([A])
+    assert never.calls == []
+
+
+async def test_prefer_is_checked(make):
+    with pytest.raises(DriverFault, match="'b', which isn't available"):
+        await make(prefer=lambda *_: [B]).prefer([A], [], 1)
+    assert await make(prefer=lambda available, must, size: available[:size]).prefer([A, B], [], 1) == (A,)
+
+
+class BusyTwice:
+    def __init__(self, answer):
+        self.answer, self.calls = answer, 0
+
+    def __call__(self, *_):
+        self.calls += 1
+        if self.calls <= 2:
+            raise Busy("later")
+        return self.answer
+
+
+async def test_a_busy_driver_is_asked_again_where_the_kubelet_does_not_ask_again(make):
+    patient = {"allocate": 5, "prepare": 5}
+    allocate, prepare = BusyTwice(Allocation()), BusyTwice(None)
+    lanes = make(timeouts=patient, allocate=allocate, prepare=prepare)
+    assert await lanes.allocate([A]) == Allocation()
+    await lanes.prepare([A], once=False)
+    assert (allocate.calls, prepare.calls) == (3, 3)
+    prepare.calls = 0
+    with pytest.raises(Busy, match="later"):
+        await lanes.prepare([A])
+    assert prepare.calls == 1
+
+
+async def test_others_have_their_turn_while_a_busy_driver_pauses(make, gate):
+    busy = gate(Busy("still"))
+    busy.open()
+    lanes = make(timeouts={"allocate": 5}, allocate=lambda devices: busy() if devices == (A,) else Allocation())
+    waiting = asyncio.ensure_future(lanes.allocate([A]))
+    await busy.entered()
+    assert await lanes.allocate([B]) == Allocation()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

@@ -1,0 +1,217 @@
+import asyncio
+import itertools
+import sys
+import threading
+import time
+
+import pytest
+import uvloop
+
+from dpgateway import Device, DriverError
+from dpgateway.drivers.listing import Announcements, ListLane
+from dpgateway.worker import Worker
+from tests.support.resources import configured
+from tests.support.waiting import turns, until
+
+A, B = Device("a"), Device("b")
+NEVER = 3600
+
+
+class Heard:
+    def __init__(self):
+        self.taken, self.failures = [], []
+
+    def take(self, devices):
+        self.taken.append(devices)
+
+    def fail(self, reason):
+        self.failures.append(reason)
+
+
+class Lane:
+    """A list lane that asks ``devices`` until the test ends."""
+
+    def __init__(self, log):
+        self.heard, self._log, self._tasks = Heard(), log, []
+        self.worker, self.announcements = Worker("list"), Announcements()
+
+    def start(self, devices, *, deadline=10.0, refresh=NEVER):
+        config = configured(timeouts={"list": deadline}, refresh=refresh)
+        lane = ListLane(config, self.worker, self.announcements, self.heard, self._log)
+        driver = type("Driver", (), {"devices": staticmethod(devices)})()
+        self._tasks.append(asyncio.ensure_future(lane.run(driver)))
+
+    async def end(self):
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self.worker.retire()
+
+
+@pytest.fixture
+async def lane(log):
+    lane = Lane(log)
+    yield lane
+    await lane.end()
+
+
+async def test_the_driver_is_asked_at_the_start(lane):
+    lane.start(lambda: [A, B])
+    await until(lambda: lane.heard.taken == [(A, B)])
+
+
+async def test_the_driver_is_asked_anew_every_refresh(lane):
+    lists = iter([[A], [A, B]])
+    lane.start(lambda: next(lists, [B]), refresh=0.01)
+    await until(lambda: lane.heard.taken[:3] == [(A,), (A, B), (B,)])
+
+
+async def test_the_driver_is_asked_anew_when_it_announces_a_change_from_any_thread(lane):
+    now = [A]
+    lane.start(lambda: list(now))
+    await until(lambda: lane.heard.taken)
+    now.append(B)
+    threading.Thread(target=lane.announcements.changed).start()
+    await until(lambda: lane.heard.taken[1:] == [(A, B)])
+
+
+async def test_any_number_of_announcements_during_a_call_are_one_more_call(lane, gate):
+    slow = gate([A])
+    lane.start(slow)
+    await slow.entered()
+    threads = [threading.Thread(target=lambda: [lane.announcements.changed() for _ in range(100)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    await turns()
+    slow.open()
+    await until(lambda: len(lane.heard.taken) == 2)
+    await turns()
+    assert len(slow.calls) == 2
+
+
+async def test_a_change_announced_before_the_first_list_is_not_lost(lane):
+    count = itertools.count()
+    lane.announcements.changed()
+    lane.start(lambda: [Device(f"d{next(count)}")])
+    await until(lambda: lane.heard.taken)
+
+
+def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop():
+    class Counting(asyncio.SelectorEventLoop):
+        callbacks = 0
+
+        def call_soon_threadsafe(self, *arguments, **named):
+            self.callbacks += 1
+            return super().call_soon_threadsafe(*arguments, **named)
+
+    async def main():
+        announcements, loop = Announcements(), asyncio.get_running_loop()
+        for count in (1, 2):
+            thread = threading.Thread(target=lambda: [announcements.changed() for _ in range(10_000)])
+            thread.start()
+            thread.join()  # which keeps the loop busy
+            assert loop.callbacks == count
+            await turns()
+            assert announcements.event.is_set()
+
+    with asyncio.Runner(loop_factory=Counting) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_an_announcement_after_the_loop_was_closed_is_harmless(loop):
+    async def make():
+        return Announcements()
+
+    factory = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}[loop]
+    with asyncio.Runner(loop_factory=factory) as runner:
+        announcements = runner.run(make())
+    announcements.changed()
+    announcements.changed()
+
+
+async def test_never_two_calls_at_once_not_even_past_the_deadline(lane, gate):
+    slow = gate([A])
+    lane.start(slow, deadline=0.01, refresh=0.01)
+    await until(lambda: lane.heard.failures)
+    for _ in range(5):
+        lane.announcements.changed()
+        await turns()
+    assert len(slow.calls) == 1
+    slow.open()
+    await until(lambda: len(lane.heard.taken) > 2)
+    assert slow.most_running == 1
+
+
+async def test_past_the_deadline_everything_is_unhealthy_and_the_late_list_is_taken(lane, gate, records):
+    slow = gate([A])
+    lane.start(slow, deadline=0.02)
+    await until(lambda: lane.heard.failures)
+    assert lane.heard.failures == ["the driver hasn't answered for 0.02 s"]
+    assert lane.heard.taken == []
+    slow.open()
+    await until(lambda: lane.heard.taken == [(A,)])
+    assert [text[:33] for text in records.texts()] == [
+        "every device is Unhealthy: the dr",
+        "the driver lists its devices agai",
+    ]
+
+
+WRONG = {
+    "raises": (lambda: 1 / 0, "devices() raised ZeroDivisionError: division by zero"),
+    "exits": (lambda: sys.exit(3), "SystemExit: 3"),
+    "says why": (lambda: (_ for _ in ()).throw(DriverError("no bus")), "the driver failed: no bus"),
+    "returns nothing": (lambda: None, "devices() returned None, expected devices"),
+    "returns ids": (lambda: ["a"], "'a' among its devices, expected a Device"),
+    "repeats an id": (lambda: [A, A], "listed the id 'a' twice"),
+    "makes wrong devices": (lambda: [Device("")], "ValueError: device id: expected a non-empty string"),
+    "never ends": (lambda: itertools.repeat(A), "more than 200000 devices"),
+    "fails half way": (lambda: (Device("a") if n else 1 / 0 for n in (1, 0)), "ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize(("devices", "said"), WRONG.values(), ids=WRONG)
+async def test_a_driver_that_does_wrong_fails_with_what_it_did_and_is_asked_again(lane, records, devices, said):
+    answers = iter([devices])
+
+    def first_wrong():
+        return next(answers, lambda: [B])()
+
+    lane.start(first_wrong, refresh=0.01)
+    await until(lambda: lane.heard.taken[:1] == [(B,)])
+    (reason,) = lane.heard.failures
+    assert said in reason
+    assert said in records.texts()[0]
+
+
+async def test_the_same_failure_is_logged_once(lane, records):
+    lane.start(lambda: 1 / 0, refresh=0.001)
+    await until(lambda: len(lane.heard.failures) > 20)
+    assert len(records.texts()) == 1
+    assert records.records[0].exc_info[0] is ZeroDivisionError
+
+
+async def test_a_driver_that_fails_thousands_of_times_is_still_asked(lane):
+    answers = itertools.chain([False] * 1100, itertools.repeat([A]))
+
+    def fails():
+        if not (answer := next(answers)):
+            raise DriverError("not yet")
+        return answer
+
+    lane.start(fails, refresh=0.00001)
+    await until(lambda: lane.heard.taken, 10)
+    assert len(lane.heard.failures) == 1100
+
+
+async def test_a_driver_that_announces_a_change_whenever_it_lists_is_not_asked_without_pause(lane):
+    def devices():
+        lane.announcements.changed()
+        return [A]
+
+    began = time.monotonic()
+    lane.start(devices)
+    await until(lambda: len(lane.heard.taken) == 9)
+    assert time.monotonic() - began > 0.01 * (1 + 2 + 4 + 8)

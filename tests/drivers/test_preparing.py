@@ -1,0 +1,377 @@
+import asyncio
+import dataclasses
+import threading
+
+import pytest
+
+from dpgateway import Device, Health
+from dpgateway.drivers.preparing import MOST_THREADS, PrepareLane
+from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout
+from tests.support.waiting import turns, until
+
+A, B, C = Device("a"), Device("b"), Device("c")
+SOON = 0.02
+LONG = 10
+
+
+@pytest.fixture
+async def lane(log):
+    async with asyncio.TaskGroup() as group:
+        lane = PrepareLane("example.com/thing", group, log)
+        yield lane
+        lane.close()
+        for task in asyncio.all_tasks():
+            if task.get_name().startswith("example.com/thing"):
+                task.cancel()
+
+
+def all_of_them(devices):
+    return devices
+
+
+async def too_late(lane, devices, function):
+    with pytest.raises(DriverTimeout) as caught:
+        await lane.prepare(devices, function, SOON)
+    return str(caught.value)
+
+
+async def test_it_returns_when_the_driver_has_prepared(lane, gate):
+    slow = gate()
+    task = asyncio.ensure_future(lane.prepare([A], slow, LONG))
+    await slow.entered()
+    assert not task.done()
+    slow.open()
+    assert await task is None
+
+
+async def test_past_its_deadline_it_fails_with_progress_and_the_call_goes_on(lane, gate):
+    slow = gate()
+    text = await too_late(lane, [A, B], slow)
+    assert text == (
+        "prepare() of a, b hasn't finished within 0.02 s (running for 0 s); it goes on, and the next attempt joins it"
+    )
+    await slow.entered()
+    assert slow.running == 1
+
+
+async def test_a_later_prepare_of_the_same_devices_joins_the_call(lane, gate):
+    slow, never = gate(), gate()
+    await too_late(lane, [A, B], slow)
+    joining = asyncio.ensure_future(lane.prepare([B, A], never, LONG))
+    await turns()
+    slow.open()
+    await joining
+    assert (len(slow.calls), never.calls) == (1, [])
+
+
+async def test_a_success_that_nobody_saw_answers_the_next_prepare_and_only_that(lane, gate):
+    slow, again = gate(), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    slow.open()
+    await until(lambda: not slow.running)
+    await turns()
+    await lane.prepare([A], again, LONG)
+    assert again.calls == []
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == 1
+
+
+async def test_a_success_that_somebody_saw_answers_nobody_else(lane, gate):
+    slow = gate()
+    slow.open()
+    await lane.prepare([A], slow, LONG)
+    await lane.prepare([A], slow, LONG)
+    assert len(slow.calls) == 2
+
+
+async def test_a_success_that_a_joining_prepare_saw_answers_nobody_else(lane, gate):
+    slow, again = gate(), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    joining = asyncio.ensure_future(lane.prepare([A], slow, LONG))
+    await turns()
+    slow.open()
+    await joining
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == 1
+
+
+async def test_the_success_of_a_cancelled_prepare_answers_the_next(lane, gate):
+    slow, never = gate(), gate()
+    task = asyncio.ensure_future(lane.prepare([A], slow, LONG))
+    await slow.entered()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    slow.open()
+    await until(lambda: not slow.running)
+    await turns()
+    await lane.prepare([A], never, LONG)
+    assert never.calls == []
+
+
+async def test_a_failure_that_nobody_saw_is_logged_and_the_next_prepare_tries_anew(lane, gate, records):
+    slow, again = gate(ValueError("no bitstream")), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    slow.open()
+    await until(records.texts)
+    (text,) = records.texts()
+    assert "after its deadline, prepare() of a failed: prepare() raised ValueError: no bitstream" in text
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == 1
+
+
+async def test_a_call_in_time_is_not_logged(lane, gate, records):
+    fine, broken = gate(), gate(DriverError("no"))
+    fine.open()
+    broken.open()
+    await lane.prepare([A], fine, LONG)
+    with pytest.raises(DriverError):
+        await lane.prepare([A], broken, LONG)
+    assert not records.texts()
+
+
+async def test_a_success_is_forgotten_when_a_device_is_given_away_with_others(lane, gate):
+    slow, again = gate(), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    slow.open()
+    await until(lambda: not slow.running)
+    await turns()
+    lane.given([A, B])
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == 1
+
+
+async def test_a_success_is_forgotten_when_a_device_was_released(lane, gate):
+    slow, again = gate(), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    released = lane.release([A], lambda _: None, all_of_them)
+    slow.open()
+    await released
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == 1
+
+
+async def test_a_success_stays_when_the_same_or_other_devices_are_given_away(lane, gate):
+    slow, never = gate(), gate()
+    await too_late(lane, [A], slow)
+    lane.given([A])
+    slow.open()
+    await until(lambda: not slow.running)
+    await turns()
+    lane.given([A])
+    lane.given([B, C])
+    await lane.prepare([A], never, LONG)
+    assert never.calls == []
+
+
+async def test_nobody_joins_a_call_whose_device_was_given_away_with_others(lane, gate):
+    slow, again = gate(), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    lane.given([A, B])
+    anew = asyncio.ensure_future(lane.prepare([A], again, LONG))
+    await turns()
+    slow.open()
+    await anew
+    assert (len(slow.calls), len(again.calls)) == (1, 1)
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == 2
+
+
+async def test_containers_that_share_a_device_get_ready_though_each_takes_too_long(lane, gate):
+    """Each attempt is too short for its own call, and what one prepared the other doesn't undo."""
+    gates = {"one": gate(), "two": gate()}
+    sets = {"one": [A], "two": [A, B]}
+    await too_late(lane, sets["one"], gates["one"])
+    await too_late(lane, sets["two"], gates["two"])  # waits for its devices in vain
+    gates["one"].open()
+    await until(lambda: not gates["one"].running)
+    await too_late(lane, sets["two"], gates["two"])
+    gates["two"].open()
+    await until(lambda: not gates["two"].running)
+    await turns()
+    for name, devices in sets.items():
+        await lane.prepare(devices, gates[name], LONG)
+    assert [len(gate.calls) for gate in gates.values()] == [1, 1]
+
+
+async def test_a_release_skips_what_was_given_away_when_its_turn_comes(lane, gate):
+    slow, released, free = gate(), [], [A, B]
+    await too_late(lane, [A], slow)
+    release = lane.release([A, B], released.append, lambda devices: [d for d in devices if d in free])
+    later = lane.release([A], released.append, lambda devices: [d for d in devices if d in free])
+    await turns()
+    free.remove(A)
+    slow.open()
+    await asyncio.gather(release, later)
+    assert released == [(B,)]
+
+
+@pytest.mark.parametrize("listed", [[B], [Device("a", Health.unhealthy("lost its program")), B]], ids=["gone", "sick"])
+async def test_a_success_is_forgotten_when_a_new_list_has_another_device(lane, gate, listed):
+    slow, again = gate(), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    slow.open()
+    await until(lambda: not slow.running)
+    await turns()
+    lane.listed([A, B])
+    lane.listed(listed)
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == 1
+
+
+async def test_devices_of_a_drivers_own_class_are_compared_by_what_counts(lane, gate):
+    @dataclasses.dataclass(frozen=True)
+    class Board(Device):
+        found: dict = dataclasses.field(default_factory=dict)
+
+    slow, never = gate(), gate()
+    await too_late(lane, [Board("a", found={"at": 1})], slow)
+    slow.open()
+    await until(lambda: not slow.running)
+    await turns()
+    lane.listed([Board("a", found={"at": 2})])
+    await lane.prepare([Board("a", found={"at": 3})], never, LONG)
+    assert never.calls == []
+
+
+async def test_the_drivers_errors_reach_the_caller_and_busy_at_once(lane, gate):
+    for error, kind in [(Busy("later"), Busy), (DriverError("no"), DriverError), (KeyError("x"), DriverFault)]:
+        opened = gate(error)
+        opened.open()
+        with pytest.raises(kind):
+            await lane.prepare([A], opened, LONG)
+        assert len(opened.calls) == 1
+
+
+async def test_different_devices_are_prepared_at_once(lane, gate):
+    slow = gate()
+    tasks = [asyncio.ensure_future(lane.prepare([device], slow, LONG)) for device in (A, B, C)]
+    await slow.entered(3)
+    assert slow.most_running == 3
+    slow.open()
+    await asyncio.gather(*tasks)
+
+
+async def test_sixteen_at_once_at_most_and_the_next_says_what_it_waits_for(lane, gate):
+    slow = gate()
+    devices = [Device(f"d{number}") for number in range(MOST_THREADS + 4)]
+    tasks = [asyncio.ensure_future(lane.prepare([device], slow, LONG)) for device in devices]
+    await slow.entered(MOST_THREADS)
+    text = await too_late(lane, [A], slow)
+    assert "waiting for one of 16 threads" in text
+    assert slow.most_running == MOST_THREADS == 16
+    slow.open()
+    await asyncio.gather(*tasks)
+    assert slow.most_running == 16
+
+
+async def test_one_device_is_prepared_and_released_by_one_call_at_a_time_in_their_order(lane, gate):
+    slow, order = gate(), []
+    first = asyncio.ensure_future(lane.prepare([A, B], slow, LONG))
+    await slow.entered()
+    released = lane.release([A], lambda _: order.append("release"), all_of_them)
+    second = asyncio.ensure_future(lane.prepare([A], lambda: order.append("prepare"), LONG))
+    third = asyncio.ensure_future(lane.prepare([B], lambda: order.append("b"), LONG))
+    await turns()
+    assert order == []
+    slow.open()
+    await asyncio.gather(first, released, second, third)
+    assert order.index("release") < order.index("prepare")
+
+
+@pytest.mark.parametrize("how", ["too late", "cancelled"])
+async def test_a_call_that_has_not_begun_is_dropped_once_nobody_waits_for_it(lane, gate, how):
+    slow, never, last = gate(), gate(), gate()
+    last.open()
+    await too_late(lane, [A], slow)
+    if how == "too late":
+        text = await too_late(lane, [A, B], never)
+        assert text == (
+            "prepare() of a, b hasn't finished within 0.02 s (waiting for its devices for 0 s); "
+            "the next attempt waits anew"
+        )
+    else:
+        queued = asyncio.ensure_future(lane.prepare([A, B], never, LONG))
+        await turns()
+        queued.cancel()
+    await lane.prepare([B], last, LONG)
+    slow.open()
+    await lane.prepare([A, B], last, LONG)
+    assert (len(slow.calls), never.calls, len(last.calls)) == (1, [], 2)
+
+
+async def test_what_others_still_wait_for_is_not_dropped(lane, gate):
+    slow, queued = gate(), gate()
+    queued.open()
+    await too_late(lane, [A], slow)
+    patient = asyncio.ensure_future(lane.prepare([A, B], queued, LONG))
+    await too_late(lane, [A, B], queued)
+    slow.open()
+    await patient
+    assert len(queued.calls) == 1
+
+
+async def test_nothing_piles_up_behind_a_driver_that_hangs(lane, gate):
+    slow, never = gate(), gate()
+    await too_late(lane, [A], slow)
+    for _ in range(20):
+        await too_late(lane, [A, B], never)
+        await too_late(lane, [A], never)
+    await turns()
+    assert len([task for task in asyncio.all_tasks() if task.get_name().startswith("example.com/thing")]) == 1
+
+
+async def test_overlapping_sets_in_any_order_do_not_wait_for_one_another_for_ever(lane):
+    sets = [[A, B], [B, A, C], [C, B], [C, A], [B], [A, C, B]]
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(lane.prepare(devices, lambda: None, LONG) for devices in sets * 10))
+
+
+async def test_a_device_that_hangs_does_not_hold_up_the_others(lane, gate):
+    await too_late(lane, [A], gate())
+    await lane.prepare([B], lambda: None, LONG)
+
+
+async def test_threads_are_used_again(log):
+    async with asyncio.TaskGroup() as group:
+        lane = PrepareLane("thrifty", group, log)
+        for number in range(50):
+            await lane.prepare([Device(f"d{number}")], lambda: None, LONG)
+        assert len([thread for thread in threading.enumerate() if thread.name == "thrifty prepare"]) == 1
+        lane.close()
+
+
+async def test_what_release_raises_is_in_its_future_and_harms_nothing(lane, gate):
+    broken = gate(SystemExit(1))
+    broken.open()
+    with pytest.raises(RuntimeError, match="SystemExit: 1"):
+        await lane.release([A], broken, all_of_them)
+    await lane.prepare([A], lambda: None, LONG)
+
+
+async def test_a_prepare_under_way_fails_when_the_driver_ends_and_no_thread_stays(gate, log):
+    slow, tasks, ended = gate(), [], []
+
+    async def live():
+        async with asyncio.TaskGroup() as group:
+            ended.append(PrepareLane("ended", group, log))
+            tasks.append(asyncio.ensure_future(ended[0].prepare([A], slow, LONG)))
+            await slow.entered()
+            ended[0].close()
+            raise LookupError
+
+    with pytest.raises(ExceptionGroup):
+        await live()
+    with pytest.raises(DriverError, match="the driver ended"):
+        await tasks[0]
+    with pytest.raises(DriverError, match="the driver ended"):
+        await ended[0].prepare([B], slow, LONG)
+    slow.open()
+    await until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ended prepare"])

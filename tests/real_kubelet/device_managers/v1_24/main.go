@@ -1,0 +1,121 @@
+package main
+
+import (
+	"flag"
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	"k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	pluginregistration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	_ "k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
+	"k8s.io/kubernetes/pkg/kubelet/pluginmanager/cache"
+)
+
+const release = "1.24"
+
+func logFlags() {
+	klog.InitFlags(nil)
+	flag.Set("logtostderr", "true")
+}
+
+type manager struct {
+	dm       *devicemanager.ManagerImpl
+	handlers lifecycle.PodAdmitHandlers
+}
+
+func newManager() (deviceManager, error) {
+	if err := utilfeature.DefaultMutableFeatureGate.Set(settings.gates); err != nil {
+		return nil, err
+	}
+	topology, err := topologymanager.NewManager(machine(), settings.policy, settings.scope)
+	if err != nil {
+		return nil, err
+	}
+	dm, err := devicemanager.NewManagerImpl(machine(), topology)
+	if err != nil {
+		return nil, err
+	}
+	topology.AddHintProvider(dm)
+	m := &manager{dm: dm}
+	predicate := lifecycle.NewPredicateAdmitHandler(m.node, everyReason{}, dm.UpdatePluginResources)
+	m.handlers = lifecycle.PodAdmitHandlers{topology, predicate}
+	return m, nil
+}
+
+// machine has as many NUMA nodes as the settings say.
+func machine() []cadvisorapi.Node {
+	nodes := make([]cadvisorapi.Node, settings.numa)
+	for i := range nodes {
+		nodes[i] = cadvisorapi.Node{Id: i, Memory: 1 << 36}
+	}
+	return nodes
+}
+
+func (m *manager) start() error {
+	if err := m.dm.Start(pods.active, &sources); err != nil {
+		return err
+	}
+	m.watchRegistry(m.dm.GetWatcherHandler()) // leaves the file DEPRECATION, as every kubelet from 1.12 to 1.24 does
+	return nil
+}
+
+func (m *manager) watchRegistry(handler cache.PluginHandler) {
+	if settings.registry == "" {
+		return
+	}
+	plugins := pluginmanager.NewPluginManager(settings.registry, &record.FakeRecorder{})
+	plugins.AddHandler(pluginregistration.DevicePlugin, handler)
+	go plugins.Run(&sources, make(chan struct{}))
+}
+
+func (m *manager) stop() error { return m.dm.Stop() }
+
+func (m *manager) capacity() (v1.ResourceList, v1.ResourceList, []string) {
+	return m.dm.GetCapacity()
+}
+
+func (m *manager) node() (*v1.Node, error) {
+	capacity, allocatable, _ := m.capacity()
+	return nodeWith(capacity, allocatable), nil
+}
+
+// everyReason stands in for preemption, which would evict other pods.
+type everyReason struct{}
+
+type reasons = []lifecycle.PredicateFailureReason
+
+func (everyReason) HandleAdmissionFailure(_ *v1.Pod, all reasons) (reasons, error) {
+	return all, nil
+}
+
+func (m *manager) admit(pod *v1.Pod) error {
+	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: pods.others(pod)}
+	for _, handler := range m.handlers {
+		if r := handler.Admit(attributes); !r.Admit {
+			return &refusal{r.Reason, r.Message}
+		}
+	}
+	return nil
+}
+
+func (m *manager) runOptions(pod *v1.Pod, c *v1.Container) (*runOptions, error) {
+	o, err := m.dm.GetDeviceRunContainerOptions(pod, c)
+	if o == nil || err != nil {
+		return nil, err
+	}
+	all := newRunOptions(o.Envs, o.Mounts, o.Devices)
+	for _, a := range o.Annotations {
+		all.Annotations[a.Name] = a.Value
+	}
+	return all, nil
+}
+
+func (m *manager) devices(pod *v1.Pod, container string) any {
+	return reply{"container": m.dm.GetDevices(string(pod.UID), container), "allocatable": m.dm.GetAllocatableDevices()}
+}

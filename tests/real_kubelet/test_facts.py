@@ -1,0 +1,47 @@
+"""The simulator is as every release is, and the page about the releases tells the truth."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.real_kubelet.facts import FACTS, page
+from tests.real_kubelet.facts.observing import ENGINES, Key, observe_all
+from tests.real_kubelet.programs import RELEASES
+
+DOCUMENT = Path(__file__).parents[2] / "docs/reference/kubelets.md"
+
+
+@pytest.fixture(scope="session")
+def observed(request: pytest.FixtureRequest) -> dict[Key, str]:
+    """All that the tests of this run ask for, at once: some facts wait for the kubelet's own 10 seconds."""
+    asked = {
+        (item.callspec.params["release"], item.callspec.params["fact"])
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "observed" in item.fixturenames
+    }
+    return asyncio.run(observe_all((engine, *one) for one in sorted(asked) for engine in ENGINES))
+
+
+@pytest.fixture(scope="session")
+def documented() -> dict[tuple[str, str], str]:
+    return page.read(DOCUMENT.read_text())
+
+
+@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("release", RELEASES)
+def test_simulated_as_real(observed: dict[Key, str], release: str, fact: str) -> None:
+    assert not observed["real", release, fact].startswith("can't be told")
+    assert observed["simulated", release, fact] == observed["real", release, fact]
+
+
+@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("release", RELEASES)
+def test_documented(observed: dict[Key, str], documented: dict[tuple[str, str], str], release: str, fact: str) -> None:
+    assert documented[release, fact] == observed["real", release, fact]
+
+
+def test_the_page_is_what_is_written_of_it(documented: dict[tuple[str, str], str]) -> None:
+    assert page.write(documented) == DOCUMENT.read_text()
+    headings = [page.heading(fact) for fact in FACTS.values()]
+    assert len(set(headings)) == len(headings) == sum(map(len, page.GROUPS.values()))

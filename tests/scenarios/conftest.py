@@ -1,0 +1,87 @@
+"""Every scenario runs against simulated kubelets of four eras.
+
+With DPGATEWAY_REAL_KUBELETS=1 it runs against all nine releases, simulated and real, and some against a whole node.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real_kubelet.build import missing_to_run
+from tests.real_kubelet.programs import RELEASES
+from tests.scenarios.engines import Make, Real, Simulated
+from tests.scenarios.gateway import Gateway
+from tests.scenarios.kubelet import Kubelet
+
+REAL = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1"
+ENGINES: dict[str, Make] = {"simulated": Simulated, "real": Real} if REAL else {"simulated": Simulated}
+# One for each API, and v1beta1 twice: 1.31 ends the new stream with the old one, 1.37 panics where others forgive.
+ERAS = RELEASES if REAL else ("1.8", "1.9", "1.31", "1.37")
+collect_ignore = [] if REAL else ["test_node.py"]
+HARMLESS = "Loaded running loop", "Using AsyncIOEngine"  # grpcio's own, at level debug
+
+
+MEASURED = pytest.StashKey[list[tuple[str, str, dict[str, object]]]]()
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Notes what was measured with a release, for the end of the run."""
+    measured = request.config.stash.setdefault(MEASURED, [])
+    return lambda what, release, **figures: measured.append((what, release, figures))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for what, release, figures in config.stash.get(MEASURED, []):
+        told = ", ".join(f"{k} {v:.1f}" if isinstance(v, float) else f"{k} {v}" for k, v in figures.items())
+        terminalreporter.write_line(f"{what}, kubelet {release}: {told}")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Of a short path: a unix socket's has 107 bytes at most."""
+    path = Path(tempfile.mkdtemp(prefix="scenario-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(params=ENGINES)
+def make(request: pytest.FixtureRequest) -> Make:
+    if request.param == "real" and (missing := missing_to_run()):
+        pytest.fail("real kubelets can't run here: " + "; ".join(missing), pytrace=False)
+    return ENGINES[request.param]
+
+
+@pytest.fixture(params=ERAS)
+async def kubelet(request: pytest.FixtureRequest, make: Make, folder: Path) -> AsyncIterator[Kubelet]:
+    """Of each release, not yet started."""
+    kubelet = Kubelet(make, request.param, folder / "device-plugins")
+    yield kubelet
+    await kubelet.close()
+    print(f"--- kubelet\n{kubelet.story()}")  # noqa: T201 - pytest shows it when the scenario failed
+
+
+@pytest.fixture
+async def gateway(kubelet: Kubelet, folder: Path) -> AsyncIterator[Gateway]:
+    """With two simulated devices, not yet started. Whatever a scenario does to it, it has no bug and ends in order."""
+    gateway = Gateway(folder, kubelet.directory)
+    yield gateway
+    await gateway.close()
+    log = [line for line in gateway.log if not any(text in line for text in HARMLESS)]
+    print("\n".join(["--- gateway", *log]))  # noqa: T201 - as above
+    assert not [line for line in log if "Traceback" in line or "a bug:" in line]
+
+
+@pytest.fixture
+async def served(kubelet: Kubelet, gateway: Gateway) -> Gateway:
+    """The gateway, with both devices at the kubelet."""
+    await kubelet.start()
+    await gateway.start()
+    await kubelet.wait_for_devices(2)
+    await kubelet.noted(2)
+    await gateway.wait_for_log(" registered resource=")  # a kubelet lists before it answers Register
+    return gateway

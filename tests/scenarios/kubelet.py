@@ -1,0 +1,149 @@
+"""A kubelet and the pods of its node, through restarts and upgrades, whichever engine runs it."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.scenarios.engines import Engine, Make, Reply
+
+RESOURCE = "example.com/thing"
+Containers = Mapping[str, Mapping[str, int]]
+Counts = tuple[int | None, int | None]
+
+
+@dataclass
+class Pod:
+    containers: Containers
+    init: Containers
+    started: set[str] = field(default_factory=set)
+
+
+class Kubelet:
+    def __init__(self, make: Make, release: str, directory: Path) -> None:
+        self._make, self.release, self.directory = make, release, directory
+        self.policy, self.numa = "none", 1
+        self.pods: dict[str, Pod] = {}
+        self._engines: list[Engine] = []
+
+    @property
+    def minor(self) -> int:
+        return int(self.release.partition(".")[2])
+
+    @property
+    def engine(self) -> Engine:
+        return self._engines[-1]
+
+    async def start(self, release: str = "", *, first: str = "pods") -> dict[str, Reply]:
+        """Starts, and admits the node's pods anew; what became of each.
+
+        `first`: "pods" admits them before any plugin can be back, "plugin" once RESOURCE has devices again. On a node
+        it is a race: pods come 40 to 145 ms after kubelet.sock (kubelet 1.37), a plugin as fast as it can.
+        """
+        self.release = release or self.release
+        engine = self._make(self.release, self.directory, self.policy, self.numa)
+        self._engines.append(engine)
+        running = [f"{pod}/{name}" for pod, known in self.pods.items() for name in known.started]
+        await engine.start(sources_ready=not self.pods, running=running)
+        if first == "plugin":
+            await engine.wait_for(lambda seen: bool(_counts(seen, RESOURCE)[1]), 10)
+        replies = {}
+        for name, pod in list(self.pods.items()):
+            replies[name] = await engine.admit(name, pod.containers, pod.init, start=False)
+            if not replies[name]["ok"]:
+                del self.pods[name]
+        await engine.sources_ready()
+        return replies
+
+    async def end(self, *, graceful: bool = True) -> None:
+        if self.minor == 9:
+            await self._written()
+        await (self.engine.stop() if graceful else self.engine.kill())
+
+    async def restart(self, release: str = "", *, graceful: bool = True, first: str = "pods") -> dict[str, Reply]:
+        await self.end(graceful=graceful)
+        return await self.start(release, first=first)
+
+    async def close(self) -> None:
+        for engine in self._engines:
+            await engine.kill()
+
+    def story(self) -> str:
+        """What an error should show of it."""
+        return self._engines[-1].story() if self._engines else "never started"
+
+    async def end_older(self) -> None:
+        """Kills those that ran before the last one and still run."""
+        for engine in self._engines[:-1]:
+            await engine.kill()
+
+    async def counts(self, resource: str = RESOURCE) -> Counts:
+        return _counts(await self.engine.capacity(), resource)
+
+    async def wait_for(self, *wanted: Counts, resource: str = RESOURCE, timeout: float = 10) -> None:  # noqa: ASYNC109
+        """Until capacity and allocatable are one of those wanted."""
+        await self.engine.wait_for(lambda seen: _counts(seen, resource) in wanted, timeout)
+
+    async def wait_for_devices(self, healthy: int, unhealthy: int = 0, *, resource: str = RESOURCE) -> None:
+        """Until it has a list of so many devices, in the way of its release."""
+        listed: Counts = (healthy, healthy) if self.minor < 10 else (healthy + unhealthy, healthy)
+        hidden: Counts = (None, None)  # 1.8 doesn't mention a resource without a healthy device
+        await self.wait_for(listed, *([hidden] if self.minor == 8 and not healthy else []), resource=resource)
+
+    async def noted(self, count: int) -> None:
+        """Until its checkpoint has so many healthy devices. From 1.9 on a kubelet writes them down beside its
+        admissions, and one that is killed then may have undone the note of what it gave away.
+        """
+        path = self.directory / "kubelet_internal_checkpoint"
+        async with asyncio.timeout(10):
+            while self.minor >= 9 and not _is_whole(path, count):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+
+    async def _written(self) -> None:
+        """1.9 writes its checkpoint in place at each list, beside whatever else it does: one that ends meanwhile has
+        forgotten everything at its next start.
+        """
+        path = self.directory / "kubelet_internal_checkpoint"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                while not _is_whole(path, (await self.counts())[1]):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.005)
+
+    async def admit(self, name: str, containers: Containers, init: Containers | None = None) -> Reply:
+        reply = await self.engine.admit(name, containers, init or {}, start=True)
+        if reply.get("stage") != "admit":
+            started = {one["name"] for one in reply["containers"] if "error" not in one}
+            self.pods[name] = Pod(containers, init or {}, started & containers.keys())
+        return reply
+
+    async def start_container(self, pod: str, container: str = "c") -> Reply:
+        return await self.engine.start_container(pod, container)
+
+    async def remove(self, pod: str) -> None:
+        del self.pods[pod]
+        await self.engine.remove(pod)
+
+
+def _is_whole(checkpoint: Path, healthy: int | None) -> bool:
+    try:
+        return not healthy or _registered(checkpoint) == healthy
+    except (FileNotFoundError, json.JSONDecodeError):
+        return False
+
+
+def _registered(checkpoint: Path) -> int:
+    written = json.loads(checkpoint.read_text())
+    return len((written.get("Data", written).get("RegisteredDevices") or {}).get(RESOURCE) or ())
+
+
+def _counts(seen: Mapping[str, Any], resource: str) -> Counts:
+    return seen["capacity"].get(resource), seen["allocatable"].get(resource)
+
+
+def devices(reply: Reply, container: str = "c") -> set[str]:
+    """The ids that a container was given, which the simulated driver puts into its environment."""
+    options = next(one["options"] for one in reply["containers"] if one["name"] == container)
+    return {name.removeprefix("THING_") for name in options["envs"]} if options else set()

@@ -1,0 +1,108 @@
+"""Devices that break, heal, vanish and come back."""
+
+import asyncio
+
+import pytest
+
+from tests.scenarios.gateway import Gateway
+from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
+
+ONE = {"c": {RESOURCE: 1}}
+
+
+async def test_a_device_breaks_and_heals(kubelet: Kubelet, served: Gateway) -> None:
+    served.suffer({"indexes": [0], "unhealthy": "burnt"})
+    await kubelet.wait_for_devices(1, 1)
+    assert devices(await kubelet.admit("p1", ONE)) == {"node-1"}
+    served.suffer()
+    await kubelet.wait_for_devices(2)
+    assert devices(await kubelet.admit("p2", ONE)) == {"node-0"}
+
+
+async def test_every_device_breaks(kubelet: Kubelet, served: Gateway) -> None:
+    served.suffer({"unhealthy": "burnt"})
+    await kubelet.wait_for_devices(0, 2)
+    assert not (await kubelet.admit("p1", ONE))["ok"]
+    served.suffer()
+    await kubelet.wait_for_devices(2)
+
+
+async def test_devices_are_added_and_taken_away(kubelet: Kubelet, gateway: Gateway) -> None:
+    gateway.resource["keep_lost"] = "0s"
+    await kubelet.start()
+    await gateway.start()
+    await kubelet.wait_for_devices(2)
+    gateway.suffer({"extra": 3})
+    await kubelet.wait_for_devices(5)
+    gateway.suffer({"indexes": [0], "absent": True})
+    await kubelet.wait_for_devices(1)
+    gateway.suffer({"absent": True})
+    await kubelet.wait_for_devices(0)
+    gateway.suffer()
+    await kubelet.wait_for_devices(2)
+
+
+async def test_a_lost_device_stays_listed_for_a_while(kubelet: Kubelet, served: Gateway) -> None:
+    served.suffer({"indexes": [0], "absent": True})
+    await kubelet.wait_for_devices(1, 1)
+    served.suffer()
+    await kubelet.wait_for_devices(2)
+
+
+@pytest.mark.parametrize(("policy", "first"), [("best-effort", "pods"), ("restricted", "plugin")])
+async def test_a_lost_device_that_is_held_stays_listed(
+    kubelet: Kubelet, gateway: Gateway, policy: str, first: str
+) -> None:
+    """From 1.34 on a kubelet would panic over it, and again at every start; a strict one wants its NUMA node, too."""
+    gateway.resource["keep_lost"] = "0s"
+    gateway.options["numa"] = [0, 1]
+    kubelet.policy, kubelet.numa = (policy, 2) if kubelet.minor >= 24 else ("none", 1)
+    await kubelet.start()
+    await gateway.start()
+    await kubelet.wait_for_devices(2)
+    [held] = devices(await kubelet.admit("p1", ONE))
+    gateway.suffer({"devices": [held], "absent": True})
+    await kubelet.wait_for_devices(1, 1)
+    await gateway.restart()
+    await kubelet.wait_for_devices(1, 1)
+    assert (await kubelet.restart(graceful=False, first=first))["p1"]["ok"]
+    await kubelet.wait_for_devices(1, 1)
+    gateway.suffer()
+    await kubelet.wait_for_devices(2)
+    assert (await kubelet.start_container("p1"))["ok"]
+
+
+async def test_of_two_lost_devices_only_the_held_one_stays(kubelet: Kubelet, gateway: Gateway) -> None:
+    gateway.resource["keep_lost"] = "0s"
+    await kubelet.start()
+    await gateway.start()
+    observer = await gateway.observe()
+    await kubelet.wait_for_devices(2)
+    [held] = devices(await kubelet.admit("p1", ONE))
+    gateway.suffer({"absent": True})
+    listed = await observer.wait_for(lambda listed: len(listed) < 2)
+    assert listed == {held: False}
+    await kubelet.wait_for_devices(0, 1)
+    gateway.suffer()
+    await kubelet.wait_for_devices(2)
+    assert (await kubelet.start_container("p1"))["ok"]
+
+
+async def test_a_device_vanishes_during_its_allocation(kubelet: Kubelet, gateway: Gateway) -> None:
+    """The kubelet is between its choice and its checkpoint: nobody but the gateway knows that the id is taken."""
+    gateway.resource["keep_lost"] = "0s"
+    await kubelet.start()
+    await gateway.start()
+    await kubelet.wait_for_devices(2)
+    hang = {"call": "allocate", "hang": True}
+    gateway.suffer(hang, {"extra": 1})
+    await kubelet.wait_for_devices(3)
+    admission = asyncio.create_task(kubelet.admit("p1", ONE), name="admission")
+    await asyncio.sleep(0.2)  # nobody tells when an Allocate is in flight
+    gateway.suffer(hang, {"absent": True})
+    await kubelet.wait_for_devices(0, 1)
+    gateway.suffer({"absent": True})
+    admitted = await admission
+    assert not admitted["ok"], admitted
+    gateway.suffer()
+    await kubelet.wait_for_devices(2)

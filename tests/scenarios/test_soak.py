@@ -1,0 +1,110 @@
+"""A gateway outlives many kubelets, and is the same after them as before."""
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.real_kubelet.programs import RELEASES
+from tests.scenarios.engines import Real
+from tests.scenarios.gateway import COUNTED, Gateway
+from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
+
+RESTARTS = {"simulated": 10, "real": 100, "newest": 1000}
+WARM = 5
+"""Restarts after which what is made once has been made."""
+MOST_GROWTH = 4096
+"""KiB of resident memory, which the allocator may keep. An object of 100 bytes leaked a hundred times isn't seen, but a
+list of devices, a channel or a task at each restart is."""
+MOST_POOL = 4
+"""Threads that gRPC's own pool may gain: one each time that it finds all others busy, at most one a second."""
+SETTLING = 10.0
+"""Seconds in which what a kubelet's end left behind must be gone."""
+SAME = ("tasks", "threads", "descriptors", "sockets", "files")
+
+
+@pytest.fixture
+def gateway(gateway: Gateway) -> Gateway:
+    """Tells what it holds."""
+    gateway.command = COUNTED
+    return gateway
+
+
+async def state(gateway: Gateway, folder: Path) -> dict[str, int]:
+    """What a process holds that could grow."""
+    held = await gateway.held()
+    process = Path(f"/proc/{gateway.pid}")
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    opened = list((process / "fd").iterdir())
+    return {
+        "KiB": int(status["VmRSS"].split()[0]),
+        "tasks": held["tasks"],
+        "threads": len(held["threads"]),
+        "pool": int(status["Threads"]) - len(held["threads"]),
+        "descriptors": len(opened),
+        "sockets": sum("socket:" in os.readlink(path) for path in opened if path.is_symlink()),  # noqa: PTH115
+        "files": len(list((folder / "device-plugins/dpgateway").iterdir())),
+    }
+
+
+async def test_many_kubelets(
+    kubelet: Kubelet, served: Gateway, folder: Path, request: pytest.FixtureRequest, record: Callable[..., None]
+) -> None:
+    real = request.node.callspec.params["make"] == "real"
+    newest = real and kubelet.release == RELEASES[-1]
+    count = RESTARTS["newest" if newest else "real" if real else "simulated"]
+    held = devices(await kubelet.admit("p1", {"c": {RESOURCE: 1}}))
+    before = await state(served, folder)
+    times = []
+    for number in range(count):
+        began = time.monotonic()
+        await kubelet.restart(graceful=number % 2 == 0)
+        started = time.monotonic()
+        await kubelet.wait_for_devices(2)
+        times.append((time.monotonic() - began, time.monotonic() - started))
+        if number < WARM:
+            now = await state(served, folder)
+            before = {what: max(before[what], now[what]) for what in before}  # it may be between two states
+    after = await state(served, folder)
+    deadline = time.monotonic() + SETTLING
+    while any(after[what] > before[what] for what in SAME) and time.monotonic() < deadline:
+        await asyncio.sleep(0.5)
+        after = await state(served, folder)
+    assert not [what for what in SAME if after[what] > before[what]], (before, after, await served.held())
+    assert after["KiB"] - before["KiB"] < MOST_GROWTH, (before, after)
+    assert after["pool"] - before["pool"] <= MOST_POOL, (before, after)
+    assert devices(await kubelet.admit("p2", {"c": {RESOURCE: 1}})) == {"node-0", "node-1"} - held
+    if real:
+        listed = sorted(one[1] * 1000 for one in times)
+        record(
+            "restarts",
+            kubelet.release,
+            restarts=count,
+            before=before,
+            after=after,
+            p50=statistics.median(listed),
+            p99=listed[int(len(listed) * 0.99) - 1],
+        )
+
+
+async def test_64_resources_return(
+    kubelet: Kubelet, gateway: Gateway, request: pytest.FixtureRequest, record: Callable[..., None]
+) -> None:
+    """Every resource is allocatable again after a restart; measured from the moment that kubelet.sock is served."""
+    names = [f"example.com/thing-{n}" for n in range(64)]
+    options = {"count": 4}
+    gateway.resources = [{"name": name, "driver": "simulated", "options": options} for name in names]
+    await kubelet.start()
+    await gateway.start()
+    times = []
+    for _ in range(10):
+        began = time.monotonic()
+        await kubelet.engine.wait_for(lambda seen: all(seen["allocatable"].get(n) == 4 for n in names), 20)
+        times.append((time.monotonic() - began) * 1000)
+        await kubelet.restart()
+    if isinstance(kubelet.engine, Real):
+        record(f"{len(names)} resources", kubelet.release, p50=statistics.median(times[1:]), worst=max(times[1:]))

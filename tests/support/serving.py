@@ -1,0 +1,135 @@
+"""One resource on its socket, with a driver and a kubelet that a test plays."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from dpgateway import Allocation
+from dpgateway.api import APIS
+from dpgateway.log import Bound
+from dpgateway.offering import Offering
+from dpgateway.resource import Resource
+from dpgateway.server.endpoint import Endpoint
+from dpgateway.server.handlers import Handlers
+from dpgateway.server.pace import Pace
+from dpgateway.wire import v1alpha2_pb2, v1beta1_pb2
+from tests.support.resources import configured
+
+V1BETA1, V1ALPHA = "/v1beta1.DevicePlugin", "/deviceplugin.DevicePlugin"
+KUBELET = "grpc-go/1.72.1"
+
+
+class Calls:
+    """What the driver's lanes would do."""
+
+    def __init__(self) -> None:
+        self.abilities = frozenset({"prepare"})
+        self.allocated: list[tuple[str, ...]] = []
+        self.prepared: list[tuple[str, ...]] = []
+        self.released: list[Any] = []
+        self.allocation = Allocation(env={"A": "1"})
+        self.error: Exception | None = None
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def allocate(self, devices: Any) -> Allocation:
+        self.allocated.append(tuple(device.id for device in devices))
+        await self.go_on.wait()
+        if self.error:
+            raise self.error
+        return self.allocation
+
+    def release(self, devices: Any) -> None:
+        self.released += devices
+
+    async def prefer(self, available: Any, must_include: Any, size: int) -> Any:
+        return tuple(available)[:size]
+
+    async def prepare(self, devices: Any, *, once: bool = True) -> None:
+        self.prepared.append(tuple(device.id for device in devices))
+        await self.go_on.wait()
+        if self.error:
+            raise self.error
+
+
+class Audience:
+    """Who is told of a kubelet's streams."""
+
+    def __init__(self) -> None:
+        self.opened_streams: list[object] = []
+        self.open: set[object] = set()
+
+    def opened(self) -> object:
+        stream = object()
+        self.opened_streams.append(stream)
+        self.open.add(stream)
+        return stream
+
+    def closed(self, stream: object) -> None:
+        self.open.remove(stream)
+
+
+class Served:
+    def __init__(self, directory: Path, log: Bound, **config: Any) -> None:
+        self.config = configured(**config)
+        self.directory = directory
+        self.offering = Offering(self.config, log, lambda: None)
+        self.offering.hold(frozenset(), 0.0)
+        self.resource = Resource(self.config, self.offering, log, APIS[0])
+        self.calls = self.resource.calls = Calls()
+        self.audience = Audience()
+        self.handlers = Handlers(self.resource, APIS, self.audience, Pace(), log)
+        self.endpoint = Endpoint(directory, self.config.name, self.handlers, log)
+
+    @property
+    def folder(self) -> Path:
+        return self.directory / "dpgateway"
+
+    @property
+    def socket(self) -> Path:
+        """The one that is bound; its links have a number."""
+        (bound,) = [path for path in self.folder.glob("*.sock") if "-" not in path.name]
+        return bound
+
+    async def close(self) -> None:
+        self.offering.close()
+        await self.endpoint.close()
+
+
+class Client:
+    """A kubelet, or another client, on one connection."""
+
+    def __init__(self, socket: Path, agent: str = KUBELET) -> None:
+        options = [
+            ("grpc.primary_user_agent", agent),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_receive_message_length", -1),
+        ]
+        self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=options)
+
+    def call(self, method: str, request: Any = b"", path: str = V1BETA1) -> Any:
+        raw = request if isinstance(request, bytes) else request.SerializeToString()
+        return self.channel.unary_unary(f"{path}/{method}")(raw, timeout=10)
+
+    def watch(self, path: str = V1BETA1, request: bytes = b"") -> Any:
+        return self.channel.unary_stream(f"{path}/ListAndWatch")(request)
+
+    async def close(self) -> None:
+        await self.channel.close()
+
+
+def health(raw: Any, path: str = V1BETA1) -> dict[str, str]:
+    """A list's ids with their health."""
+    kind = v1beta1_pb2 if path == V1BETA1 else v1alpha2_pb2
+    return {device.ID: device.health for device in kind.ListAndWatchResponse.FromString(raw).devices}
+
+
+async def status(call: Any) -> tuple[grpc.StatusCode, str]:
+    """How an RPC failed."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code(), error.details() or ""
+    raise AssertionError("it didn't fail")

@@ -1,0 +1,51 @@
+"""Waiting for what happens on other threads, or in other processes."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+async def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+    """The first true value of ``condition``, which is asked every few milliseconds."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"it didn't come true within {seconds:g} s"
+        await asyncio.sleep(0.002)
+    return value
+
+
+async def turns(count: int = 20) -> None:
+    """Lets the event loop do all that can be done now."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class Gate:
+    """A blocking function: each call waits until the gate is open, then returns ``answer``, or raises it."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer = answer
+        self.calls: list[tuple[Any, ...]] = []
+        self.running = self.most_running = 0
+        self._open, self._lock = threading.Event(), threading.Lock()
+
+    def __call__(self, *arguments: Any) -> Any:
+        with self._lock:
+            self.calls.append(arguments)
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
+        answered = self._open.wait(20)
+        with self._lock:
+            self.running -= 1
+        assert answered, "nobody opened the gate"
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def entered(self, count: int = 1) -> None:
+        await until(lambda: len(self.calls) >= count)

@@ -1,0 +1,186 @@
+"""All parts together, in one process with simulated kubelets."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from dpgateway.config import Configuration
+from dpgateway.config.values import Kubelet as KubeletConfig
+from dpgateway.process import serve
+from dpgateway_simulator import Kubelet
+from tests.support.resources import Scripted, configured, scripted
+from tests.support.waiting import until
+
+R, S = "example.com/thing", "example.com/other"
+
+
+class Running:
+    def __init__(self, directory):
+        self.directory, self.stop = directory, asyncio.Event()
+        self.task = None
+
+    def start(self, *drivers):
+        resources = tuple(
+            configured(name=name, driver_class=driver) for name, driver in zip((R, S), drivers, strict=False)
+        )
+        configuration = Configuration(resources, KubeletConfig())
+        self.task = asyncio.ensure_future(serve(configuration, self.directory, "node-a", self.stop))
+
+    async def end(self):
+        self.stop.set()
+        async with asyncio.timeout(2):
+            await self.task
+
+
+@pytest.fixture
+async def gateway(short_path):
+    running = Running(short_path)
+    yield running
+    if running.task is not None and not running.task.done():
+        await running.end()
+
+
+@pytest.fixture
+async def kubelet(short_path):
+    async with Kubelet("1.31", short_path) as kubelet:
+        yield kubelet
+
+
+def registered(kubelet, resource=R):
+    return sum(event.kind == "registered" and event.fields["resource"] == resource for event in kubelet.events)
+
+
+async def offered(kubelet, *resources):
+    for resource in resources or (R,):
+        await kubelet.wait_for(lambda name=resource: kubelet.counts(name)[1] == 2)
+
+
+def names(directory):
+    return sorted(path.suffix for path in (directory / "dpgateway").iterdir())
+
+
+async def test_a_gateway_that_ended_lets_its_process_live(gateway, kubelet):
+    gateway.start(Scripted)
+    await offered(kubelet)
+    await gateway.end()
+    await until(lambda: not any(isinstance(thread, threading.Timer) for thread in threading.enumerate()))
+
+
+async def test_every_resource_is_offered_to_the_kubelet_that_is_there(gateway, kubelet):
+    gateway.start(Scripted, Scripted)
+    await offered(kubelet, R, S)
+    assert (await kubelet.admit("p", {"c": {R: 2, S: 1}}))["ok"]
+
+
+async def test_a_kubelet_that_comes_later_gets_every_resource_too(gateway, short_path):
+    gateway.start(Scripted, Scripted)
+    await asyncio.sleep(0)
+    async with Kubelet("1.31", short_path) as kubelet:
+        await offered(kubelet, R, S)
+
+
+async def test_no_kubelet_is_told_of_a_resource_without_a_list(gateway, kubelet, gate):
+    slow = gate([])
+    gateway.start(scripted(devices=slow), Scripted)
+    await offered(kubelet, S)
+    assert registered(kubelet, R) == 0
+    slow.open()
+    await kubelet.wait_for(lambda: registered(kubelet, R))
+
+
+@pytest.mark.parametrize("change", ["touched", "renamed away and back", "deleted"])
+async def test_whatever_happens_to_the_file_a_live_stream_outweighs_it(gateway, kubelet, short_path, change):
+    gateway.start(Scripted, Scripted)
+    await offered(kubelet, R, S)
+    if change == "touched":
+        kubelet.touch_socket()
+    elif change == "deleted":
+        kubelet.delete_socket()
+    else:
+        kubelet.rename_socket()
+    (short_path / "kubelet_internal_checkpoint.other").touch()
+    assert (await kubelet.admit("p", {"c": {R: 1}}))["ok"]
+    await asyncio.sleep(0.1)  # nothing happens, and there is nothing to wait for
+    assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
+
+
+async def test_a_file_of_the_same_kubelet_that_is_back_is_registered_with_by_whoever_lost_its_stream(
+    gateway, kubelet, short_path, caplog
+):
+    caplog.set_level(logging.DEBUG, "dpgateway")
+    gateway.start(Scripted, Scripted)
+    await offered(kubelet, R, S)
+    kubelet.drop_streams(R)
+    await until(lambda: any("last stream ended" in text for text in caplog.messages))
+    aside = (short_path / "kubelet.sock").rename(short_path / "aside")
+    await until(lambda: any("kubelet.sock is gone: away" in text for text in caplog.messages))
+    aside.rename(short_path / "kubelet.sock")
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2, 5)
+    await offered(kubelet, R)
+    assert registered(kubelet, S) == 1
+
+
+async def test_a_socket_made_anew_while_streams_are_open_is_a_new_kubelet(gateway, kubelet):
+    gateway.start(Scripted)
+    await offered(kubelet)
+    for count in range(2, 12):
+        await kubelet.recreate_socket()
+        await kubelet.wait_for(lambda count=count: registered(kubelet) >= count, 2)
+
+
+async def test_a_lost_stream_is_registered_anew_and_the_other_resource_is_not_touched(gateway, kubelet):
+    gateway.start(Scripted, Scripted)
+    await offered(kubelet, R, S)
+    kubelet.drop_streams(R)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
+    await offered(kubelet, R)
+    assert registered(kubelet, S) == 1
+
+
+async def test_a_driver_that_fails_in_every_way_leaves_the_others_alone(gateway, kubelet, gate):
+    def fails(*_):
+        raise BaseExceptionGroup("everything", [SystemExit(1), KeyboardInterrupt()])
+
+    gateway.start(scripted(devices=fails, allocate=fails, close=fails), Scripted)
+    await offered(kubelet, S)
+    assert (await kubelet.admit("p", {"c": {S: 1}}))["ok"]
+    await gateway.end()
+
+
+async def test_restarts_leave_no_task_thread_or_name_behind(gateway, kubelet, short_path):
+    gateway.start(Scripted, Scripted)
+    await offered(kubelet, R, S)
+
+    async def restart(count):
+        for _ in range(count):
+            await kubelet.restart()
+            await offered(kubelet, R, S)
+
+    await restart(5)
+    tasks, threads, before = len(asyncio.all_tasks()), threading.active_count(), names(short_path)
+    await restart(30)
+    await until(lambda: len(asyncio.all_tasks()) <= tasks + 5)  # some come and go
+    assert threading.active_count() <= threads + 1
+    assert names(short_path) == before
+
+
+async def test_a_folder_that_can_not_be_used_is_told_and_used_when_it_can(gateway, kubelet, short_path, caplog):
+    blocking = short_path / "dpgateway"
+    blocking.write_text("in the way")
+    gateway.start(Scripted)
+    await until(lambda: any("can't be served" in text for text in caplog.messages))
+    blocking.unlink()
+    await offered(kubelet)
+
+
+async def test_it_ends_with_no_name_no_task_and_no_registration_left(gateway, kubelet, short_path):
+    before = len(asyncio.all_tasks())
+    gateway.start(Scripted, Scripted)
+    await offered(kubelet, R, S)
+    await gateway.end()
+    assert list((short_path / "dpgateway").iterdir()) == []
+    await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 0)
+    await until(lambda: not [task for task in asyncio.all_tasks() if "example.com" in task.get_name()])
+    assert len(asyncio.all_tasks()) <= before + 3  # the simulator's, and gRPC's poller

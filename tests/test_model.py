@@ -1,0 +1,148 @@
+"""Values check themselves: what can't travel or can't be meant is refused where it is made."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
+
+FILLED = (
+    Health.unhealthy("on fire"),
+    Device("a", Health.unhealthy("on fire"), (1,)),
+    DeviceNode("/dev/a", "/dev/b", "r"),
+    Mount("/a", "/b", read_only=False),
+    Allocation({"E": "1"}, (DeviceNode("/dev/a"),), (Mount("/a", "/b"),), {"n": "1"}, ("v.example/c=a",)),
+)
+
+
+@pytest.mark.parametrize("value", FILLED, ids=lambda value: type(value).__name__)
+def test_values_are_frozen_in_every_field(value):
+    for field in dataclasses.fields(value):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, field.name, getattr(value, field.name))
+
+
+@pytest.mark.parametrize("value", FILLED, ids=lambda value: type(value).__name__)
+def test_values_are_equal_when_all_their_fields_are(value):
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    assert type(value)(**fields) == value
+
+
+def test_health():
+    assert Health.healthy().ok
+    assert Health.healthy().reason is None
+    assert not Health.unhealthy("on fire").ok
+    assert Health.unhealthy("on fire").reason == "on fire"
+    assert Health.unhealthy("can't open caf\udce9").reason == r"can't open caf\udce9"
+
+
+def test_a_device_is_healthy_and_near_no_node_until_it_says_otherwise():
+    assert Device("a") == Device("a", Health.healthy(), ())
+
+
+def test_numa_nodes_are_a_set_in_order():
+    assert Device("a", numa_nodes=[3, 0, 3]).numa_nodes == (0, 3)
+    assert Device("a", numa_nodes=[]).numa_nodes == ()
+
+
+def test_a_device_node_is_at_the_same_path_for_reading_and_writing():
+    assert DeviceNode("/dev/a") == DeviceNode("/dev/a", "/dev/a", "rw")
+
+
+def test_a_mount_is_read_only_until_it_says_otherwise():
+    assert Mount("/a", "/b").read_only
+
+
+def test_an_allocation_keeps_what_it_was_made_of():
+    env, nodes = {"E": ""}, [DeviceNode("/dev/a")]
+    allocation = Allocation(env=env, device_nodes=nodes)
+    env["F"] = "2"
+    nodes.clear()
+    assert (dict(allocation.env), allocation.device_nodes) == ({"E": ""}, (DeviceNode("/dev/a"),))
+    with pytest.raises(TypeError):
+        allocation.env["F"] = "2"
+
+
+def test_cdi_devices_are_a_set_in_the_order_given():
+    assert Allocation(cdi_devices=["v/c=b", "v/c=a", "v/c=b"]).cdi_devices == ("v/c=b", "v/c=a")
+
+
+BAD_VALUES = [
+    (lambda: Health.unhealthy(""), "the reason of Health.unhealthy: expected a non-empty string"),
+    (lambda: Health(""), "the reason of Health.unhealthy: expected a non-empty string"),
+    (lambda: Device(""), "device id: expected a non-empty string"),
+    (lambda: Device("a\0b"), r"device id: 'a\\x00b' contains a NUL character"),
+    (lambda: Device("\ud800"), "device id: '.ud800' is not valid Unicode text"),
+    (lambda: Device("a::1"), "device id 'a::1' ends in '::' and digits"),
+    (lambda: Device("a::007"), "device id 'a::007' ends in '::' and digits"),
+    (
+        lambda: Device("a", numa_nodes=(0, -1)),
+        r"device 'a': numa_nodes: expected .* from 0 to 2147483647, found \(0, -1\)",
+    ),
+    (
+        lambda: Device("a", numa_nodes=(2**31,)),
+        r"device 'a': numa_nodes: expected .* found \(2147483648,\)",
+    ),
+    (lambda: DeviceNode("dev/a"), "DeviceNode.host_path: expected an absolute path, found 'dev/a'"),
+    (lambda: DeviceNode("/dev/../a"), "DeviceNode.host_path: '/dev/../a' contains '..'"),
+    (lambda: DeviceNode("/dev/a", ""), "DeviceNode.container_path: expected a non-empty string"),
+    (lambda: DeviceNode("/dev/a", "a"), "DeviceNode.container_path: expected an absolute path, found 'a'"),
+    (lambda: DeviceNode("/dev/a", permissions=""), "DeviceNode.permissions: expected a non-empty"),
+    (lambda: DeviceNode("/dev/a", permissions="rx"), "a non-empty subset of 'rwm', found 'rx'"),
+    (lambda: DeviceNode("/dev/a", permissions="rr"), "a non-empty subset of 'rwm', found 'rr'"),
+    (lambda: Mount("a", "/b"), "Mount.host_path: expected an absolute path, found 'a'"),
+    (lambda: Mount("/a", "/b/.."), "Mount.container_path: '/b/..' contains '..'"),
+    (lambda: Allocation(env={"": "1"}), "Allocation.env key: expected a non-empty string"),
+    (lambda: Allocation(env={"A=B": "1"}), "Allocation.env: the name 'A=B' contains '='"),
+    (lambda: Allocation(annotations={"a": "\0"}), r"Allocation.annotations\['a'\]: .* contains a NUL"),
+    (lambda: Allocation(cdi_devices=("a",)), "expected vendor.example/class=name, found 'a'"),
+    (
+        lambda: Allocation(device_nodes=(DeviceNode("/dev/a", "/b"),), mounts=(Mount("/a", "/b"),)),
+        "the container path '/b' is used twice",
+    ),
+    (
+        lambda: Allocation(device_nodes=(DeviceNode("/dev/a", "/b"),), mounts=(Mount("/c", "/./b/"),)),
+        "the container path '/./b/' is used twice",
+    ),
+]
+
+BAD_TYPES = [
+    (lambda: Health.unhealthy(3), "expected a string, found 3"),
+    (lambda: Device(7), "device id: expected a string, found 7"),
+    (lambda: Device("a", "Healthy"), "device 'a': expected health to be a Health, found 'Healthy'"),
+    (lambda: Device("a", numa_nodes=0), "device 'a': numa_nodes: expected a sequence of int, found 0"),
+    (lambda: Device("a", numa_nodes=(True,)), "device 'a': numa_nodes: expected int, found True"),
+    (lambda: Device("a", numa_nodes="01"), "device 'a': numa_nodes: expected a sequence of int, found '01'"),
+    (lambda: DeviceNode(b"/dev/a"), "DeviceNode.host_path: expected a string, found b'/dev/a'"),
+    (lambda: Mount("/a", "/b", read_only="no"), "Mount.read_only: expected true or false, found 'no'"),
+    (lambda: Allocation(env=[("A", "1")]), "Allocation.env: expected a mapping of strings"),
+    (lambda: Allocation(env={"A": 1}), r"Allocation.env\['A'\]: expected a string, found 1"),
+    (lambda: Allocation(device_nodes=("/dev/a",)), "Allocation.device_nodes: expected DeviceNode, found '/dev/a'"),
+    (lambda: Allocation(mounts=Mount("/a", "/b")), "Allocation.mounts: expected a sequence of Mount"),
+    (lambda: Allocation(cdi_devices="v/c=a"), "Allocation.cdi_devices: expected a sequence of str"),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), BAD_VALUES, ids=[says for _, says in BAD_VALUES])
+def test_a_wrong_value_is_refused_with_what_was_found(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+@pytest.mark.parametrize(("make", "says"), BAD_TYPES, ids=[says for _, says in BAD_TYPES])
+def test_a_wrong_type_is_refused_with_what_was_found(make, says):
+    with pytest.raises(TypeError, match=says):
+        make()
+
+
+@given(st.text())
+def test_every_id_that_is_accepted_can_travel(text):
+    try:
+        device = Device(text)
+    except ValueError:
+        return
+    assert device.id == text
+    assert text
+    assert text.encode().decode() == text

@@ -1,0 +1,170 @@
+"""Each way of breaking the contract is caught by the test meant for it, whose message says what and where."""
+
+import importlib.util
+import inspect
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from dpgateway import Busy
+from dpgateway.testing import ContractBroken, DriverContract, check_driver
+
+_HERE = Path(__file__).with_name("drivers.py")
+_spec = importlib.util.spec_from_file_location("contract_drivers", _HERE)
+drivers = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(drivers)
+
+
+class Contract(DriverContract):
+    deadline = 0.5
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def make(self, context):
+        return self.kind(drivers.GoodOptions(), context)
+
+
+BAD = [
+    ("WithoutDevices", "has_the_methods", r"^WithoutDevices: expected it to have devices, found none"),
+    ("AsyncAllocate", "has_the_methods", r"AsyncAllocate\.allocate: expected a plain method"),
+    ("NoOptions", "options_explain", r"NoOptions\.Options: expected a frozen dataclass, found None"),
+    ("ThawedOptions", "options_explain", r"expected a frozen dataclass, found <class .*Thawed"),
+    ("UnexplainedOptions", "options_explain", r"Unexplained\.count: expected metadata="),
+    ("UnexplainedPart", "options_explain", r"Unexplained\.count: expected metadata="),
+    ("UnknownType", "options_explain", r"Unknown: expected types .* 'Nowhere' is not defined"),
+    ("InvalidDefaults", "options_explain", r"expected the defaults to be valid, .*more than 0"),
+    ("DevicesReturnsIds", "devices_keep", r"DevicesReturnsIds\.devices\(\): expected Device values, found 'good-0'"),
+    ("DevicesReturnsNone", "devices_keep", r"\.devices\(\): .*'NoneType' object is not iterable"),
+    ("DevicesTwice", "devices_keep", r"expected each device once, found 'a' twice"),
+    ("DevicesNoneHealthy", "allocate_gives", r"at least one healthy device"),
+    ("DevicesNumbered", "devices_keep", r"when asked again, found \['d0'\], then \['d1'\]"),
+    (
+        "DevicesAnew",
+        "devices_keep",
+        r"the same ids from a new driver, found \['life-\d', 'sick'\], then \['life-\d', 'sick'\]",
+    ),
+    ("DevicesShareName", "devices_keep", r"'a::1' ends in '::' and digits"),
+    ("DevicesHang", "devices_keep", r"devices\(\): hasn't returned after 0\.5 s"),
+    ("DevicesOnOneThread", "devices_keep", r"found RuntimeError\('wrong thread'\)"),
+    ("AllocateReturnsDict", "allocate_gives", r"allocate\(\[good-0\]\): expected an Allocation, found \{'env': \{\}\}"),
+    ("AllocateOnce", "allocate_gives", r"allocate\(\[good-0\]\): expected it to work, found DeviceUnavailable"),
+    ("AllocateCounts", "allocate_gives", r"expected the same answer when asked again"),
+    ("AllocateOnlyOne", "allocate_gives", r"allocate\(\[good-0, good-1, good-2\]\): .*'/dev/thing' is used twice"),
+    ("AllocateKeyError", "allocate_refuses", r"no-such-device\]\): expected DriverError, .* found KeyError"),
+    ("PrepareOnce", "prepare_can", r"prepare\(\[good-0\]\): expected it to work, found DeviceUnavailable"),
+    ("PrepareReturnsTrue", "prepare_can", r"prepare\(\[good-0\]\): expected None, found True"),
+    ("PrepareValueError", "allocate_refuses", r"prepare\(\[sick\]\): expected DriverError, .* found ValueError"),
+    ("PreferForgets", "prefer_answers", r"expected 1 of .*, all of \['good-2'\] among them, found \['good-0'\]"),
+    ("PreferTooFew", "prefer_answers", r"expected 1 of .* found \[\]"),
+    ("PreferRepeats", "prefer_answers", r"expected 2 of .* found \['good-0', 'good-0'\]"),
+    ("ReleaseOnce", "release_can", r"release\(\[good-0\]\): expected DriverError, .* found KeyError"),
+    ("CloseOnce", "close_can", r"close\(\): .*closed twice"),
+    ("ClosedThenBroken", "close_can", r"allocate\(\[good-0\]\): .*'NoneType' object is not callable"),
+    ("LeavesThread", "close_can", r"its thread 'left-over' to end with the driver, found it alive after close\(\)"),
+    ("LeavesThreadWithoutClose", "close_can", r"its thread 'left-over' to end .* found no method close\(\)"),
+    ("Deadlocks", "methods_run_at_once", r"found \['listing', 'allocating'\] stuck"),
+    ("Shares", "methods_run_at_once", r"expected the same answers while other methods run"),
+]
+
+
+def _test(kind, words):
+    name = next(name for name in dir(Contract) if name.startswith("test_") and words in name)
+    return getattr(Contract(kind), name)
+
+
+@pytest.mark.parametrize(("name", "words", "message"), BAD, ids=[f"{name}" for name, _, _ in BAD])
+def test_a_bad_driver_is_caught(name, words, message):
+    with pytest.raises(ContractBroken, match=f"(?s){message}"):
+        _test(getattr(drivers, name), words)()
+
+
+def test_every_bad_driver_is_named_above():
+    kinds = {name for name, kind in vars(drivers).items() if inspect.isclass(kind) and issubclass(kind, drivers.Good)}
+    assert kinds - {"Good"} == {name for name, _, _ in BAD}
+
+
+def test_busy_is_asked_again_and_is_an_answer():
+    class BusyTwice(drivers.Good):
+        calls = itertools.count()
+
+        def allocate(self, devices):
+            if next(self.calls) < 2:
+                raise Busy("not yet")
+            return super().allocate(devices)
+
+    _test(BusyTwice, "allocate_gives")()
+
+
+def test_together_limits_how_many_devices_are_allocated_at_once():
+    contract = Contract(drivers.AllocateOnlyOne)
+    contract.together = 1
+    contract.test_allocate_gives_the_same_answer_again()
+
+
+def _package(directory, name, body, value=None):
+    (directory / f"{name}.py").write_text(body)
+    info = directory / f"{name}-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[dpgateway]\n{name} = {value or name}\n")
+
+
+_HOOK = "\nfrom dpgateway import hookimpl\n@hookimpl\ndef dpgateway_driver():\n    return Good\n"
+
+
+@pytest.fixture
+def packaged(tmp_path, monkeypatch):
+    """Makes the good driver a package of its own, with some more code in its module; returns its class."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(name, more=_HOOK):
+        _package(tmp_path, name, _HERE.read_text() + more)
+        return importlib.import_module(name).Good
+
+    return make
+
+
+def test_a_good_driver_passes_without_pytest(packaged):
+    good = packaged("kit_good")
+    check_driver(lambda context: good(good.Options(), context))
+
+
+def test_all_that_is_wrong_is_told_at_once(packaged):
+    with pytest.raises(ContractBroken) as caught:
+        check_driver(lambda context: drivers.AllocateReturnsDict(drivers.GoodOptions(), context))
+    assert "test_is_found_through_its_entry_point: AllocateReturnsDict: expected an entry point" in str(caught.value)
+    assert "test_allocate_gives_the_same_answer_again: AllocateReturnsDict.allocate(" in str(caught.value)
+
+
+def test_entry_points_that_fail_or_lead_elsewhere_are_named(packaged, tmp_path):
+    packaged("kit_elsewhere")
+    _package(tmp_path, "kit_missing", "", value="kit_nowhere")
+    with pytest.raises(ContractBroken) as caught:
+        _test(drivers.Good, "entry_point")()
+    assert "kit_elsewhere = kit_elsewhere leads to <class 'kit_elsewhere.Good'>" in str(caught.value)
+    assert "kit_missing = kit_nowhere fails: ModuleNotFoundError" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ("threading.Thread(target=threading.Event().wait, name='early', daemon=True).start()", r"threads: \['early'\]"),
+        ("import os; open(os.devnull); kept = open('/proc/self/status')", r"open files"),
+        ("open(__file__ + '.lock', 'w').close()", r"opens '.*\.lock' for writing"),
+        ("import socket; socket.socket().bind(('127.0.0.1', 0))", r"socket\.bind"),
+        ("import signal; signal.signal(signal.SIGUSR1, lambda *_: None)", r"signal handlers"),
+        ("import logging; logging.basicConfig()", r"log handlers"),
+        ("import subprocess; child = subprocess.Popen(['sleep', '1'])", r"child processes"),
+        ("print('hello')", "hello"),
+        ("import os\nif 'probe' not in os.environ: raise ImportError('no luck')", "no luck"),
+    ],
+)
+def test_what_happens_at_import_is_caught(packaged, more, found):
+    name = f"kit_import_{abs(hash(more))}"
+    guard = f"\nimport os\nif os.getpid() != {os.getpid()}:\n" + "".join(f"    {line}\n" for line in more.splitlines())
+    good = packaged(name, _HOOK + guard)
+    with pytest.raises(ContractBroken, match=rf"(?s)nothing to happen at the import of {name}, found.*{found}"):
+        _test(good, "nothing_happens")()
