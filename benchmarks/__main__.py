@@ -1,0 +1,78 @@
+"""``python -m benchmarks``: measures, prints the budgets, and writes docs/benchmarks.md, its plot, and the figures."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from benchmarks import allocate, first_list, flip, growth, idle, restart, start
+from benchmarks.budgets import Figures
+from benchmarks.processes import ROOT
+from benchmarks.report import Report, about
+
+Measure = Callable[[Path, float], Awaitable[Figures]]
+
+MEASUREMENTS: dict[str, Measure] = {
+    "allocate": allocate.measure,
+    "first_list": first_list.measure,
+    "flip": flip.measure,
+    "restart": restart.measure,
+    "start": start.measure,
+    "growth": growth.measure,
+    "idle": idle.measure,
+}
+_FIGURES = Path(__file__).with_name("results.json")
+_PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="MEASUREMENT", help=f"all, or some of {', '.join(MEASUREMENTS)}")
+    parser.add_argument("--effort", type=float, default=1.0, help="how many rounds: 1 takes under 5 minutes")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a budget is missed")
+    parser.add_argument(
+        "--json", type=Path, help=f"where the figures go; of all measurements {_FIGURES.name} by default"
+    )
+    parser.add_argument("--page", type=Path, help=f"where the page and its plot go; of all {_PAGE.name} by default")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(MEASUREMENTS):
+        parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
+    if not options.names and options.effort >= 1:
+        options.json, options.page = options.json or _FIGURES, options.page or _PAGE
+    return options
+
+
+async def measure(names: list[str], effort: float) -> Figures:
+    figures: Figures = {}
+    for name in names or MEASUREMENTS:
+        began = time.monotonic()
+        print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="dpgateway-bench-") as folder:
+            figures |= await MEASUREMENTS[name](Path(folder), effort)
+        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    return figures
+
+
+def main() -> int:
+    options = arguments()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        figures = runner.run(measure(options.names, options.effort))
+    report = Report(about(), figures)
+    print(report.table())
+    if options.json:
+        options.json.write_text(json.dumps(report.document(), indent=2) + "\n")
+    if options.page:
+        report.write_page(options.page)
+    return 1 if options.strict and report.missed() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

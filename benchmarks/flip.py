@@ -1,0 +1,80 @@
+"""A health flip: from ``changed()`` in the driver to the new list at the kubelet."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import flipping, processes
+from benchmarks.budgets import Figures
+from benchmarks.commands import Commander
+from benchmarks.numbers import Turns, percentile
+from benchmarks.stub import Stub
+
+SIZES = (1, 10, 100, 1000, 10_000)
+_FLIPS = 10
+
+
+async def measure(folder: Path, effort: float) -> Figures:
+    """Milliseconds, by the number of devices. Bare: the same thread's news makes a handler send bytes it has ready."""
+    figures: Figures = {}
+    for size in SIZES:
+        rounds = max(3, round((20 if size < 10_000 else 8) * effort))
+        figures |= _measure(folder / str(size), size, rounds)
+    return figures
+
+
+def _measure(folder: Path, size: int, rounds: int) -> Figures:
+    with ExitStack() as stack:
+        turns = Turns(
+            rounds, {"gateway": _gateway(stack, folder / "gateway", size), "bare": _bare(stack, folder / "bare", size)}
+        )
+    return {
+        f"flip.gateway.ms@{size}": turns.p50("gateway"),
+        f"flip.gateway_p99.ms@{size}": percentile(turns.samples["gateway"], 99),
+        f"flip.bare.ms@{size}": turns.p50("bare"),
+    }
+
+
+def _gateway(stack: ExitStack, folder: Path, size: int) -> Callable[[], Sequence[float]]:
+    folder.mkdir(parents=True)
+    flipping.install(folder)
+    commander = Commander(folder)
+    options = {"count": size, "commands": str(commander.commands), "stamps": str(commander.stamps)}
+    environment = {"PYTHONPATH": f"{processes.ROOT}:{folder}"}
+    process = processes.gateway(folder, 1, options, driver=flipping.ENTRY_POINT, environment=environment)
+    return _flipping(stack, process, commander, size)
+
+
+def _bare(stack: ExitStack, folder: Path, size: int) -> Callable[[], Sequence[float]]:
+    folder.mkdir(parents=True)
+    commander = Commander(folder)
+    pipes = ("--commands", str(commander.commands), "--stamps", str(commander.stamps))
+    return _flipping(stack, processes.bare(folder, 1, size, *pipes), commander, size)
+
+
+def _flipping(
+    stack: ExitStack, process: processes.Process, commander: Commander, size: int
+) -> Callable[[], Sequence[float]]:
+    """One round of flips of ever another device."""
+    stub = Stub(process.directory)
+    stub.start()
+    stack.callback(stub.stop)
+    stack.enter_context(process)
+    stack.enter_context(commander)
+    (plugin,) = stub.plugins(1)
+    lists = plugin.lists()
+    next(lists)
+    indexes = itertools.cycle(range(0, size, max(1, size // 100)))
+    return lambda: [_flip(commander, lists, index) for index in itertools.islice(indexes, _FLIPS)]
+
+
+def _flip(commander: Commander, lists: Iterator[bytes], index: int) -> float:
+    """Milliseconds."""
+    commander.flip(index)
+    next(lists)
+    came = time.monotonic_ns()
+    return (came - commander.stamp()) / 1e6

@@ -1,0 +1,59 @@
+"""A driver whose devices change on command, and tell when: what a health flip is measured with.
+
+What it is told, and how it answers, is in ``commands.py``; the stamp is taken just before ``changed()``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.commands import follow
+from dpgateway import Allocation, Context, Device, Health, hookimpl
+
+ENTRY_POINT = "flipping"
+
+
+@dataclass(frozen=True, slots=True)
+class FlippingOptions:
+    count: int = field(default=1, metadata={"help": "how many devices there are"})
+    commands: str = field(default="", metadata={"help": "the named pipe of commands"})
+    stamps: str = field(default="", metadata={"help": "the named pipe of answers"})
+
+
+class FlippingDriver:
+    Options = FlippingOptions
+
+    def __init__(self, options: FlippingOptions, context: Context) -> None:
+        self._changed = context.changed
+        self._devices = [Device(f"device-{number}") for number in range(options.count)]
+        follow(Path(options.commands), Path(options.stamps), self._flip)
+
+    def _flip(self, index: int) -> int:
+        was = self._devices[index]
+        health = Health.unhealthy("flipped") if was.health.ok else Health.healthy()
+        self._devices[index] = Device(was.id, health)
+        stamp = time.monotonic_ns()
+        self._changed()
+        return stamp
+
+    def devices(self) -> Iterable[Device]:
+        return list(self._devices)
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        return Allocation()
+
+
+@hookimpl
+def dpgateway_driver() -> type[FlippingDriver]:
+    return FlippingDriver
+
+
+def install(folder: Path) -> None:
+    """Makes ``folder`` a place in which Python finds the driver, as if its package were installed there."""
+    info = folder / "dpgateway_flipping-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dpgateway-flipping\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(f"[dpgateway]\n{ENTRY_POINT} = {__name__}\n")

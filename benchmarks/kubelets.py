@@ -1,0 +1,129 @@
+"""Kubelets that say when they had which list: a real device manager where there is one, else the stub.
+
+Times are seconds since the epoch, of the process that did it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from asyncinotify import Inotify, Mask
+
+from benchmarks.stub import Stub
+from tests.real_kubelet.device_manager import DeviceManager
+from tests.real_kubelet.programs import PROGRAMS, RELEASES
+
+_DUE = 60.0
+"""Seconds that anything may take before the run fails."""
+
+
+class Kubelet(Protocol):
+    """One kubelet after another in one directory."""
+
+    name: str
+
+    async def start(self) -> None: ...
+
+    async def served(self) -> float:
+        """When this one began to serve kubelet.sock."""
+
+    async def listed(self, count: int) -> Sequence[float]:
+        """When it had each resource's first list, for the first ``count`` resources."""
+
+    async def stop(self) -> None: ...
+
+
+def newest_release() -> str | None:
+    """Of the device managers that are built; None without any, or without the right to give one its directory."""
+    if os.geteuid() != 0:
+        return None
+    newer = [release for release in RELEASES if int(release.partition(".")[2]) >= 25]
+    return next((release for release in reversed(newer) if PROGRAMS[f"device-manager-{release}"].built), None)
+
+
+def kubelet(directory: Path) -> Kubelet:
+    release = newest_release()
+    return RealKubelet(directory, release) if release else StubKubelet(directory)
+
+
+class RealKubelet:
+    """What its log says, which it writes at once and stamps in microseconds; asking it would take time from it."""
+
+    _SERVING = "Starting device plugin registration server"
+    _LISTED = re.compile(r'"State pushed for device plugin" resource="([^"]+)"')
+
+    def __init__(self, directory: Path, release: str) -> None:
+        self.name = f"the device manager of Kubernetes {release}"
+        self._log = directory.parent / "kubelet.log"
+        self._log.touch()
+        self._manager = DeviceManager(release, directory, log=self._log)
+        self._begins = 0
+
+    async def start(self) -> None:
+        self._begins = self._log.stat().st_size
+        await self._manager.start()
+
+    async def served(self) -> float:
+        return next(_stamp(line) for line in self._lines() if self._SERVING in line)
+
+    async def listed(self, count: int) -> Sequence[float]:
+        async with asyncio.timeout(_DUE):
+            with Inotify() as inotify:
+                inotify.add_watch(self._log, Mask.MODIFY)
+                while len(found := self._first_lists()) < count:
+                    await inotify.get()
+        return sorted(found.values())
+
+    def _first_lists(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for line in self._lines():
+            if match := self._LISTED.search(line):
+                found.setdefault(match[1], _stamp(line))
+        return found
+
+    def _lines(self) -> Sequence[str]:
+        with self._log.open("rb") as log:
+            log.seek(self._begins)
+            return log.read().decode(errors="replace").splitlines()
+
+    async def stop(self) -> None:
+        await self._manager.stop()
+
+
+def _stamp(line: str) -> float:
+    """Of a line of klog: ``I1121 08:36:59.114158 ...``, in local time, without a year."""
+    return datetime.strptime(f"{datetime.now():%Y} {line[1:21]}", "%Y %m%d %H:%M:%S.%f").timestamp()
+
+
+class StubKubelet:
+    """Says the same of the stub."""
+
+    name = "a stub of a kubelet"
+
+    def __init__(self, directory: Path) -> None:
+        self._stub = Stub(directory)
+        self._served = 0.0
+
+    async def start(self) -> None:
+        self._served = time.time()
+        self._stub.start()
+
+    async def served(self) -> float:
+        return self._served
+
+    async def listed(self, count: int) -> Sequence[float]:
+        times = []
+        for lists in [plugin.lists() for plugin in self._stub.plugins(count)]:
+            next(lists)
+            times.append(time.time())
+        return times
+
+    async def stop(self) -> None:
+        self._stub.stop()

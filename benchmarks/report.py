@@ -1,0 +1,138 @@
+"""The figures as a table for the terminal, a document for machines, and a page with a plot for people."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.budgets import BUDGETS, Budget, Figures
+from benchmarks.kubelets import StubKubelet, newest_release
+from benchmarks.plot import draw
+
+_PAGE = """# What it costs
+
+Written by `make bench`, which measures all of this in one run: {about}.
+
+Everything runs as processes of their own: `dpgateway run` with the `simulated` driver, as on a node, and *bare*,
+grpc.aio handlers on the same event loop that know the answer's bytes beforehand, one server per resource. Both take
+turns, and where they are compared, the median of the rounds' ratios counts. Times are taken at the kubelet's end of the
+wire. Under a kubelet's restart, a start, memory and idleness the kubelet is {kubelet}.
+
+{table}
+
+{missed}
+
+{plot}
+
+Further figures, by size (devices of one resource, or resources of 100 devices each):
+
+{more}
+
+How each is measured says its module in [benchmarks/](../benchmarks): the first word of a figure's name (`memory`'s is
+restart). All figures are in [results.json](../benchmarks/results.json).
+"""
+
+
+def about() -> str:
+    return f"{machine.describe()}, Python {platform.python_version()}, grpcio {version('grpcio')}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run."""
+
+    about: str
+    figures: Figures
+
+    def _measured(self) -> Iterable[tuple[Budget, bool]]:
+        for budget in BUDGETS:
+            met = budget.met(self.figures)
+            if met is not None:
+                yield budget, met
+
+    def missed(self) -> Sequence[Budget]:
+        return [budget for budget, met in self._measured() if not met]
+
+    def _rows(self) -> list[list[str]]:
+        rows = [["what", "measured", "budget", "bare", ""]]
+        for budget, met in self._measured():
+            other = self.figures.get(budget.against)
+            rows.append(
+                [
+                    budget.what,
+                    _with_unit(self.figures[budget.figure], budget.unit),
+                    _with_unit(budget.limit, budget.unit),
+                    "" if other is None else _with_unit(other, budget.unit),
+                    "met" if met else "missed",
+                ]
+            )
+        return rows
+
+    def table(self) -> str:
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+    def document(self) -> dict[str, object]:
+        budgets = [{"what": b.what, "figure": b.figure, "limit": b.limit, "met": met} for b, met in self._measured()]
+        return {"about": self.about, "kubelet": _kubelet(), "budgets": budgets, "figures": _rounded(self.figures)}
+
+    def write_page(self, path: Path) -> None:
+        picture = path.with_suffix(".png")
+        drawn = draw(self.figures, picture)
+        page = _PAGE.format(
+            about=self.about,
+            kubelet=_kubelet(),
+            table=_markdown(self._rows()),
+            missed=self._reasons(),
+            plot=f"![How cost grows with devices and with resources]({picture.name})" if drawn else "",
+            more=_markdown(self._by_size()),
+        )
+        path.write_text(page)
+
+    def _reasons(self) -> str:
+        """Each reason once, with the budgets that it explains."""
+        reasons: dict[str, list[str]] = {}
+        for budget in self.missed():
+            reasons.setdefault(budget.why % self.figures or "not known yet", []).append(budget.what)
+        lines = [f"- {'; '.join(what)}: {why}." for why, what in reasons.items()]
+        return "\n".join(["What was missed, and why:", "", *lines]) if lines else "Nothing was missed."
+
+    def _by_size(self) -> list[list[str]]:
+        names = sorted({name.partition("@")[0] for name in self.figures if "@" in name})
+        sizes = sorted({int(name.partition("@")[2]) for name in self.figures if "@" in name})
+        rows = [["figure", *(f"{size:,}" for size in sizes)]]
+        for name in names:
+            values = [self.figures.get(f"{name}@{size}") for size in sizes]
+            rows.append([f"`{name}`", *("" if value is None else _number(value) for value in values)])
+        return rows
+
+
+def _kubelet() -> str:
+    release = newest_release()
+    return f"the real device manager of Kubernetes {release}" if release else StubKubelet.name
+
+
+def _number(value: float) -> str:
+    """Three digits that count."""
+    return (
+        f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 0.01 or not value else f"{value:.3f}"
+    )
+
+
+def _with_unit(value: float, unit: str) -> str:
+    return f"{_number(value)} {unit}"
+
+
+def _rounded(figures: Figures) -> Figures:
+    return {name: round(value, 4) for name, value in sorted(figures.items())}
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,66 @@
+"""A kubelet's restart: from its serving kubelet.sock to the last resource's list at the kubelet.
+
+The same processes tell what memory they take with so many resources, each of 100 devices: under their first kubelet,
+and after all of these restarts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks import processes
+from benchmarks.budgets import Figures
+from benchmarks.kubelets import Kubelet, kubelet
+from benchmarks.numbers import p50, percentile
+
+SIZES = (1, 8, 16, 32, 64)
+DEVICES = 100
+_MANY = (8, 64)
+"""Those of which a 99th percentile is wanted."""
+
+
+async def measure(folder: Path, effort: float) -> Figures:
+    """Milliseconds and MB, by the number of resources; the processes take turns."""
+    figures: Figures = {}
+    for size in SIZES:
+        restarts = max(5, round((100 if size in _MANY else 20) * effort))
+        figures |= await _measure(folder / str(size), size, restarts)
+    return figures
+
+
+async def _measure(folder: Path, size: int, restarts: int) -> Figures:
+    gateway = processes.gateway(folder / "gateway", size, {"count": DEVICES})
+    bare = processes.bare(folder / "bare", size, DEVICES)
+    with gateway, bare:
+        pairs = [(process, kubelet(process.directory)) for process in (gateway, bare)]
+        figures: Figures = {}
+        for process, manager in pairs:
+            figures[f"memory.{process.name}.mb@{size}"] = await _memory(process, manager, size)
+        figures[f"memory.over.mb@{size}"] = figures[f"memory.gateway.mb@{size}"] - figures[f"memory.bare.mb@{size}"]
+        times: dict[str, list[float]] = {process.name: [] for process, _ in pairs}
+        for _ in range(restarts):
+            for process, manager in pairs:
+                times[process.name].append(await _life(manager, size))
+        for process, manager in pairs:
+            figures[f"memory.{process.name}_later.mb@{size}"] = await _memory(process, manager, size)
+            figures[f"restart.{process.name}.ms@{size}"] = p50(times[process.name])
+            figures[f"restart.{process.name}_p99.ms@{size}"] = percentile(times[process.name], 99)
+    return figures
+
+
+async def _memory(process: processes.Process, manager: Kubelet, size: int) -> float:
+    """MB, when a kubelet has every list."""
+    await manager.start()
+    await manager.listed(size)
+    taken = process.resident()
+    await manager.stop()
+    return taken
+
+
+async def _life(manager: Kubelet, size: int) -> float:
+    """One kubelet's life, until it has every list: milliseconds."""
+    await manager.start()
+    listed = await manager.listed(size)
+    took = max(listed) - await manager.served()
+    await manager.stop()
+    return took * 1000
