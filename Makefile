@@ -1,0 +1,67 @@
+# Targets set up all they need in $(VENV); `make help` lists them.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+BACKENDS := backends/simulated backends/chardev backends/fpga
+PROJECTS := pyproject.toml constraints.txt $(BACKENDS:=/pyproject.toml)
+# one at a time: their packages are too small to gain from more
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+$(VENV)/.run: $(PROJECTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Python 3.11 or later is needed, {sys.executable} is {sys.version.split()[0]}; say make PYTHON=/path/to/python3.11")'
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -U pip setuptools
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[simulator]' $(BACKENDS:%=-e %)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group dev
+	@touch $@
+
+.PHONY: demo
+demo: $(VENV)/.run  ## the main job, on an embedded simulated kubelet (under 40 s)
+	@$(BIN)/dpgateway demo
+
+.PHONY: test
+test: $(VENV)/.dev  ## the tests of the gateway, the simulator and the backends (under 3 min; needs root)
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile
+
+.PHONY: lint
+lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, generated code
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy src/dpgateway src/dpgateway_simulator benchmarks $(BACKENDS:=/src)
+	@$(BIN)/lint-imports
+	@$(BIN)/python tools/regenerate.py --check
+	@$(BIN)/python tools/diagram.py --check
+
+.PHONY: test-kubelets
+test-kubelets: $(VENV)/.dev  ## the same gateway under the kubelets of nine releases (needs root and Go)
+	@$(BIN)/python -m tests.real_kubelet.build
+	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/real_kubelet tests/scenarios --ignore tests/scenarios/test_soak.py
+	@echo "restarts, one after another: they are measured"
+	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
+
+$(VENV)/.bench: $(VENV)/.run
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group bench
+	@touch $@
+
+.PHONY: bench
+bench: $(VENV)/.bench  ## what it costs, beside bare gRPC handlers; writes docs/benchmarks.md (under 5 min)
+	@$(BIN)/python -m benchmarks $(BENCH)
+
+.PHONY: regenerate
+regenerate: $(VENV)/.dev  ## protos/ to Python, the lifecycle table to its diagram
+	@$(BIN)/python tools/regenerate.py
+	@$(BIN)/python tools/diagram.py
+
+.PHONY: clean
+clean:  ## remove what the other targets made
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
