@@ -69,6 +69,7 @@ async def kubelet(request: pytest.FixtureRequest, make: Make, folder: Path) -> A
 async def gateway(kubelet: Kubelet, folder: Path) -> AsyncIterator[Gateway]:
     """With two simulated devices, not yet started. Whatever a scenario does to it, it has no bug and ends in order."""
     gateway = Gateway(folder, kubelet.directory)
+    kubelet.plugin_paused = gateway.paused
     yield gateway
     await gateway.close()
     log = [line for line in gateway.log if not any(text in line for text in HARMLESS)]

@@ -1,11 +1,13 @@
 """The gateway as a process of its own, as it runs on a node, with simulated devices."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,18 @@ class Gateway:
     async def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
         await self.end(number)
         await self.start()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """It does nothing meanwhile, if it runs at all."""
+        process = self._process if self._process is not None and self._process.returncode is None else None
+        if process is not None:
+            process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            if process is not None:
+                process.send_signal(signal.SIGCONT)
 
     async def held(self) -> dict[str, Any]:
         """Its asyncio tasks, and the names of its Python threads. Needs the command `COUNTED`."""

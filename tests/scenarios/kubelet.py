@@ -3,16 +3,17 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tests.scenarios.engines import Engine, Make, Reply
 
 RESOURCE = "example.com/thing"
 Containers = Mapping[str, Mapping[str, int]]
 Counts = tuple[int | None, int | None]
+First = Literal["pods", "plugin"] | None
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Kubelet:
         self._make, self.release, self.directory = make, release, directory
         self.policy, self.numa = "none", 1
         self.pods: dict[str, Pod] = {}
+        self.plugin_paused: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         self._engines: list[Engine] = []
 
     @property
@@ -37,13 +39,18 @@ class Kubelet:
     def engine(self) -> Engine:
         return self._engines[-1]
 
-    async def start(self, release: str = "", *, first: str = "pods") -> dict[str, Reply]:
+    async def start(self, release: str = "", *, first: First = None) -> dict[str, Reply]:
         """Starts, and admits the node's pods anew; what became of each.
 
-        `first`: "pods" admits them before any plugin can be back, "plugin" once RESOURCE has devices again. On a node
-        it is a race: pods come 40 to 145 ms after kubelet.sock (kubelet 1.37), a plugin as fast as it can.
+        `first`: "pods" admits them before any plugin can be back, "plugin" once RESOURCE has devices again; else it is
+        the race that it is on a node: pods come 40 to 145 ms after kubelet.sock (kubelet 1.37), a plugin as fast as it
+        can.
         """
         self.release = release or self.release
+        with self.plugin_paused() if first == "pods" else contextlib.nullcontext():
+            return await self._start(first)
+
+    async def _start(self, first: First) -> dict[str, Reply]:
         engine = self._make(self.release, self.directory, self.policy, self.numa)
         self._engines.append(engine)
         running = [f"{pod}/{name}" for pod, known in self.pods.items() for name in known.started]
@@ -63,7 +70,7 @@ class Kubelet:
             await self._written()
         await (self.engine.stop() if graceful else self.engine.kill())
 
-    async def restart(self, release: str = "", *, graceful: bool = True, first: str = "pods") -> dict[str, Reply]:
+    async def restart(self, release: str = "", *, graceful: bool = True, first: First = None) -> dict[str, Reply]:
         await self.end(graceful=graceful)
         return await self.start(release, first=first)
 

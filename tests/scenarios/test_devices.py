@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.scenarios.gateway import Gateway
-from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
+from tests.scenarios.kubelet import RESOURCE, First, Kubelet, devices
 
 ONE = {"c": {RESOURCE: 1}}
 
@@ -51,7 +51,7 @@ async def test_a_lost_device_stays_listed_for_a_while(kubelet: Kubelet, served: 
 
 @pytest.mark.parametrize(("policy", "first"), [("best-effort", "pods"), ("restricted", "plugin")])
 async def test_a_lost_device_that_is_held_stays_listed(
-    kubelet: Kubelet, gateway: Gateway, policy: str, first: str
+    kubelet: Kubelet, gateway: Gateway, policy: str, first: First
 ) -> None:
     """From 1.34 on a kubelet would panic over it, and again at every start; a strict one wants its NUMA node, too."""
     gateway.resource["keep_lost"] = "0s"

@@ -114,21 +114,21 @@ class Node(RuleBasedStateMachine):
 
     # what happens: what is drawn never depends on what a kubelet did, or hypothesis couldn't replay it
 
-    @rule(graceful=st.booleans(), first=st.sampled_from(["pods", "plugin"]))
-    def restart_kubelet(self, graceful: bool, first: str) -> None:
-        self.do(self.restart(self.kubelet.release, graceful, first))
+    @rule(graceful=st.booleans(), plugin_first=st.booleans())
+    def restart_kubelet(self, graceful: bool, plugin_first: bool) -> None:
+        self.do(self.restart(self.kubelet.release, graceful, plugin_first))
 
     @rule(graceful=st.booleans(), up=st.booleans())
     def change_kubelet(self, graceful: bool, up: bool) -> None:
         place = RELEASES.index(self.kubelet.release) + (1 if up else -1)
         if 0 <= place < len(RELEASES):
-            self.do(self.restart(RELEASES[place], graceful, "pods"))
+            self.do(self.restart(RELEASES[place], graceful, False))
 
-    async def restart(self, release: str, graceful: bool, first: str) -> None:
+    async def restart(self, release: str, graceful: bool, plugin_first: bool) -> None:
         kept = (self.kubelet.release, release) not in LOSSY
-        calm = self.healthy and self.held <= self.healthy and first == "plugin" and self.observer
+        calm = self.healthy and self.held <= self.healthy and plugin_first and self.observer
         known = held(self.kubelet.directory)  # whom a kubelet forgot competes with what it remembers of a refused pod
-        replies = await self.kubelet.restart(release, graceful=graceful, first="plugin" if calm else "pods")
+        replies = await self.kubelet.restart(release, graceful=graceful, first="plugin" if calm else None)
         if calm and kept:
             assert all(reply["ok"] for pod, reply in replies.items() if pod in known), replies
         await self.settle()

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.scenarios.gateway import Gateway
-from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
+from tests.scenarios.kubelet import RESOURCE, First, Kubelet, devices
 
 ONE = {"c": {RESOURCE: 1}}
 GONE = {8: (None, None), 9: (0, 0)}
@@ -23,14 +23,14 @@ async def all_is_well(kubelet: Kubelet, held: set[str]) -> None:
 
 @FIRST
 @GRACEFUL
-async def test_the_kubelet_restarts(kubelet: Kubelet, served: Gateway, graceful: bool, first: str) -> None:
+async def test_the_kubelet_restarts(kubelet: Kubelet, served: Gateway, graceful: bool, first: First) -> None:
     held = devices(await kubelet.admit("p1", ONE))
     assert (await kubelet.restart(graceful=graceful, first=first))["p1"]["ok"]
     await all_is_well(kubelet, held)
 
 
 @FIRST
-async def test_a_pod_whose_init_container_is_done(kubelet: Kubelet, served: Gateway, first: str) -> None:
+async def test_a_pod_whose_init_container_is_done(kubelet: Kubelet, served: Gateway, first: First) -> None:
     """Kubelets from 1.25.14 on spare what runs, but not a pod that has other containers: it needs the plugin's list."""
     assert (await kubelet.admit("p1", ONE, {"i": {RESOURCE: 1}}))["ok"]
     again = await kubelet.restart(first=first)

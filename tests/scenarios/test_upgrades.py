@@ -59,7 +59,7 @@ async def test_one_step_with_a_pod(kubelet: Kubelet, served: Gateway, new: str) 
 async def test_one_step_with_a_pod_that_comes_first(kubelet: Kubelet, served: Gateway, new: str) -> None:
     step = kubelet.release, new
     held = devices(await kubelet.admit("p1", ONE))
-    again = await kubelet.restart(new)
+    again = await kubelet.restart(new, first="pods")
     assert again["p1"]["ok"] == (step not in REFUSES), again
     await kubelet.wait_for_devices(2)
     if step not in REFUSES:
