@@ -1,6 +1,7 @@
 """A tiny device plugin in any dialect, to see that a kubelet works; what a good plugin does it leaves to dpgateway."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -46,9 +47,11 @@ class Plugin:
         self.seconds: dict[str, float | None] = {}
         self._m = messages(dialect)
         self._changed = asyncio.Condition()
-        self._version = 0
+        self._version, self._over = 0, False
+        self._stream_ended = asyncio.Event()
 
     async def serve(self) -> Self:
+        self._over = False
         self._server = grpc.aio.server()
         unary: dict[str, Any] = {"Allocate": self._allocate}
         if self.dialect == "v1beta1":
@@ -76,6 +79,17 @@ class Plugin:
             await channel.unary_unary(f"/{self.package}.Registration/Register")(_encode(request), timeout=30)
 
     async def stop(self) -> None:
+        """Its streams end before the server does: of a connection that says goodbye while one is open, the client of
+        kubelets 1.8 and 1.9 sometimes never sees the end.
+        """
+        async with self._changed:
+            self._over = True
+            self._changed.notify_all()
+        with contextlib.suppress(TimeoutError):  # a kubelet that is paused
+            async with asyncio.timeout(2):
+                while self.ended < len(self.of("ListAndWatch")):
+                    self._stream_ended.clear()
+                    await self._stream_ended.wait()
         await self._server.stop(0)
 
     async def set(self, **health: str | None) -> None:
@@ -117,15 +131,16 @@ class Plugin:
         self.user_agent = dict(context.invocation_metadata()).get("user-agent", "")
         context.add_done_callback(self._end)
         await self._note("ListAndWatch")
-        while True:
+        while not self._over:
             sent = self._version
             listed = [*self.devices.items(), *self.again]
             yield self._m["ListAndWatchResponse"](devices=[self._device(*one) for one in listed])
             async with self._changed:
-                await self._changed.wait_for(lambda: self._version != sent)  # noqa: B023 - it runs before `sent` changes
+                await self._changed.wait_for(lambda: self._over or self._version != sent)  # noqa: B023 - runs before it changes
 
     def _end(self, _context: Any) -> None:
         self.ended += 1
+        self._stream_ended.set()
 
     def _device(self, name: str, health: str) -> Any:
         device = self._m["Device"](ID=name, health=health)

@@ -9,6 +9,7 @@ from tests.real_kubelet.facts import FACTS, page
 from tests.real_kubelet.facts.observing import ENGINES, Key, observe_all
 from tests.real_kubelet.programs import RELEASES
 
+pytestmark = pytest.mark.xdist_group("facts")  # `observed` once
 DOCUMENT = Path(__file__).parents[2] / "docs/reference/kubelets.md"
 
 

@@ -47,6 +47,8 @@ class Kubelet:
         can.
         """
         self.release = release or self.release
+        if first is None and self.minor == 9:
+            first = "pods"  # it would write its checkpoint for both at once, and garble it
         with self.plugin_paused() if first == "pods" else contextlib.nullcontext():
             return await self._start(first)
 
@@ -57,6 +59,7 @@ class Kubelet:
         await engine.start(sources_ready=not self.pods, running=running)
         if first == "plugin":
             await engine.wait_for(lambda seen: bool(_counts(seen, RESOURCE)[1]), 10)
+            await self._written()
         replies = {}
         for name, pod in list(self.pods.items()):
             replies[name] = await engine.admit(name, pod.containers, pod.init, start=False)
@@ -66,8 +69,7 @@ class Kubelet:
         return replies
 
     async def end(self, *, graceful: bool = True) -> None:
-        if self.minor == 9:
-            await self._written()
+        await self._written()
         await (self.engine.stop() if graceful else self.engine.kill())
 
     async def restart(self, release: str = "", *, graceful: bool = True, first: First = None) -> dict[str, Reply]:
@@ -110,9 +112,11 @@ class Kubelet:
                 await asyncio.sleep(0.005)
 
     async def _written(self) -> None:
-        """1.9 writes its checkpoint in place at each list, beside whatever else it does: one that ends meanwhile has
-        forgotten everything at its next start.
+        """1.9 and 1.10 write their checkpoint at each list and after each admission, the one beside the other: an
+        admission meanwhile may be lost. 1.9 writes in place: one that ends meanwhile has forgotten everything.
         """
+        if self.minor not in (9, 10):
+            return
         path = self.directory / "kubelet_internal_checkpoint"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
@@ -120,6 +124,7 @@ class Kubelet:
                     await asyncio.sleep(0.005)
 
     async def admit(self, name: str, containers: Containers, init: Containers | None = None) -> Reply:
+        await self._written()
         reply = await self.engine.admit(name, containers, init or {}, start=True)
         if reply.get("stage") != "admit":
             started = {one["name"] for one in reply["containers"] if "error" not in one}

@@ -86,6 +86,7 @@ class Node(RuleBasedStateMachine):
         self.kubelet.policy, self.kubelet.numa = "best-effort", 2
         (self.folder / "dp").mkdir()
         self.gateway = Gateway(self.folder, self.folder / "dp")
+        self.kubelet.plugin_paused = self.gateway.paused
         self.gateway.options |= {"count": DEVICES, "numa": [0, 1, 0]}
         self.do(self.kubelet.start())
         self.do(self.start_gateway(shares))
@@ -149,10 +150,13 @@ class Node(RuleBasedStateMachine):
         if count <= min(len(free), room):
             assert reply["ok"], (free, reply)
         if reply["ok"] and self.kubelet.minor > 8:
-            got = held(self.kubelet.directory)[name]
-            assert len(got) == count
-            assert got <= self.healthy
-            assert devices(reply) == {i.partition("::")[0] for i in got}
+            got = held(self.kubelet.directory).get(name)
+            if got is None:
+                assert self.kubelet.minor in (9, 10)  # a list's older note was written after the admission's
+            else:
+                assert len(got) == count
+                assert got <= self.healthy
+                assert devices(reply) == {i.partition("::")[0] for i in got}
         if not reply["ok"] and name in self.kubelet.pods:
             await self.kubelet.remove(name)
         await self.settle()

@@ -15,7 +15,7 @@ from dpgateway.model import Grant, Registration
 from dpgateway.wire import v0_1_pb2 as wire
 from dpgateway.wire import v1alpha2_pb2
 
-PAUSE = 0.005
+PAUSE = 0.01
 """Seconds. This kubelet notes the lists of all resources in one map, without a lock (deviceManagerMonitorCallback in
 pkg/kubelet/cm/device_plugin_handler.go, 1.8), and Go ends a program that reads a map while it is written."""
 

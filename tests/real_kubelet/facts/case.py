@@ -13,7 +13,7 @@ from dpgateway_simulator import Crashed
 from tests.real_kubelet.device_manager import Died
 from tests.real_kubelet.plugin import Plugin, dialect_of
 from tests.scenarios.engines import Make
-from tests.scenarios.kubelet import RESOURCE, Kubelet
+from tests.scenarios.kubelet import RESOURCE, First, Kubelet
 
 ONE, TWO = {"c": {RESOURCE: 1}}, {"c": {RESOURCE: 2}}
 DIRECTORY = "/var/lib/kubelet/device-plugins"
@@ -25,7 +25,7 @@ SHORT = {
     "GetPreferredAllocation": "Prefer",
     "PreStartContainer": "PreStart",
 }
-QUIET = 0.4  # seconds in which nothing changes: no event says that nothing will happen
+QUIET, POLLS = 0.4, 20  # seconds in which nothing changes: no event says that nothing will happen
 
 
 class Case:
@@ -90,7 +90,7 @@ class Case:
             return PANICS
         return self.outcome(reply)
 
-    async def restart(self, pod: str, release: str = "", *, first: str = "pods") -> str:
+    async def restart(self, pod: str, release: str = "", *, first: First = "pods") -> str:
         """Restarts the kubelet; what becomes of a pod that runs."""
         try:
             replies = await self.kubelet.restart(release, graceful=False, first=first)
@@ -133,11 +133,12 @@ class Case:
 
     async def settled(self, resource: str = RESOURCE) -> str:
         """The counts once they stay."""
-        seen, since = await self.counts(resource), time.monotonic()
-        while time.monotonic() - since < QUIET:
-            await asyncio.sleep(QUIET / 20)
+        seen, since, same = await self.counts(resource), time.monotonic(), 0
+        while same < POLLS or time.monotonic() - since < QUIET:  # both: plugins live in this process, which may stall
+            await asyncio.sleep(QUIET / POLLS)
+            same += 1
             if (now := await self.counts(resource)) != seen:
-                seen, since = now, time.monotonic()
+                seen, since, same = now, time.monotonic(), 0
         return seen
 
     def plain(self, text: str) -> str:

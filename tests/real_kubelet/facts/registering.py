@@ -53,6 +53,8 @@ async def nobody_served(case: Case) -> str:
     await case.kubelet.start()
     absent = Plugin(dialect_of(case.release), RESOURCE, case.directory, "nobody.sock")
     registering = asyncio.create_task(case.register(absent), name="Register")
+    if case.kubelet.minor < 25:  # they answer at once
+        await registering
     seen = await case.settled()
     registering.cancel()
     return seen
@@ -135,7 +137,7 @@ async def gives_up(case: Case) -> str:
     await plugin.wait_for("GetDevicePluginOptions")
     registering.cancel()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(ended.wait(), QUIET)  # the kubelet may give up too
+        await asyncio.wait_for(ended.wait(), 5 * QUIET)  # the kubelet may give up too
     answer.set()
     return await case.settled()
 
@@ -185,6 +187,7 @@ async def same_path_anew(case: Case) -> str:
     await case.settled()
     second = await case.plugin(register=False)
     await second.register()
+    await second.wait_for("ListAndWatch")
     return await case.settled()
 
 

@@ -184,10 +184,9 @@ async def _moved(case: Case, step: int) -> str:
 
 
 async def _stopped(case: Case, plugin: Plugin) -> None:
-    """Until the kubelet has noticed and noted it: one that is killed meanwhile has forgotten this or that."""
+    """Until the kubelet has noticed."""
     await plugin.stop()
     await case.kubelet.wait_for_devices(0, len(plugin.devices))
-    await case.kubelet.noted(0)
 
 
 async def _held(case: Case) -> Plugin:

@@ -55,7 +55,7 @@ class SimulatedDriver:
     Options = SimulatedOptions
 
     def __init__(self, options: SimulatedOptions, context: Context) -> None:
-        self._options, self._node_name = options, context.node_name
+        self._options, self._node_name, self._log = options, context.node_name, context.log
         self._paper = {
             device.id: (index, device) for index, device in enumerate(map(self._device, range(options.count)))
         }
@@ -146,6 +146,7 @@ class SimulatedDriver:
 
         for fault in concerned():
             if fault.hang or fault.delay:
+                self._log.debug("%s is held up", call)
                 self._timeline.wait(partial(over, fault), None if fault.hang else fault.delay.total_seconds())
             if fault.busy:
                 raise Busy(fault.error or f"the simulated {call} is busy")
