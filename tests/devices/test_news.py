@@ -44,15 +44,15 @@ def test_what_became_of_each_device(told, now, found):
 class Followed:
     """News of an inventory."""
 
-    def __init__(self, log):
+    def __init__(self, log, gathering):
         self.inventory, self.quiet = Inventory(), False
-        self.news = News(self.inventory, log, lambda: self.quiet, gathering=0.01)
+        self.news = News(self.inventory, log, lambda: self.quiet, gathering=gathering)
         self.task = asyncio.ensure_future(self.news.follow())
 
 
 @pytest.fixture
-async def followed(log):
-    followed = Followed(log)
+async def followed(log, request):
+    followed = Followed(log, getattr(request, "param", 0.01))
     yield followed
     followed.task.cancel()
     await asyncio.wait([followed.task])
@@ -74,6 +74,7 @@ async def test_each_line_names_its_devices_and_a_cause_is_said_once(followed, re
     ]
 
 
+@pytest.mark.parametrize("followed", [0.5], indirect=True)
 async def test_what_is_undone_at_once_is_no_news(followed, records):
     followed.inventory.publish(listed("a", "b"))
     for offers in (listed("b", a="wet"), listed("a", "b"), listed("a"), listed("a", "b"), listed("a", b="dry")):

@@ -172,6 +172,11 @@ def test_with_many_nodes_a_node_that_suffices_is_found():
 def test_many_ids_are_answered_before_the_kubelet_tires(count, nodes, must, size):
     meaning = {f"d{i:05}": Device(f"d{i:05}", numa_nodes=(i % nodes,)) for i in range(count)}
     request = Preference(tuple(meaning), tuple(meaning)[:must], size)
-    began = time.process_time()
-    assert len(prefer(request, meaning.get, "packed")) == size
-    assert time.process_time() - began < 1  # a tenth of that here; quadratic work takes several
+    took = []
+    for _ in range(3):  # others share the processor's cache, and time that a host steals is counted as ours
+        began = time.process_time()
+        assert len(prefer(request, meaning.get, "packed")) == size
+        took.append(time.process_time() - began)
+        if took[-1] < 1:
+            break
+    assert min(took) < 1  # a tenth of that here; quadratic work takes several

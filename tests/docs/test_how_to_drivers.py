@@ -191,7 +191,7 @@ dpgateway simulate --device-plugins-dir plugins --script /dev/stdin <<'END'
 wait example.com/seat=1 example.com/board=1
 reject p1 example.com/seat=1 because "{revoked}"
 reject p2 example.com/board=1 because "{late}"
-run sh -c "echo flash > {tmp_path}/go"
+run sh -c "echo flash > {tmp_path}/go; until grep -q 'prepare() of b1 succeeded' gateway.log; do sleep 0.05; done"
 restart-container p2 c
 END
 """

@@ -136,6 +136,7 @@ async def test_never_two_calls_at_once_not_even_past_the_deadline(lane, gate):
     slow = gate([A])
     lane.start(slow, deadline=0.01, refresh=0.01)
     await until(lambda: lane.heard.failures)
+    await slow.entered()
     for _ in range(5):
         lane.announcements.changed()
         await turns()

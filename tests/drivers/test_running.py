@@ -143,10 +143,10 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
                 slow()
             raise DriverError("no bus")
 
-    one = run(Slow, timeouts={"list": 0.4})
+    one = run(Slow, timeouts={"list": 1})
     one.offering.hold(frozenset({"a"}), 0.0)
     await until(one.offers)
-    assert 0.4 <= asyncio.get_running_loop().time() - began < 0.9
+    assert 1 <= asyncio.get_running_loop().time() - began < 1.9
     assert list(one.offers()) == ["a"]
     assert one.offers()["a"]
 

@@ -91,10 +91,10 @@ def test_only_a_regular_checkpoint_is_read(tmp_path):
 def test_no_descriptor_is_left_by_what_is_no_checkpoint(tmp_path):
     (tmp_path / "kubelet_internal_checkpoint").mkdir()
     before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(3):
+    for _ in range(20):
         with pytest.raises(OSError, match="expected a regular file, found mode 40755"):
             read_checkpoint(tmp_path)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert abs(len(list(Path("/proc/self/fd").iterdir())) - before) < 10  # others come and go
 
 
 def test_a_checkpoint_that_no_kubelet_wrote_is_not_read_for_ever(tmp_path):

@@ -8,6 +8,7 @@ from dpgateway.devices.inventory import Inventory
 from dpgateway.model import Health, Offer
 from dpgateway.server.pace import Pace
 from dpgateway.server.streams import Lists
+from tests.support.time import advance, in_manual_time
 
 PACED = replace(APIS[0], pause=0.01, forgetful=())
 
@@ -31,11 +32,14 @@ async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) ->
     return got
 
 
+@in_manual_time
 async def test_lists_of_all_resources_keep_the_pause_of_the_api():
     pace, times = Pace(), []
-    await asyncio.gather(*(sent(Lists(inventory(), pace), PACED, times) for _ in range(5)))
-    assert len(times) == 5
-    assert times[-1] - times[0] > 3.9 * PACED.pause
+    began = asyncio.get_running_loop().time()
+    sending = [asyncio.ensure_future(sent(Lists(inventory(), pace), PACED, times)) for _ in range(5)]
+    await advance(1)
+    await asyncio.gather(*sending)
+    assert [time - began for time in times] == pytest.approx([count * PACED.pause for count in range(5)])
 
 
 async def test_an_api_without_a_pause_waits_for_nobody():

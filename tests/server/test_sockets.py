@@ -133,10 +133,10 @@ async def test_no_descriptor_stays_when_waiting_fails(tmp_path, error):
         raise error
 
     before = descriptors()
-    for _ in range(3):
+    for _ in range(20):
         with pytest.raises(type(error)):
             await locked(tmp_path, wait=fails)
-    assert descriptors() == before
+    assert abs(descriptors() - before) < 10  # others come and go
     first.remove()
 
 

@@ -32,7 +32,7 @@ class Terminal:
     """A process on a pseudo-terminal of 80 columns; nobody answers where the cursor is."""
 
     def __init__(self, directory, state):
-        self.directory, self.text, self.seen = directory, "", 0
+        self.directory, self._raw, self.text, self.seen = directory, b"", "", 0
         self._environment = os.environ | {
             "TERM": "xterm",
             "PROMPT_TOOLKIT_NO_CPR": "1",
@@ -58,7 +58,8 @@ class Terminal:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._master)
-        self.text += ESCAPES.sub("", data.decode(errors="replace"))
+        self._raw += data  # a chunk may end within an escape, or a letter
+        self.text = ESCAPES.sub("", self._raw.decode(errors="replace"))
         self._changed.set()
 
     def type(self, text):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-async def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+async def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     """The first true value of ``condition``, which is asked every few milliseconds."""
     end = time.monotonic() + seconds
     while not (value := condition()):
@@ -33,9 +33,9 @@ class Gate:
 
     def __call__(self, *arguments: Any) -> Any:
         with self._lock:
-            self.calls.append(arguments)
             self.running += 1
             self.most_running = max(self.most_running, self.running)
+            self.calls.append(arguments)  # last: whoever sees the call may count
         answered = self._open.wait(20)
         with self._lock:
             self.running -= 1

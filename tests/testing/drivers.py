@@ -281,9 +281,13 @@ class Deadlocks(Good):
         self.locks = threading.Lock(), threading.Lock()
 
     def devices(self):
-        with self.locks[0], self.locks[1]:
-            return list(super().devices())
+        with self.locks[0]:
+            threading.Event().wait(0.005)  # or two threads would meet here too seldom
+            with self.locks[1]:
+                return list(super().devices())
 
     def allocate(self, devices):
-        with self.locks[1], self.locks[0]:
-            return super().allocate(devices)
+        with self.locks[1]:
+            threading.Event().wait(0.005)
+            with self.locks[0]:
+                return super().allocate(devices)

@@ -175,7 +175,7 @@ def test_an_overflowing_queue_counts_as_a_change(dev):
     dev.node("ttyUSB1", 1)
     assert not again.is_set()
     go_on.set()
-    assert again.wait(5)
+    assert again.wait(30)
     driver.close()
 
 

@@ -129,9 +129,8 @@ def test_a_failed_board_is_tried_again_until_it_works(simulate, start, recorder)
     driver = start(simulate(fail_first=3, retry=timedelta(milliseconds=5)))
     with pytest.raises(DriverError):
         driver.prepare(driver.devices()[:1])
-    recorder.until(lambda: driver.devices()[0].health.ok)
+    recorder.until(lambda: driver.devices()[0].health.ok and recorder.changes >= 2)
     assert _programmed(recorder) == ["fpga-a"] * 4
-    assert recorder.changes >= 2
 
 
 def test_all_that_failed_is_told(simulate, start):
@@ -197,7 +196,7 @@ def test_one_board_is_programmed_once_for_all_who_ask(options, start_with):
 
 def test_close_ends_the_attempts(simulate, start, recorder):
     before = set(threading.enumerate())
-    driver = start(simulate(fail_first=99, retry=timedelta(milliseconds=1)))
+    driver = start(simulate(fail_first=10**9, retry=timedelta(milliseconds=1)))
     with pytest.raises(DriverError):
         driver.prepare(driver.devices())
     recorder.until(lambda: not any(device.health.ok for device in driver.devices()))

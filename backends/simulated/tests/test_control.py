@@ -97,7 +97,7 @@ def test_faults_of_file_and_options_add_up(start, control, recorder):
 
 def test_times_count_from_when_the_file_was_read(start, control, recorder):
     driver = start(control_file=control.path)
-    control.write({"absent": True, "lasts": "30ms"})
+    control.write({"absent": True, "lasts": "1s"})
     seen = []
 
     def gone_and_back():
