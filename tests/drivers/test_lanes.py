@@ -55,7 +55,8 @@ async def test_allocate_gives_the_devices_to_the_driver_and_returns_its_allocati
 async def test_each_error_of_a_driver_keeps_its_kind_and_names_resource_device_and_driver(make, gate, error, kind):
     fails = gate(error)
     fails.open()
-    for call in (make(allocate=fails).allocate, make(prepare=fails).prepare):
+    timeouts = {"allocate": 1}  # a Busy driver is asked until then
+    for call in (make(allocate=fails, timeouts=timeouts).allocate, make(prepare=fails).prepare):
         with pytest.raises(kind) as caught:
             await call([A, B])
         assert type(caught.value) is kind

@@ -108,10 +108,11 @@ async def test_64_resources_return(
     await kubelet.start()
     await gateway.start()
     times = []
-    for _ in range(10):
+    real = isinstance(kubelet.engine, Real)
+    for _ in range(10 if real else 3):
         began = time.monotonic()
         await kubelet.engine.wait_for(lambda seen: all(seen["allocatable"].get(n) == 4 for n in names), 20)
         times.append((time.monotonic() - began) * 1000)
         await kubelet.restart()
-    if isinstance(kubelet.engine, Real):
+    if real:
         record(f"{len(names)} resources", kubelet.release, p50=statistics.median(times[1:]), worst=max(times[1:]))

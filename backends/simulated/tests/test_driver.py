@@ -106,7 +106,7 @@ def test_extra_devices_can_be_allocated_and_fail_too(start):
 
 
 def test_faults_come_and_go_by_themselves_and_say_so(start, recorder):
-    driver = start(faults=(Fault(after=timedelta(milliseconds=300), lasts=timedelta(seconds=2), unhealthy="flip"),))
+    driver = start(faults=(Fault(after=timedelta(milliseconds=300), lasts=timedelta(seconds=1), unhealthy="flip"),))
     assert _reasons(driver) == [None, None]
     seen = []
 
