@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from tests.real_kubelet.programs import RELEASES
-from tests.scenarios.engines import Make
+from tests.scenarios.engines import Make, Real
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
 from tests.scenarios.observer import Observer
@@ -256,11 +256,12 @@ class Node(RuleBasedStateMachine):
 
 
 def test_a_node_lives_at_random(make: Make) -> None:
-    real = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1"
+    beside_real = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1"
+    lives = 200 if make is Real else 50 if beside_real else 4
     number = os.environ.get("DPGATEWAY_SEED")
     machine = type("Node", (Node,), {"make": staticmethod(make)})
     chosen = settings(
-        max_examples=int(os.environ.get("DPGATEWAY_SEQUENCES", "200" if real else "4")),
+        max_examples=int(os.environ.get("DPGATEWAY_SEQUENCES", lives)),
         stateful_step_count=12,
         deadline=None,
         derandomize=number is None,
