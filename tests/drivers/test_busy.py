@@ -34,15 +34,15 @@ async def test_busy_until_the_deadline_is_busy_in_the_end():
     driver = Driver(times=100)
     with pytest.raises(Busy, match="still"):
         async with asyncio.timeout(5):
-            await persist(driver.ask, 0.4)
-    assert 2 <= len(driver.ends) <= 5
+            await persist(driver.ask, 1)
+    assert 4 <= len(driver.ends) <= 6
 
 
 async def test_it_is_asked_once_more_shortly_before_the_deadline():
     """The next of the doubling pauses would end at 0.75 s, and the one after it at 1.55 s."""
     driver = Driver(until=time.monotonic() + 1.0)
     assert await persist(driver.ask, 1.2) == "answer"
-    assert time.monotonic() <= driver.ends[0] - LAST_CHANCE + 0.3
+    assert time.monotonic() <= driver.ends[0] - LAST_CHANCE + 0.1
 
 
 async def test_an_error_that_is_not_busy_is_not_asked_again():

@@ -3,7 +3,6 @@
 With DPGATEWAY_REAL_KUBELETS=1 it runs against all nine releases, simulated and real, and some against a whole node.
 """
 
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,11 +12,10 @@ import pytest
 
 from tests.real_kubelet.build import missing_to_run
 from tests.real_kubelet.programs import RELEASES
-from tests.scenarios.engines import Make, Real, Simulated
+from tests.scenarios.engines import REAL, Make, Real, Simulated
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import Kubelet
 
-REAL = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1"
 ENGINES: dict[str, Make] = {"simulated": Simulated, "real": Real} if REAL else {"simulated": Simulated}
 # One for each API. 1.37 panics where others forgive; 1.31, which ends the new stream with the old one, has end_to_end.
 ERAS = RELEASES if REAL else ("1.8", "1.9", "1.37")

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import dpgateway_simulator
 from tests.real_kubelet.device_manager import DeviceManager
 
+REAL = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1"
+"""Whether scenarios run against real kubelets too, and all releases."""
 Counted = Callable[[Mapping[str, Any]], bool]
 Reply = Mapping[str, Any]
 

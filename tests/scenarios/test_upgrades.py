@@ -1,18 +1,17 @@
 """A node goes from release to release in place, with pods on it."""
 
 import itertools
-import os
 
 import pytest
 
 from tests.real_kubelet.programs import RELEASES
+from tests.scenarios.engines import REAL
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
 
 ONE = {"c": {RESOURCE: 1}}
-REAL = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1"
 # Simulated ones alone take the steps between APIs, and between formats of the checkpoint; the others differ in neither.
-UP = list(itertools.pairwise(RELEASES if REAL else RELEASES[:5]))
+UP = list(itertools.pairwise(RELEASES if REAL else RELEASES[: RELEASES.index("1.24") + 1]))
 STEPS = [*UP, *((new, old) for old, new in UP)]
 # The checkpoint's format changed in 1.9, 1.11 and 1.20. A kubelet reads its own, and from 1.20 to 1.30 the one before;
 # with any other it forgets who holds what.

@@ -99,7 +99,7 @@ async def _deadline(case: Case, method: str) -> str:
     if method not in plugin.seconds:
         return DASH
     seconds = plugin.seconds[method]
-    return "none" if seconds is None else f"{round(seconds / 10) * 10} s"  # a busy machine takes some of them
+    return "none" if seconds is None else f"{round(seconds / 5) * 5} s"  # a busy machine takes one or two of them
 
 
 async def zero(case: Case) -> str:
