@@ -8,7 +8,7 @@ import pytest
 
 from dpgateway.config import Configuration
 from dpgateway.config.values import Kubelet as KubeletConfig
-from dpgateway.process import serve
+from dpgateway.process.main import serve
 from dpgateway_simulator import Kubelet
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import until

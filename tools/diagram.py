@@ -1,5 +1,6 @@
-"""Draws the lifecycle table (src/dpgateway/lifecycle.py) as a diagram and a table, into docs/design/kubelet.md.
+"""Draws the lifecycle table (deviceplugin/registration/lifecycle.py) as a diagram and a table.
 
+The drawing goes into docs/design/kubelet.md.
 ``diagram.py`` writes; ``diagram.py --check`` writes nothing and exits 1 when the document says something else.
 """
 
@@ -9,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dpgateway.lifecycle import TABLE, Action, Event, State
+from dpgateway.deviceplugin.registration.lifecycle import TABLE, Action, Event, State
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/design/kubelet.md"
 BEGIN, END = "<!-- drawn by tools/diagram.py -->", "<!-- end of the drawing -->"

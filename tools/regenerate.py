@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GATEWAY = Path("src/dpgateway/wire")
+GATEWAY = Path("src/dpgateway/deviceplugin/wire")
 SIMULATOR = Path("src/dpgateway_simulator/wire")
 
 # The file's name in the descriptor pool: unique, so reflection and a driver's own Kubernetes stubs never meet ours.
@@ -24,6 +24,7 @@ SOURCES = {
     "v0_1": "protos/v1alpha/v0_1.proto",
 }
 POOL_IMPORT = "from google.protobuf import descriptor_pool as _descriptor_pool"
+OWN_POOL_IMPORT = "from dpgateway.deviceplugin.wire import pool as _pool"
 POOL_USE = "_descriptor_pool.Default()"
 
 
@@ -45,7 +46,9 @@ def generate_gateway(protos: Path, out: Path) -> None:
         text = module.read_text()
         if POOL_IMPORT not in text or POOL_USE not in text:
             raise SystemExit(f"{module.name}: the generated code no longer names the default pool as this tool expects")
-        text = text.replace(POOL_IMPORT, "from dpgateway.wire import pool as _pool").replace(POOL_USE, "_pool.POOL")
+        text = text.replace(POOL_IMPORT, "from dpgateway.deviceplugin.wire import pool as _pool").replace(
+            POOL_USE, "_pool.POOL"
+        )
         module.write_text(text)
 
 

@@ -8,17 +8,17 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from dpgateway.api import APIS
 from dpgateway.config import Configuration
+from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.front import LONGEST_PAUSE, WRITING, Node, Unit
+from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.resource import only
 from dpgateway.errors import KubeletError
-from dpgateway.kubelet import checkpoint
-from dpgateway.kubelet.client import KubeletClient
-from dpgateway.kubelet.directory import Absence, is_there, read_checkpoint
-from dpgateway.kubelet.incarnation import Change, SocketFile
-from dpgateway.kubelet.watch import SOCKET, DirectoryWatch
-from dpgateway.resource import only
-from dpgateway.systemd import Report, report
-from dpgateway.unit import LONGEST_PAUSE, WRITING, Node, Unit
+from dpgateway.node import checkpoint
+from dpgateway.node.directory import Absence, is_there, read_checkpoint
+from dpgateway.node.incarnation import Change, SocketFile
+from dpgateway.node.watch import SOCKET, DirectoryWatch
+from dpgateway.process.systemd import Report, report
 
 GRACE = 1.0
 """Seconds that Allocates in flight have at the end."""

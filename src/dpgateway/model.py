@@ -2,7 +2,7 @@
 
 Every value is frozen and checks itself when it is made, so an impossible one can't exist. A wrong type raises
 ``TypeError``, a wrong value ``ValueError``; both say what was found and what was expected. Translations to and from the
-kubelet's messages are in ``dpgateway.api``.
+kubelet's messages are in ``dpgateway.deviceplugin.api``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import uvloop
 
 from dpgateway import Device, DriverError
 from dpgateway.drivers.listing import Announcements, ListLane
-from dpgateway.worker import Worker
+from dpgateway.process.worker import Worker
 from tests.support.resources import configured
 from tests.support.waiting import turns, until
 

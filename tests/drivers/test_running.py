@@ -4,8 +4,8 @@ import threading
 import pytest
 
 from dpgateway import Device, DriverError
+from dpgateway.deviceplugin.offer.offering import Offering
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.offering import Offering
 from tests.support.resources import configured, scripted
 from tests.support.waiting import until
 

@@ -2,7 +2,7 @@
 
 import logging
 
-from dpgateway.log import Bound, bind
+from dpgateway.process.log import Bound, bind
 
 
 class Records(logging.Handler):

@@ -7,14 +7,14 @@ from typing import Any
 import grpc.aio
 
 from dpgateway import Allocation
-from dpgateway.api import APIS
-from dpgateway.log import Bound
-from dpgateway.offering import Offering
-from dpgateway.resource import Resource
-from dpgateway.server.endpoint import Endpoint
-from dpgateway.server.handlers import Handlers
-from dpgateway.server.pace import Pace
-from dpgateway.wire import v1alpha2_pb2, v1beta1_pb2
+from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.offer.offering import Offering
+from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.server.endpoint import Endpoint
+from dpgateway.deviceplugin.server.handlers import Handlers
+from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
+from dpgateway.process.log import Bound
 from tests.support.resources import configured
 
 V1BETA1, V1ALPHA = "/v1beta1.DevicePlugin", "/deviceplugin.DevicePlugin"

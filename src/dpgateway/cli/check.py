@@ -13,7 +13,7 @@ from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import Configuration, Problem, advise, in_order, read, resolve
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
-from dpgateway.kubelet.directory import caution, fault, is_there, why_none
+from dpgateway.node.directory import caution, fault, is_there, why_none
 
 
 @dataclass(frozen=True, slots=True)

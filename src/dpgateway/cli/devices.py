@@ -11,16 +11,16 @@ from typing import Any
 
 import click
 
-from dpgateway import log
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import ResourceConfig, complete, format_duration, load, nothing_served
-from dpgateway.devices.shares import share_ids
+from dpgateway.deviceplugin.offer.offering import too_long
+from dpgateway.deviceplugin.offer.shares import share_ids
 from dpgateway.drivers import answers, discovery
 from dpgateway.drivers.contract import Context
 from dpgateway.errors import GatewayError
 from dpgateway.model import Device
-from dpgateway.offering import too_long
+from dpgateway.process import log
 
 CLOSING = 1.0
 """Seconds that drivers get to close, all together."""

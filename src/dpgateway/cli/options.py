@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from dpgateway import log
 from dpgateway.config import Configuration
+from dpgateway.process import log
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

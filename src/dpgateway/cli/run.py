@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import click
 
-from dpgateway import process
 from dpgateway.cli.options import Settings, configured
 from dpgateway.config import Configuration, InvalidConfiguration, advise, complete, did_you_mean, load
 from dpgateway.drivers import discovery
-from dpgateway.kubelet.directory import caution, fault, forbidden
-from dpgateway.memory import share_one_heap
+from dpgateway.node.directory import caution, fault, forbidden
+from dpgateway.process import main as process
+from dpgateway.process.memory import share_one_heap
 
 _log = logging.getLogger(__name__)
 

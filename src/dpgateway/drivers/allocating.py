@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from dpgateway.drivers.answers import fault
 from dpgateway.errors import DriverTimeout
-from dpgateway.worker import Worker
+from dpgateway.process.worker import Worker
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
 from dpgateway.model import Device
-from dpgateway.pauses import doubling
-from dpgateway.worker import Worker
+from dpgateway.process.pauses import doubling
+from dpgateway.process.worker import Worker
 
 FIRST_RETRY = 1.0
 """Seconds until a driver that failed to list is asked again; doubling up to ``refresh``."""

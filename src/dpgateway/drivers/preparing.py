@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from dpgateway.drivers.answers import fault
 from dpgateway.errors import DriverError, DriverTimeout
 from dpgateway.model import Device, Health
-from dpgateway.worker import Worker
+from dpgateway.process.worker import Worker
 
 MOST_THREADS = 16
 KEPT = 300.0

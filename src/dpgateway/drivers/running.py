@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.offer.offering import Offering
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, Driver, DriverClass
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError
 from dpgateway.model import Device
-from dpgateway.offering import Offering
-from dpgateway.pauses import doubling
-from dpgateway.worker import Worker
+from dpgateway.process.pauses import doubling
+from dpgateway.process.worker import Worker
 
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts to make a driver."""

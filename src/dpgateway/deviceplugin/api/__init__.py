@@ -1,0 +1,14 @@
+"""The kubelet's device-plugin API: one module per version, pure functions between its messages and the model.
+
+``from_*`` turn wire bytes into model values, ``to_*`` model values into wire bytes. A version is an ``Api`` in
+``APIS``: adding one takes its module and its name there, nothing else.
+"""
+
+from dpgateway.deviceplugin.api import v1alpha1, v1alpha2, v1beta1
+from dpgateway.deviceplugin.api.table import Api, Call, ListEncoder, Rpc
+from dpgateway.deviceplugin.wire.pool import POOL
+
+APIS: tuple[Api, ...] = (v1beta1.API, v1alpha2.API, v1alpha1.API)
+"""Newest first, the order in which a kubelet is asked."""
+
+__all__ = ["APIS", "POOL", "Api", "Call", "ListEncoder", "Rpc"]

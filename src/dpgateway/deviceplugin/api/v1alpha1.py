@@ -1,0 +1,54 @@
+"""Kubernetes 1.8: ``v1alpha1`` by its folder's name, ``0.1`` on the wire.
+
+The same package, paths and messages as ``v1alpha2``, but for the answer to Allocate: it has a part for each device. A
+kubelet merges the parts (containerManagerImpl.GetResources, 1.8), so what the container gets stands in the first one.
+This kubelet allocates again at each container start, so preparing inside Allocate is preparing before each start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpgateway.deviceplugin.api import v1alpha2
+from dpgateway.deviceplugin.api.table import Api, Call, Rpc
+from dpgateway.deviceplugin.wire import v0_1_pb2 as wire
+from dpgateway.deviceplugin.wire import v1alpha2_pb2
+from dpgateway.model import Grant, Registration
+
+PAUSE = 0.01
+"""Seconds. This kubelet notes the lists of all resources in one map, without a lock (deviceManagerMonitorCallback in
+pkg/kubelet/cm/device_plugin_handler.go, 1.8), and Go ends a program that reads a map while it is written."""
+
+
+def to_register(registration: Registration) -> bytes:
+    return v1alpha2_pb2.RegisterRequest(
+        version=API.version, endpoint=registration.endpoint, resource_name=registration.resource
+    ).SerializeToString()
+
+
+def to_allocations(grants: tuple[Grant, ...]) -> bytes:
+    # Annotations and CDI names are lost, as in v1alpha2.
+    (grant,) = grants
+    answer = wire.AllocateResponse(spec=[wire.DeviceRuntimeSpec(ID=id_) for id_ in grant.ids])
+    first = answer.spec[0] if answer.spec else answer.spec.add()
+    allocation = grant.allocation
+    first.envs.update(allocation.env)
+    for m in allocation.mounts:
+        first.mounts.add(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
+    for n in allocation.device_nodes:
+        first.devices.add(container_path=n.container_path, host_path=n.host_path, permissions=n.permissions)
+    return answer.SerializeToString()
+
+
+API: Api = replace(
+    v1alpha2.API,
+    name="v1alpha1",
+    version="0.1",
+    rpcs=(
+        Rpc("ListAndWatch", Call.WATCH, v1alpha2.from_empty, v1alpha2.to_offer),
+        Rpc("Allocate", Call.ALLOCATE, v1alpha2.from_allocate, to_allocations),
+    ),
+    to_register=to_register,
+    forgetful=(),  # 1.8 keeps nothing of an older endpoint, and each list is a risk to it
+    pause=PAUSE,
+)

@@ -1,0 +1,64 @@
+"""Kubernetes 1.9: ``v1alpha2``.
+
+Lost here, for the messages have no field for it: topology, preferred allocation, annotations, CDI names and the reason
+of an unhealthy device. There is no PreStartContainer: the gateway prepares inside Allocate. That is once per container,
+not once per start, for this kubelet doesn't allocate again when a container restarts.
+"""
+
+from __future__ import annotations
+
+from dpgateway.deviceplugin.api.table import Api, Call, Rpc
+from dpgateway.deviceplugin.wire import v1alpha2_pb2 as wire
+from dpgateway.model import Grant, Offer, Registration
+
+LOSSES = ("annotations", "cdi_devices")
+
+
+def to_register(registration: Registration) -> bytes:
+    # The options are lost: this kubelet asks for nothing but lists and allocations.
+    return wire.RegisterRequest(
+        version=API.version, endpoint=registration.endpoint, resource_name=registration.resource
+    ).SerializeToString()
+
+
+def to_offer(offer: Offer) -> bytes:
+    # The NUMA nodes are lost.
+    device = wire.Device(ID=offer.id, health="Healthy" if offer.health.ok else "Unhealthy")
+    return wire.ListAndWatchResponse(devices=[device]).SerializeToString()
+
+
+def from_empty(raw: bytes) -> None:
+    wire.Empty.FromString(raw)
+
+
+def from_allocate(raw: bytes) -> tuple[tuple[str, ...], ...]:
+    return (tuple(wire.AllocateRequest.FromString(raw).devicesIDs),)
+
+
+def to_allocations(grants: tuple[Grant, ...]) -> bytes:
+    # Annotations and CDI names are lost. One container per request, so one grant.
+    (grant,) = grants
+    allocation = grant.allocation
+    answer = wire.AllocateResponse()
+    for name, value in allocation.env.items():
+        answer.envs[name] = value
+    for m in allocation.mounts:
+        answer.mounts.add(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
+    for n in allocation.device_nodes:
+        answer.devices.add(container_path=n.container_path, host_path=n.host_path, permissions=n.permissions)
+    return answer.SerializeToString()
+
+
+API = Api(
+    name="v1alpha2",
+    version="v1alpha2",
+    package="deviceplugin",
+    rpcs=(
+        Rpc("ListAndWatch", Call.WATCH, from_empty, to_offer),
+        Rpc("Allocate", Call.ALLOCATE, from_allocate, to_allocations),
+    ),
+    to_register=to_register,
+    to_offer=to_offer,
+    forgetful=("grpc-go/1.3.0",),
+    losses=LOSSES,
+)

@@ -1,0 +1,105 @@
+"""Kubernetes 1.10 and later: ``v1beta1``.
+
+The newest form of it speaks to all of them, for every change since 1.10 added a field or an RPC, and kubelets drop what
+they don't know: topology since 1.16, preferred allocation since 1.19, CDI names since 1.28.
+"""
+
+from __future__ import annotations
+
+from dpgateway.deviceplugin.api.table import Api, Call, Rpc
+from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
+from dpgateway.model import Grant, Offer, Options, Preference, Registration
+
+# Only this very word counts as healthy (pkg/kubelet/cm/devicemanager/manager.go, every release).
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
+
+
+def to_register(registration: Registration) -> bytes:
+    return wire.RegisterRequest(
+        version=API.version,
+        endpoint=registration.endpoint,
+        resource_name=registration.resource,
+        options=_options(registration.options),
+    ).SerializeToString()
+
+
+def to_offer(offer: Offer) -> bytes:
+    device = wire.Device(ID=offer.id, health=HEALTHY if offer.health.ok else UNHEALTHY)
+    # Without nodes the message stays absent: an empty one means "near none of them" to kubelets 1.16 to 1.18.
+    for node in offer.numa_nodes:
+        device.topology.nodes.add(ID=node)
+    return wire.ListAndWatchResponse(devices=[device]).SerializeToString()
+
+
+def from_empty(raw: bytes) -> None:
+    wire.Empty.FromString(raw)
+
+
+def _options(options: Options) -> wire.DevicePluginOptions:
+    return wire.DevicePluginOptions(
+        pre_start_required=options.prepare, get_preferred_allocation_available=options.prefer
+    )
+
+
+def to_options(options: Options) -> bytes:
+    return _options(options).SerializeToString()
+
+
+def from_preference(raw: bytes) -> tuple[Preference, ...]:
+    request = wire.PreferredAllocationRequest.FromString(raw)
+    return tuple(
+        Preference(tuple(r.available_deviceIDs), tuple(r.must_include_deviceIDs), r.allocation_size)
+        for r in request.container_requests
+    )
+
+
+def to_preference(chosen: tuple[tuple[str, ...], ...]) -> bytes:
+    answers = [wire.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in chosen]
+    return wire.PreferredAllocationResponse(container_responses=answers).SerializeToString()
+
+
+def from_allocate(raw: bytes) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(r.devices_ids) for r in wire.AllocateRequest.FromString(raw).container_requests)
+
+
+def to_allocations(grants: tuple[Grant, ...]) -> bytes:
+    answer = wire.AllocateResponse()
+    for grant in grants:
+        allocation = grant.allocation
+        container = answer.container_responses.add()
+        for name, value in allocation.env.items():
+            container.envs[name] = value
+        for m in allocation.mounts:
+            container.mounts.add(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
+        for n in allocation.device_nodes:
+            container.devices.add(container_path=n.container_path, host_path=n.host_path, permissions=n.permissions)
+        for name, value in allocation.annotations.items():
+            container.annotations[name] = value
+        for name in allocation.cdi_devices:
+            container.cdi_devices.add(name=name)
+    return answer.SerializeToString()
+
+
+def from_prepare(raw: bytes) -> tuple[str, ...]:
+    return tuple(wire.PreStartContainerRequest.FromString(raw).devices_ids)
+
+
+def to_prepared(_: None) -> bytes:
+    return wire.PreStartContainerResponse().SerializeToString()
+
+
+API = Api(
+    name="v1beta1",
+    version="v1beta1",
+    package="v1beta1",
+    rpcs=(
+        Rpc("GetDevicePluginOptions", Call.OPTIONS, from_empty, to_options),
+        Rpc("ListAndWatch", Call.WATCH, from_empty, to_offer),
+        Rpc("GetPreferredAllocation", Call.PREFER, from_preference, to_preference),
+        Rpc("Allocate", Call.ALLOCATE, from_allocate, to_allocations),
+        Rpc("PreStartContainer", Call.PREPARE, from_prepare, to_prepared),
+    ),
+    to_register=to_register,
+    to_offer=to_offer,
+    forgetful=("grpc-go/1.7.5",),
+)

@@ -1,0 +1,104 @@
+"""What the log says of devices: which turned Unhealthy and why, or Healthy again, are new, or left the list.
+
+Changes are gathered for a moment, for a device that flaps or a hundred that vanish together must not fill the log: what
+is as it was told last is no news, and devices of the same fate share a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.offer.shares import device_id
+from dpgateway.model import Offer
+
+GATHERING = 0.5
+"""Seconds."""
+MOST_NAMED, MOST_LINES = 10, 10
+"""Devices named in a line, and lines about one change."""
+
+Offers = Mapping[str, Offer]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What several devices have in common."""
+
+    level: int
+    text: str
+
+
+RECOVERED = Fate(logging.INFO, "Healthy again")
+NEW = Fate(logging.INFO, "new")
+LEFT = Fate(logging.INFO, "not listed any more")
+
+
+class News:
+    """Follows one resource's list. ``quiet``: true while something else says what is wrong with all of it."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        log: logging.LoggerAdapter[logging.Logger],
+        quiet: Callable[[], bool],
+        gathering: float = GATHERING,
+    ) -> None:
+        self._inventory, self._log, self._quiet, self._gathering = inventory, log, quiet, gathering
+        self._told: Offers | None = None
+
+    async def follow(self) -> None:
+        """Never returns."""
+        version = 0
+        while True:
+            await self._inventory.newer(version)
+            await asyncio.sleep(self._gathering)
+            snapshot = await self._inventory.newer(version)
+            version = snapshot.version
+            if not self._quiet():
+                self._tell(snapshot.offers)
+
+    def _tell(self, now: Offers) -> None:
+        fates: dict[Fate, list[str]] = defaultdict(list)
+        for device, fate in changes(self._told, now):
+            fates[fate].append(device)
+        self._told = now
+        lines = list(fates.items())
+        for fate, devices in lines[:MOST_LINES]:
+            subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
+            self._log.log(fate.level, "%s %s", subject, fate.text, extra={"device": _names(devices)})
+        if rest := sum(len(devices) for _, devices in lines[MOST_LINES:]):
+            self._log.warning("%d more devices changed, each in a way of its own", rest)
+
+
+def changes(told: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
+    """Each device, not each share of it, with what became of it; of a first list only what is Unhealthy.
+
+    Share 0 has the device's own id and stands for all of them.
+    """
+    before = told or {}
+    changed = [i for i, offer in now.items() if before.get(i) is not offer]  # what didn't change is the same value
+    changed += [i for i in before if i not in now]
+    for device in dict.fromkeys(map(device_id, changed)):
+        fate = _fate(before.get(device), now.get(device))
+        if fate is not None and not (fate is NEW and told is None):
+            yield device, fate
+
+
+def _fate(old: Offer | None, new: Offer | None) -> Fate | None:
+    if new is None:
+        return LEFT if old is not None else None
+    if not new.health.ok:
+        known = old is not None and old.health == new.health
+        return None if known else Fate(logging.WARNING, f"Unhealthy: {new.health.reason}")
+    if old is None:
+        return NEW
+    return None if old.health.ok else RECOVERED
+
+
+def _names(devices: Sequence[str]) -> str:
+    more = len(devices) - MOST_NAMED
+    return ", ".join(devices[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

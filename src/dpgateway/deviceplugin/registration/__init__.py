@@ -1,0 +1,1 @@
+"""How a resource makes itself known to the kubelet, and stays known."""

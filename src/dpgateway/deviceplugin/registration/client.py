@@ -1,0 +1,99 @@
+"""The one RPC that goes to the kubelet: Register.
+
+One channel per incarnation for all resources. It has a subchannel pool of its own (gRPC's process-wide one remembers
+that a path failed, and makes the next connection wait), and is thrown away when it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from dpgateway.deviceplugin.api import Api
+from dpgateway.errors import KubeletError
+from dpgateway.model import Registration
+from dpgateway.node.watch import SOCKET
+from dpgateway.process import unix
+
+DEADLINE = 30.0
+"""Seconds.
+
+The kubelet dials back within Register, for up to 10 s (plugin/v1beta1/client.go, 1.25), and asks for options.
+"""
+
+_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
+
+
+class ApiRefused(KubeletError):
+    """The kubelet doesn't speak this version of the API."""
+
+
+class RegisterFailed(KubeletError):
+    """Register failed for another reason."""
+
+    def __init__(self, text: str, *, listening: bool) -> None:
+        super().__init__(text)
+        self.listening = listening
+        """Something answered: this isn't a kubelet that is just starting."""
+
+
+class KubeletClient:
+    """Used from the event loop."""
+
+    def __init__(self, directory: Path, deadline: float = DEADLINE) -> None:
+        self._socket, self._deadline = directory / SOCKET, deadline
+        self._channel: Any = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self.accepted: Api | None = None
+        """The version that this incarnation accepted last, for the next resource to begin with."""
+
+    def new_kubelet(self) -> None:
+        self.accepted = None
+        self._discard(self._channel)
+
+    async def register(self, api: Api, registration: Registration) -> None:
+        """Raises ApiRefused or RegisterFailed."""
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(unix.address(self._socket), options=_OPTIONS)
+        channel = self._channel
+        call = channel.unary_unary(api.register_path)
+        try:
+            await call(api.to_register(registration), timeout=self._deadline)
+        except grpc.aio.AioRpcError as error:
+            raise self._failure(error, channel) from error
+        self.accepted = api
+
+    def _failure(self, error: grpc.aio.AioRpcError, channel: grpc.aio.Channel) -> KubeletError:
+        code, text = error.code(), error.details() or ""
+        # "requested API version ... is not supported" since 1.9, "unsupported API version" in 1.8; another package's
+        # service is unknown (kubelet.sock serves exactly one)
+        if code is grpc.StatusCode.UNIMPLEMENTED or "API version" in text:
+            return ApiRefused(text)
+        listening = code is not grpc.StatusCode.UNAVAILABLE
+        if not listening:
+            self._discard(channel)
+        if "Connection refused" in text:
+            text = f"nothing listens on {self._socket}: a kubelet left it behind, or is only starting"
+        return RegisterFailed(f"{code.name}: {text}", listening=listening)
+
+    def _discard(self, channel: Any) -> None:  # noqa: ANN401  grpc comes without types
+        """Other resources may still wait on it for an answer, so it is closed when those have had their time."""
+        if channel is None or channel is not self._channel:
+            return
+        self._channel = None
+        task = asyncio.get_running_loop().create_task(
+            channel.close(self._deadline), name="close a channel to the kubelet"
+        )
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        for task in self._closing:
+            task.cancel()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()

@@ -1,0 +1,138 @@
+"""The gRPC server of one resource, and the names under which a kubelet finds it.
+
+One server for the life of the process. Only if its socket was deleted, or the directory replaced, is a second one
+bound: a hard link needs the name. The first one's streams go on meanwhile; they outweigh its missing file. It ends once
+the only stream is that of the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from grpc_reflection.v1alpha import reflection
+
+from dpgateway.deviceplugin.api import POOL
+from dpgateway.deviceplugin.server.handlers import Handlers
+from dpgateway.deviceplugin.server.sockets import SocketNames
+from dpgateway.errors import KubeletError
+from dpgateway.process import unix
+from dpgateway.process.worker import Worker
+
+_OPTIONS = [
+    ("grpc.so_reuseport", 0),
+    # GetPreferredAllocation names every free device: as long as the longest list, and more
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    ("grpc.max_send_message_length", -1),
+]
+
+
+UNARY = 0.5
+"""Seconds that an older server's last calls have: an Allocate of a kubelet that has gone."""
+
+FAREWELL = 0.3
+"""Seconds that a stream has to take its end; one that doesn't read wouldn't."""
+
+
+class Endpoint:
+    """Used from the event loop."""
+
+    def __init__(
+        self, device_plugins: Path, name: str, handlers: Handlers, log: logging.LoggerAdapter[logging.Logger]
+    ) -> None:
+        self.handlers = handlers
+        self._names = SocketNames(device_plugins, name)
+        self._name, self._log = name, log
+        self._servers: list[grpc.aio.Server] = []
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._bound: os.stat_result | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Serves, once no other gateway does. Raises KubeletError or OSError if the directory can't be used."""
+        async with self._opening:
+            if self._is_bound():
+                return
+            self._names.make_folder()
+            await self._names.lock(self._on_thread, lambda text: self._log.warning("%s", text))
+            self._names.sweep()
+            await self._bind()
+
+    async def _on_thread(self, function: Callable[[], None]) -> None:
+        worker = Worker(f"{self._name} lock")
+        try:
+            await worker.call(function)
+        finally:
+            worker.retire()
+
+    def _is_bound(self) -> bool:
+        if self._bound is None:
+            return False
+        with contextlib.suppress(OSError):
+            return os.path.samestat(self._bound, self._names.base.stat())
+        return False
+
+    async def _bind(self) -> None:
+        server = grpc.aio.server(options=_OPTIONS)
+        handlers = self.handlers.generic()
+        server.add_generic_rpc_handlers(tuple(handlers))
+        services = [handler.service_name() for handler in handlers]
+        reflection.enable_server_reflection([*services, reflection.SERVICE_NAME], server, POOL)
+        path = self._names.base
+        try:
+            server.add_insecure_port(unix.address(path))
+            await server.start()
+            path.chmod(0o600)
+            self._bound = path.stat()
+        except (RuntimeError, OSError) as error:
+            await server.stop(None)
+            raise KubeletError(f"can't serve on {path}: {error}") from error
+        self._servers.append(server)
+
+    async def link(self) -> str:
+        """A new endpoint, never registered before; serves anew first, if what was bound is gone."""
+        await self.open()
+        self.handlers.make_ready()
+        return self._names.link()
+
+    def settled(self) -> None:
+        """A kubelet streams from the newest endpoint: older names go, and older servers that have no stream."""
+        self._names.keep_newest()
+        if self.handlers.streaming == 1:
+            *older, newest = self._servers
+            self._servers = [newest]
+            for server in older:
+                task = asyncio.ensure_future(server.stop(UNARY))
+                self._stopping.add(task)
+                task.add_done_callback(self._stopping.discard)
+
+    async def drain(self, grace: float) -> None:
+        """Refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
+        self.handlers.refusing = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self.handlers.quiet()
+
+    async def close(self) -> None:
+        """Ends the streams and the servers, and removes the names."""
+        self.handlers.refusing = True
+        self.handlers.end_streams()
+        # First the end of each stream, then that of the connection: of a stream that is open when the connection says
+        # goodbye, a kubelet 1.8 or 1.9 (grpc-go 1.3.0) never sees the end, and goes on counting its devices.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await self.handlers.still()
+        try:
+            await asyncio.gather(*(server.stop(0.2) for server in self._servers), *self._stopping)
+        finally:
+            self._names.remove()
+
+    def abandon(self) -> None:
+        """Removes the names at once, whatever still runs."""
+        self._names.remove()

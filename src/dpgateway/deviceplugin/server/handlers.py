@@ -1,0 +1,197 @@
+"""Each API's RPCs as gRPC handlers over one resource: bytes in, the neutral call, bytes out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from dpgateway.deviceplugin.api import Api, Call, Rpc
+from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.server.streams import Lists
+from dpgateway.errors import (
+    Busy,
+    DriverError,
+    DriverFault,
+    DriverTimeout,
+    GatewayError,
+    RequestError,
+    encodable,
+)
+
+_CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
+    (RequestError, grpc.StatusCode.FAILED_PRECONDITION),
+    (Busy, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (DriverError, grpc.StatusCode.FAILED_PRECONDITION),
+    (DriverTimeout, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (DriverFault, grpc.StatusCode.INTERNAL),
+    (GatewayError, grpc.StatusCode.INTERNAL),
+)
+
+LONGEST_TEXT = 2000
+"""Characters of an error that travel: a status is a header, and clients limit those to 8 KiB."""
+
+KUBELET_AGENT = "grpc-go/"
+"""How a kubelet of any release names itself; other clients are served, but say nothing about the kubelet."""
+
+Context = Any
+"""grpc.aio.ServicerContext, which comes without types."""
+
+
+class Audience(Protocol):
+    """Who is told of a kubelet's streams."""
+
+    def opened(self) -> object: ...
+
+    def closed(self, stream: object) -> None: ...
+
+
+class Handlers:
+    """The handlers of one resource; outlives the servers that it is put on."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        apis: Iterable[Api],
+        audience: Audience,
+        pace: Pace,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        self._resource, self._apis, self._audience, self._log = resource, tuple(apis), audience, log
+        self._lists = Lists(resource.offering.inventory, pace, resource.offering.encoders)
+        self._ended: set[asyncio.Event] = set()
+        self._allocating = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self.streaming = 0
+        """How many streams there are whose end hasn't been sent yet."""
+        self._still = asyncio.Event()
+        self._still.set()
+        self._calls: dict[Call, Callable[[Any, Api], Awaitable[Any]]] = {
+            Call.OPTIONS: self._options,
+            Call.PREFER: lambda requests, _: resource.prefer(requests),
+            Call.ALLOCATE: self._allocate,
+            Call.PREPARE: lambda ids, _: resource.prepare(ids),
+        }
+        self.refusing = False
+        """Refuse new calls: the gateway ends."""
+
+    def generic(self) -> list[grpc.GenericRpcHandler]:
+        """For a gRPC server: each service's methods, by name."""
+        services: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
+        for api in reversed(self._apis):  # where two share a service, the newest one's row is the default
+            methods = services.setdefault(api.service, {})
+            methods |= {rpc.name: self._method(api, rpc) for rpc in api.rpcs}
+        return [grpc.method_handlers_generic_handler(service, methods) for service, methods in services.items()]
+
+    def _method(self, api: Api, rpc: Rpc) -> grpc.RpcMethodHandler:
+        if rpc.call is Call.WATCH:
+            return grpc.unary_stream_rpc_method_handler(partial(self._watch, api, rpc))
+
+        async def answer(raw: bytes, context: Context) -> bytes:  # gRPC asks at each call what a partial is a part of
+            return await self._answer(api, rpc, raw, context)
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    def _spoken(self, api: Api, rpc: Rpc) -> tuple[Api, Rpc]:
+        """The version that the kubelet accepted decides between those that share a path."""
+        spoken = self._resource.api
+        if spoken is not api and spoken.service == api.service:
+            for row in spoken.rpcs:
+                if row.name == rpc.name:
+                    return spoken, row
+        return api, rpc
+
+    async def _answer(self, api: Api, rpc: Rpc, raw: bytes, context: Context) -> bytes:
+        if self.refusing:
+            await self._refuse(context)
+        api, rpc = self._spoken(api, rpc)
+        try:
+            return rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
+        except DecodeError as error:
+            code, text = grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: not that request: {error}"
+        except GatewayError as error:
+            code = next(code for kind, code in _CODES if isinstance(error, kind))
+            text = str(error)
+            self._log.warning("%s refused: %s", rpc.name, text, extra={"api": api.name})
+        except Exception as error:
+            self._log.exception("a bug: %s failed", rpc.name, extra={"api": api.name})
+            code, text = grpc.StatusCode.INTERNAL, f"a bug of the gateway: {error!r}"
+        await context.abort(code, encodable(text)[:LONGEST_TEXT])
+        raise AssertionError  # abort raises
+
+    @staticmethod
+    async def _refuse(context: Context) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the gateway is ending; another one may follow")
+
+    async def _options(self, _: None, api: Api) -> object:
+        return self._resource.options()
+
+    async def _allocate(self, requests: Any, api: Api) -> object:  # noqa: ANN401  the table's
+        self._allocating += 1
+        self._quiet.clear()
+        try:
+            return await self._resource.allocate(requests, api)
+        finally:
+            self._allocating -= 1
+            if not self._allocating:
+                self._quiet.set()
+
+    async def _watch(self, api: Api, rpc: Rpc, raw: bytes, context: Context) -> AsyncIterator[bytes]:
+        if self.refusing:
+            await self._refuse(context)
+        api, rpc = self._spoken(api, rpc)
+        try:
+            rpc.decode(raw)
+        except DecodeError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: {error}")
+        agent = _agent(context)
+        stream, ended = None, asyncio.Event()
+        self._ended.add(ended)  # before anybody is told of it, and may want to end it
+        self._count(1)
+        context.add_done_callback(lambda _: self._count(-1))
+        try:
+            if agent.startswith(KUBELET_AGENT):
+                stream = self._audience.opened()
+            async with contextlib.aclosing(self._lists.watch(api, agent, ended)) as messages:
+                async for message in messages:
+                    yield message
+        finally:
+            self._ended.discard(ended)
+            if stream is not None:
+                self._audience.closed(stream)
+
+    def _count(self, change: int) -> None:
+        self.streaming += change
+        (self._still.clear if self.streaming else self._still.set)()
+
+    async def still(self) -> None:
+        """Returns when the end of each stream has been sent."""
+        await self._still.wait()
+
+    def make_ready(self) -> None:
+        """The kubelet is about to ask for the list, in the dialect that is offered to it."""
+        self._lists.make_ready(self._resource.api)
+
+    def end_streams(self) -> None:
+        for ended in self._ended:
+            ended.set()
+
+    async def quiet(self) -> None:
+        """Returns when no Allocate is in flight."""
+        await self._quiet.wait()
+
+
+def _agent(context: Context) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == "user-agent":
+            return str(value)
+    return ""

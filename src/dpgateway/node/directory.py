@@ -1,0 +1,121 @@
+"""The kubelet's device-plugins directory: its checkpoint, and what is said when no kubelet comes, or none can."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from pathlib import Path
+
+from dpgateway.node import checkpoint
+from dpgateway.node.watch import SOCKET
+from dpgateway.process.unix import LONGEST
+
+LARGEST_CHECKPOINT = 32 * 1024 * 1024
+"""Bytes, far more than kubelets write: each registered id, and each container's answer. Reading it holds up all."""
+PATIENCE = 10.0
+"""Seconds without a kubelet after which the log says so: one that restarts is back sooner."""
+LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
+"""As long as those that we register (`server/sockets.py`)."""
+
+_log = logging.getLogger(__name__)
+
+
+def read_checkpoint(directory: Path) -> tuple[bytes, float]:
+    """The file and when it was written, in seconds; OSError unless it is a regular one: nobody might ever write to a
+    pipe.
+    """
+    descriptor = os.open(directory / checkpoint.NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{checkpoint.NAME}: expected a regular file, found mode {found.st_mode:o}")
+        if found.st_size > LARGEST_CHECKPOINT:
+            raise OSError(f"{checkpoint.NAME}: expected at most {LARGEST_CHECKPOINT} bytes, found {found.st_size}")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(), found.st_mtime
+    finally:
+        os.close(descriptor)
+
+
+def is_there(directory: Path) -> bool:
+    """Whether there is a directory that we can see; Path.is_dir() raises if we may not look."""
+    try:
+        return directory.is_dir()
+    except OSError:
+        return False
+
+
+def fault(directory: Path) -> str:
+    """Why no kubelet can ever be met there; empty if one can."""
+    what = "the device-plugins directory: found"
+    if directory.name == SOCKET:
+        return f"{what} {directory}, which is a kubelet's socket, expected its directory: {directory.parent}"
+    try:
+        is_file = directory.exists() and not directory.is_dir()
+    except OSError:  # forbidden() tells
+        return ""
+    return f"{what} {directory}, which is a file, expected the kubelet's directory" if is_file else ""
+
+
+def forbidden(directory: Path) -> str:
+    """Why this user can't serve there; empty if it can, or if there is nothing yet. Root is never refused for good."""
+    uid = os.geteuid()
+    if uid == 0 or os.access(directory, os.W_OK | os.X_OK):
+        return ""
+    try:
+        os.stat(directory)  # noqa: PTH116  the error tells whether it is missing or hidden
+    except OSError as error:
+        if not isinstance(error, PermissionError):
+            return ""
+    return f"the device-plugins directory: uid {uid} may not make sockets in {directory}; run as root"
+
+
+def caution(directory: Path) -> str:
+    """Why a kubelet there may not reach us; empty if nothing speaks against it."""
+    most = LONGEST - len(LONGEST_ENDPOINT)
+    length = len(os.fsencode(directory))
+    if length <= most:
+        return ""
+    return (
+        f"the device-plugins directory: found a path of {length} bytes, expected at most {most}: a kubelet can't dial "
+        f"our sockets below {directory}, for a socket's path has at most {LONGEST}"
+    )
+
+
+class Absence:
+    """Says once that no kubelet is there, when that has been so for a while. Used from the event loop."""
+
+    def __init__(self, directory: Path, patience: float = PATIENCE) -> None:
+        self._directory, self._patience = directory, patience
+        self._timer: asyncio.TimerHandle | None = None
+        self._there = True
+
+    def look(self, *, there: bool) -> None:
+        """Whether there is a kubelet.sock now."""
+        if there != self._there and self._timer is not None:
+            self._timer.cancel()
+        if not there and self._there:
+            self._timer = asyncio.get_running_loop().call_later(self._patience, self._tell)
+        self._there = there
+
+    def _tell(self) -> None:
+        _log.warning("no kubelet for %g s: %s", self._patience, why_none(self._directory))
+
+
+def why_none(directory: Path) -> str:
+    """What is found where a kubelet's socket is expected."""
+    try:
+        os.stat(directory / SOCKET)  # noqa: PTH116  the error tells what is missing
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        hint = f"; run as root, not as uid {os.geteuid()}" if isinstance(error, PermissionError) else ""
+        return f"can't look at {directory / SOCKET}: {error.strerror}{hint}"
+    if is_there(directory):
+        return (
+            f"{directory} has no {SOCKET}; expected a running kubelet whose directory this is "
+            "(1.8 and 1.9 want --feature-gates=DevicePlugins=true)"
+        )
+    return f"{directory} doesn't exist; expected the directory that a kubelet makes when it starts"

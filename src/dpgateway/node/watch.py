@@ -1,0 +1,150 @@
+"""Watches the kubelet's device-plugins directory.
+
+Says when ``kubelet.sock`` should be looked at, and when the checkpoint should be read; looking is up to the caller. The
+watch is installed first, then everything is looked at, so nothing falls between. The directory may not exist yet: then
+the nearest parent that does is watched; we never create it. Whatever happens, all is looked at every POLL seconds, and
+without inotify (its instances and watches can be used up) every POLL_BLIND.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from asyncinotify import Event, Inotify, Mask
+
+from dpgateway.node import checkpoint
+
+SOCKET = "kubelet.sock"
+POLL = 10.0
+"""Seconds."""
+POLL_BLIND = 1.0
+"""Seconds."""
+
+_ENTRY = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ATTRIB
+_SELF = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
+# Of the directory's name in its parent: as long as we have a file of it open, deleting it doesn't make a DELETE_SELF.
+_NAME = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.MOVE_SELF | Mask.ONLYDIR
+# 1.8 and 1.9 write the checkpoint in place; later ones rename it.
+_CONTENT = Mask.CLOSE_WRITE
+_LOST = Mask.Q_OVERFLOW | Mask.IGNORED | Mask.UNMOUNT | Mask.DELETE_SELF | Mask.MOVE_SELF
+
+_log = logging.getLogger(__name__)
+
+
+class DirectoryWatch:
+    """One task: :meth:`run`."""
+
+    def __init__(
+        self, directory: Path, look: Callable[[bool], None], read: Callable[[], None], poll: float = POLL
+    ) -> None:
+        """``look(created)``: kubelet.sock may have changed, ``created`` if an event said so; ``read()``: so may the
+        checkpoint.
+        """
+        self._directory, self._look, self._read, self._poll = directory, look, read, poll
+        self._blind = False
+
+    async def run(self) -> None:
+        while True:
+            try:
+                with Inotify() as inotify:
+                    await self._follow(inotify)
+            except OSError as error:
+                self._complain(error)
+                self._look_everywhere(created=False)
+                await asyncio.sleep(POLL_BLIND)
+
+    async def _follow(self, inotify: Inotify) -> None:
+        """Until what is watched is no longer the right place."""
+        place = self._nearest()
+        watch = inotify.add_watch(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
+        if place != place.parent:
+            inotify.add_watch(place.parent, _NAME)
+        watched = _inode(place)
+        if self._blind:
+            self._blind = False
+            _log.info("watching %s with inotify again", place)
+        self._look_everywhere(created=place != self._directory)
+        clock = asyncio.get_running_loop().time
+        here, due = True, clock() + self._poll
+        async with _Events(inotify) as events:
+            while here:
+                event = await events.next(due - clock())
+                if event is not None and event.mask & _LOST:
+                    break
+                within = event is not None and place == self._directory and event.watch is watch
+                if event is not None and within:
+                    self._dispatch(event)
+                if clock() >= due:
+                    due = clock() + self._poll
+                    self._look_everywhere(created=False)
+                elif within:
+                    continue  # it was the right place a moment ago, and something happens in it
+                here = place == self._nearest() and _inode(place) == watched
+        self._look_everywhere(created=True)
+
+    def _dispatch(self, event: Event) -> None:
+        name = str(event.name)
+        if name == SOCKET:
+            self._look(bool(event.mask & Mask.CREATE))
+        elif name == checkpoint.NAME:
+            self._read()
+
+    def _look_everywhere(self, *, created: bool) -> None:
+        self._read()
+        self._look(created)
+
+    def _nearest(self) -> Path:
+        """The directory, or its nearest parent that exists."""
+        place = self._directory
+        while not place.is_dir():
+            if place == place.parent:
+                raise OSError(f"{place} is not a directory")
+            place = place.parent
+        return place
+
+    def _complain(self, error: OSError) -> None:
+        if not self._blind:
+            _log.warning(
+                "can't watch %s (%s), so it is looked at every %g s; with 'too many open files' or 'no space left', "
+                "raise fs.inotify.max_user_instances or fs.inotify.max_user_watches",
+                self._directory,
+                error,
+                POLL_BLIND,
+            )
+        self._blind = True
+
+
+class _Events:
+    """Those of one inotify, one after another: none is lost when nobody waits for a moment."""
+
+    def __init__(self, inotify: Inotify) -> None:
+        self._inotify = inotify
+        self._coming: asyncio.Task[Event] | None = None
+
+    async def __aenter__(self) -> _Events:
+        return self
+
+    async def next(self, seconds: float) -> Event | None:
+        """None: nothing happened for so long."""
+        self._coming = self._coming or asyncio.ensure_future(self._inotify.get())
+        done, _ = await asyncio.wait({self._coming}, timeout=max(0.0, seconds))
+        if not done:
+            return None
+        event, self._coming = self._coming.result(), None
+        return event
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
+            await asyncio.wait({self._coming})  # before the descriptor is closed, which it may be waiting for
+
+
+def _inode(place: Path) -> tuple[int, int] | None:
+    try:
+        found = place.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino  # every tmpfs has the same inode for its root

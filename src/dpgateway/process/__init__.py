@@ -1,0 +1,1 @@
+"""One process: its signals and its end, its log, its threads and memory, and what systemd learns of it."""

@@ -1,0 +1,222 @@
+"""What all versions have in common, and what it takes to add one."""
+
+import contextlib
+import json
+import logging
+from dataclasses import replace
+from typing import get_args
+
+import grpc.aio
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpgateway.config import ResourceConfig, values
+from dpgateway.deviceplugin.api import APIS, Api, Call, ListEncoder, Rpc, v1alpha2, v1beta1
+from dpgateway.deviceplugin.offer.offering import Offering
+from dpgateway.deviceplugin.resource import Resource, only
+from dpgateway.deviceplugin.server.handlers import Handlers
+from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
+from dpgateway.model import Allocation, Device, Grant, Health, Offer, Registration
+
+each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+RPCS = [pytest.param(rpc, id=f"{api.name} {rpc.name}") for api in APIS for rpc in api.rpcs]
+
+
+def test_the_versions_newest_first_as_kubelets_compare_them():
+    assert [(api.name, api.version) for api in APIS] == [
+        ("v1beta1", "v1beta1"),
+        ("v1alpha2", "v1alpha2"),
+        ("v1alpha1", "0.1"),
+    ]
+    assert [(api.service, api.register_path) for api in APIS] == [
+        ("v1beta1.DevicePlugin", "/v1beta1.Registration/Register"),
+        ("deviceplugin.DevicePlugin", "/deviceplugin.Registration/Register"),
+        ("deviceplugin.DevicePlugin", "/deviceplugin.Registration/Register"),
+    ]
+
+
+@pytest.mark.parametrize("wire", [v1beta1_pb2, v1alpha2_pb2], ids=lambda wire: wire.__name__)
+def test_every_rpc_of_the_service_is_a_row(wire):
+    service = wire.DESCRIPTOR.services_by_name["DevicePlugin"]
+    for api in APIS:
+        if api.service == service.full_name:
+            assert [rpc.name for rpc in api.rpcs] == [method.name for method in service.methods]
+
+
+def test_only_v1beta1_can_do_everything():
+    assert [[call for call in Call if api.can(call)] for api in APIS] == [
+        list(Call),
+        [Call.WATCH, Call.ALLOCATE],
+        [Call.WATCH, Call.ALLOCATE],
+    ]
+
+
+def test_the_configuration_knows_the_same_versions():
+    assert get_args(values.Api) == tuple(api.name for api in APIS) == values.Kubelet().apis
+
+
+# bytes that aren't the message
+
+
+@pytest.mark.parametrize("rpc", RPCS)
+@given(raw=st.binary(max_size=60))
+@settings(deadline=None, max_examples=60)
+def test_garbage_is_a_decode_error_and_nothing_else(rpc, raw):
+    with contextlib.suppress(DecodeError):
+        rpc.decode(raw)
+
+
+GOOD = {
+    Call.OPTIONS: b"\x9a\x06\x03new",
+    Call.WATCH: b"\x9a\x06\x03new",
+    Call.PREFER: b"\x0a\x0b\x0a\x01a\x0a\x01b\x12\x01b\x18\x02",
+    Call.ALLOCATE: b"\x0a\x06\x0a\x01a\x0a\x01b",
+    Call.PREPARE: b"\x0a\x06device",
+}
+
+
+@pytest.mark.parametrize("rpc", RPCS)
+def test_a_message_cut_short_is_a_decode_error(rpc):
+    whole = GOOD[rpc.call]
+    rpc.decode(whole)
+    for length in range(1, len(whole)):
+        with pytest.raises(DecodeError):
+            rpc.decode(whole[:length])
+
+
+def test_an_id_that_is_no_text_is_a_decode_error():
+    with pytest.raises(DecodeError):
+        v1beta1.from_prepare(b"\x0a\x01\xff")
+    with pytest.raises(DecodeError):
+        v1alpha2.from_allocate(b"\x0a\x01\xff")
+
+
+# lists
+
+OFFERS = st.builds(
+    Offer,
+    id=st.text(max_size=5),
+    health=st.sampled_from([Health.healthy(), Health.unhealthy("on fire")]),
+    numa_nodes=st.sampled_from([(), (0,), (0, 3)]),
+)
+LISTS = st.lists(OFFERS, unique_by=lambda offer: offer.id, max_size=8)
+
+
+def whole(api, offers):
+    """The bytes of a list that is built as one message."""
+    message = (v1beta1_pb2 if api.package == "v1beta1" else v1alpha2_pb2).ListAndWatchResponse()
+    for offer in offers:
+        device = message.devices.add(ID=offer.id, health="Healthy" if offer.health.ok else "Unhealthy")
+        if api.package == "v1beta1":
+            for node in offer.numa_nodes:
+                device.topology.nodes.add(ID=node)
+    return message.SerializeToString()
+
+
+@each_api
+@given(lists=st.lists(LISTS, max_size=4))
+@settings(deadline=None, max_examples=60)
+def test_the_joined_bytes_are_those_of_the_whole_message(api, lists):
+    encoder = ListEncoder(api)
+    for offers in lists:
+        assert encoder.encode(offers) == whole(api, offers)
+
+
+def test_only_what_changed_is_encoded_anew_and_what_left_is_forgotten():
+    encoded = []
+
+    def to_offer(offer):
+        encoded.append(offer.id)
+        return APIS[0].to_offer(offer)
+
+    a, b = Offer("a"), Offer("b")
+    encoder = ListEncoder(replace(APIS[0], to_offer=to_offer))
+    for offers in ([a, b], [a, b], [replace(a, health=Health.unhealthy("wet")), b], [b], [a, b]):
+        encoder.encode(offers)
+    assert encoded == ["a", "b", "a", "a"]
+
+
+def test_an_empty_list_is_the_empty_message():
+    assert ListEncoder(APIS[0]).encode([]) == b""
+
+
+# a made-up version, whose bytes aren't even protobuf
+
+
+def _json_allocations(grants):
+    return json.dumps([{"ids": grant.ids, "env": dict(grant.allocation.env)} for grant in grants]).encode()
+
+
+V1BETA2 = Api(
+    name="v1beta2",
+    version="v1beta2",
+    package="v1beta2",
+    rpcs=(
+        Rpc("Watch", Call.WATCH, lambda raw: None, lambda _: b""),
+        Rpc("Give", Call.ALLOCATE, lambda raw: tuple(map(tuple, json.loads(raw))), _json_allocations),
+        Rpc("Ready", Call.PREPARE, lambda raw: tuple(json.loads(raw)), lambda _: b"ready"),
+    ),
+    to_register=lambda registration: registration.resource.encode(),
+    to_offer=lambda offer: f"{offer.id}={offer.health.ok};".encode(),
+)
+
+
+class Calls:
+    abilities = frozenset({"prepare"})
+
+    def __init__(self):
+        self.prepared = []
+
+    async def allocate(self, devices):
+        return Allocation(env={"DEVICES": ",".join(device.id for device in devices)})
+
+    async def prepare(self, devices, *, once=True):
+        self.prepared += [device.id for device in devices]
+
+
+class Nobody:
+    def opened(self):
+        raise AssertionError("this client isn't a kubelet")
+
+    closed = opened
+
+
+@pytest.fixture
+async def channel(tmp_path):
+    """To a gateway's resource that is served in all versions and the made-up one."""
+    log = logging.LoggerAdapter(logging.getLogger(__name__), {})
+    config = ResourceConfig("example.com/thing", "x")
+    offering = Offering(config, log, lambda: None)
+    offering.take([Device("a"), Device("b", Health.unhealthy("wet"))])
+    resource = Resource(config, offering, log, APIS[0])
+    resource.calls = Calls()
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(tuple(Handlers(resource, (V1BETA2, *APIS), Nobody(), Pace(), log).generic()))
+    server.add_insecure_port(f"unix:{tmp_path}/plugin.sock")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"unix:{tmp_path}/plugin.sock") as channel:
+        yield channel
+    await server.stop(None)
+    offering.close()
+
+
+async def test_a_new_version_is_served_beside_the_others(channel):
+    stream = channel.unary_stream("/v1beta2.DevicePlugin/Watch")(b"")
+    assert await stream.read() == b"a=True;b=False;"
+    stream.cancel()
+    answer = await channel.unary_unary("/v1beta2.DevicePlugin/Give")(b'[["a"]]')
+    assert json.loads(answer) == [{"ids": ["a"], "env": {"DEVICES": "a"}}]
+    assert await channel.unary_unary("/v1beta2.DevicePlugin/Ready")(b'["a"]') == b"ready"
+    grant = Grant(("a",), Allocation(env={"DEVICES": "a"}))
+    answer = await channel.unary_unary("/v1beta1.DevicePlugin/Allocate")(b"\x0a\x03\x0a\x01a")
+    assert answer == APIS[0].rpcs[3].encode((grant,))
+
+
+def test_a_new_version_is_chosen_and_registered_like_the_others():
+    assert only(("v1alpha2", "v1beta2"), (V1BETA2, *APIS)) == (V1BETA2, APIS[1])
+    assert V1BETA2.register_path == "/v1beta2.Registration/Register"
+    assert V1BETA2.to_register(Registration("example.com/thing", "s", None)) == b"example.com/thing"
+    assert not V1BETA2.can(Call.PREFER)

@@ -1,0 +1,443 @@
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.registration.client import ApiRefused, RegisterFailed
+from dpgateway.deviceplugin.registration.lifecycle import State
+from dpgateway.deviceplugin.registration.registrar import STREAM_DUE, Registrar
+from dpgateway.errors import KubeletError
+from dpgateway.model import Options
+from tests.support.time import advance, in_manual_time
+from tests.support.waiting import turns
+
+REFUSED = ApiRefused("requested API version is not supported")
+NOT_LISTENING = RegisterFailed("UNAVAILABLE: nobody", listening=False)
+FAILED = RegisterFailed("UNKNOWN: no", listening=True)
+
+
+class Plug:
+    name = "example.com/thing"
+
+    def __init__(self):
+        self.wanted = Options(prepare=False, prefer=False)
+        self.spoken, self.done = [], []
+        self.fails = None
+        self.links = 0
+        self.streams = []
+
+    def options(self):
+        return self.wanted
+
+    def speak(self, api):
+        self.spoken.append(api.name)
+
+    async def link(self):
+        if self.fails:
+            raise self.fails
+        self.links += 1
+        return f"link-{self.links}"
+
+    def settled(self):
+        self.done.append("settled")
+
+    def end_streams(self):
+        self.done.append("ended")
+
+
+class Client:
+    """A kubelet that answers when the test says so."""
+
+    def __init__(self):
+        self.accepted = None
+        self.calls = []
+        self.in_flight = self.most_in_flight = 0
+
+    async def register(self, api, registration):
+        call = Call(api, registration)
+        self.calls.append(call)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await call.answer
+        finally:
+            self.in_flight -= 1
+        self.accepted = api
+
+
+class Call:
+    def __init__(self, api, registration):
+        self.api, self.registration = api.name, registration
+        self.answer = asyncio.get_running_loop().create_future()
+
+
+class Rig(Registrar):
+    """A registrar with both its sides."""
+
+    def __init__(self, group, log):
+        self.plug, self.client = Plug(), Client()
+        super().__init__(self.plug, APIS, self.client, group, log)
+
+    @property
+    def calls(self):
+        return self.client.calls
+
+    async def answer(self, error=None):
+        """The kubelet's answer to the last Register."""
+        future = self.calls[-1].answer
+        future.set_exception(error) if error else future.set_result(None)
+        await turns()
+
+    async def appear(self):
+        self.kubelet_new()
+        await turns()
+
+    async def serve(self):
+        """A kubelet appears, accepts, and opens its stream."""
+        await self.appear()
+        stream = self.stream_opened()
+        await self.answer()
+        assert self.state is State.SERVING
+        return stream
+
+
+@asynccontextmanager
+async def registrar(log):
+    async with asyncio.TaskGroup() as group:
+        rig = Rig(group, log)
+        yield rig
+        rig.stop()
+        assert rig.client.most_in_flight <= 1, "two Registers in flight"
+
+
+@in_manual_time
+async def test_nothing_is_sent_before_there_is_a_kubelet(log):
+    async with registrar(log) as rig:
+        rig.options_changed()
+        rig.kubelet_gone()
+        await advance(1000)
+        assert rig.calls == []
+
+
+@in_manual_time
+async def test_a_new_kubelet_gets_a_register_at_once_with_a_new_link_and_the_options(log, records):
+    async with registrar(log) as rig:
+        rig.plug.wanted = Options(prepare=True, prefer=False)
+        await rig.appear()
+        (call,) = rig.calls
+        assert call.registration.endpoint == "link-1"
+        assert call.registration.options == rig.plug.wanted
+        assert (call.api, rig.plug.spoken) == ("v1beta1", ["v1beta1"])
+        rig.stream_opened()
+        assert rig.plug.done == ["settled"]
+        await rig.answer()
+        assert records.texts() == ["registered"]
+
+
+@in_manual_time
+async def test_the_next_older_api_is_tried_in_the_same_attempt_spoken_before_it_is_sent(log):
+    async with registrar(log) as rig:
+        await rig.appear()
+        await rig.answer(REFUSED)
+        await rig.answer(REFUSED)
+        assert [call.api for call in rig.calls] == ["v1beta1", "v1alpha2", "v1alpha1"]
+        assert rig.plug.spoken == [call.api for call in rig.calls]
+        assert len({call.registration.endpoint for call in rig.calls}) == 3
+        await rig.answer()
+        assert rig.state is State.EXPECTING
+
+
+@in_manual_time
+async def test_an_attempt_begins_with_what_this_kubelet_accepted_last(log):
+    async with registrar(log) as rig:
+        rig.client.accepted = APIS[1]
+        await rig.appear()
+        assert rig.calls[0].api == "v1alpha2"
+
+
+@in_manual_time
+async def test_when_no_api_is_left_it_waits_and_begins_anew(log, records):
+    async with registrar(log) as rig:
+        await rig.appear()
+        for _ in APIS:
+            await rig.answer(REFUSED)
+        assert (rig.state, len(rig.calls)) == (State.WAITING, 3)
+        await advance(1.3)
+        assert rig.calls[3].api == "v1beta1"
+
+
+@in_manual_time
+async def test_a_kubelet_that_does_not_listen_yet_is_tried_again_after_10_20_40_ms_without_a_warning(log, records):
+    async with registrar(log) as rig:
+        await rig.appear()
+        for count, pause in enumerate([0.010, 0.020, 0.040], 1):
+            await rig.answer(NOT_LISTENING)
+            await advance(pause - 0.001)
+            assert len(rig.calls) == count
+            await advance(0.001)
+            assert len(rig.calls) == count + 1
+        assert records.texts() == []
+
+
+@in_manual_time
+async def test_an_unavailable_kubelet_settles_nothing_about_the_api(log):
+    async with registrar(log) as rig:
+        await rig.appear()
+        await rig.answer(NOT_LISTENING)
+        await advance(0.01)
+        assert [call.api for call in rig.calls] == ["v1beta1"] * 2
+
+
+@in_manual_time
+async def test_failures_are_repeated_after_a_second_doubling_to_a_minute_and_complained_of_once(log, records):
+    async with registrar(log) as rig:
+        await rig.appear()
+        pauses = []
+        for _ in range(10):
+            await rig.answer(FAILED)
+            count, pause = len(rig.calls), 0.0
+            while len(rig.calls) == count:
+                await advance(0.25)
+                pause += 0.25
+            pauses.append(pause)
+        for pause, least in zip(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60], strict=True):
+            assert least <= pause <= least * 1.25 + 0.25
+        assert records.texts() == ["registering failed: UNKNOWN: no"]
+
+
+@in_manual_time
+async def test_a_kubelet_that_refuses_for_days_is_still_tried(log):
+    async with registrar(log) as rig:
+        await rig.appear()
+        for _ in range(1200):
+            await rig.answer(FAILED)
+            await advance(80)
+        assert len(rig.calls) == 1201
+
+
+@in_manual_time
+async def test_a_register_that_succeeds_without_a_stream_is_repeated_after_15_s(log, records):
+    async with registrar(log) as rig:
+        await rig.appear()
+        await rig.answer()
+        await advance(STREAM_DUE - 0.1)
+        assert (rig.state, len(rig.calls)) == (State.EXPECTING, 1)
+        await advance(0.2)
+        assert rig.state is State.WAITING
+        assert records.texts()[-1] == "the kubelet accepted the registration, but opened no stream within 15 s"
+        await advance(1.3)
+        assert len(rig.calls) == 2
+
+
+@in_manual_time
+async def test_while_a_stream_is_open_nothing_is_sent_whatever_happens_to_the_file(log):
+    async with registrar(log) as rig:
+        await rig.serve()
+        rig.kubelet_gone()
+        rig.kubelet_back()
+        rig.kubelet_gone()
+        await advance(10_000)
+        assert (rig.state, len(rig.calls)) == (State.SERVING, 1)
+
+
+@in_manual_time
+async def test_a_lost_stream_of_the_same_kubelet_means_a_new_register_after_a_second_not_earlier(log):
+    async with registrar(log) as rig:
+        rig.stream_closed(await rig.serve())
+        await advance(0.99)
+        assert len(rig.calls) == 1
+        await advance(0.3)
+        assert len(rig.calls) == 2
+        assert rig.calls[1].registration.endpoint == "link-2"
+
+
+@in_manual_time
+async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_resets_it(log):
+    async with registrar(log) as rig:
+        stream = await rig.serve()
+        for pause in (1, 2, 4):
+            rig.stream_closed(stream)
+            await advance(pause - 0.01)
+            count = len(rig.calls)
+            await advance(pause / 4 + 0.02)
+            assert len(rig.calls) == count + 1
+            stream = rig.stream_opened()
+            await rig.answer()
+        await advance(60)
+        rig.stream_closed(stream)
+        await advance(1.3)
+        assert len(rig.calls) == 5
+
+
+@in_manual_time
+async def test_only_the_end_of_the_last_stream_counts(log):
+    async with registrar(log) as rig:
+        first = await rig.serve()
+        second = rig.stream_opened()
+        rig.stream_closed(first)
+        assert rig.state is State.SERVING
+        rig.stream_closed(second)
+        assert rig.state is State.WAITING
+
+
+@in_manual_time
+async def test_a_kubelet_that_went_while_we_waited_is_not_called_and_the_next_is_at_once(log):
+    async with registrar(log) as rig:
+        rig.stream_closed(await rig.serve())
+        rig.kubelet_gone()
+        assert rig.state is State.AWAY
+        await advance(1000)
+        assert len(rig.calls) == 1
+        await rig.appear()
+        assert len(rig.calls) == 2
+
+
+@in_manual_time
+async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
+    async with registrar(log) as rig:
+        stream = await rig.serve()
+        rig.kubelet_gone()
+        rig.stream_closed(stream)
+        await advance(1000)
+        assert (rig.state, len(rig.calls)) == (State.AWAY, 1)
+
+
+@in_manual_time
+async def test_when_the_file_is_back_a_resource_without_a_stream_registers_again(log):
+    async with registrar(log) as rig:
+        rig.stream_closed(await rig.serve())
+        rig.kubelet_gone()
+        rig.kubelet_back()  # others still stream, so it is no new incarnation
+        await turns()
+        assert len(rig.calls) == 2
+
+
+async def offering(rig):
+    await rig.appear()
+
+
+async def expecting(rig):
+    await rig.appear()
+    await rig.answer()
+
+
+async def serving(rig):
+    await rig.serve()
+
+
+async def waiting(rig):
+    await rig.appear()
+    await rig.answer(FAILED)
+
+
+@pytest.mark.parametrize("reach", [offering, expecting, serving, waiting], ids=lambda one: one.__name__)
+@in_manual_time
+async def test_a_new_kubelet_is_registered_with_at_once_from_every_state(log, reach):
+    async with registrar(log) as rig:
+        await reach(rig)
+        await rig.appear()
+        assert (rig.state, len(rig.calls)) == (State.OFFERING, 2)
+        assert rig.client.in_flight == 1
+        rig.stream_opened()
+        await rig.answer()
+        await advance(100)
+        assert (rig.state, len(rig.calls)) == (State.SERVING, 2)
+
+
+@in_manual_time
+async def test_streams_of_an_older_kubelet_are_disowned_not_ended(log):
+    async with registrar(log) as rig:
+        old = await rig.serve()
+        await rig.appear()
+        assert not rig.streaming
+        new = rig.stream_opened()
+        await rig.answer()
+        rig.stream_closed(old)
+        assert rig.state is State.SERVING
+        assert "ended" not in rig.plug.done
+        rig.stream_closed(new)
+        assert rig.state is State.WAITING
+
+
+@in_manual_time
+async def test_a_late_answer_of_an_older_attempt_changes_nothing(log):
+    async with registrar(log) as rig:
+        await rig.appear()
+        stream = rig.stream_opened()  # before Register returned, as on every release
+        rig.stream_closed(stream)
+        assert rig.state is State.WAITING
+        assert rig.client.in_flight == 1
+        await turns()
+        assert rig.client.in_flight == 0
+        await advance(1.3)
+        assert len(rig.calls) == 2
+        rig.stream_opened()
+        await rig.answer(FAILED)
+        assert rig.state is State.SERVING
+
+
+@in_manual_time
+async def test_a_late_stream_of_a_register_that_was_given_up_is_as_good_as_any(log):
+    async with registrar(log) as rig:
+        await waiting(rig)
+        rig.stream_opened()
+        await advance(1000)
+        assert (rig.state, len(rig.calls)) == (State.SERVING, 1)
+
+
+@in_manual_time
+async def test_changed_options_are_registered_anew_after_our_streams_were_ended_first(log):
+    async with registrar(log) as rig:
+        stream = await rig.serve()
+        rig.options_changed()
+        assert rig.state is State.SERVING
+        rig.plug.wanted = Options(prepare=True, prefer=False)
+        rig.options_changed()
+        assert rig.plug.done[-1] == "ended"
+        assert (rig.state, len(rig.calls)) == (State.WAITING, 1)
+        rig.stream_closed(stream)
+        await advance(1.3)
+        assert rig.calls[1].registration.options == rig.plug.wanted
+        assert rig.plug.done.count("ended") == 1
+
+
+@in_manual_time
+async def test_options_that_changed_while_registering_are_registered_once_it_is_served(log):
+    async with registrar(log) as rig:
+        await rig.appear()
+        rig.plug.wanted = Options(prepare=True, prefer=False)
+        rig.options_changed()
+        assert (rig.state, len(rig.calls)) == (State.OFFERING, 1)
+        rig.stream_closed(rig.stream_opened())
+        await advance(1.3)
+        assert rig.calls[1].registration.options == rig.plug.wanted
+
+
+@pytest.mark.parametrize("error", [KubeletError("no directory"), OSError("no space"), LookupError("a bug")], ids=repr)
+@in_manual_time
+async def test_whatever_goes_wrong_before_sending_is_told_and_tried_again(log, records, error):
+    async with registrar(log) as rig:
+        rig.plug.fails = error
+        await rig.appear()
+        assert (rig.state, rig.calls) == (State.WAITING, [])
+        assert records.texts(logging.WARNING)
+        rig.plug.fails = None
+        await advance(1.3)
+        assert len(rig.calls) == 1
+
+
+@pytest.mark.parametrize("reach", [offering, expecting, serving, waiting], ids=lambda one: one.__name__)
+@in_manual_time
+async def test_after_the_stop_nothing_is_sent_any_more(log, reach):
+    async with registrar(log) as rig:
+        await reach(rig)
+        count = len(rig.calls)
+        rig.stop()
+        await turns()
+        assert rig.client.in_flight == 0
+        rig.kubelet_new()
+        rig.options_changed()
+        await advance(1000)
+        assert (rig.state, len(rig.calls)) == (State.STOPPED, count)

@@ -1,0 +1,270 @@
+import asyncio
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from dpgateway import Device
+from dpgateway.deviceplugin.server.endpoint import Endpoint
+from dpgateway.deviceplugin.wire import v1beta1_pb2
+from dpgateway.errors import KubeletError
+from tests.support.serving import V1ALPHA, V1BETA1, health, status
+from tests.support.waiting import turns, until
+
+ROOT = Path(__file__).resolve().parents[3]
+DESCRIPTORS = Path("/proc/self/fd")
+BOTH = {"a": "Healthy", "b": "Healthy"}
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_the_socket_is_ours_alone_in_a_folder_that_is_ours_alone(serve):
+    served = await serve()
+    assert (mode(served.folder), mode(served.socket)) == (0o700, 0o600)
+    assert stat.S_ISSOCK(served.socket.stat().st_mode)
+
+
+async def test_every_dialect_is_served_on_the_bound_socket_and_on_each_link(serve, connect):
+    served = await serve()
+    links = [served.directory / await served.endpoint.link() for _ in range(2)]
+    for socket in (served.socket, *links):
+        for path in (V1BETA1, V1ALPHA):
+            assert health(await connect(socket).watch(path).read(), path) == BOTH
+
+
+async def test_opening_twice_binds_once(serve):
+    served = await serve()
+    before = served.socket.stat().st_ino
+    await asyncio.gather(*(served.endpoint.open() for _ in range(5)))
+    assert served.socket.stat().st_ino == before
+
+
+async def test_the_longest_name_is_served(serve, connect):
+    name = f"{'.'.join(['d' * 59] * 4)}/{'n' * 63}"
+    assert health(await connect((await serve(name=name)).socket).watch().read()) == BOTH
+
+
+async def test_a_directory_of_any_length_is_served(serve, connect, short_path, tmp_path):
+    deep = short_path.joinpath(*["d" * 50] * 4)
+    deep.mkdir(parents=True)
+    served = await serve(deep)
+    link = await served.endpoint.link()
+    short = short_path / "s"  # a client of gRPC has the same limit of 107 bytes
+    short.symlink_to(deep / "dpgateway")
+    for socket in (short / served.socket.name, short / Path(link).name):
+        assert health(await connect(socket).watch().read()) == BOTH
+    assert mode(served.socket) == 0o600
+
+
+async def test_names_that_are_settled_leave_only_the_newest(serve):
+    served = await serve()
+    old, new = await served.endpoint.link(), await served.endpoint.link()
+    served.endpoint.settled()
+    assert not (served.directory / old).exists()
+    assert (served.directory / new).exists()
+
+
+@pytest.mark.parametrize("deleted", ["socket", "links", "folder", "directory"])
+async def test_deleted_names_do_nothing_to_a_stream_and_the_next_link_works(serve, connect, deleted):
+    served = await serve()
+    link = served.directory / await served.endpoint.link()
+    client = connect(link)
+    stream = client.watch()
+    await stream.read()
+    if deleted == "socket":
+        served.socket.unlink()
+    elif deleted == "links":
+        link.unlink()
+    else:
+        shutil.rmtree(served.folder if deleted == "folder" else served.directory)
+        served.directory.mkdir(exist_ok=True)
+    await turns()
+    served.offering.fail("broken", offer=True)
+    assert set(health(await stream.read()).values()) == {"Unhealthy"}
+    again = connect(served.directory / await served.endpoint.link())
+    assert set(health(await again.watch().read()).values()) == {"Unhealthy"}
+    served.offering.take([Device("a"), Device("b")])
+    assert health(await stream.read()) == BOTH  # the old one still lives
+    assert await client.call("GetDevicePluginOptions")
+
+
+async def test_without_the_kubelets_directory_there_is_no_link_and_no_directory(serve):
+    served = await serve()
+    shutil.rmtree(served.directory)
+    with pytest.raises(KubeletError):
+        await served.endpoint.link()
+    assert not served.directory.exists()
+
+
+async def test_a_socket_that_can_not_be_bound_is_an_error_and_can_be_tried_again(serve):
+    served = await serve(bind=False)
+    served.directory.chmod(0o500)
+    blocking = served.folder
+    blocking.parent.chmod(0o700)
+    blocking.write_text("in the way")
+    for _ in range(3):
+        with pytest.raises(KubeletError):
+            await served.endpoint.open()
+    blocking.unlink()
+    await served.endpoint.open()
+
+
+async def test_closing_ends_streams_and_removes_every_name(serve, connect):
+    served = await serve()
+    stream = connect(served.directory / await served.endpoint.link()).watch()
+    await stream.read()
+    async with asyncio.timeout(2):
+        await served.endpoint.close()
+    assert await stream.read() is grpc.aio.EOF
+    assert list(served.folder.iterdir()) == []
+
+
+async def test_closing_waits_for_an_allocate_only_as_long_as_it_is_told(serve, connect):
+    served = await serve()
+    served.calls.go_on.clear()
+    request = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}])
+    failing = asyncio.ensure_future(status(connect(served.socket).call("Allocate", request)))
+    await until(lambda: served.calls.allocated)
+    async with asyncio.timeout(2):
+        await served.endpoint.drain(0.05)
+        await served.endpoint.close()
+    await failing
+
+
+async def test_abandoning_removes_every_name_at_once(serve):
+    served = await serve()
+    await served.endpoint.link()
+    served.endpoint.abandon()
+    assert list(served.folder.iterdir()) == []
+
+
+SECOND = """
+import asyncio, sys
+from pathlib import Path
+from tests.support.logs import Records
+from tests.support.serving import Served
+async def main():
+    served = Served(Path(sys.argv[1]), Records().bound())
+    served.offering.take([])
+    await served.endpoint.open()
+    print("serving", flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(serve, connect, short_path, records):
+    command = [sys.executable, "-c", SECOND, str(short_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as first:  # noqa: ASYNC220  another gateway
+        try:
+            assert await asyncio.to_thread(first.stdout.readline) == b"serving\n"
+            served = await serve(bind=False)
+            opening = asyncio.ensure_future(served.endpoint.open())
+            await until(records.texts)
+            said = f"waiting, for another gateway serves example.com/thing: pid {first.pid}"
+            (text,) = records.texts()
+            assert text.startswith(said)
+            assert health(await connect(served.socket).watch().read()) == {}
+            assert not opening.done()
+            (short_path / "dpgateway" / f"{served.socket.stem}-5.sock").touch()
+        finally:
+            first.send_signal(signal.SIGKILL)
+        async with asyncio.timeout(5):
+            await opening
+    assert health(await connect(served.socket).watch().read()) == BOTH
+    assert not list(served.folder.glob("*-5.sock"))
+
+
+async def test_a_stop_while_waiting_for_another_gateway_is_heard(serve, short_path, log):
+    served = await serve()
+    waiting = asyncio.ensure_future(Endpoint(short_path, served.config.name, served.handlers, log).open())
+    await turns()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+class Generic:
+    """A client that knows nothing but what reflection tells."""
+
+    def __init__(self, socket):
+        self.channel = grpc.insecure_channel(f"unix:{socket}", options=[("grpc.use_local_subchannel_pool", 1)])
+        self.database = ProtoReflectionDescriptorDatabase(self.channel)
+        self.pool = DescriptorPool(self.database)
+
+    def call_everything(self):
+        results = {}
+        for service in self.database.get_services():
+            if service.startswith("grpc."):
+                continue
+            for method in self.pool.FindServiceByName(service).methods:
+                kind, answer = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+                path = f"/{service}/{method.name}"
+                request = kind()
+                if method.server_streaming:
+                    call = self.channel.unary_stream(path, kind.SerializeToString, answer.FromString)
+                    stream = call(request, timeout=10)
+                    results[path] = next(stream)
+                    stream.cancel()
+                else:
+                    results[path] = self.channel.unary_unary(path, kind.SerializeToString, answer.FromString)(
+                        request, timeout=10
+                    )
+        return results
+
+
+async def test_a_generic_client_finds_and_calls_everything_through_reflection(serve):
+    served = await serve()
+    generic = Generic(served.socket)
+    try:
+        results = await asyncio.to_thread(generic.call_everything)
+    finally:
+        generic.channel.close()
+    assert set(results) == {
+        "/v1beta1.DevicePlugin/GetDevicePluginOptions",
+        "/v1beta1.DevicePlugin/ListAndWatch",
+        "/v1beta1.DevicePlugin/GetPreferredAllocation",
+        "/v1beta1.DevicePlugin/Allocate",
+        "/v1beta1.DevicePlugin/PreStartContainer",
+        "/deviceplugin.DevicePlugin/ListAndWatch",
+        "/deviceplugin.DevicePlugin/Allocate",
+    }
+    for path in ("/v1beta1.DevicePlugin/ListAndWatch", "/deviceplugin.DevicePlugin/ListAndWatch"):
+        assert {device.ID for device in results[path].devices} == {"a", "b"}
+
+
+async def test_an_older_server_ends_once_the_only_stream_is_the_newer_ones(serve, connect):
+    served = await serve()
+    before = len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
+    for _ in range(10):
+        client = connect(served.directory / await served.endpoint.link())
+        assert health(await client.watch().read()) == BOTH
+        await client.close()
+        await until(lambda: not served.handlers.streaming)
+        shutil.rmtree(served.folder)
+    client = connect(served.directory / await served.endpoint.link())
+    stream = client.watch()
+    await stream.read()
+    served.endpoint.settled()
+    await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 4)
+    served.offering.fail("broken", offer=True)
+    assert set(health(await stream.read()).values()) == {"Unhealthy"}
+
+
+async def test_no_descriptor_of_a_closed_server_stays(serve, connect, short_path):
+    await (await serve(name="example.com/warm")).close()
+    before = len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
+    for number in range(10):
+        served = await serve(name=f"example.com/r{number}")
+        await served.close()
+    await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 2)

@@ -1,0 +1,190 @@
+import asyncio
+
+import grpc
+import pytest
+
+from dpgateway import Busy, DeviceUnavailable, DriverError
+from dpgateway.deviceplugin.api import v1alpha1, v1alpha2
+from dpgateway.deviceplugin.wire import v0_1_pb2, v1alpha2_pb2, v1beta1_pb2
+from dpgateway.errors import DriverFault, DriverTimeout
+from tests.support.serving import V1ALPHA, V1BETA1, status
+from tests.support.waiting import until
+
+CODE = grpc.StatusCode
+
+
+@pytest.fixture
+async def served(serve):
+    return await serve()
+
+
+@pytest.fixture
+async def client(served, connect):
+    return connect(served.socket)
+
+
+def allocate(*ids):
+    return v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ids}])
+
+
+async def test_allocate_answers_in_v1beta1_one_response_for_each_container(served, client):
+    request = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}, {"devices_ids": ["b"]}])
+    answer = v1beta1_pb2.AllocateResponse.FromString(await client.call("Allocate", request))
+    assert [dict(one.envs) for one in answer.container_responses] == [{"A": "1"}] * 2
+    assert served.calls.allocated == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize(
+    ("spoken", "kind"), [(v1alpha2.API, v1alpha2_pb2.AllocateResponse), (v1alpha1.API, v0_1_pb2.AllocateResponse)]
+)
+async def test_the_dialect_that_was_registered_decides_how_the_shared_path_answers(served, client, spoken, kind):
+    served.resource.api = spoken
+    raw = await client.call("Allocate", v1alpha2_pb2.AllocateRequest(devicesIDs=["a"]), V1ALPHA)
+    answer = kind.FromString(raw)
+    envs = answer.envs if kind is v1alpha2_pb2.AllocateResponse else answer.spec[0].envs
+    assert dict(envs) == {"A": "1"}
+    assert served.calls.prepared == [("a",)]  # these have no call for it
+
+
+async def test_on_the_shared_path_the_newer_dialect_is_spoken_to_a_client_that_never_registered_us(served, client):
+    raw = await client.call("Allocate", v1alpha2_pb2.AllocateRequest(devicesIDs=["a"]), V1ALPHA)
+    assert dict(v1alpha2_pb2.AllocateResponse.FromString(raw).envs) == {"A": "1"}
+
+
+async def test_options_preference_and_prepare_are_answered(served, client):
+    served.calls.abilities = frozenset({"prepare", "prefer"})
+    options = v1beta1_pb2.DevicePluginOptions.FromString(await client.call("GetDevicePluginOptions"))
+    assert options.pre_start_required
+    assert options.get_preferred_allocation_available
+    wish = {"available_deviceIDs": ["a", "b"], "must_include_deviceIDs": [], "allocation_size": 1}
+    request = v1beta1_pb2.PreferredAllocationRequest(container_requests=[wish])
+    raw = await client.call("GetPreferredAllocation", request)
+    answer = v1beta1_pb2.PreferredAllocationResponse.FromString(raw)
+    assert list(answer.container_responses[0].deviceIDs) == ["a"]
+    await client.call("PreStartContainer", v1beta1_pb2.PreStartContainerRequest(devices_ids=["b"]))
+    assert served.calls.prepared == [("b",)]
+
+
+ERRORS = [
+    (DriverError("worn out"), CODE.FAILED_PRECONDITION),
+    (DeviceUnavailable("gone"), CODE.FAILED_PRECONDITION),
+    (Busy("later"), CODE.RESOURCE_EXHAUSTED),
+    (DriverTimeout("slow"), CODE.DEADLINE_EXCEEDED),
+    (DriverFault("odd"), CODE.INTERNAL),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), ERRORS, ids=lambda one: type(one).__name__)
+async def test_each_kind_of_error_has_its_code_and_its_text_and_is_logged(served, client, records, error, code):
+    served.calls.error = error
+    assert await status(client.call("Allocate", allocate("a"))) == (code, str(error))
+    assert records.texts() == [f"Allocate refused: {error}"]
+
+
+async def test_an_unknown_id_is_refused_by_name(served, client):
+    code, text = await status(client.call("Allocate", allocate("a", "nobody")))
+    assert code is CODE.FAILED_PRECONDITION
+    assert "resource example.com/thing: device nobody is unknown" in text
+    assert served.calls.allocated == []
+
+
+async def test_a_bug_of_the_gateway_is_an_internal_error_and_logged_with_its_traceback(served, client, records):
+    served.calls.error = LookupError("oops")
+    code, text = await status(client.call("Allocate", allocate("a")))
+    assert (code, "a bug of the gateway" in text) == (CODE.INTERNAL, True)
+    assert records.records[-1].exc_info[0] is LookupError
+
+
+async def test_a_very_long_error_still_arrives(served, client):
+    served.calls.error = DriverError("x" * 1_000_000)
+    code, text = await status(client.call("Allocate", allocate("a")))
+    assert (code, len(text)) == (CODE.FAILED_PRECONDITION, 2000)
+
+
+async def test_half_a_character_in_an_error_is_escaped(served, client):
+    """As in a file name that isn't UTF-8: gRPC can't send it, and would never answer."""
+    served.calls.error = DriverError("can't open /dev/caf\udce9")
+    assert await status(client.call("Allocate", allocate("a"))) == (
+        CODE.FAILED_PRECONDITION,
+        r"can't open /dev/caf\udce9",
+    )
+
+
+METHODS = ["GetDevicePluginOptions", "GetPreferredAllocation", "Allocate", "PreStartContainer"]
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\xff" * 10, b"\x0a\x05\xff", b"\x0a\x02\xc3\x28"], ids=["noise", "short", "text"]
+)
+@pytest.mark.parametrize("method", METHODS)
+async def test_garbage_is_an_invalid_argument(served, client, method, garbage):
+    if method == "GetDevicePluginOptions" and garbage == b"\x0a\x02\xc3\x28":
+        return  # an unknown field of an empty message
+    code, text = await status(client.call(method, garbage))
+    assert code is CODE.INVALID_ARGUMENT
+    assert f"v1beta1.DevicePlugin/{method}" in text
+
+
+@pytest.mark.parametrize("path", [V1BETA1, V1ALPHA])
+async def test_garbage_to_list_and_watch_is_an_invalid_argument_and_no_stream(served, client, path):
+    code, _ = await status(client.watch(path, b"\xff" * 10).read())
+    assert code is CODE.INVALID_ARGUMENT
+    assert served.audience.opened_streams == []
+
+
+async def test_a_stream_that_must_end_as_it_opens_ends(served, client):
+    opened = served.audience.opened
+
+    def end():
+        served.handlers.end_streams()
+        return opened()
+
+    served.audience.opened = end
+    assert [message async for message in client.watch()] == []
+    assert not served.audience.open
+
+
+async def test_an_unknown_method_is_unimplemented(served, client):
+    assert (await status(client.call("Nothing")))[0] is CODE.UNIMPLEMENTED
+    assert (await status(client.call("PreStartContainer", path=V1ALPHA)))[0] is CODE.UNIMPLEMENTED
+
+
+async def test_a_cancelled_allocate_is_no_error_in_the_log_and_holds_nothing_any_more(served, client, records):
+    served.calls.go_on.clear()
+    call = client.call("Allocate", allocate("a"))
+    await until(lambda: served.calls.allocated)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    async with asyncio.timeout(5):
+        await served.handlers.quiet()
+    assert records.texts() == []
+
+
+async def test_no_line_is_logged_for_an_rpc_that_goes_well(served, client, records):
+    await client.call("Allocate", allocate("a"))
+    await client.call("GetDevicePluginOptions")
+    stream = client.watch()
+    await stream.read()
+    stream.cancel()
+    await until(lambda: not served.audience.open)
+    assert records.texts() == []
+
+
+async def test_while_it_ends_it_refuses_new_calls_and_finishes_those_in_flight(served, client):
+    served.calls.go_on.clear()
+    stream = client.watch()
+    await stream.read()
+    call = client.call("Allocate", allocate("a"))
+    await until(lambda: served.calls.allocated)
+    closing = asyncio.ensure_future(served.endpoint.drain(5))
+    await until(lambda: served.handlers.refusing)
+    assert (await status(client.call("Allocate", allocate("b"))))[0] is CODE.UNAVAILABLE
+    assert (await status(client.watch().read()))[0] is CODE.UNAVAILABLE
+    assert served.audience.open
+    served.calls.go_on.set()
+    await call
+    await closing
+    await served.endpoint.close()
+    assert await stream.read() is grpc.aio.EOF
+    assert not served.audience.open

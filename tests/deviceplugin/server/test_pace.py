@@ -1,0 +1,77 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from dpgateway.deviceplugin.api import APIS, Api
+from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.server.streams import Lists
+from dpgateway.model import Health, Offer
+from tests.support.time import advance, in_manual_time
+
+PACED = replace(APIS[0], pause=0.01, forgetful=())
+
+
+def inventory():
+    made = Inventory()
+    made.publish({"a": Offer("a")})
+    return made
+
+
+async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) -> list[bytes]:
+    """The first messages of a stream, and when they came."""
+    got = []
+    stream = lists.watch(api, "grpc-go/1.3.0", asyncio.Event())
+    async for message in stream:
+        times.append(asyncio.get_running_loop().time())
+        got.append(message)
+        if len(got) == messages:
+            break
+    await stream.aclose()
+    return got
+
+
+@in_manual_time
+async def test_lists_of_all_resources_keep_the_pause_of_the_api():
+    pace, times = Pace(), []
+    began = asyncio.get_running_loop().time()
+    sending = [asyncio.ensure_future(sent(Lists(inventory(), pace), PACED, times)) for _ in range(5)]
+    await advance(1)
+    await asyncio.gather(*sending)
+    assert [time - began for time in times] == pytest.approx([count * PACED.pause for count in range(5)])
+
+
+async def test_an_api_without_a_pause_waits_for_nobody():
+    pace, times = Pace(), []
+    began = asyncio.get_running_loop().time()
+    await pace.turn(60)
+    await sent(Lists(inventory(), pace), APIS[0], times)
+    assert times[0] - began < 30
+
+
+async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
+    pace, one = Pace(), inventory()
+    await pace.turn(PACED.pause)
+    sending = asyncio.ensure_future(sent(Lists(one, pace), PACED, []))
+    await asyncio.sleep(0)
+    newest = Offer("a", health=Health.unhealthy("burnt"))
+    one.publish({"a": newest})
+    assert await sending == [PACED.to_offer(newest)]
+
+
+async def test_a_stream_that_ends_does_not_wait_for_its_turn():
+    pace, ended = Pace(), asyncio.Event()
+    await pace.turn(60)
+    stream = Lists(inventory(), pace).watch(PACED, "", ended)
+    async with asyncio.timeout(10):
+        reading = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        ended.set()
+        with pytest.raises(StopAsyncIteration):
+            await reading
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_only_the_first_kubelet_needs_a_pause(api):
+    assert bool(api.pause) == (api.name == "v1alpha1")

@@ -1,0 +1,222 @@
+import asyncio
+import fcntl
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from dpgateway.deviceplugin.server.sockets import MOST_LINKS, SocketNames
+from dpgateway.errors import KubeletError
+from tests.support.waiting import until
+
+NAME = "example.com/thing"
+
+
+async def never(function):
+    raise AssertionError("nobody else has the lock")
+
+
+async def locked(folder, name=NAME, wait=never, tell=print):
+    names = SocketNames(folder, name)
+    names.make_folder()
+    await names.lock(wait, tell)
+    return names
+
+
+def bound(names):
+    names.base.touch()
+    return names
+
+
+def listing(names):
+    return sorted(path.name for path in names.folder.iterdir())
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_names_are_short_and_differ_and_never_hold_the_resources_name(tmp_path):
+    domain = ".".join(["d" * 59] * 4)
+    names = {SocketNames(tmp_path, f"{domain}/{'n' * 62}{last}").base.name for last in "abc"}
+    assert len(names) == 3
+    assert all(re.fullmatch(r"[0-9a-f]{16}\.sock", name) for name in names)
+
+
+async def test_a_name_that_cannot_be_removed_is_left(tmp_path):
+    names = bound(await locked(tmp_path))
+    old, _ = names.link(), names.link()
+    (tmp_path / old).unlink()
+    (tmp_path / old).mkdir()
+    names.keep_newest()
+    assert (tmp_path / old).is_dir()
+
+
+def test_the_names_are_the_same_in_the_next_process(tmp_path):
+    assert SocketNames(tmp_path, NAME).base == SocketNames(tmp_path, NAME).base
+
+
+def test_the_folder_is_ours_alone_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        SocketNames(tmp_path, NAME).make_folder()
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "dpgateway") == 0o700
+
+
+def test_a_folder_that_was_open_to_others_is_closed(tmp_path):
+    (tmp_path / "dpgateway").mkdir(mode=0o777)
+    SocketNames(tmp_path, NAME).make_folder()
+    assert mode(tmp_path / "dpgateway") == 0o700
+
+
+@pytest.mark.parametrize("what", ["file", "link"])
+def test_a_folder_that_is_no_directory_is_refused_and_left_alone(tmp_path, what):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    folder = tmp_path / "dpgateway"
+    folder.write_text("precious") if what == "file" else folder.symlink_to(elsewhere)
+    with pytest.raises(KubeletError):
+        SocketNames(tmp_path, NAME).make_folder()
+    assert mode(elsewhere) == 0o755
+
+
+def test_the_kubelets_directory_is_never_made(tmp_path):
+    with pytest.raises(KubeletError, match="can't make"):
+        SocketNames(tmp_path / "kubelet" / "device-plugins", NAME).make_folder()
+    assert not (tmp_path / "kubelet").exists()
+
+
+async def test_the_lock_says_who_holds_it(tmp_path):
+    names = await locked(tmp_path)
+    (lock,) = names.folder.glob("*.lock")
+    assert (lock.read_text(), mode(lock)) == (f"pid {os.getpid()}\n", 0o600)
+    names.remove()
+
+
+async def test_a_second_gateway_waits_and_says_who_holds_the_lock_and_takes_over(tmp_path):
+    first, told = await locked(tmp_path), []
+
+    async def another():
+        return await locked(tmp_path, wait=asyncio.to_thread, tell=told.append)
+
+    second = asyncio.ensure_future(another())
+    await until(lambda: told)
+    assert told[0].startswith(f"waiting, for another gateway serves {NAME}: pid {os.getpid()}")
+    first.remove()  # with the lock's file: the second one waited for the lock of a file that nobody finds any more
+    names = await second
+    third = asyncio.ensure_future(another())
+    await until(lambda: len(told) == 2)
+    assert not third.done()
+    names.remove()
+    (await third).remove()
+
+
+async def test_other_resources_have_other_locks(tmp_path):
+    one, another = await locked(tmp_path), await locked(tmp_path, "example.com/other")
+    one.remove()
+    another.remove()
+
+
+@pytest.mark.parametrize("error", [OSError("no locks"), asyncio.CancelledError()])
+async def test_no_descriptor_stays_when_waiting_fails(tmp_path, error):
+    first = await locked(tmp_path)
+
+    async def fails(function):
+        raise error
+
+    before = descriptors()
+    for _ in range(20):
+        with pytest.raises(type(error)):
+            await locked(tmp_path, wait=fails)
+    assert abs(descriptors() - before) < 10  # others come and go
+    first.remove()
+
+
+async def test_a_lock_that_is_a_symbolic_link_is_refused(tmp_path):
+    names = SocketNames(tmp_path, NAME)
+    names.make_folder()
+    names.base.with_suffix(".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        await names.lock(never, print)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_what_a_gateway_before_us_left_is_swept_and_nothing_else(tmp_path):
+    names = await locked(tmp_path)
+    hash_ = names.base.stem
+    others = {f"{hash_}.lock", "0123456789abcdef.sock", "0123456789abcdef-1.sock", "README", f"x{hash_}-1.sock"}
+    for name in [*others, f"{hash_}.sock", f"{hash_}-1.sock", f"{hash_}-999.sock"]:
+        (names.folder / name).touch()
+    (tmp_path / f"{hash_}-1.sock").touch()
+    names.sweep()
+    assert set(listing(names)) == others
+    assert (tmp_path / f"{hash_}-1.sock").exists()
+    names.remove()
+
+
+async def test_each_link_is_another_name_of_the_socket_relative_to_the_kubelets_directory(tmp_path):
+    names = bound(await locked(tmp_path))
+    links = [names.link() for _ in range(3)]
+    assert len(set(links)) == 3
+    for link in links:
+        assert re.fullmatch(rf"dpgateway/{names.base.stem}-\d+\.sock", link)
+        assert (tmp_path / link).samefile(names.base)
+    names.remove()
+
+
+async def test_a_later_gateway_uses_other_names(tmp_path):
+    first = bound(await locked(tmp_path))
+    link = first.link()
+    first.remove()
+    await asyncio.sleep(0.002)  # numbers begin with the clock's milliseconds
+    second = bound(await locked(tmp_path))
+    assert second.link() > link
+    second.remove()
+
+
+async def test_of_many_links_the_newest_stay(tmp_path):
+    names = bound(await locked(tmp_path))
+    links = [names.link() for _ in range(100)]
+    assert [link for link in links if (tmp_path / link).exists()] == links[-MOST_LINKS:]
+    names.keep_newest()
+    assert [link for link in links if (tmp_path / link).exists()] == links[-1:]
+    names.remove()
+
+
+async def test_removing_takes_our_names_and_the_lock_and_nothing_else(tmp_path):
+    names = bound(await locked(tmp_path))
+    names.link()
+    (names.folder / "README").touch()
+    names.remove()
+    assert listing(names) == ["README"]
+    names.remove()
+
+
+async def test_names_that_are_not_ours_any_more_are_not_removed(tmp_path):
+    first = bound(await locked(tmp_path))
+    first.folder.rename(tmp_path / "aside")
+    second = bound(await locked(tmp_path))
+    link = second.link()
+    first.remove()
+    assert second.base.exists()
+    assert (tmp_path / link).exists()
+    second.remove()
+
+
+async def test_the_lock_is_free_after_removing(tmp_path):
+    names = await locked(tmp_path)
+    path = names.base.with_suffix(".lock")
+    descriptor = os.open(path, os.O_RDWR)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    names.remove()
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)

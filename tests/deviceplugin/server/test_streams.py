@@ -1,0 +1,166 @@
+import asyncio
+
+import grpc
+import pytest
+
+from dpgateway import Device, Health
+from dpgateway.deviceplugin.api import v1alpha1
+from tests.support.serving import V1ALPHA, V1BETA1, health
+from tests.support.waiting import turns, until
+
+HEALTHY, SICK = {"a": "Healthy", "b": "Healthy"}, {"a": "Unhealthy", "b": "Unhealthy"}
+
+
+@pytest.fixture
+async def served(serve):
+    return await serve(keep_lost=0.0)
+
+
+@pytest.fixture
+async def client(served, connect):
+    return connect(served.socket)
+
+
+def megabyte(version=0):
+    """A list of a megabyte; each version has another device Unhealthy."""
+    sick = Health.unhealthy("x")
+    return [Device(_id(number), sick if number == version else Health.healthy()) for number in range(100)]
+
+
+def _id(number):
+    return f"{number:010000}"
+
+
+@pytest.mark.parametrize("path", [V1BETA1, V1ALPHA])
+async def test_the_full_list_comes_first_and_each_change_after_it(served, client, path):
+    stream = client.watch(path)
+    assert health(await stream.read(), path) == HEALTHY
+    served.offering.take([Device("a", Health.unhealthy("x")), Device("b")])
+    assert health(await stream.read(), path) == {"a": "Unhealthy", "b": "Healthy"}
+
+
+async def test_an_empty_list_is_sent_too(serve, connect):
+    empty = await serve(name="example.com/empty", devices=[])
+    assert health(await connect(empty.socket).watch().read()) == {}
+
+
+async def test_nothing_is_sent_when_nothing_that_travels_changed(served, client):
+    stream = client.watch()
+    await stream.read()
+    served.offering.take([Device("b"), Device("a")])
+    served.offering.take([Device("a", Health.unhealthy("one")), Device("b")])
+    await stream.read()
+    served.offering.take([Device("a", Health.unhealthy("another")), Device("b")])
+    served.offering.take([Device("a"), Device("b")])
+    assert health(await stream.read()) == HEALTHY
+
+
+async def test_a_stream_before_the_first_list_waits_for_it(serve, connect):
+    early = await serve(name="example.com/early", devices=None)
+    reading = asyncio.ensure_future(connect(early.socket).watch().read())
+    await until(lambda: early.audience.open)
+    assert not reading.done()
+    early.offering.take([Device("a"), Device("b")])
+    assert health(await reading) == HEALTHY
+
+
+async def test_every_stream_gets_every_list(served, connect):
+    streams = [connect(served.socket).watch() for _ in range(5)]
+    assert [health(await stream.read()) for stream in streams] == [HEALTHY] * 5
+    served.offering.fail("gone", offer=True)
+    assert [health(await stream.read()) for stream in streams] == [SICK] * 5
+
+
+async def test_a_slow_stream_skips_to_the_newest_list(served, client):
+    served.offering.take(megabyte())
+    stream = client.watch()
+    await stream.read()
+    for version in range(1, 50):
+        served.offering.take(megabyte(version))
+        await turns()
+    received = 0
+    while health(await stream.read())[_id(49)] != "Unhealthy":
+        received += 1
+    assert received < 25
+
+
+async def test_a_dead_stream_takes_nothing_from_the_others(served, connect):
+    dead, alive = connect(served.socket), connect(served.socket)
+    first, second = dead.watch(), alive.watch()
+    await first.read()
+    await second.read()
+    await dead.close()
+    served.offering.fail("gone", offer=True)
+    assert health(await second.read()) == SICK
+
+
+@pytest.mark.parametrize(("path", "agent"), [(V1ALPHA, "grpc-go/1.3.0"), (V1BETA1, "grpc-go/1.7.5")])
+async def test_a_kubelet_that_keeps_old_health_gets_all_unhealthy_first_and_the_true_list_at_once(
+    served, connect, path, agent
+):
+    stream = connect(served.socket, agent=agent).watch(path)
+    assert health(await stream.read(), path) == SICK
+    assert health(await stream.read(), path) == HEALTHY
+
+
+async def test_a_kubelet_1_8_keeps_no_health_though_its_agent_is_1_9s(served, connect):
+    served.resource.api = v1alpha1.API
+    stream = connect(served.socket, agent="grpc-go/1.3.0").watch(V1ALPHA)
+    assert health(await stream.read(), V1ALPHA) == HEALTHY
+
+
+@pytest.mark.parametrize("agent", ["grpc-go/1.13.0", "grpc-go/1.72.1", "grpc-go/1.30.0", "curl"])
+async def test_any_other_client_gets_the_true_list_first(served, connect, agent):
+    assert health(await connect(served.socket, agent=agent).watch().read()) == HEALTHY
+
+
+async def test_only_streams_of_kubelets_count(served, connect):
+    kubelet, other = connect(served.socket).watch(), connect(served.socket, agent="someone").watch()
+    await kubelet.read()
+    await other.read()
+    assert len(served.audience.open) == len(served.audience.opened_streams) == 1
+    kubelet.cancel()
+    await until(lambda: not served.audience.open)
+
+
+@pytest.mark.parametrize("end", ["cancelled", "its connection closed", "ended by the gateway"])
+async def test_the_end_of_a_stream_is_told_however_it_ends(served, client, end):
+    stream = client.watch()
+    await stream.read()
+    assert served.audience.open
+    if end == "cancelled":
+        stream.cancel()
+    elif end == "its connection closed":
+        await client.close()
+    else:
+        served.handlers.end_streams()
+        assert await stream.read() is grpc.aio.EOF
+    await until(lambda: not served.audience.open)
+
+
+@pytest.mark.parametrize("end", ["cancelled", "its connection closed"])
+async def test_the_end_of_a_stream_that_is_not_read_is_told_too(served, client, end):
+    served.offering.take(megabyte())
+    stream = client.watch()
+    await until(lambda: served.audience.open)
+    for version in range(1, 20):
+        served.offering.take(megabyte(version))
+        await turns()
+    if end == "cancelled":
+        stream.cancel()
+    else:
+        await client.close()
+    await until(lambda: not served.audience.open)
+
+
+async def test_two_hundred_streams_opened_and_cancelled_leave_no_task_and_no_stream(served, client):
+    await client.call("GetDevicePluginOptions")
+    before = len(asyncio.all_tasks())
+    streams = [client.watch() for _ in range(200)]
+    await asyncio.gather(*(stream.read() for stream in streams[:100]))
+    for stream in streams:
+        stream.cancel()
+    await until(lambda: not served.audience.open and len(asyncio.all_tasks()) <= before)
+    assert len(served.audience.opened_streams) >= 100
+    served.handlers.end_streams()
+    assert health(await client.watch().read()) == HEALTHY

@@ -1,0 +1,479 @@
+"""What a kubelet may ask of a resource: the answers, the refusals, and what is said about them in the log."""
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from dpgateway import errors
+from dpgateway.config import ResourceConfig, Shares
+from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.offer.offering import Offering
+from dpgateway.deviceplugin.resource import Resource, only
+from dpgateway.errors import (
+    Busy,
+    DeviceUnavailable,
+    DriverError,
+    DriverFault,
+    DriverTimeout,
+    GatewayError,
+    RequestError,
+)
+from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Options, Preference
+
+NEW, V1ALPHA2, V1ALPHA1 = APIS
+NAME = "example.com/thing"
+A, B, C = Device("a"), Device("b"), Device("c")
+WET = Health.unhealthy("wet")
+NOTHING = Allocation()
+FAILURES = [GatewayError, DriverError, DeviceUnavailable, Busy, DriverTimeout, DriverFault]
+
+
+class Calls:
+    """A driver that answers at once, and remembers what it was asked."""
+
+    def __init__(self, *abilities, allocation=NOTHING, preferred=(), error=None):
+        self.abilities = frozenset(abilities)
+        self.allocation, self.preferred, self.error = allocation, preferred, error
+        self.asked = []
+        self.released = []
+        self.meanwhile = lambda: None
+
+    async def allocate(self, devices: Sequence[Device]):
+        return self._answer("allocate", devices, self.allocation)
+
+    async def prefer(self, available, must_include, size):
+        return self._answer("prefer", (list(available), list(must_include), size), self.preferred)
+
+    async def prepare(self, devices, *, once=True):
+        return self._answer("prepare", devices, None)
+
+    def release(self, devices):
+        self.released += devices
+
+    def _answer(self, method, arguments, answer):
+        self.asked.append((method, arguments))
+        self.meanwhile()
+        if self.error:
+            raise self.error
+        return answer
+
+
+class Clock:
+    now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+    def time(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def make(log, clock):
+    """A resource with three devices, or others."""
+    offerings = []
+
+    def new(calls, *, devices=(A, B, C), **configured):
+        config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
+        offering = Offering(config, log, lambda: None, clock)
+        offerings.append(offering)
+        offering.hold(frozenset(), 0.0)
+        offering.take(devices)
+        resource = Resource(config, offering, log, NEW)
+        resource.calls = calls
+        return resource
+
+    yield new
+    for offering in offerings:
+        offering.close()
+
+
+async def refusal(awaitable):
+    with pytest.raises(RequestError) as caught:
+        await awaitable
+    return str(caught.value)
+
+
+# options
+
+
+@pytest.mark.parametrize(
+    ("abilities", "preference", "options"),
+    [
+        ((), "none", Options()),
+        (("prepare", "release"), "none", Options(prepare=True)),
+        (("prefer",), "none", Options(prefer=True)),
+        ((), "packed", Options(prefer=True)),
+        (("prepare", "prefer"), "spread", Options(prepare=True, prefer=True)),
+    ],
+)
+async def test_the_kubelet_is_asked_for_what_the_driver_can_and_the_configuration_wants(
+    make, abilities, preference, options
+):
+    assert make(Calls(*abilities), preference=preference).options() == options
+
+
+async def test_without_a_driver_the_kubelet_is_asked_to_prepare(make):
+    # containers that were allocated before must not start unprepared
+    assert make(None).options() == Options(prepare=True)
+    assert make(None, preference="packed").options() == Options(prepare=True, prefer=True)
+
+
+# Allocate
+
+
+FULL = Allocation({"E": "1"}, (DeviceNode("/dev/a"),), (Mount("/a", "/a"),), {"n": "1"}, ("v.example/c=a",))
+
+
+async def test_each_container_gets_what_the_driver_says(make):
+    calls = Calls(allocation=FULL)
+    assert await make(calls).allocate([("b", "a"), ("c",)], NEW) == (Grant(("b", "a"), FULL), Grant(("c",), FULL))
+    assert calls.asked == [("allocate", (B, A)), ("allocate", (C,))]
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+async def test_the_same_question_has_the_same_answer(make, api):
+    resource = make(Calls(allocation=FULL))
+    assert await resource.allocate([("a", "b")], api) == await resource.allocate([("a", "b")], api)
+
+
+async def test_a_driver_sees_a_device_once_however_many_of_its_shares_are_asked_for(make):
+    calls = Calls()
+    (grant,) = await make(calls, shares=Shares(3)).allocate([("a::1", "b", "a", "a::1")], NEW)
+    assert grant.ids == ("a::1", "b", "a")
+    assert calls.asked == [("allocate", (A, B))]
+
+
+async def test_a_container_that_asks_for_nothing_gets_nothing(make):
+    calls = Calls(allocation=FULL)
+    assert await make(calls).allocate([()], NEW) == (Grant((), Allocation()),)
+    assert calls.asked == []
+
+
+async def test_what_cannot_be_given_is_refused_and_the_driver_not_asked(make, clock):
+    calls = Calls()
+    resource = make(calls)
+    clock.now += 10
+    resource.offering.take([A, Device("c", WET)])
+    clock.now += 20
+    assert await refusal(resource.allocate([("a", "x")], NEW)) == (
+        "resource example.com/thing: device x is unknown: this resource doesn't offer it"
+    )
+    assert await refusal(resource.allocate([("b",)], NEW)) == (
+        "resource example.com/thing: device b is lost: its device is gone, for 20 s"
+    )
+    assert await refusal(resource.allocate([("c",)], NEW)) == (
+        "resource example.com/thing: device c is unhealthy for 20 s: wet"
+    )
+    resource.offering.fail("no answer for 30 s", offer=False)
+    clock.now += 5
+    assert await refusal(resource.allocate([("a",)], NEW)) == (
+        "resource example.com/thing: device a is unhealthy for 5 s: no answer for 30 s"
+    )
+    assert calls.asked == []
+
+
+async def test_without_a_driver_it_is_refused(make):
+    assert await refusal(make(None).allocate([("a",)], NEW)) == (
+        "resource example.com/thing: its driver driver-name isn't running; see the log"
+    )
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+async def test_a_drivers_error_is_passed_on(make, kind):
+    error = kind("no")
+    with pytest.raises(kind) as caught:
+        await make(Calls(error=error)).allocate([("a",)], NEW)
+    assert caught.value is error
+
+
+async def test_shares_of_one_device_may_be_forbidden_to_a_container(make):
+    calls = Calls()
+    resource = make(calls, shares=Shares(2, "require"))
+    text = await refusal(resource.allocate([("a", "b", "a::1")], NEW))
+    assert text.startswith("resource example.com/thing: a, b, a::1 are shares of 2 devices, and")
+    assert calls.asked == []
+    await resource.allocate([("a", "b::1"), ("a::1",)], NEW)
+    assert len(calls.asked) == 2
+
+
+async def test_shares_of_one_device_are_given_where_they_are_only_unwanted(make):
+    await make(Calls(), shares=Shares(2, "prefer")).allocate([("a", "a::1")], NEW)
+
+
+@pytest.mark.parametrize(
+    ("then", "reason"),
+    [([B], "lost: its device is gone, for 0 s"), ([Device("a", WET), B], "unhealthy for 0 s: wet")],
+    ids=["lost", "unhealthy"],
+)
+async def test_a_device_that_dies_while_it_is_allocated_is_not_given(make, then, reason):
+    calls = Calls()
+    resource = make(calls)
+    calls.meanwhile = lambda: resource.offering.take(then)
+    assert await refusal(resource.allocate([("a",)], NEW)) == f"resource example.com/thing: device a is {reason}"
+    assert [device.id for device in calls.released] == ["a"]
+
+
+async def test_what_could_not_be_prepared_is_released(make):
+    calls = Calls("prepare")
+    resource = make(calls)
+
+    def fail():
+        calls.error = DriverError("no power") if len(calls.asked) == 2 else None
+
+    calls.meanwhile = fail
+    with pytest.raises(DriverError, match="no power"):
+        await resource.allocate([("a", "b")], V1ALPHA1)
+    assert calls.released == [A, B]
+
+
+async def test_what_a_container_holds_is_not_released_when_it_is_allocated_to_it_again(make):
+    """Kubelet 1.8 does that at each start of the container."""
+    calls = Calls("prepare")
+    resource = make(calls)
+    resource.offering.hold(frozenset({"a"}), 0.0)
+    calls.meanwhile = lambda: resource.offering.take([Device("a", WET), B])
+    await refusal(resource.allocate([("a",), ("b",)], V1ALPHA1))
+    assert calls.released == []
+
+
+async def test_what_takes_too_long_to_prepare_is_released_for_there_may_be_no_next_try(make):
+    calls = Calls("prepare")
+    resource = make(calls)
+
+    def fail():
+        calls.error = DriverTimeout("it goes on") if len(calls.asked) == 2 else None
+
+    calls.meanwhile = fail
+    with pytest.raises(DriverTimeout):
+        await resource.allocate([("a",)], V1ALPHA1)
+    assert calls.released == [A]
+
+
+async def test_what_the_driver_did_not_allocate_needs_no_release(make):
+    calls = Calls(error=DriverError("no"))
+    with pytest.raises(DriverError):
+        await make(calls).allocate([("a",)], NEW)
+    assert calls.released == []
+
+
+async def test_an_id_stays_listed_while_it_is_allocated_and_after(make, clock):
+    calls = Calls()
+    resource = make(calls, devices=(A,))
+    listed = []
+
+    def vanish():
+        resource.offering.take([])
+        clock.now += 10_000
+        resource.offering.hold(frozenset(), 0.0)
+        listed.append(list(resource.offering.inventory.current.offers))
+        resource.offering.take([A])
+
+    calls.meanwhile = vanish
+    await resource.allocate([("a",)], NEW)
+    vanish()
+    assert listed == [["a"], ["a"]]
+
+
+# preparing inside Allocate
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+async def test_where_the_kubelet_cannot_ask_for_it_allocating_prepares(make, api):
+    calls = Calls("prepare")
+    await make(calls, shares=Shares(2)).allocate([("a", "a::1"), ("b",)], api)
+    prepared = [devices for method, devices in calls.asked if method == "prepare"]
+    assert prepared == ([] if api is NEW else [(A,), (B,)])
+    assert calls.asked[0] == ("allocate", (A,))
+
+
+async def test_a_driver_that_cannot_prepare_is_not_asked_to(make):
+    calls = Calls()
+    await make(calls).allocate([("a",)], V1ALPHA2)
+    assert [method for method, _ in calls.asked] == ["allocate"]
+
+
+# what the configuration adds, and what an API can't say
+
+
+async def test_the_configuration_wins_and_that_is_said_once(make, records):
+    driver = Allocation(env={"E": "driver", "OWN": "1"}, mounts=(Mount("/driver", "/m"),))
+    resource = make(
+        Calls(allocation=driver), env={"E": "config"}, annotations={"n": "1"}, mounts=(Mount("/config", "/m"),)
+    )
+    for _ in range(2):
+        (grant,) = await resource.allocate([("a",)], NEW)
+        assert grant.allocation == Allocation(
+            env={"E": "config", "OWN": "1"}, mounts=(Mount("/config", "/m"),), annotations={"n": "1"}
+        )
+    assert records.texts() == [
+        "the configuration replaces the driver's env E",
+        "the configuration replaces the driver's mount /m",
+    ]
+
+
+async def test_what_an_old_kubelet_cannot_be_told_is_warned_of_once(make, records):
+    resource = make(Calls(allocation=Allocation(cdi_devices=("v.example/c=a",))), annotations={"n": "1"})
+    for _ in range(2):
+        await resource.allocate([("a",)], V1ALPHA2)
+    assert records.texts(logging.WARNING) == [
+        "the kubelet's API v1alpha2 has no annotations: containers don't get them",
+        "the kubelet's API v1alpha2 has no cdi_devices: containers don't get them",
+    ]
+
+
+async def test_nothing_is_warned_of_when_nothing_is_lost(make, records):
+    await make(Calls(allocation=FULL)).allocate([("a",)], NEW)
+    await make(Calls(allocation=Allocation({"E": "1"}, FULL.device_nodes, FULL.mounts))).allocate([("a",)], V1ALPHA1)
+    assert records.texts() == []
+
+
+# PreStartContainer
+
+
+async def test_preparing_reaches_the_driver_with_each_device_once(make):
+    calls = Calls("prepare")
+    await make(calls, shares=Shares(2)).prepare(["a", "a::1", "b"])
+    assert calls.asked == [("prepare", (A, B))]
+
+
+async def test_an_unhealthy_device_may_be_what_preparing_mends(make):
+    calls, sick = Calls("prepare"), Device("a", WET)
+    await make(calls, devices=(sick,)).prepare(["a"])
+    assert calls.asked == [("prepare", (sick,))]
+
+
+async def test_a_driver_that_no_longer_prepares_needs_none(make):
+    calls = Calls()
+    await make(calls).prepare(["a"])
+    assert calls.asked == []
+
+
+async def test_what_is_not_there_cannot_be_prepared(make, clock):
+    calls = Calls("prepare")
+    resource = make(calls)
+    resource.offering.take([A])
+    clock.now += 3
+    assert await refusal(resource.prepare(["a", "b"])) == (
+        "resource example.com/thing: device b is lost: its device is gone, for 3 s"
+    )
+    assert await refusal(resource.prepare(["x"])) == (
+        "resource example.com/thing: device x is unknown: this resource doesn't offer it"
+    )
+    assert "isn't running" in await refusal(make(None).prepare(["a"]))
+    assert calls.asked == []
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+async def test_a_drivers_error_in_preparing_is_passed_on(make, kind):
+    with pytest.raises(kind, match="no"):
+        await make(Calls("prepare", error=kind("no"))).prepare(["a"])
+
+
+# GetPreferredAllocation
+
+
+async def test_the_configured_order_answers_without_the_driver(make):
+    calls = Calls("prefer", preferred=(C,))
+    resource = make(calls, preference="packed", shares=Shares(2))
+    question = Preference(("a", "a::1", "b", "c", "c::1"), ("c",), 2)
+    assert await resource.prefer([question, question]) == (("c", "b"), ("c", "b"))
+    resource = make(calls, preference="spread", shares=Shares(2))
+    assert await resource.prefer([question]) == (("c", "a"),)
+    assert calls.asked == []
+
+
+async def test_shares_of_different_devices_are_preferred_unless_the_driver_prefers_itself(make):
+    resource = make(Calls(), shares=Shares(2))
+    assert resource.options() == Options(prefer=True)
+    question = Preference(("a", "a::1", "b", "b::1"), ("a",), 2)
+    assert await resource.prefer([question]) == (("a", "b"),)
+    assert make(None, shares=Shares(2)).options() == Options(prepare=True, prefer=True)
+    assert make(Calls(), shares=Shares(1)).options() == Options()
+
+
+async def test_a_driver_that_must_choose_different_devices_sees_each_once(make):
+    calls = Calls("prefer", preferred=(B, A))
+    question = Preference(("b", "b::1", "a", "a::1"), (), 2)
+    assert await make(calls, shares=Shares(2, "require")).prefer([question]) == (("b", "a"),)
+    assert calls.asked == [("prefer", ([B, A], [], 2))]
+
+
+async def test_the_driver_is_asked_when_the_configuration_has_no_preference(make):
+    calls = Calls("prefer", preferred=(B, A, A))
+    question = Preference(("b::1", "a", "a::1", "b"), ("b",), 3)
+    assert await make(calls, shares=Shares(2)).prefer([question]) == (("b", "a", "a::1"),)
+    assert calls.asked == [("prefer", ([B, A, A, B], [B], 3))]
+
+
+async def test_a_device_that_must_be_included_may_be_chosen_again(make):
+    calls = Calls("prefer", preferred=(A, A))
+    question = Preference(("a", "a::1", "b"), ("a::1",), 2)
+    assert await make(calls, shares=Shares(2)).prefer([question]) == (("a::1", "a"),)
+
+
+@pytest.mark.parametrize(
+    ("preferred", "question"),
+    [
+        ((A,), Preference(("a", "b"), (), 2)),
+        ((A, A), Preference(("a", "b"), (), 2)),
+        ((A, B), Preference(("a", "b", "c"), ("c",), 2)),
+        ((A, C), Preference(("a", "b"), (), 2)),
+        ((), Preference(("a", "b"), (), 1)),
+    ],
+    ids=["too few", "one twice", "not the compulsory one", "not available", "none"],
+)
+async def test_an_answer_that_does_not_fit_leaves_the_choice_to_the_kubelet(make, records, preferred, question):
+    assert await make(Calls("prefer", preferred=preferred)).prefer([question]) == ((),)
+    (text,) = records.texts(logging.WARNING)
+    assert text.startswith("no preference, so the kubelet chooses: prefer returned")
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+async def test_a_driver_that_fails_leaves_the_choice_to_the_kubelet(make, records, kind):
+    resource = make(Calls("prefer", error=kind("too hard")))
+    assert await resource.prefer([Preference(("a",), (), 1)]) == ((),)
+    assert records.texts(logging.WARNING) == ["no preference, so the kubelet chooses: too hard"]
+
+
+async def test_a_bug_leaves_the_choice_to_the_kubelet_too(make, records):
+    resource = make(Calls("prefer", error=RuntimeError("can't start new thread")))
+    assert await resource.prefer([Preference(("a",), (), 1)]) == ((),)
+    assert records.texts(logging.ERROR) == ["a bug: no preference, so the kubelet chooses"]
+
+
+@pytest.mark.parametrize("calls", [None, Calls()], ids=["no driver", "not its ability"])
+async def test_nobody_to_ask_leaves_the_choice_to_the_kubelet(make, records, calls):
+    assert await make(calls).prefer([Preference(("a",), (), 1)]) == ((),)
+    assert records.texts() == []
+
+
+async def test_what_is_impossible_has_no_answer(make):
+    assert await make(Calls(), preference="packed").prefer([Preference(("a",), (), 2)]) == ((),)
+
+
+async def test_a_driver_is_asked_about_what_is_there_only(make):
+    calls = Calls("prefer", preferred=(A,))
+    assert await make(calls).prefer([Preference(("gone", "a"), (), 1)]) == (("a",),)
+    assert calls.asked == [("prefer", ([A], [], 1))]
+
+
+# versions
+
+
+def test_versions_are_chosen_by_name_and_keep_their_order():
+    assert only(("v1alpha1", "v1beta1"), APIS) == (NEW, V1ALPHA1)
+    assert only(("v1alpha2",)) == (V1ALPHA2,)
+    assert only(()) == ()
+
+
+def test_every_error_that_a_driver_may_cause_is_tried_here():
+    caused = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GatewayError)}
+    assert caused - set(FAILURES) == {RequestError, errors.ConfigurationError, errors.KubeletError}

@@ -1,0 +1,104 @@
+"""What is said of a directory in which no kubelet is, or can be."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from dpgateway.deviceplugin.server.sockets import SocketNames
+from dpgateway.node.directory import LONGEST_ENDPOINT, Absence, caution, fault, is_there, read_checkpoint, why_none
+from dpgateway.process.unix import LONGEST
+
+
+def test_a_directory_or_nothing_is_no_fault(tmp_path):
+    assert fault(tmp_path) == fault(tmp_path / "later") == ""
+
+
+def test_a_file_is(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    assert f"found {file}, which is a file" in fault(file)
+    assert fault(tmp_path / "kubelet.sock").endswith(f"expected its directory: {tmp_path}")
+
+
+def test_a_path_is_too_long_when_what_is_registered_below_it_is(tmp_path):
+    names = SocketNames(tmp_path, "example.com/a")
+    names.make_folder()
+    names.base.touch()
+    registered = names.link()
+    assert len(f"/{registered}") == len(LONGEST_ENDPOINT)
+    fits = "/" + "x" * (LONGEST - len(LONGEST_ENDPOINT) - 1)
+    assert caution(Path(fits)) == ""
+    assert f"expected at most {len(fits)}" in caution(Path(fits + "x"))
+
+
+def test_why_there_is_no_kubelet(tmp_path):
+    assert why_none(tmp_path).startswith(f"{tmp_path} has no kubelet.sock; expected a running kubelet")
+    assert why_none(tmp_path / "none").startswith(f"{tmp_path / 'none'} doesn't exist")
+
+
+def test_a_directory_that_may_not_be_seen_is_none(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert not is_there(loop)
+    assert why_none(loop / "below") == f"can't look at {loop / 'below/kubelet.sock'}: {os.strerror(40)}"
+
+
+class TestAbsence:
+    async def test_it_is_told_once(self, tmp_path, caplog):
+        absence = Absence(tmp_path, patience=0)
+        for _ in range(3):
+            absence.look(there=False)
+            await settled()
+        (record,) = caplog.records
+        assert record.getMessage().startswith(f"no kubelet for 0 s: {tmp_path} has no kubelet.sock")
+
+    async def test_one_that_came_meanwhile_is_not_missed(self, tmp_path, caplog):
+        absence = Absence(tmp_path, patience=0)
+        absence.look(there=False)
+        absence.look(there=True)
+        await settled()
+        assert not caplog.records
+
+    @pytest.mark.parametrize("times", [2, 3])
+    async def test_each_absence_is_told(self, tmp_path, caplog, times):
+        absence = Absence(tmp_path, patience=0)
+        for _ in range(times):
+            absence.look(there=False)
+            await settled()
+            absence.look(there=True)
+        assert len(caplog.records) == times
+
+
+async def settled():
+    """Until the timers that are due have run."""
+    due = asyncio.Event()
+    asyncio.get_running_loop().call_later(0, due.set)
+    await due.wait()
+
+
+def test_only_a_regular_checkpoint_is_read(tmp_path):
+    path = tmp_path / "kubelet_internal_checkpoint"
+    path.write_text("{}")
+    assert read_checkpoint(tmp_path) == (b"{}", path.stat().st_mtime)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="expected a regular file, found mode 10644"):
+        read_checkpoint(tmp_path)
+
+
+def test_no_descriptor_is_left_by_what_is_no_checkpoint(tmp_path):
+    (tmp_path / "kubelet_internal_checkpoint").mkdir()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        with pytest.raises(OSError, match="expected a regular file, found mode 40755"):
+            read_checkpoint(tmp_path)
+    assert abs(len(list(Path("/proc/self/fd").iterdir())) - before) < 10  # others come and go
+
+
+def test_a_checkpoint_that_no_kubelet_wrote_is_not_read_for_ever(tmp_path):
+    with (tmp_path / "kubelet_internal_checkpoint").open("wb") as file:
+        file.truncate(3 * 1024**3)
+    with pytest.raises(OSError, match="expected at most 33554432 bytes, found 3221225472"):
+        read_checkpoint(tmp_path)

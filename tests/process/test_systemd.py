@@ -1,0 +1,192 @@
+"""What systemd is told: over a real socket, by the parts and by the real process."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from dpgateway.process.systemd import Notifier, Report, Standing, report
+
+COMMAND = Path(sys.executable).with_name("dpgateway")
+DEVICES = {"name": "example.com/thing", "driver": "simulated", "options": {"count": 2}}
+HANGING = {
+    "name": "example.com/slow",
+    "driver": "simulated",
+    "timeouts": {"list": "300ms"},
+    "options": {"faults": [{"call": "list", "hang": True}]},
+}
+ABSENT = {"name": "example.com/absent", "driver": "absent"}
+
+
+@pytest.fixture
+def folder():
+    """Of a short path: a unix socket's has 107 bytes at most."""
+    path = Path(tempfile.mkdtemp(prefix="systemd-"))
+    yield path
+    shutil.rmtree(path)
+
+
+class Systemd:
+    """Its end of the socket; ``heard`` has each line once, in order."""
+
+    def __init__(self, address):
+        self.address = address
+        self.heard = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
+
+    async def hears(self, line):
+        async with asyncio.timeout(10):
+            while line not in self.heard:
+                await self.hear()
+
+    async def hear(self):
+        text = await asyncio.get_running_loop().sock_recv(self._socket, 4096)
+        self.heard += text.decode().split("\n")
+
+    def close(self):
+        self._socket.close()
+
+
+@pytest.fixture(params=["path", "abstract"])
+def systemd(request, folder):
+    address = str(folder / "notify") if request.param == "path" else f"@dpgateway-{folder.name}"
+    systemd = Systemd(address)
+    yield systemd
+    systemd.close()
+
+
+class TestReport:
+    def test_it_is_ready_when_all_are_settled(self):
+        settled, other = Standing("a", settled=True), Standing("b", settled=False)
+        assert report([settled], kubelet=True).ready
+        assert not report([settled, other], kubelet=True).ready
+        assert report([], kubelet=False).ready
+
+    @pytest.mark.parametrize(
+        ("standings", "kubelet", "status"),
+        [
+            ([], False, "0 resources, waiting for a kubelet"),
+            ([Standing("a", settled=True, streaming=True)], True, "1 resource, 1 streaming"),
+            (
+                [Standing("a", settled=True, streaming=True), Standing("b", settled=True, failed=True)],
+                True,
+                "2 resources, 1 streaming, 1 failed: b",
+            ),
+            (
+                [Standing("a", settled=True, failed=True), Standing("b", settled=True, failed=True)],
+                False,
+                "2 resources, waiting for a kubelet, 2 failed: a, ...",
+            ),
+        ],
+    )
+    def test_the_status_is_a_short_text(self, standings, kubelet, status):
+        assert report(standings, kubelet=kubelet).status == status
+
+
+class TestNotifier:
+    def test_without_systemd_there_is_nobody_to_tell(self):
+        assert Notifier.take({}) is None
+        assert Notifier.take({"NOTIFY_SOCKET": "vsock:2:1"}) is None
+
+    def test_the_variables_are_not_for_children(self, systemd):
+        environment = {"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1", "HOME": "/"}
+        notifier = Notifier.take(environment)
+        notifier.close()
+        assert environment == {"HOME": "/"}
+
+    async def test_each_thing_is_told_when_it_changes(self, systemd):
+        notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address})
+        await told(notifier, systemd)
+        assert systemd.heard == ["STATUS=a", "STATUS=b", "READY=1"]
+
+    @pytest.mark.parametrize("pid", ["", str(os.getpid())], ids=["any process", "this process"])
+    async def test_the_watchdog_hears_of_us_twice_in_its_time(self, systemd, pid):
+        notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "20000", "WATCHDOG_PID": pid})
+        follow = asyncio.create_task(notifier.follow(lambda: Report(ready=True, status="")))
+        async with asyncio.timeout(10):
+            while systemd.heard.count("WATCHDOG=1") < 3:
+                await systemd.hear()
+        follow.cancel()
+        notifier.close()
+
+    async def test_the_watchdog_of_another_process_is_not_ours(self, systemd):
+        notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1"})
+        await told(notifier, systemd)
+        assert systemd.heard == ["STATUS=a", "STATUS=b", "READY=1"]
+
+    def test_a_systemd_that_is_gone_costs_nothing(self, systemd):
+        notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address})
+        systemd.close()
+        notifier.send("READY=1")
+        notifier.close()
+
+
+async def told(notifier, systemd):
+    """What a start of three looks tells."""
+    looks = iter([Report(ready=False, status="a"), Report(ready=False, status="a")])
+    follow = asyncio.create_task(notifier.follow(lambda: next(looks, Report(ready=True, status="b"))))
+    await systemd.hears("READY=1")
+    follow.cancel()
+    notifier.close()
+
+
+class TestProcess:
+    @pytest.fixture
+    async def run(self, folder, systemd):
+        started = []
+
+        async def run(*resources, directory=True, **environment):
+            if directory:
+                (folder / "device-plugins").mkdir()
+            config = folder / "config.yaml"
+            config.write_text(json.dumps({"resources": resources}))
+            options = [f"--config={config}", f"--device-plugins-dir={folder / 'device-plugins'}"]
+            environment = os.environ | {"NOTIFY_SOCKET": systemd.address} | environment
+            process = await asyncio.create_subprocess_exec(
+                COMMAND, "run", *options, env=environment, stderr=asyncio.subprocess.PIPE
+            )
+            started.append(process)
+            return process
+
+        yield run
+        for process in started:
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+    async def test_it_is_ready_when_its_sockets_are_there_and_tells_of_its_end(self, run, systemd, folder):
+        process = await run(DEVICES)
+        await systemd.hears("READY=1")
+        assert len(list((folder / "device-plugins/dpgateway").glob("*.sock"))) == 1
+        assert "STATUS=1 resource, waiting for a kubelet" in systemd.heard
+        process.send_signal(signal.SIGTERM)
+        await systemd.hears("STOPPING=1")
+        assert await process.wait() == 0
+
+    async def test_without_the_kubelets_directory_it_is_ready_too(self, run, systemd):
+        await run(DEVICES, directory=False)
+        await systemd.hears("READY=1")
+
+    async def test_a_resource_that_fails_does_not_hold_up_the_others(self, run, systemd):
+        await run(DEVICES, ABSENT)
+        await systemd.hears("READY=1")
+        assert systemd.heard[-2] == "STATUS=2 resources, waiting for a kubelet, 1 failed: example.com/absent"
+
+    async def test_a_driver_that_hangs_holds_up_the_start_until_its_deadline(self, run, systemd):
+        await run(HANGING)
+        await systemd.hears("READY=1")
+        assert systemd.heard[-2] == "STATUS=1 resource, waiting for a kubelet, 1 failed: example.com/slow"
+
+    async def test_the_watchdog(self, run, systemd):
+        await run(DEVICES, WATCHDOG_USEC="100000")
+        await systemd.hears("READY=1")
+        systemd.heard.clear()
+        await systemd.hears("WATCHDOG=1")
