@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import threading
+from pathlib import Path
 
 import pytest
 
+from dpgateway import Device, Health
 from dpgateway.config import Configuration
 from dpgateway.config.values import Kubelet as KubeletConfig
 from dpgateway.process.main import serve
@@ -147,6 +149,61 @@ async def test_a_driver_that_fails_in_every_way_leaves_the_others_alone(gateway,
     await offered(kubelet, S)
     assert (await kubelet.admit("p", {"c": {S: 1}}))["ok"]
     await gateway.end()
+
+
+def of(resource):
+    """Tasks of one resource, by name."""
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(resource)]
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_one_resource_that_is_stopped_leaves_nothing_and_the_other_is_not_touched(gateway, kubelet, short_path):
+    closed = threading.Event()
+    gateway.start(Scripted, scripted(prepare=lambda _: None, release=lambda _: None, close=closed.set))
+    await offered(kubelet, R, S)
+    assert (await kubelet.admit("p", {"c": {R: 1, S: 1}}))["ok"]
+    kubelet.drop_streams(S)  # with a timer for its next registration
+    await kubelet.wait_for(lambda: kubelet.counts(S)[1] == 0)
+    before = descriptors()
+    (task,) = [task for task in asyncio.all_tasks() if task.get_name() == S]
+    task.cancel()
+    await asyncio.wait({task}, timeout=5)
+    assert task.cancelled()
+    await until(lambda: not of(S))
+    assert closed.is_set()
+    assert names(short_path) == [".lock", ".sock", ".sock"]
+    await until(lambda: descriptors() < before)
+    assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
+    assert (await kubelet.admit("q", {"c": {R: 1}}))["ok"]
+
+
+async def test_a_resource_that_fails_by_a_bug_starts_again_and_the_other_is_not_touched(gateway, kubelet, caplog):
+    bugs = []
+
+    def look(device):
+        if bugs and threading.current_thread() is threading.main_thread():  # what the gateway does, not its driver
+            raise bugs.pop()
+        return Health.healthy()
+
+    odd = type("Odd", (Device,), {"health": property(look, lambda device, value: None)})
+    contexts = []
+
+    class Driver(scripted(devices=lambda: [odd("a"), odd("b")])):
+        def __init__(self, options, context):
+            contexts.append(context)
+
+    gateway.start(Scripted, Driver)
+    await offered(kubelet, R, S)
+    bugs.append(LookupError("the device can't be looked at"))
+    contexts[0].changed()
+    await until(lambda: f"a bug: {S} failed, and starts again" in caplog.messages)
+    await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
+    await offered(kubelet, R, S)
+    assert len(contexts) == 2
+    assert registered(kubelet, R) == 1
 
 
 async def test_restarts_leave_no_task_thread_or_name_behind(gateway, kubelet, short_path):

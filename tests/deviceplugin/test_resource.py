@@ -8,9 +8,9 @@ import pytest
 
 from dpgateway import errors
 from dpgateway.config import ResourceConfig, Shares
-from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.offer.offering import Offering
-from dpgateway.deviceplugin.resource import Resource, only
+from dpgateway.deviceplugin.api import APIS, only
+from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.resource import Resource
 from dpgateway.errors import (
     Busy,
     DeviceUnavailable,
@@ -21,6 +21,8 @@ from dpgateway.errors import (
     RequestError,
 )
 from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Options, Preference
+from dpgateway.node.holdings import Holdings
+from dpgateway.process.observable import Observable
 
 NEW, V1ALPHA2, V1ALPHA1 = APIS
 NAME = "example.com/thing"
@@ -40,7 +42,7 @@ class Calls:
         self.released = []
         self.meanwhile = lambda: None
 
-    async def allocate(self, devices: Sequence[Device]):
+    async def allocate(self, devices: Sequence[Device], late):
         return self._answer("allocate", devices, self.allocation)
 
     async def prefer(self, available, must_include, size):
@@ -49,7 +51,7 @@ class Calls:
     async def prepare(self, devices, *, once=True):
         return self._answer("prepare", devices, None)
 
-    def release(self, devices):
+    def release(self, devices, free):
         self.released += devices
 
     def _answer(self, method, arguments, answer):
@@ -75,24 +77,36 @@ def clock():
     return Clock()
 
 
+class Driver:
+    """One that runs, or doesn't."""
+
+    def __init__(self, calls):
+        self.calls = calls
+
+
 @pytest.fixture
 def make(log, clock):
     """A resource with three devices, or others."""
-    offerings = []
+    inventories = []
 
     def new(calls, *, devices=(A, B, C), **configured):
         config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
-        offering = Offering(config, log, lambda: None, clock)
-        offerings.append(offering)
-        offering.hold(frozenset(), 0.0)
-        offering.take(devices)
-        resource = Resource(config, offering, log, NEW)
-        resource.calls = calls
-        return resource
+        holdings = Observable(Holdings().noted({}, 0.0, clock.time()))
+        inventory = Inventory(config, holdings, lambda: None, log, clock)
+        inventories.append(inventory)
+        inventory.take(tuple(devices))
+        return Resource(config, inventory, Driver(calls), NEW, log)
 
     yield new
-    for offering in offerings:
-        offering.close()
+    for inventory in inventories:
+        inventory.close()
+
+
+def note(resource, *ids, written=0.0):
+    """The kubelet wrote down what containers hold, and the resource heard of it."""
+    holdings = resource.inventory.holdings
+    holdings.publish(holdings.value.noted(dict.fromkeys(ids, ()), written, resource.inventory.clock.time()))
+    resource.inventory.hold(holdings.value)
 
 
 async def refusal(awaitable):
@@ -161,7 +175,12 @@ async def test_what_cannot_be_given_is_refused_and_the_driver_not_asked(make, cl
     calls = Calls()
     resource = make(calls)
     clock.now += 10
-    resource.offering.take([A, Device("c", WET)])
+    resource.inventory.take(
+        (
+            A,
+            Device("c", WET),
+        )
+    )
     clock.now += 20
     assert await refusal(resource.allocate([("a", "x")], NEW)) == (
         "resource example.com/thing: device x is unknown: this resource doesn't offer it"
@@ -172,7 +191,7 @@ async def test_what_cannot_be_given_is_refused_and_the_driver_not_asked(make, cl
     assert await refusal(resource.allocate([("c",)], NEW)) == (
         "resource example.com/thing: device c is unhealthy for 20 s: wet"
     )
-    resource.offering.fail("no answer for 30 s", offer=False)
+    resource.inventory.fail("no answer for 30 s", overdue=False)
     clock.now += 5
     assert await refusal(resource.allocate([("a",)], NEW)) == (
         "resource example.com/thing: device a is unhealthy for 5 s: no answer for 30 s"
@@ -216,7 +235,7 @@ async def test_shares_of_one_device_are_given_where_they_are_only_unwanted(make)
 async def test_a_device_that_dies_while_it_is_allocated_is_not_given(make, then, reason):
     calls = Calls()
     resource = make(calls)
-    calls.meanwhile = lambda: resource.offering.take(then)
+    calls.meanwhile = lambda: resource.inventory.take(tuple(then))
     assert await refusal(resource.allocate([("a",)], NEW)) == f"resource example.com/thing: device a is {reason}"
     assert [device.id for device in calls.released] == ["a"]
 
@@ -238,8 +257,13 @@ async def test_what_a_container_holds_is_not_released_when_it_is_allocated_to_it
     """Kubelet 1.8 does that at each start of the container."""
     calls = Calls("prepare")
     resource = make(calls)
-    resource.offering.hold(frozenset({"a"}), 0.0)
-    calls.meanwhile = lambda: resource.offering.take([Device("a", WET), B])
+    note(resource, "a")
+    calls.meanwhile = lambda: resource.inventory.take(
+        (
+            Device("a", WET),
+            B,
+        )
+    )
     await refusal(resource.allocate([("a",), ("b",)], V1ALPHA1))
     assert calls.released == []
 
@@ -270,11 +294,11 @@ async def test_an_id_stays_listed_while_it_is_allocated_and_after(make, clock):
     listed = []
 
     def vanish():
-        resource.offering.take([])
+        resource.inventory.take(())
         clock.now += 10_000
-        resource.offering.hold(frozenset(), 0.0)
-        listed.append(list(resource.offering.inventory.current.offers))
-        resource.offering.take([A])
+        note(resource)
+        listed.append(list(resource.inventory.list.value))
+        resource.inventory.take((A,))
 
     calls.meanwhile = vanish
     await resource.allocate([("a",)], NEW)
@@ -359,7 +383,7 @@ async def test_a_driver_that_no_longer_prepares_needs_none(make):
 async def test_what_is_not_there_cannot_be_prepared(make, clock):
     calls = Calls("prepare")
     resource = make(calls)
-    resource.offering.take([A])
+    resource.inventory.take((A,))
     clock.now += 3
     assert await refusal(resource.prepare(["a", "b"])) == (
         "resource example.com/thing: device b is lost: its device is gone, for 3 s"

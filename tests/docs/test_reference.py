@@ -79,7 +79,7 @@ def test_the_deadlines_are_those_of_the_configuration():
     found = dict(re.findall(r"`timeouts\.(\w+)` \((\d+) s\)", SECTIONS["Threads and deadlines"]))
     defaults = {field.name: f"{field.default.total_seconds():g}" for field in dataclasses.fields(Timeouts)}
     assert found == defaults
-    assert f"{running.CLOSING:g} s before" in SECTIONS["Threads and deadlines"]
+    assert f"{running.CLOSING_FIRST:g} s before" in SECTIONS["Threads and deadlines"]
 
 
 def test_each_error_is_a_row_of_what_raising_it_means():

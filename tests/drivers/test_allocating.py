@@ -6,27 +6,38 @@ import pytest
 
 from dpgateway.drivers.allocating import MOST_STUCK, AllocateLane
 from dpgateway.errors import DriverError, DriverFault, DriverTimeout
+from dpgateway.process.threads import Threads
 from tests.support.waiting import turns, until
 
 SOON = 0.02
 LONG = 10
 
 
+class Lane(AllocateLane):
+    """One attempt at a time, each with its own deadline."""
+
+    def __init__(self, name="example.com/thing"):
+        super().__init__(name, Threads())
+
+    async def ask(self, method, function, seconds, late=None):
+        return await self.call(method, function, seconds, time.monotonic() + seconds, late)
+
+
 @pytest.fixture
 def lane():
-    return AllocateLane("example.com/thing")
+    return Lane()
 
 
 async def test_the_answer_is_what_the_driver_returned(lane):
-    assert await lane.call("allocate", lambda: "answer", LONG) == "answer"
+    assert await lane.ask("allocate", lambda: "answer", LONG) == "answer"
 
 
 async def test_one_call_at_a_time_in_the_order_of_their_coming(lane, gate):
     slow, order = gate(), []
-    first = asyncio.ensure_future(lane.call("allocate", slow, LONG))
+    first = asyncio.ensure_future(lane.ask("allocate", slow, LONG))
     await slow.entered()
     others = [
-        asyncio.ensure_future(lane.call("allocate", lambda number=number: order.append(number), LONG))
+        asyncio.ensure_future(lane.ask("allocate", lambda number=number: order.append(number), LONG))
         for number in range(5)
     ]
     await turns()
@@ -41,27 +52,27 @@ async def test_a_contract_error_of_the_driver_reaches_the_caller_as_it_is(lane, 
     opened = gate(DriverError("no more"))
     opened.open()
     with pytest.raises(DriverError, match=r"^no more$"):
-        await lane.call("allocate", opened, LONG)
+        await lane.ask("allocate", opened, LONG)
 
 
 async def test_any_other_error_of_the_driver_is_its_fault_and_says_what_it_was(lane, gate):
     opened = gate(SystemExit(3))
     opened.open()
     with pytest.raises(DriverFault, match=r"allocate\(\) raised .*SystemExit: 3"):
-        await lane.call("allocate", opened, LONG)
-    assert await lane.call("allocate", lambda: 1, LONG) == 1
+        await lane.ask("allocate", opened, LONG)
+    assert await lane.ask("allocate", lambda: 1, LONG) == 1
 
 
 async def test_a_call_past_its_deadline_fails_and_says_so(lane, gate):
     with pytest.raises(DriverTimeout, match=r"^allocate\(\) hasn't answered for 0.02 s$"):
-        await lane.call("allocate", gate(), SOON)
+        await lane.ask("allocate", gate(), SOON)
 
 
-async def test_another_thread_takes_the_lane_of_a_call_that_hangs(lane, gate):
+async def test_the_next_call_takes_the_lane_of_a_call_that_hangs(lane, gate):
     hung = gate()
     with pytest.raises(DriverTimeout):
-        await lane.call("allocate", hung, SOON)
-    assert await lane.call("allocate", lambda: "next", LONG) == "next"
+        await lane.ask("allocate", hung, SOON)
+    assert await lane.ask("allocate", lambda: "next", LONG) == "next"
     await hung.entered()
     assert hung.running == 1
 
@@ -69,16 +80,16 @@ async def test_another_thread_takes_the_lane_of_a_call_that_hangs(lane, gate):
 async def test_a_late_answer_is_dropped_and_handed_over_for_its_release(lane, gate):
     slow, late = gate("answer"), []
     with pytest.raises(DriverTimeout):
-        await lane.call("allocate", slow, SOON, late.append)
+        await lane.ask("allocate", slow, SOON, lambda: late.append("late"))
     assert late == []
     slow.open()
-    await until(lambda: late == ["answer"])
+    await until(lambda: late == ["late"])
 
 
 async def test_a_late_error_is_dropped_and_nothing_is_released(lane, gate):
     slow, late = gate(ValueError("no")), []
     with pytest.raises(DriverTimeout):
-        await lane.call("allocate", slow, SOON, late.append)
+        await lane.ask("allocate", slow, SOON, lambda: late.append("late"))
     slow.open()
     await until(lambda: not slow.running)
     await turns()
@@ -87,14 +98,14 @@ async def test_a_late_error_is_dropped_and_nothing_is_released(lane, gate):
 
 async def test_a_cancelled_call_is_like_one_past_its_deadline(lane, gate):
     slow, late = gate("answer"), []
-    task = asyncio.ensure_future(lane.call("allocate", slow, LONG, late.append))
+    task = asyncio.ensure_future(lane.ask("allocate", slow, LONG, lambda: late.append("late")))
     await slow.entered()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await lane.call("allocate", lambda: "next", LONG) == "next"
+    assert await lane.ask("allocate", lambda: "next", LONG) == "next"
     slow.open()
-    await until(lambda: late == ["answer"])
+    await until(lambda: late == ["late"])
 
 
 async def test_an_answer_in_the_moment_of_the_cancellation_is_released_too(lane):
@@ -104,36 +115,36 @@ async def test_an_answer_in_the_moment_of_the_cancellation_is_released_too(lane)
         answered.set()
         return "answer"
 
-    task = asyncio.ensure_future(lane.call("allocate", answers_at_once, LONG, late.append))
+    task = asyncio.ensure_future(lane.ask("allocate", answers_at_once, LONG, lambda: late.append("late")))
     await asyncio.sleep(0)  # the call is under way, and the loop doesn't turn until it has been cancelled
     answered.wait(5)
     time.sleep(0.01)  # noqa: ASYNC251  lets the thread hand its answer to the loop, which is what is cancelled
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: late == ["answer"])
+    await until(lambda: late == ["late"])
 
 
 async def test_a_call_cancelled_before_its_turn_never_reaches_the_driver(lane, gate):
     slow, never = gate(), gate()
-    first = asyncio.ensure_future(lane.call("allocate", slow, LONG))
+    first = asyncio.ensure_future(lane.ask("allocate", slow, LONG))
     await slow.entered()
-    waiting = asyncio.ensure_future(lane.call("allocate", never, LONG))
+    waiting = asyncio.ensure_future(lane.ask("allocate", never, LONG))
     await turns()
     waiting.cancel()
     await turns()
     slow.open()
     await first
-    assert await lane.call("allocate", lambda: 1, LONG) == 1
+    assert await lane.ask("allocate", lambda: 1, LONG) == 1
     assert never.calls == []
 
 
 async def test_waiting_for_its_turn_counts_into_the_deadline_and_the_error_names_what_runs(lane, gate):
     slow = gate()
-    first = asyncio.ensure_future(lane.call("allocate", slow, LONG))
+    first = asyncio.ensure_future(lane.ask("allocate", slow, LONG))
     await slow.entered()
     with pytest.raises(DriverTimeout, match=r"prefer\(\) wasn't called within 0.02 s, behind allocate\(\) for \d+ s"):
-        await lane.call("prefer", lambda: 1, SOON)
+        await lane.ask("prefer", lambda: 1, SOON)
     slow.open()
     await first
 
@@ -142,13 +153,13 @@ async def test_with_four_calls_stuck_the_next_fails_at_once_and_names_them(lane,
     hung = gate()
     for _ in range(MOST_STUCK):
         with pytest.raises(DriverTimeout, match="hasn't answered"):
-            await lane.call("allocate", hung, SOON)
+            await lane.ask("allocate", hung, SOON)
     await hung.entered(MOST_STUCK)
     with pytest.raises(
-        DriverTimeout, match=r"prefer\(\) isn't called, for 4 calls hang: (allocate\(\) for \d+ s(, )?){4}$"
+        DriverTimeout, match=r"prefer\(\) isn't called, because 4 calls hang: (allocate\(\) for \d+ s(, )?){4}$"
     ):
         async with asyncio.timeout(5):
-            await lane.call("prefer", hung, LONG)
+            await lane.ask("prefer", hung, LONG)
     assert len(hung.calls) == 4
 
 
@@ -156,16 +167,16 @@ async def test_when_a_stuck_call_returns_the_lane_is_open_again(lane, gate):
     hung, last, late = gate(), gate("answer"), []
     for blocking in (hung, hung, hung, last):
         with pytest.raises(DriverTimeout):
-            await lane.call("allocate", blocking, SOON, late.append)
+            await lane.ask("allocate", blocking, SOON, lambda: late.append("late"))
     last.open()
-    await until(lambda: late == ["answer"])
-    assert await lane.call("allocate", lambda: 1, LONG) == 1
+    await until(lambda: late == ["late"])
+    assert await lane.ask("allocate", lambda: 1, LONG) == 1
 
 
 async def test_threads_given_up_end_with_their_calls(gate):
-    lane, hung = AllocateLane("ending"), gate()
+    lane, hung = Lane("ending"), gate()
     for _ in range(3):
         with pytest.raises(DriverTimeout):
-            await lane.call("allocate", hung, SOON)
+            await lane.ask("allocate", hung, SOON)
     hung.open()
     await until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ending allocate"])

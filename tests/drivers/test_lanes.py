@@ -1,4 +1,5 @@
 import asyncio
+import time
 
 import pytest
 
@@ -6,6 +7,7 @@ from dpgateway import Allocation, Busy, Device, DeviceUnavailable, DriverError
 from dpgateway.drivers.contract import abilities
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.errors import DriverFault, DriverTimeout
+from dpgateway.process.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import until
 
@@ -13,14 +15,24 @@ A, B = Device("a"), Device("b")
 SOON = {"allocate": 0.05, "prepare": 0.05, "prefer": 0.05}
 
 
-class Holders:
-    def __init__(self, held):
-        self.held = held
+class One(Lanes):
+    """With a caller that notes late answers, and says what is free."""
 
-    def unheld(self, devices):
+    def __init__(self, driver, config, group, held, log):
+        super().__init__(driver, config, Threads(), group, log)
+        self.held, self.late = held, 0
+
+    def free(self, devices):
         return [one for one in devices if one.id not in self.held]
 
-    still_free = unheld
+    def came_late(self):
+        self.late += 1
+
+    async def allocate(self, devices):
+        return await super().allocate(devices, self.came_late)
+
+    def release(self, devices):
+        super().release(devices, self.free)
 
 
 @pytest.fixture
@@ -32,7 +44,7 @@ async def make(log):
         def lanes(held=(), timeouts=None, **methods):
             config = configured(timeouts={"allocate": 10, "prepare": 10, "prefer": 10, **(timeouts or {})})
             driver = scripted(**methods)(config.options, None)
-            made.append(Lanes(driver, config, group, Holders(held), log))
+            made.append(One(driver, config, group, held, log))
             return made[-1]
 
         yield lanes
@@ -132,35 +144,18 @@ async def test_prefer_never_waits_longer_than_its_deadline_behind_an_allocate(ma
     await allocating
 
 
-async def test_what_was_allocated_too_late_is_released(make, gate):
-    slow, released = gate(Allocation()), []
-    lanes = make(allocate=slow, release=released.append, timeouts=SOON)
-    with pytest.raises(DriverTimeout):
-        await lanes.allocate([A, B])
-    slow.open()
-    await until(lambda: released == [(A, B)])
-
-
-async def test_what_was_allocated_too_late_is_not_released_while_a_container_holds_it(make, gate, records):
-    slow, released = gate(Allocation()), []
-    lanes = make(allocate=slow, release=released.append, held={"a"}, timeouts=SOON)
-    with pytest.raises(DriverTimeout):
-        await lanes.allocate([A, B])
-    with pytest.raises(DriverTimeout):
-        await lanes.allocate([A])
-    slow.open()
-    await until(lambda: len(records.texts()) == 2)
-    await until(lambda: released == [(B,)])
-
-
-async def test_a_driver_without_release_isn_t_told(make, gate, records):
+async def test_what_was_allocated_too_late_is_told(make, gate):
     slow = gate(Allocation())
     lanes = make(allocate=slow, timeouts=SOON)
     with pytest.raises(DriverTimeout):
-        await lanes.allocate([A])
+        await lanes.allocate([A, B])
+    assert lanes.late == 0
     slow.open()
-    await until(records.texts)
-    lanes.release([A])
+    await until(lambda: lanes.late == 1)
+
+
+async def test_a_driver_without_release_isn_t_told(make):
+    make().release([A])
 
 
 async def test_what_is_allocated_again_is_not_released(make, gate):
@@ -174,7 +169,7 @@ async def test_what_is_allocated_again_is_not_released(make, gate):
     await until(lambda: released == [(B,)])
 
 
-async def test_what_was_prepared_is_prepared_anew_once_it_was_allocated_with_others(make, gate):
+async def test_what_was_prepared_is_prepared_again_once_it_was_allocated_with_others(make, gate):
     slow = gate()
     lanes = make(allocate=lambda _: Allocation(), prepare=slow)
     abandoned = asyncio.ensure_future(lanes.prepare([A]))
@@ -239,3 +234,43 @@ async def test_others_have_their_turn_while_a_busy_driver_pauses(make, gate):
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+LONG = 5.0
+
+
+class BusyUntil:
+    """Is Busy until then, and answers afterwards."""
+
+    def __init__(self, end):
+        self.end, self.asked = end, []
+
+    def __call__(self, _):
+        self.asked.append(time.monotonic())
+        if time.monotonic() < self.end:
+            raise Busy("still")
+        return Allocation()
+
+
+async def test_a_driver_that_is_busy_until_the_deadline_is_busy_in_the_end(make):
+    driver = BusyUntil(float("inf"))
+    async with asyncio.timeout(LONG):
+        with pytest.raises(Busy, match="still"):
+            await make(allocate=driver, timeouts={"allocate": 1}).allocate([A])
+    assert 4 <= len(driver.asked) <= 6
+
+
+async def test_a_busy_driver_is_asked_once_more_shortly_before_the_deadline(make):
+    """The next of the doubling pauses would end at 0.75 s, and the one after it at 1.55 s."""
+    began = time.monotonic()
+    driver = BusyUntil(began + 1.0)
+    assert await make(allocate=driver, timeouts={"allocate": 1.2}).allocate([A]) == Allocation()
+    assert driver.asked[-1] - began <= 1.2
+
+
+async def test_a_driver_that_fails_otherwise_is_not_asked_again(make, gate):
+    broken = gate(DriverError("broken"))
+    broken.open()
+    with pytest.raises(DriverError, match="broken"):
+        await make(allocate=broken).allocate([A])
+    assert len(broken.calls) == 1

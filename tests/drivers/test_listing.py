@@ -9,7 +9,7 @@ import uvloop
 
 from dpgateway import Device, DriverError
 from dpgateway.drivers.listing import Announcements, ListLane
-from dpgateway.process.worker import Worker
+from dpgateway.process.threads import Threads
 from tests.support.resources import configured
 from tests.support.waiting import turns, until
 
@@ -21,31 +21,28 @@ class Heard:
     def __init__(self):
         self.taken, self.failures = [], []
 
-    def take(self, devices):
-        self.taken.append(devices)
-
-    def fail(self, reason):
-        self.failures.append(reason)
-
 
 class Lane:
     """A list lane that asks ``devices`` until the test ends."""
 
     def __init__(self, log):
         self.heard, self._log, self._tasks = Heard(), log, []
-        self.worker, self.announcements = Worker("list"), Announcements()
+        self.announcements = Announcements()
 
     def start(self, devices, *, deadline=10.0, refresh=NEVER):
         config = configured(timeouts={"list": deadline}, refresh=refresh)
-        lane = ListLane(config, self.worker, self.announcements, self.heard, self._log)
+        lane = ListLane(config, Threads(), self.announcements, self._log)
         driver = type("Driver", (), {"devices": staticmethod(devices)})()
-        self._tasks.append(asyncio.ensure_future(lane.run(driver)))
+        self._tasks.append(asyncio.ensure_future(self._listen(lane.answers(driver))))
+
+    async def _listen(self, answers):
+        async for answer in answers:
+            (self.heard.failures if isinstance(answer, str) else self.heard.taken).append(answer)
 
     async def end(self):
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
-        self.worker.retire()
 
 
 @pytest.fixture
@@ -91,11 +88,18 @@ async def test_any_number_of_announcements_during_a_call_are_one_more_call(lane,
     assert len(slow.calls) == 2
 
 
-async def test_a_change_announced_before_the_first_list_is_not_lost(lane):
-    count = itertools.count()
+async def test_a_change_announced_during_the_first_list_is_not_lost(lane, gate):
+    slow, count = gate(), itertools.count()
+
+    def devices():
+        slow()
+        return [Device(f"d{next(count)}")]
+
+    lane.start(devices)
+    await slow.entered()
     lane.announcements.changed()
-    lane.start(lambda: [Device(f"d{next(count)}")])
-    await until(lambda: lane.heard.taken)
+    slow.open()
+    await until(lambda: lane.heard.taken == [(Device("d0"),), (Device("d1"),)])
 
 
 def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop():

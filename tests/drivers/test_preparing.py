@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from dpgateway import Device, Health
-from dpgateway.drivers.preparing import MOST_THREADS, PrepareLane
+from dpgateway.drivers.preparing import MOST_AT_ONCE, PrepareLane
 from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout
+from dpgateway.process.threads import Threads
 from tests.support.waiting import turns, until
 
 A, B, C = Device("a"), Device("b"), Device("c")
@@ -18,7 +19,7 @@ LONG = 10
 @pytest.fixture
 async def lane(log):
     async with asyncio.TaskGroup() as group:
-        lane = PrepareLane("example.com/thing", group, log)
+        lane = PrepareLane("example.com/thing", Threads(), group, log)
         yield lane
         lane.close()
         for task in asyncio.all_tasks():
@@ -267,12 +268,12 @@ async def test_different_devices_are_prepared_at_once(lane, gate):
 
 async def test_sixteen_at_once_at_most_and_the_next_says_what_it_waits_for(lane, gate):
     slow = gate()
-    devices = [Device(f"d{number}") for number in range(MOST_THREADS + 4)]
+    devices = [Device(f"d{number}") for number in range(MOST_AT_ONCE + 4)]
     tasks = [asyncio.ensure_future(lane.prepare([device], slow, LONG)) for device in devices]
-    await slow.entered(MOST_THREADS)
+    await slow.entered(MOST_AT_ONCE)
     text = await too_late(lane, [A], slow)
-    assert "waiting for one of 16 threads" in text
-    assert slow.most_running == MOST_THREADS == 16
+    assert "waiting for one of 16 calls to end" in text
+    assert slow.most_running == MOST_AT_ONCE == 16
     slow.open()
     await asyncio.gather(*tasks)
     assert slow.most_running == 16
@@ -301,7 +302,7 @@ async def test_a_call_that_has_not_begun_is_dropped_once_nobody_waits_for_it(lan
         text = await too_late(lane, [A, B], never)
         assert re.fullmatch(
             r"prepare\(\) of a, b hasn't finished within 0\.02 s \(waiting for its devices for \d+ s\); "
-            r"the next attempt waits anew",
+            r"the next attempt waits again",
             text,
         )
     else:
@@ -346,15 +347,6 @@ async def test_a_device_that_hangs_does_not_hold_up_the_others(lane, gate):
     await lane.prepare([B], lambda: None, LONG)
 
 
-async def test_threads_are_used_again(log):
-    async with asyncio.TaskGroup() as group:
-        lane = PrepareLane("thrifty", group, log)
-        for number in range(50):
-            await lane.prepare([Device(f"d{number}")], lambda: None, LONG)
-        assert len([thread for thread in threading.enumerate() if thread.name == "thrifty prepare"]) == 1
-        lane.close()
-
-
 async def test_what_release_raises_is_in_its_future_and_harms_nothing(lane, gate):
     broken = gate(SystemExit(1))
     broken.open()
@@ -363,12 +355,12 @@ async def test_what_release_raises_is_in_its_future_and_harms_nothing(lane, gate
     await lane.prepare([A], lambda: None, LONG)
 
 
-async def test_a_prepare_under_way_fails_when_the_driver_ends_and_no_thread_stays(gate, log):
+async def test_a_prepare_under_way_fails_when_the_driver_ends(gate, log):
     slow, tasks, ended = gate(), [], []
 
     async def live():
         async with asyncio.TaskGroup() as group:
-            ended.append(PrepareLane("ended", group, log))
+            ended.append(PrepareLane("ended", Threads(), group, log))
             tasks.append(asyncio.ensure_future(ended[0].prepare([A], slow, LONG)))
             await slow.entered()
             ended[0].close()

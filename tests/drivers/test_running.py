@@ -4,8 +4,8 @@ import threading
 import pytest
 
 from dpgateway import Device, DriverError
-from dpgateway.deviceplugin.offer.offering import Offering
 from dpgateway.drivers.running import RunningDriver
+from dpgateway.process.threads import Threads
 from tests.support.resources import configured, scripted
 from tests.support.waiting import until
 
@@ -13,27 +13,31 @@ A, B = Device("a"), Device("b")
 
 
 class Running:
-    """A driver run beside an offering, until the test ends."""
+    """A driver that runs until the test ends."""
 
     def __init__(self, config, log):
-        self.offering = Offering(config, log, lambda: None)
-        self.offering.hold(frozenset(), 0.0)
-        self.lanes, self.attached = None, []
-        self.driver = RunningDriver(config, "node-a", self.offering, self._attach, log)
+        self.driver = RunningDriver(config, "node-a", Threads(), log)
         self.task = asyncio.ensure_future(self.driver.run())
 
-    def _attach(self, lanes):
-        self.lanes = lanes
-        self.attached.append(lanes is not None)
+    @property
+    def said(self):
+        return self.driver.said.value
 
-    def offers(self):
-        current = self.offering.inventory.current
-        return None if current is None else {offer.id: offer.health.reason for offer in current.offers.values()}
+    @property
+    def calls(self):
+        assert self.driver.calls is not None
+        return self.driver.calls
+
+    async def listed(self):
+        await until(lambda: self.said.devices is not None and not self.said.failure, 10)
 
     async def end(self):
         self.task.cancel()
         await asyncio.wait([self.task])
-        self.offering.close()
+
+
+def late(*_):
+    raise AssertionError("it answered in time")
 
 
 @pytest.fixture
@@ -49,12 +53,22 @@ async def run(log):
         await one.end()
 
 
-async def test_a_driver_is_made_attached_and_listed(run):
+async def test_a_driver_is_made_and_asked_and_can_be_called(run):
     one = run(scripted())
-    await until(one.offers)
-    assert one.offers() == {"a": None, "b": None}
-    assert one.attached == [True]
-    assert (await one.lanes.allocate([A])).env == {"GOT": "a"}
+    assert one.driver.calls is None
+    await one.listed()
+    assert one.said.devices == (A, B)
+    assert (await one.calls.allocate([A], late)).env == {"GOT": "a"}
+
+
+async def test_everything_that_is_said_is_news_to_who_watches(run):
+    lists = iter([[A], [A, B]])
+    one = run(scripted(devices=lambda: next(lists, [B])), refresh=0.01)
+    seen, heard = -1, []
+    while heard[-1:] != [(B,)]:
+        seen = await one.driver.said.newer(seen)
+        heard.append(one.said.devices)
+    assert [said for said in dict.fromkeys(heard) if said] == [(A,), (A, B), (B,)]
 
 
 async def test_a_driver_gets_its_options_and_a_context(run):
@@ -66,7 +80,7 @@ async def test_a_driver_gets_its_options_and_a_context(run):
             super().__init__(options, context)
 
     one = run(Curious)
-    await until(one.offers)
+    await one.listed()
     ((options, context),) = made
     assert options == configured().options
     assert (context.resource, context.node_name) == ("example.com/thing", "node-a")
@@ -81,7 +95,7 @@ async def test_a_driver_that_can_not_be_made_is_said_once_and_tried_again(run, r
                 raise error
 
     one = run(Shy)
-    await until(one.offers, 10)
+    await one.listed()
     assert [text for text in records.texts() if "failed" in text] == [
         "the resource failed: the driver scripted isn't running: __init__() raised ZeroDivisionError: no bus"
     ]
@@ -105,16 +119,7 @@ async def test_a_driver_that_is_not_installed_fails_its_resource(run, records):
     assert records.texts() == ["the resource failed: the driver scripted isn't running: it isn't installed"]
 
 
-async def test_without_a_driver_the_held_ids_are_offered_at_the_list_deadline_unhealthy(run):
-    one = run(None, failure="its options are wrong", timeouts={"list": 0.001})
-    one.offering.hold(frozenset({"a"}), 0.0)
-    assert one.offers() is None
-    await until(lambda: one.offers() is not None)
-    assert list(one.offers()) == ["a"]
-    assert one.offers()["a"]
-
-
-async def test_a_driver_that_hangs_being_made_is_offered_at_the_deadline_and_taken_in_the_end(run, gate):
+async def test_a_driver_that_hangs_being_made_is_overdue_at_the_deadline_and_taken_in_the_end(run, gate):
     slow = gate()
 
     class Slow(scripted()):
@@ -122,10 +127,10 @@ async def test_a_driver_that_hangs_being_made_is_offered_at_the_deadline_and_tak
             slow()
 
     one = run(Slow, timeouts={"list": 0.02})
-    await until(lambda: one.offers() == {})
-    assert one.attached == []
+    await until(lambda: one.said.overdue and one.said.failure)
+    assert one.driver.calls is None
     slow.open()
-    await until(lambda: one.offers() == {"a": None, "b": None})
+    await one.listed()
 
 
 @pytest.mark.parametrize("hangs", ["devices", "__init__", None])
@@ -144,14 +149,13 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
             raise DriverError("no bus")
 
     one = run(Slow, timeouts={"list": 1})
-    one.offering.hold(frozenset({"a"}), 0.0)
-    await until(one.offers)
+    await until(lambda: one.said.overdue)
     assert 1 <= asyncio.get_running_loop().time() - began < 1.9
-    assert list(one.offers()) == ["a"]
-    assert one.offers()["a"]
+    assert one.said.failure
+    assert one.said.devices is None
 
 
-async def test_a_driver_that_hangs_listing_has_its_devices_unhealthy_until_it_answers(run, gate):
+async def test_a_driver_that_hangs_listing_keeps_its_list_and_says_why_until_it_answers(run, gate):
     slow, context = gate([A]), []
     lists = iter([lambda: [A, B], slow])
 
@@ -163,12 +167,13 @@ async def test_a_driver_that_hangs_listing_has_its_devices_unhealthy_until_it_an
             context.append(given)
 
     one = run(Slow, timeouts={"list": 0.05})
-    await until(one.offers)
+    await one.listed()
     context[0].changed()
-    await until(lambda: one.offers() == dict.fromkeys("ab", "the driver hasn't answered for 0.05 s"))
+    await until(lambda: one.said.failure == "the driver hasn't answered for 0.05 s")
+    assert one.said.devices == (A, B)
     slow.open()
-    await until(lambda: one.offers()["a"] is None)
-    assert one.offers()["b"] == "its device is gone"
+    await until(lambda: one.said.devices == (A,))
+    assert not one.said.failure
 
 
 async def test_a_driver_that_hangs_in_allocate_and_prepare_lists_all_the_same(run, gate):
@@ -184,31 +189,24 @@ async def test_a_driver_that_hangs_in_allocate_and_prepare_lists_all_the_same(ru
             return [Device(f"d{number}") for number in range(self.count)]
 
     one = run(Stuck, timeouts={"allocate": 0.02, "prepare": 0.02})
-    await until(one.offers)
-    for call in (one.lanes.allocate, one.lanes.prepare):
+    await one.listed()
+    for call in (lambda devices: one.calls.allocate(devices, late), one.calls.prepare):
         with pytest.raises(Exception, match="hasn't"):
             await call([Device("d0")])
     context[0].changed()
-    await until(lambda: "d1" in one.offers())
+    await until(lambda: Device("d1") in one.said.devices)
 
 
-async def test_what_nobody_holds_any_more_is_released(run):
-    released = []
-    one = run(scripted(release=released.append))
-    await until(one.offers)
-    one.offering.hold(frozenset({"a", "b"}), 0.0)
-    one.offering.hold(frozenset({"b"}), 0.0)
-    await until(lambda: released == [(A,)])
-
-
-async def test_no_thread_of_a_driver_that_ended_stays(run):
-    one = run(scripted(), name="example.com/ended")
-    await until(one.offers)
-    await one.lanes.allocate([A])
-    await one.lanes.prepare_lane.release([A], lambda _: None, lambda devices: devices)
+async def test_without_its_driver_nothing_can_be_called(run):
+    closed = threading.Event()
+    one = run(scripted(close=closed.set))
+    await one.listed()
+    calls = one.calls
     await one.end()
-    names = {"example.com/ended allocate", "example.com/ended release"}
-    await until(lambda: not names & {thread.name for thread in threading.enumerate()})
+    assert closed.is_set()
+    assert one.driver.calls is None
+    with pytest.raises(DriverError, match="the driver ended"):
+        await calls.preparing.prepare([A], lambda: None, 1)
 
 
 async def test_a_driver_that_failed_as_a_whole_is_closed_before_another_is_made(run):
@@ -225,23 +223,23 @@ async def test_a_driver_that_failed_as_a_whole_is_closed_before_another_is_made(
             return lambda available, must, size: available[:size]
 
     one = run(Odd)
-    await until(one.offers)
+    await one.listed()
     assert life == ["made", "closed", "made"]
 
 
-async def test_closing_waits_for_close_as_long_as_it_is_told_and_says_so(run, gate, records):
+async def test_the_end_waits_for_close_for_half_a_second_and_says_so(run, gate, records):
     hangs = gate()
     one = run(scripted(close=hangs))
-    await until(one.offers)
+    await one.listed()
     async with asyncio.timeout(2):
-        await one.driver.close(0.02)
-    assert records.texts() == ["the driver hasn't closed: close() hasn't answered for 0.02 s"]
+        await one.end()
+    assert records.texts() == ["the driver hasn't closed: close() hasn't answered for 0.5 s"]
 
 
 async def test_what_close_raises_is_logged(run, records):
     one = run(scripted(close=lambda: 1 / 0))
-    await until(one.offers)
-    await one.driver.close(5)
+    await one.listed()
+    await one.end()
     assert records.texts() == ["the driver failed: close() raised ZeroDivisionError: division by zero"]
 
 
@@ -249,5 +247,5 @@ async def test_a_driver_is_closed_while_its_other_methods_hang(run, gate):
     hangs, closed = gate([]), threading.Event()
     one = run(scripted(devices=hangs, close=closed.set))
     await hangs.entered()
-    await one.driver.close(5)
+    await one.end()
     assert closed.is_set()

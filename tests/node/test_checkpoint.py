@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.checkpoint import holdings
+from dpgateway.node.checkpoint import notes
 
 THING, OTHER = "example.com/thing", "example.com/other"
 
@@ -51,14 +51,14 @@ each_format = pytest.mark.parametrize("document", FORMATS.values(), ids=FORMATS)
 
 @each_format
 def test_what_all_containers_of_all_pods_hold(document):
-    found = holdings(json.dumps(document).encode())
+    found = notes(json.dumps(document).encode())
     assert {name: set(ids) for name, ids in found.items()} == {THING: {"a", "a::1", "b"}, OTHER: {"a"}}
 
 
 def test_the_numa_nodes_that_the_kubelet_knew():
     ids = {"-1": ["near none"], "0": ["a", "b"], "1": ["b"]}
     document = {"Data": {"PodDeviceEntries": [entry(THING, DeviceIDs=ids)], "RegisteredDevices": {}}, "Checksum": 1}
-    assert holdings(json.dumps(document).encode()) == {THING: {"near none": (), "a": (0,), "b": (0, 1)}}
+    assert notes(json.dumps(document).encode()) == {THING: {"near none": (), "a": (0,), "b": (0, 1)}}
 
 
 def test_a_real_file():
@@ -69,7 +69,7 @@ def test_a_real_file():
         b'"Ch8KFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSBXRlZ3Jh"}],"RegisteredDevices":{"nvidia.com/gpu":["tegra"]}},'
         b'"Checksum":3660592824}'
     )
-    assert {name: set(ids) for name, ids in holdings(raw).items()} == {"nvidia.com/gpu": {"tegra"}}
+    assert {name: set(ids) for name, ids in notes(raw).items()} == {"nvidia.com/gpu": {"tegra"}}
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_a_real_file():
     ],
 )
 def test_nobody_holds_anything(document):
-    assert holdings(json.dumps(document).encode()) == {}
+    assert notes(json.dumps(document).encode()) == {}
 
 
 @pytest.mark.parametrize("ids", [None, [], {}, {"0": None}, {"0": []}])
 def test_a_container_may_hold_nothing(ids):
     document = {"Data": {"PodDeviceEntries": [entry(THING, DeviceIDs=ids)], "RegisteredDevices": {}}, "Checksum": 1}
-    assert holdings(json.dumps(document).encode()) == {THING: {}}
+    assert notes(json.dumps(document).encode()) == {THING: {}}
 
 
 def test_the_checksum_is_no_matter():
     # a kubelet that forgets everything because of it has running containers nevertheless
-    assert holdings(json.dumps({"Data": NODES, "Checksum": "no number"}).encode())[OTHER].keys() == {"a"}
+    assert notes(json.dumps({"Data": NODES, "Checksum": "no number"}).encode())[OTHER].keys() == {"a"}
 
 
 # everything else
@@ -105,7 +105,7 @@ def test_a_file_cut_short_is_an_error(document):
     raw = json.dumps(document).encode()
     for length in range(len(raw)):
         with pytest.raises(KubeletError, match="kubelet_internal_checkpoint: not in a format of any kubelet"):
-            holdings(raw[:length])
+            notes(raw[:length])
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_file_cut_short_is_an_error(document):
 )
 def test_what_no_kubelet_writes_is_an_error(raw):
     with pytest.raises(KubeletError):
-        holdings(raw)
+        notes(raw)
 
 
 NAMES = st.sampled_from(["Data", "Entries", "PodDeviceEntries", "ResourceName", "DeviceID", "DeviceIDs", "Checksum"])
@@ -155,7 +155,7 @@ JSON = st.recursive(
 
 def is_an_answer_or_a_kubelet_error(raw):
     try:
-        held = holdings(raw)
+        held = notes(raw)
     except KubeletError:
         return
     assert all(isinstance(id_, str) for ids in held.values() for id_ in ids)

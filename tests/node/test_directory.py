@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.deviceplugin.server.sockets import SocketNames
-from dpgateway.node.directory import LONGEST_ENDPOINT, Absence, caution, fault, is_there, read_checkpoint, why_none
+from dpgateway.deviceplugin.server.sockets import LONGEST_ENDPOINT, SocketNames, too_deep
+from dpgateway.node.directory import Absence, fault, is_there, read_checkpoint, why_none
 from dpgateway.process.unix import LONGEST
 
 
@@ -29,8 +29,8 @@ def test_a_path_is_too_long_when_what_is_registered_below_it_is(tmp_path):
     registered = names.link()
     assert len(f"/{registered}") == len(LONGEST_ENDPOINT)
     fits = "/" + "x" * (LONGEST - len(LONGEST_ENDPOINT) - 1)
-    assert caution(Path(fits)) == ""
-    assert f"expected at most {len(fits)}" in caution(Path(fits + "x"))
+    assert too_deep(Path(fits)) == ""
+    assert f"expected at most {len(fits)}" in too_deep(Path(fits + "x"))
 
 
 def test_why_there_is_no_kubelet(tmp_path):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.process.systemd import Notifier, Report, Standing, report
+from dpgateway.process.systemd import Notifier
+from dpgateway.status import Report
 
 COMMAND = Path(sys.executable).with_name("dpgateway")
 DEVICES = {"name": "example.com/thing", "driver": "simulated", "options": {"count": 2}}
@@ -63,34 +64,6 @@ def systemd(request, folder):
     systemd.close()
 
 
-class TestReport:
-    def test_it_is_ready_when_all_are_settled(self):
-        settled, other = Standing("a", settled=True), Standing("b", settled=False)
-        assert report([settled], kubelet=True).ready
-        assert not report([settled, other], kubelet=True).ready
-        assert report([], kubelet=False).ready
-
-    @pytest.mark.parametrize(
-        ("standings", "kubelet", "status"),
-        [
-            ([], False, "0 resources, waiting for a kubelet"),
-            ([Standing("a", settled=True, streaming=True)], True, "1 resource, 1 streaming"),
-            (
-                [Standing("a", settled=True, streaming=True), Standing("b", settled=True, failed=True)],
-                True,
-                "2 resources, 1 streaming, 1 failed: b",
-            ),
-            (
-                [Standing("a", settled=True, failed=True), Standing("b", settled=True, failed=True)],
-                False,
-                "2 resources, waiting for a kubelet, 2 failed: a, ...",
-            ),
-        ],
-    )
-    def test_the_status_is_a_short_text(self, standings, kubelet, status):
-        assert report(standings, kubelet=kubelet).status == status
-
-
 class TestNotifier:
     def test_without_systemd_there_is_nobody_to_tell(self):
         assert Notifier.take({}) is None
@@ -110,7 +83,7 @@ class TestNotifier:
     @pytest.mark.parametrize("pid", ["", str(os.getpid())], ids=["any process", "this process"])
     async def test_the_watchdog_hears_of_us_twice_in_its_time(self, systemd, pid):
         notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "20000", "WATCHDOG_PID": pid})
-        follow = asyncio.create_task(notifier.follow(lambda: Report(ready=True, status="")))
+        follow = asyncio.create_task(notifier.follow(lambda: Report(ready=True, text="")))
         async with asyncio.timeout(10):
             while systemd.heard.count("WATCHDOG=1") < 3:
                 await systemd.hear()
@@ -131,8 +104,8 @@ class TestNotifier:
 
 async def told(notifier, systemd):
     """What a start of three looks tells."""
-    looks = iter([Report(ready=False, status="a"), Report(ready=False, status="a")])
-    follow = asyncio.create_task(notifier.follow(lambda: next(looks, Report(ready=True, status="b"))))
+    looks = iter([Report(ready=False, text="a"), Report(ready=False, text="a")])
+    follow = asyncio.create_task(notifier.follow(lambda: next(looks, Report(ready=True, text="b"))))
     await systemd.hears("READY=1")
     follow.cancel()
     notifier.close()

@@ -1,6 +1,7 @@
 """One resource on its socket, with a driver and a kubelet that a test plays."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,16 @@ import grpc.aio
 
 from dpgateway import Allocation
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.offer.offering import Offering
+from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
+from dpgateway.node.holdings import Holdings
 from dpgateway.process.log import Bound
+from dpgateway.process.observable import Observable
+from dpgateway.process.threads import Threads
 from tests.support.resources import configured
 
 V1BETA1, V1ALPHA = "/v1beta1.DevicePlugin", "/deviceplugin.DevicePlugin"
@@ -34,14 +38,14 @@ class Calls:
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def allocate(self, devices: Any) -> Allocation:
+    async def allocate(self, devices: Any, late: Any) -> Allocation:
         self.allocated.append(tuple(device.id for device in devices))
         await self.go_on.wait()
         if self.error:
             raise self.error
         return self.allocation
 
-    def release(self, devices: Any) -> None:
+    def release(self, devices: Any, free: Any) -> None:
         self.released += devices
 
     async def prefer(self, available: Any, must_include: Any, size: int) -> Any:
@@ -54,6 +58,13 @@ class Calls:
             raise self.error
 
 
+class Driver:
+    """One that runs."""
+
+    def __init__(self, calls: Any) -> None:
+        self.calls = calls
+
+
 class Audience:
     """Who is told of a kubelet's streams."""
 
@@ -61,27 +72,43 @@ class Audience:
         self.opened_streams: list[object] = []
         self.open: set[object] = set()
 
-    def opened(self) -> object:
+    def opened(self) -> Callable[[], None]:
         stream = object()
         self.opened_streams.append(stream)
         self.open.add(stream)
-        return stream
+        return lambda: self.open.remove(stream)
 
-    def closed(self, stream: object) -> None:
-        self.open.remove(stream)
+
+class Group:
+    """Tasks that end with the test's event loop."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def create_task(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        self._tasks.append(asyncio.create_task(coroutine, name=name))
+        return self._tasks[-1]
+
+
+def nobody_holds_anything() -> Observable[Holdings]:
+    return Observable(Holdings().noted({}, 0.0, 0.0))
 
 
 class Served:
     def __init__(self, directory: Path, log: Bound, **config: Any) -> None:
         self.config = configured(**config)
         self.directory = directory
-        self.offering = Offering(self.config, log, lambda: None)
-        self.offering.hold(frozenset(), 0.0)
-        self.resource = Resource(self.config, self.offering, log, APIS[0])
-        self.calls = self.resource.calls = Calls()
+        self.inventory = Inventory(self.config, nobody_holds_anything(), lambda: None, log)
+        self.calls = Calls()
+        driver: Any = Driver(self.calls)
+        group: Any = Group()
+        self.resource = Resource(self.config, self.inventory, driver, APIS[0], log)
         self.audience = Audience()
-        self.handlers = Handlers(self.resource, APIS, self.audience, Pace(), log)
-        self.endpoint = Endpoint(directory, self.config.name, self.handlers, log)
+        self.handlers = Handlers(self.resource, APIS, self._opened, Pace(), log)
+        self.endpoint = Endpoint(directory, self.handlers, Threads(), group, log)
+
+    def _opened(self) -> Callable[[], None]:
+        return self.audience.opened()
 
     @property
     def folder(self) -> Path:
@@ -94,7 +121,7 @@ class Served:
         return bound
 
     async def close(self) -> None:
-        self.offering.close()
+        self.inventory.close()
         await self.endpoint.close()
 
 

@@ -11,9 +11,10 @@ import click
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import Configuration, Problem, advise, in_order, read, resolve
+from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
-from dpgateway.node.directory import caution, fault, is_there, why_none
+from dpgateway.node.directory import fault, is_there, why_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def _doubt(settings: Settings, directory: Path) -> str:
     if fault(directory):  # a problem already
         return ""
     missing = settings.flag_device_plugins_dir is not None and not is_there(directory)
-    return caution(directory) or (why_none(directory) if missing else "")
+    return too_deep(directory) or (why_none(directory) if missing else "")
 
 
 def _told(settings: Settings, text: str) -> tuple[Problem, ...]:

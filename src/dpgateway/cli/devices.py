@@ -14,8 +14,8 @@ import click
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import ResourceConfig, complete, format_duration, load, nothing_served
-from dpgateway.deviceplugin.offer.offering import too_long
 from dpgateway.deviceplugin.offer.shares import share_ids
+from dpgateway.deviceplugin.offer.size import too_long
 from dpgateway.drivers import answers, discovery
 from dpgateway.drivers.contract import Context
 from dpgateway.errors import GatewayError
@@ -57,7 +57,7 @@ class Question:
             return Answer(self._resource, failure=f"the driver didn't answer within {format_duration(timeout)}")
         except GatewayError as error:
             return Answer(self._resource, failure=f"the driver failed: {error}")
-        return Answer(self._resource, devices, too_long(devices, self._resource.shares.count))
+        return Answer(self._resource, devices, too_long(devices, self._resource.shares.count) or None)
 
     @property
     def answered(self) -> bool:

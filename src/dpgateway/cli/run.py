@@ -9,8 +9,9 @@ import click
 
 from dpgateway.cli.options import Settings, configured
 from dpgateway.config import Configuration, InvalidConfiguration, advise, complete, did_you_mean, load
+from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
-from dpgateway.node.directory import caution, fault, forbidden
+from dpgateway.node.directory import fault, forbidden
 from dpgateway.process import main as process
 from dpgateway.process.memory import share_one_heap
 
@@ -37,7 +38,7 @@ def run(context: click.Context, settings: Settings) -> None:
     if unfit := fault(directory) or forbidden(directory):
         _log.error("%s", unfit)
         context.exit(2)
-    if doubtful := caution(directory):
+    if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
     context.exit(process.run(configuration, directory, settings.node_name))
 

@@ -7,110 +7,51 @@ threads are the lanes' (``dpgateway.drivers``), the words of each API ``dpgatewa
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.api import APIS, Api, Call
+from dpgateway.deviceplugin.api import Api, Call
 from dpgateway.deviceplugin.offer.allocations import Additions, add
+from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.ledger import Refusal
-from dpgateway.deviceplugin.offer.offering import Offering
-from dpgateway.deviceplugin.offer.preference import Order, prefer
-from dpgateway.errors import DriverError, GatewayError, RequestError
+from dpgateway.deviceplugin.preferring import Preferring
+from dpgateway.drivers.lanes import Lanes
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.errors import RequestError
 from dpgateway.model import Allocation, Device, Grant, Options, Preference
-
-
-class Calls(Protocol):
-    """A driver's methods, each with its deadline; they raise the errors of ``dpgateway.errors`` only."""
-
-    @property
-    def abilities(self) -> frozenset[str]: ...
-
-    async def allocate(self, devices: Sequence[Device]) -> Allocation: ...
-
-    async def prefer(
-        self, available: Sequence[Device], must_include: Sequence[Device], size: int
-    ) -> tuple[Device, ...]: ...
-
-    async def prepare(self, devices: Sequence[Device], *, once: bool = True) -> None: ...
-
-    def release(self, devices: Sequence[Device]) -> None: ...
 
 
 class Resource:
     """One extended resource."""
 
     def __init__(
-        self, config: ResourceConfig, offering: Offering, log: logging.LoggerAdapter[logging.Logger], first_api: Api
+        self,
+        config: ResourceConfig,
+        inventory: Inventory,
+        driver: RunningDriver,
+        first_api: Api,
+        log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.name = config.name
-        self.offering = offering
+        self.inventory = inventory
         self.api = first_api
         """The dialect that was offered to the kubelet last: 1.8 and 1.9 share a path, but not the answer's format."""
-        self.calls: Calls | None = None
-        """None while there is no driver to ask."""
+        self._ledger, self._holdings, self._driver = inventory.ledger, inventory.holdings, driver
         self._config = config
-        self._log = log
+        self._log, self._clock = log, inventory.clock
+        self._preferring = Preferring(config, inventory.ledger, driver, log)
         self._extra = Additions(config.env, config.annotations, config.mounts)
         self._told: set[str] = set()
 
     def options(self) -> Options:
         """What the kubelet should ask for. Without a driver nothing can say that a device needs no preparation."""
-        abilities = self.calls.abilities if self.calls else {"prepare"}
-        return Options(prepare="prepare" in abilities, prefer=bool(self._order()) or "prefer" in abilities)
-
-    # GetPreferredAllocation
+        calls = self._driver.calls
+        return Options(prepare=calls is None or "prepare" in calls.abilities, prefer=self._preferring.wanted())
 
     async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
         """The best ids for each container. Never an error: an empty answer leaves the choice to the kubelet."""
-        return tuple([await self._preferred(request) for request in requests])
-
-    def _order(self) -> Order | None:
-        """Of the gateway's own preference, if it has one: shares of different devices are better than of one."""
-        if self._config.preference != "none":
-            return self._config.preference
-        own = self.calls is not None and "prefer" in self.calls.abilities
-        return "spread" if self._config.shares.count > 1 and not own else None
-
-    async def _preferred(self, request: Preference) -> tuple[str, ...]:
-        order = self._order()
-        try:
-            if order is not None:
-                return prefer(request, self.offering.device, order)
-            return await self._ask_driver(request)
-        except GatewayError as error:
-            self._log.warning("no preference, so the kubelet chooses: %s", error)
-        except Exception:  # it's no more than a wish
-            self._log.exception("a bug: no preference, so the kubelet chooses")
-        return ()
-
-    async def _ask_driver(self, request: Preference) -> tuple[str, ...]:
-        if self.calls is None or "prefer" not in self.calls.abilities:
-            return ()
-        free: dict[str, list[str]] = defaultdict(list)
-        for offered in sorted(set(request.available) - set(request.must_include), reverse=True):
-            if device := self.offering.device(offered):
-                free[device.id].append(offered)
-        available, must = self._choices(request.available), self._present(request.must_include)
-        chosen, included = list(request.must_include), Counter(device.id for device in must)
-        for device in await self.calls.prefer(available, must, request.size):
-            if included[device.id]:
-                included[device.id] -= 1
-            elif free[device.id]:
-                chosen.append(free[device.id].pop())
-        if len(chosen) != request.size:
-            raise DriverError(f"prefer returned {len(chosen)} of the available devices, expected {request.size}")
-        return tuple(chosen)
-
-    def _choices(self, ids: Iterable[str]) -> list[Device]:
-        """What the driver may choose from: a device as often as it has free shares, unless they must be distinct."""
-        devices = self._present(ids)
-        distinct = {device.id: device for device in devices}
-        return list(distinct.values()) if self._config.shares.distinct == "require" else devices
-
-    def _present(self, ids: Iterable[str]) -> list[Device]:
-        return [device for id_ in ids if (device := self.offering.device(id_))]
+        return tuple([await self._preferring.preferred(request) for request in requests])
 
     # Allocate
 
@@ -121,24 +62,56 @@ class Resource:
     async def _grant(self, ids: tuple[str, ...], api: Api) -> Grant:
         if not ids:
             return Grant((), Allocation())
-        calls = self._driver()
+        calls = self._calls()
         devices = self._devices(ids)
         allocation = None
         try:
-            with self.offering.allocating(ids):
-                allocation = await calls.allocate(devices)
+            with self._allocating(ids):
+                allocation = await calls.allocate(devices, lambda: self._allocated_late(calls, devices))
                 if "prepare" in calls.abilities and not api.can(Call.PREPARE):
                     await calls.prepare(devices, once=False)
                 self._devices(ids)  # a device that died meanwhile isn't given away
                 return Grant(ids, self._complete(allocation, api))
         except BaseException:  # also the kubelet's end, in the middle of it
             if allocation is not None:  # if preparing goes on, this comes after it, unless the kubelet tries again
-                calls.release(self.offering.unheld(devices))
+                calls.release(self._unheld(devices), self._still_free)
             raise
+
+    @contextmanager
+    def _allocating(self, ids: tuple[str, ...]) -> Iterator[None]:
+        """While an Allocate of ``ids`` is in flight, and until the checkpoint tells what came of it, they are held."""
+        holdings = self._holdings
+        holdings.publish(holdings.value.began(ids))
+        try:
+            yield
+        except BaseException:
+            holdings.publish(holdings.value.failed(ids))
+            raise
+        holdings.publish(holdings.value.gave(ids, self._clock.time()))
+
+    def _allocated_late(self, calls: Lanes, devices: Sequence[Device]) -> None:
+        """Nobody got the devices by that call; another call may have given them away meanwhile."""
+        free = self._unheld(devices)
+        names = ", ".join(device.id for device in devices)
+        self._log.info("allocate() of %s answered after its deadline; %d are free again", names, len(free))
+        calls.release(free, self._still_free)
+
+    def _unheld(self, devices: Iterable[Device]) -> list[Device]:
+        """Those of ``devices`` that certainly no container holds, nor may be getting."""
+        held = self._holdings.value.held
+        return [] if held is None else self._without(devices, held)
+
+    def _still_free(self, devices: Iterable[Device]) -> list[Device]:
+        """Those of ``devices``, none of which was held, that no container has got since, nor may be getting."""
+        return self._without(devices, self._holdings.value.last_known)
+
+    def _without(self, devices: Iterable[Device], ids: Iterable[str]) -> list[Device]:
+        held = self._ledger.devices_of(ids)
+        return [device for device in devices if device.id not in held]
 
     def _devices(self, ids: tuple[str, ...]) -> tuple[Device, ...]:
         """The devices of ``ids``, each once."""
-        found = self.offering.resolve(ids)
+        found = self._ledger.resolve(ids, self._clock.monotonic())
         if isinstance(found, Refusal):
             raise RequestError(f"resource {self.name}: device {found.id} is {found.reason}")
         devices = {device.id: device for device in found.values()}
@@ -165,29 +138,46 @@ class Resource:
             self._told.add(message)
             self._log.log(level, message)
 
-    def _driver(self) -> Calls:
-        if self.calls is None:
+    def _calls(self) -> Lanes:
+        if self._driver.calls is None:
             raise RequestError(f"resource {self.name}: its driver {self._config.driver} isn't running; see the log")
-        return self.calls
+        return self._driver.calls
+
+    # what containers hold
+
+    async def follow_holdings(self) -> None:
+        """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
+        seen, note = 0, None
+        while True:
+            seen = await self._holdings.newer(seen)
+            holdings = self._holdings.value
+            if holdings.note is note:
+                self.inventory.look_later()
+                continue
+            note = holdings.note
+            self.inventory.hold(holdings)
+            if freed := holdings.freed:
+                self._holdings.publish(holdings.told())
+                self._release(freed)
+
+    def _release(self, ids: Iterable[str]) -> None:
+        calls, held = self._driver.calls, self._holdings.value.held
+        if calls is not None and held is not None:
+            free = self._ledger.devices_of(ids) - self._ledger.devices_of(held)
+            calls.release([self._ledger.devices[id_] for id_ in free], self._still_free)
 
     # PreStartContainer
 
     async def prepare(self, ids: Iterable[str]) -> None:
         """Makes the devices of a container ready. An Unhealthy one may be what preparing mends; the driver decides."""
-        calls = self._driver()
+        calls = self._calls()
         devices: dict[str, Device] = {}
         for offered in ids:
-            device = self.offering.device(offered)
+            device = self._ledger.device(offered)
             if device is None:
-                found = self.offering.resolve([offered])
+                found = self._ledger.resolve([offered], self._clock.monotonic())
                 reason = found.reason if isinstance(found, Refusal) else "unknown"
                 raise RequestError(f"resource {self.name}: device {offered} is {reason}")
             devices[device.id] = device
         if "prepare" in calls.abilities:
             await calls.prepare(tuple(devices.values()))
-
-
-def only(names: Iterable[str], apis: Sequence[Api] = APIS) -> tuple[Api, ...]:
-    """The versions of ``apis`` with these names, in the order of ``apis``."""
-    wanted = set(names)
-    return tuple(api for api in apis if api.name in wanted)

@@ -1,8 +1,8 @@
 """The allocate lane: ``allocate`` and ``prefer``, one call at a time, each with its deadline.
 
-When a deadline passes, the RPC fails and a new thread takes the lane; what the old one answers in the end is dropped,
-and its devices released. Waiting for one's turn counts. With MOST_STUCK threads hanging, calls fail at once: a fifth
-would hang, too.
+When a deadline passes, the RPC fails, and the next call takes the lane; what the old one answers in the end is dropped,
+and its devices are released. Waiting for one's turn counts. With MOST_STUCK calls hanging, further calls fail at once:
+a fifth would hang, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from dpgateway.drivers.answers import fault
 from dpgateway.errors import DriverTimeout
-from dpgateway.process.worker import Worker
+from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
 
@@ -37,9 +37,8 @@ class _Running:
 class AllocateLane:
     """Used from the event loop."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._worker = Worker(f"{name} allocate")
+    def __init__(self, name: str, threads: Threads) -> None:
+        self._name, self._threads = name, threads
         self._turn = asyncio.Lock()
         self._queued = 0
         """Who waits for a turn; with nobody, a free lock is taken at once, and needs no timer."""
@@ -47,34 +46,30 @@ class AllocateLane:
         self._stuck: dict[asyncio.Future[Any], _Running] = {}
 
     async def call(
-        self,
-        method: str,
-        function: Callable[[], T],
-        deadline: float,
-        late: Callable[[T], None] | None = None,
-        end: float | None = None,
+        self, method: str, function: Callable[[], T], seconds: float, end: float, late: Callable[[], None] | None = None
     ) -> T:
-        """Runs ``function`` when it is its turn; ``deadline``: seconds for both, counted to ``end`` if it is an attempt
-        of several. ``late`` gets a dropped result.
+        """Runs ``function`` when it is its turn, until ``end`` (time.monotonic(), ``seconds`` after the first attempt).
+
+        ``late`` is called if the driver answers after that; its answer is dropped.
         """
-        end = time.monotonic() + deadline if end is None else end
-        await self._take_turn(method, end, deadline)
+        await self._take_turn(method, end, seconds)
         try:
             if len(self._stuck) >= MOST_STUCK:
                 calls = ", ".join(map(str, self._stuck.values()))
-                raise DriverTimeout(f"{method}() isn't called, for {MOST_STUCK} calls hang: {calls}")
+                raise DriverTimeout(f"{method}() isn't called, because {MOST_STUCK} calls hang: {calls}")
             self._current = _Running(method)
-            future = await self._answered(self._worker.call(function), end - time.monotonic(), late)
+            future = self._threads.call(f"{self._name} {method}", function)
+            answered = await self._answered(future, end - time.monotonic(), late)
         finally:
             self._turn.release()
-        if future is None:
-            raise DriverTimeout(f"{method}() hasn't answered for {deadline:g} s")
+        if not answered:
+            raise DriverTimeout(f"{method}() hasn't answered for {seconds:g} s")
         try:
             return future.result()
         except Exception as error:
             raise fault(method, error) from error
 
-    async def _take_turn(self, method: str, end: float, deadline: float) -> None:
+    async def _take_turn(self, method: str, end: float, seconds: float) -> None:
         if not self._queued and not self._turn.locked():
             await self._turn.acquire()
             return
@@ -83,14 +78,12 @@ class AllocateLane:
             async with asyncio.timeout(end - time.monotonic()):
                 await self._turn.acquire()
         except TimeoutError:
-            raise DriverTimeout(f"{method}() wasn't called within {deadline:g} s, behind {self._current}") from None
+            raise DriverTimeout(f"{method}() wasn't called within {seconds:g} s, behind {self._current}") from None
         finally:
             self._queued -= 1
 
-    async def _answered(
-        self, future: asyncio.Future[T], seconds: float, late: Callable[[T], None] | None
-    ) -> asyncio.Future[T] | None:
-        """The future once it is done; None when the time is over."""
+    async def _answered(self, future: asyncio.Future[Any], seconds: float, late: Callable[[], None] | None) -> bool:
+        """Waits until the future is done; False when the time is over."""
         loop = asyncio.get_running_loop()
         over = loop.create_future()
         timer = loop.call_later(max(0.0, seconds), _tell, over, None)
@@ -103,23 +96,17 @@ class AllocateLane:
             timer.cancel()
             if not done:  # the deadline, or the RPC was cancelled, be it in the moment of the answer
                 self._abandon(future, late)
-        return future if done else None
+        return done
 
-    def close(self) -> None:
-        """The driver ended: its thread isn't needed any more."""
-        self._worker.retire()
-
-    def _abandon(self, future: asyncio.Future[T], late: Callable[[T], None] | None) -> None:
-        self._worker.retire()
-        self._worker = Worker(f"{self._name} allocate")
+    def _abandon(self, future: asyncio.Future[Any], late: Callable[[], None] | None) -> None:
         assert self._current is not None  # noqa: S101  the call that is given up
         self._stuck[future] = self._current
         future.add_done_callback(lambda done: self._came_late(done, late))
 
-    def _came_late(self, future: asyncio.Future[T], late: Callable[[T], None] | None) -> None:
+    def _came_late(self, future: asyncio.Future[Any], late: Callable[[], None] | None) -> None:
         self._stuck.pop(future, None)
         if not future.cancelled() and future.exception() is None and late is not None:
-            late(future.result())
+            late()
 
 
 def _tell(over: asyncio.Future[None], _: object) -> None:

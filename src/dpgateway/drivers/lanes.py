@@ -1,4 +1,4 @@
-"""One driver's three lanes, which never wait for one another, behind the calls that a resource makes.
+"""What may be asked of one driver that runs: three lanes that never wait for one another.
 
 list      the driver's devices, asked at the start, after ``changed``, and every ``refresh``   (drivers/listing.py)
 allocate  ``allocate`` and ``prefer``, one at a time                                           (drivers/allocating.py)
@@ -11,130 +11,131 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TypeVar
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.allocating import AllocateLane
-from dpgateway.drivers.busy import persist
 from dpgateway.drivers.contract import Driver, abilities
-from dpgateway.drivers.preparing import PrepareLane
+from dpgateway.drivers.preparing import Free, PrepareLane
 from dpgateway.errors import Busy, DeviceUnavailable, DriverError, DriverFault, DriverTimeout, GatewayError
 from dpgateway.model import Allocation, Device
+from dpgateway.process.threads import Threads
+
+T = TypeVar("T")
 
 _KINDS = (Busy, DeviceUnavailable, DriverError, DriverTimeout, DriverFault, GatewayError)
 
-
-class Holders(Protocol):
-    """Which devices containers hold."""
-
-    def unheld(self, devices: Iterable[Device]) -> Sequence[Device]:
-        """Those that certainly nobody holds."""
-
-    def still_free(self, devices: Iterable[Device]) -> Sequence[Device]:
-        """Those that nobody got since nobody held them."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds before a Busy driver is asked again: the first pause, doubling up to the longest."""
+LAST_CHANCE = 0.1
+"""Seconds before the deadline at which a Busy driver is asked for the last time."""
 
 
 class Lanes:
-    """What a resource may ask of its driver. Every error names the resource and the driver."""
+    """The calls. Every error names the resource and the driver."""
 
     def __init__(
         self,
         driver: Driver,
         config: ResourceConfig,
+        threads: Threads,
         group: asyncio.TaskGroup,
-        holders: Holders,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.abilities = abilities(driver)
-        self.prepare_lane = PrepareLane(config.name, group, log)
+        self.preparing = PrepareLane(config.name, threads, group, log)
         self._driver, self._config, self._log = driver, config, log
-        self._allocate_lane = AllocateLane(config.name)
-        self._holders = holders
+        self._allocating = AllocateLane(config.name, threads)
 
-    async def allocate(self, devices: Sequence[Device]) -> Allocation:
-        """Asks the driver until the ``allocate`` deadline."""
+    async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
+        """Asks the driver until the ``allocate`` deadline; ``late`` is called if it answers after that."""
         devices = tuple(devices)
-        self.prepare_lane.given(devices)
-        deadline = self._config.timeouts.allocate.total_seconds()
-        try:
-            return await persist(
-                lambda end: self._allocate_lane.call(
-                    "allocate",
-                    lambda: answers.allocation(self._driver.allocate(devices)),
-                    deadline,
-                    lambda _: self._allocated_late(devices),
-                    end,
-                ),
-                deadline,
-            )
-        except GatewayError as error:
-            raise self._blamed(error, devices) from error
+        self.preparing.given(devices)
+        seconds = self._config.timeouts.allocate.total_seconds()
 
-    def _allocated_late(self, devices: Sequence[Device]) -> None:
-        """Nobody got them by that call; another one may have given them away meanwhile."""
-        free = self._holders.unheld(devices)
-        names = ", ".join(device.id for device in devices)
-        self._log.info("allocate() of %s answered after its deadline; %d are free again", names, len(free))
-        self.release(free)
+        def call() -> Allocation:
+            return answers.allocation(self._driver.allocate(devices))
+
+        with self._blaming(devices):
+            return await _until_free(lambda end: self._allocating.call("allocate", call, seconds, end, late), seconds)
 
     async def prefer(
         self, available: Sequence[Device], must_include: Sequence[Device], size: int
     ) -> tuple[Device, ...]:
         """Asks the driver until the ``prefer`` deadline."""
         available, must = tuple(available), tuple(must_include)
-        function = partial(self._driver.prefer, available, must, size)  # type: ignore[attr-defined]  # an ability
-        deadline = self._config.timeouts.prefer.total_seconds()
-        try:
-            answer = await self._allocate_lane.call(
-                "prefer", lambda: answers.preferred(function(), available, size), deadline
-            )
-        except GatewayError as error:
-            raise self._blamed(error, ()) from error
-        return answer
+        ask = partial(self._driver.prefer, available, must, size)  # type: ignore[attr-defined]  # an ability
+        seconds = self._config.timeouts.prefer.total_seconds()
+
+        def call() -> tuple[Device, ...]:
+            return answers.preferred(ask(), available, size)
+
+        with self._blaming(()):
+            return await self._allocating.call("prefer", call, seconds, time.monotonic() + seconds)
 
     async def prepare(self, devices: Sequence[Device], *, once: bool = True) -> None:
         """Asks the driver until the ``prepare`` deadline; the call goes on after it.
 
-        ``once``: a Busy driver isn't asked again, for the kubelet calls PreStartContainer again.
+        ``once``: a Busy driver isn't asked again, because the kubelet calls PreStartContainer again.
         """
         devices = tuple(devices)
-        function = partial(self._driver.prepare, devices)  # type: ignore[attr-defined]  # an ability
-        deadline = self._config.timeouts.prepare.total_seconds()
-        try:
+        call = partial(self._driver.prepare, devices)  # type: ignore[attr-defined]  # an ability
+        seconds = self._config.timeouts.prepare.total_seconds()
+        with self._blaming(devices):
             if once:
-                await self.prepare_lane.prepare(devices, function, deadline)
+                await self.preparing.prepare(devices, call, seconds)
             else:
-                await persist(
-                    lambda end: self.prepare_lane.prepare(devices, function, end - time.monotonic()), deadline
-                )
-        except GatewayError as error:
-            raise self._blamed(error, devices) from error
+                await _until_free(lambda end: self.preparing.prepare(devices, call, end - time.monotonic()), seconds)
 
-    def release(self, devices: Sequence[Device]) -> None:
-        """Tells the driver, if it wants to know; nobody waits for it. Not of those that are given away meanwhile."""
+    def release(self, devices: Sequence[Device], free: Free) -> None:
+        """Tells the driver, if it wants to know, which devices are free; nobody waits for it.
+
+        ``free`` is asked again when it is their turn, because a device may be given away meanwhile.
+        """
         if "release" not in self.abilities or not devices:
             return
-        function = self._driver.release  # type: ignore[attr-defined]  # an ability
+        call = self._driver.release  # type: ignore[attr-defined]  # an ability
         with contextlib.suppress(DriverError):  # the driver ended, and with it whatever it held
-            self.prepare_lane.release(devices, function, self._holders.still_free).add_done_callback(self._released)
+            self.preparing.release(devices, call, free).add_done_callback(self._released)
 
     def close(self) -> None:
-        """The driver ended."""
-        self.prepare_lane.close()
-        self._allocate_lane.close()
+        """The driver ended: no call begins any more."""
+        self.preparing.close()
 
     def _released(self, future: asyncio.Future[None]) -> None:
         if not future.cancelled() and (error := future.exception()) is not None:
             self._log.error("the driver failed: %s", answers.fault("release", error), exc_info=error)
 
-    def _blamed(self, error: GatewayError, devices: Sequence[Device]) -> GatewayError:
-        """The same error, saying whose it is; the kubelet shows it to whoever reads the pod's events."""
-        named = f", device {', '.join(device.id for device in devices)}" if devices else ""
-        text = f"resource {self._config.name}{named}: driver {self._config.driver}: {error}"
-        kind = next(kind for kind in _KINDS if isinstance(error, kind))
-        if kind is DriverFault:
-            self._log.error("the driver broke its contract: %s", error, exc_info=error.__cause__)
-        return kind(text)
+    @contextlib.contextmanager
+    def _blaming(self, devices: Sequence[Device]) -> Iterator[None]:
+        """Errors say whose they are, because the kubelet shows them to whoever reads the pod's events."""
+        try:
+            yield
+        except GatewayError as error:
+            named = f", device {', '.join(device.id for device in devices)}" if devices else ""
+            text = f"resource {self._config.name}{named}: driver {self._config.driver}: {error}"
+            kind = next(kind for kind in _KINDS if isinstance(error, kind))
+            if kind is DriverFault:
+                self._log.error("the driver broke its contract: %s", error, exc_info=error.__cause__)
+            raise kind(text) from error
+
+
+async def _until_free(ask: Callable[[float], Awaitable[T]], seconds: float) -> T:
+    """Asks a Busy driver again, in calls that the kubelet doesn't repeat: Allocate is sent once (every release).
+
+    ``seconds``: for all attempts; ``ask`` gets their end, as time.monotonic(). Raises Busy if the driver still is at
+    the last attempt.
+    """
+    end, pause = time.monotonic() + seconds, FIRST_PAUSE
+    while True:
+        try:
+            return await ask(end)
+        except Busy:
+            left = end - LAST_CHANCE - time.monotonic()
+            if left <= 0:
+                raise
+        await asyncio.sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST_PAUSE)

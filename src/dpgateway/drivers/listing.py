@@ -9,15 +9,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import AsyncGenerator
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
 from dpgateway.model import Device
-from dpgateway.process.pauses import doubling
-from dpgateway.process.worker import Worker
+from dpgateway.process.tasks import doubling
+from dpgateway.process.threads import Threads
+
+Answer = tuple[Device, ...] | str
+"""All devices, or why the driver doesn't say what there is."""
 
 FIRST_RETRY = 1.0
 """Seconds until a driver that failed to list is asked again; doubling up to ``refresh``."""
@@ -27,14 +29,6 @@ PATIENCE = 3
 """Times in a row that a driver may announce a change while it lists; one that always does isn't asked without pause."""
 FIRST_REST, LONGEST_REST = 0.01, 1.0
 """Seconds."""
-
-
-class Taker(Protocol):
-    """Who is told what the driver says."""
-
-    def take(self, devices: tuple[Device, ...]) -> None: ...
-
-    def fail(self, reason: str) -> None: ...
 
 
 class Announcements:
@@ -63,23 +57,25 @@ class ListLane:
     def __init__(
         self,
         config: ResourceConfig,
-        worker: Worker,
+        threads: Threads,
         announcements: Announcements,
-        taker: Taker,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
+        self._name = config.name
         self._deadline = config.timeouts.list.total_seconds()
         self._refresh = config.refresh.total_seconds()
-        self._worker, self._announcements, self._taker, self._log = worker, announcements, taker, log
+        self._threads, self._announcements, self._log = threads, announcements, log
         self._failures = 0
         self._last_failure = ""
 
-    async def run(self, driver: Driver) -> None:
-        """Never returns."""
+    async def answers(self, driver: Driver) -> AsyncGenerator[Answer, None]:
+        """What the driver says, one answer after another, without end."""
         restless = 0
         while True:
             self._announcements.event.clear()
-            await self._ask(driver)
+            async with contextlib.aclosing(self._ask(driver)) as said:
+                async for answer in said:
+                    yield answer
             restless = restless + 1 if self._announcements.event.is_set() else 0
             if restless > PATIENCE:
                 await asyncio.sleep(doubling(restless - PATIENCE, LONGEST_REST, FIRST_REST))
@@ -88,30 +84,28 @@ class ListLane:
                 async with asyncio.timeout(pause):
                     await self._announcements.event.wait()
 
-    async def _ask(self, driver: Driver) -> None:
+    async def _ask(self, driver: Driver) -> AsyncGenerator[Answer, None]:
+        """One answer; or two, if the first is that it is late."""
         asked = time.monotonic()
-        future = self._worker.call(self._listing(driver))
-        done, _ = await asyncio.wait({future}, timeout=self._deadline)
-        if not done:
-            self._failed(f"the driver hasn't answered for {self._deadline:g} s")
+        future = self._threads.call(f"{self._name} list", lambda: answers.devices(driver.devices()))
         try:
+            done, _ = await asyncio.wait({future}, timeout=self._deadline)
+            if not done:
+                yield self._failed(f"the driver hasn't answered for {self._deadline:g} s")
             devices = await future
         except Exception as raised:
-            error = answers.fault("devices", raised)
             self._failures += 1
-            self._failed(f"the driver failed: {error}", raised)
+            yield self._failed(f"the driver failed: {answers.fault('devices', raised)}", raised)
             return
+        finally:
+            future.cancel()  # nobody wants an answer that comes after the lane's end
         if self._last_failure:
             self._log.info("the driver lists its devices again, after %.1f s", time.monotonic() - asked)
         self._failures, self._last_failure = 0, ""
-        self._taker.take(devices)
+        yield devices
 
-    @staticmethod
-    def _listing(driver: Driver) -> Callable[[], tuple[Device, ...]]:
-        return lambda: answers.devices(driver.devices())
-
-    def _failed(self, reason: str, error: Exception | None = None) -> None:
+    def _failed(self, reason: str, error: Exception | None = None) -> Answer:
         if reason != self._last_failure:
             self._log.error("every device is Unhealthy: %s", reason, exc_info=error)
         self._last_failure = reason
-        self._taker.fail(reason)
+        return reason

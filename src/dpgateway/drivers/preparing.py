@@ -1,10 +1,11 @@
 """The prepare lane: ``prepare`` and ``release``, at once for different devices, one at a time for each.
 
-When a deadline passes, the RPC fails and says how far it is, and the call goes on: hardware that is being programmed
-can't be told to stop. A later prepare of the same devices joins it; if it succeeded meanwhile, that is the answer,
-unless one of the devices was released, changed, or given away together with others since. A call that hasn't begun is
-dropped once nobody waits for it, and a release skips what was given away again: the devices may be another container's
-by then. The kubelet tries again by itself (pkg/kubelet, every release since 1.10).
+When a deadline passes, the RPC fails and says how far the call is. The call goes on, because hardware that is being
+programmed can't be told to stop. A later prepare of the same devices joins it. If the call succeeded meanwhile, that is
+the answer, unless one of the devices was released, changed, or given away together with others since.
+
+A call that hasn't begun is dropped once nobody waits for it, and a release skips what was given away again: the devices
+may be another container's by then. The kubelet tries again by itself (pkg/kubelet, every release since 1.10).
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ from weakref import WeakValueDictionary
 from dpgateway.drivers.answers import fault
 from dpgateway.errors import DriverError, DriverTimeout
 from dpgateway.model import Device, Health
-from dpgateway.process.worker import Worker
+from dpgateway.process.threads import Threads
 
-MOST_THREADS = 16
+MOST_AT_ONCE = 16
 KEPT = 300.0
 """Seconds for which a success that came too late answers the next prepare: the kubelet's longest pause (5 min)."""
 
 Key = frozenset[str]
 Begin = Callable[[], Callable[[], object]]
 """Returns what is to be done, when its turn has come."""
+Free = Callable[[Sequence[Device]], Sequence[Device]]
+"""Those of the devices that no container has, nor may be getting."""
 Outcome = asyncio.Future[None]
 
 
 @dataclass
-class Call:
-    """One call that waits for its turn, is under way, or succeeded unseen."""
+class Preparation:
+    """One call of prepare or release that waits for its turn, is under way, or succeeded unseen."""
 
     method: str
     devices: tuple[Device, ...]
@@ -55,14 +58,19 @@ class Call:
 class PrepareLane:
     """Used from the event loop; its tasks end with the group."""
 
-    def __init__(self, name: str, group: asyncio.TaskGroup, log: logging.LoggerAdapter[logging.Logger]) -> None:
-        self._name, self._group, self._log = name, group, log
+    def __init__(
+        self,
+        name: str,
+        threads: Threads,
+        group: asyncio.TaskGroup,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        self._name, self._threads, self._group, self._log = name, threads, group, log
         self._closed = False
-        self._slots = asyncio.Semaphore(MOST_THREADS)
-        self._idle: list[Worker] = []
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._running: dict[Key, tuple[Call, Outcome]] = {}
-        self._unseen: dict[Key, Call] = {}
+        self._running: dict[Key, tuple[Preparation, Outcome]] = {}
+        self._unseen: dict[Key, Preparation] = {}
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
         """Returns when the devices are ready; raises DriverTimeout after ``deadline`` seconds, and goes on."""
@@ -80,7 +88,7 @@ class PrepareLane:
         if not done:
             call.overdue = True
             joined = ", and the next attempt joins it" if not call.outdated else ""
-            rest = f"it goes on{joined}" if call.begun else "the next attempt waits anew"
+            rest = f"it goes on{joined}" if call.begun else "the next attempt waits again"
             raise DriverTimeout(
                 f"prepare() of {_names(devices)} hasn't finished within {deadline:.3g} s ({call.phase} for "
                 f"{time.monotonic() - call.since:.0f} s); {rest}"
@@ -96,7 +104,7 @@ class PrepareLane:
         self,
         devices: Sequence[Device],
         function: Callable[[Sequence[Device]], object],
-        free: Callable[[Sequence[Device]], Sequence[Device]],
+        free: Free,
     ) -> asyncio.Future[None]:
         """Runs ``function`` with those that are still ``free`` when no other call uses the devices."""
         devices = tuple(devices)
@@ -122,7 +130,7 @@ class PrepareLane:
             now = _states(devices)
             self._forget(key for key, call in self._unseen.items() if not _states(call.devices).items() <= now.items())
 
-    def _drop_unless_wanted(self, key: Key, call: Call) -> None:
+    def _drop_unless_wanted(self, key: Key, call: Preparation) -> None:
         if call.begun or call.waiters or call.task is None:
             return
         call.task.cancel()
@@ -137,10 +145,10 @@ class PrepareLane:
         for key in list(keys):
             del self._unseen[key]
 
-    def _start(self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin) -> tuple[Call, Outcome]:
+    def _start(self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin) -> tuple[Preparation, Outcome]:
         if self._closed:
             raise DriverError("the driver ended")
-        call = Call(method, devices)
+        call = Preparation(method, devices)
         task = self._group.create_task(self._run(call, key, begin), name=f"{self._name} {method} {_names(devices)}")
         future: Outcome = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda done: _copy(done, future))
@@ -149,25 +157,25 @@ class PrepareLane:
             self._running[key] = (call, future)
         return call, future
 
-    async def _run(self, call: Call, key: Key, begin: Begin) -> Exception | None:
+    async def _run(self, call: Preparation, key: Key, begin: Begin) -> Exception | None:
         """What the driver raised, as a value: one call's error doesn't end the group."""
         error: Exception | None = None
         try:
             async with contextlib.AsyncExitStack() as stack:
                 for id_ in sorted(key):  # in one order, or two calls could wait for one another
                     await stack.enter_async_context(self._turns.setdefault(id_, asyncio.Lock()))
-                call.enter(f"waiting for one of {MOST_THREADS} threads")
+                call.enter(f"waiting for one of {MOST_AT_ONCE} calls to end")
                 async with self._slots:
                     call.enter("running")
                     call.begun = True
-                    await self._on_thread(call.method, begin())
+                    await self._threads.call(f"{self._name} {call.method}", begin())
         except Exception as raised:
             error = raised
         if call.method == "prepare":
             self._finish(key, call, error)
         return error
 
-    def _finish(self, key: Key, call: Call, error: Exception | None) -> None:
+    def _finish(self, key: Key, call: Preparation, error: Exception | None) -> None:
         if not call.outdated:
             del self._running[key]
         ran = time.monotonic() - call.since
@@ -186,22 +194,9 @@ class PrepareLane:
                 exc_info=error,
             )
 
-    async def _on_thread(self, method: str, function: Callable[[], object]) -> None:
-        worker = self._idle.pop() if self._idle else Worker(f"{self._name} {method}")
-        try:
-            await worker.call(function)
-        finally:
-            if self._closed:
-                worker.retire()
-            else:
-                self._idle.append(worker)
-
     def close(self) -> None:
         """No call begins any more."""
         self._closed = True
-        for worker in self._idle:
-            worker.retire()
-        self._idle.clear()
 
 
 def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, ...]]]:

@@ -1,85 +1,82 @@
-"""One resource's driver for as long as the gateway runs: made, asked, and made anew when it couldn't be made."""
+"""One resource's driver for as long as the gateway runs: made, asked, and made again when it couldn't be made.
+
+What the driver says is one value that anyone may watch; what may be asked of the driver are its :class:`Lanes`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.offer.offering import Offering
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, Driver, DriverClass
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError
 from dpgateway.model import Device
-from dpgateway.process.pauses import doubling
-from dpgateway.process.worker import Worker
+from dpgateway.process.observable import Observable
+from dpgateway.process.tasks import persist
+from dpgateway.process.threads import Threads
 
-LONGEST_PAUSE = 60.0
-"""Seconds between two attempts to make a driver."""
-CLOSING = 5.0
-"""Seconds that a driver has for its end before another one is made."""
+CLOSING = 0.5
+"""Seconds that a driver has to close at the end."""
+CLOSING_FIRST = 5.0
+"""Seconds that a driver that failed has to close before another one is made."""
 
 
-class Attached(Protocol):
-    """Who is told that there is a driver to ask, or none."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a running driver says."""
 
-    def __call__(self, lanes: Lanes | None) -> None: ...
+    devices: tuple[Device, ...] | None = None
+    """Its last list; None before the first one."""
+    failure: str = ""
+    """Why it doesn't say what there is now; empty while it does, and before it first should have."""
+    overdue: bool = False
+    """The deadline of its first list is over: whoever waits for that needn't wait any longer."""
 
 
 class RunningDriver:
-    """Runs one driver; the only place where its failures are caught widely."""
+    """Used from the event loop. It is the only place where a driver's failures are caught widely."""
 
     def __init__(
         self,
         config: ResourceConfig,
         node_name: str,
-        offering: Offering,
-        attach: Attached,
+        threads: Threads,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        self._config, self._node_name = config, node_name
-        self._offering, self._attach, self._log = offering, attach, log
+        self.said = Observable(Said())
+        """Published with each list, with each failure, and when there are other calls."""
+        self.calls: Lanes | None = None
+        """None while there is no driver to ask."""
+        self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
         self._deadline = config.timeouts.list.total_seconds()
-        self._worker = Worker(f"{config.name} list")
         self._driver: Driver | None = None
         self._complaint = ""
-        self._listed = self._overdue = False
-        self.failure = ""
-        """Why the driver doesn't say what there is; empty while it does, and before it first should have."""
-
-    def take(self, devices: Sequence[Device]) -> None:
-        self.failure, self._listed = "", True
-        self._offering.take(devices)
-
-    def fail(self, reason: str) -> None:
-        """The kubelet gets a list without the driver's once it has waited long enough, and not before."""
-        self.failure = reason
-        self._offering.fail(reason, offer=self._overdue)
 
     async def run(self) -> None:
-        """Never returns."""
-        failures = 0
-        timer = asyncio.get_running_loop().call_later(self._deadline, self._first_list_is_overdue)
+        """Makes the driver and asks it, until it is cancelled; then closes it."""
+        timer = asyncio.get_running_loop().call_later(self._deadline, self._first_list_is_due)
         try:
-            while True:
-                try:
-                    await self._run_once()
-                except Exception as raised:
-                    self._failed(raised)
-                    await self.close(CLOSING)
-                failures += 1
-                await asyncio.sleep(doubling(failures, LONGEST_PAUSE))
+            await persist(self._run_once, self._failed)
         finally:
             timer.cancel()
+            await self._close(CLOSING)
 
-    def _first_list_is_overdue(self) -> None:
-        self._overdue = True
-        if not self._listed:
-            self.fail(self.failure or f"the driver hasn't listed its devices within {self._deadline:g} s")
+    def _first_list_is_due(self) -> None:
+        said = self.said.value
+        failure = said.failure
+        if said.devices is None and not failure:
+            failure = f"the driver hasn't listed its devices within {self._deadline:g} s"
+        self.said.publish(replace(said, failure=failure, overdue=True))
+
+    def _fail(self, reason: str) -> None:
+        self.said.publish(replace(self.said.value, failure=reason))
 
     def _failed(self, raised: Exception) -> None:
         error: BaseException = raised
@@ -90,33 +87,48 @@ class RunningDriver:
             expected = isinstance(error, DriverError)
             self._log.error("the resource failed: %s", reason, exc_info=None if expected else error)
         self._complaint = reason
-        self.fail(reason)
+        self._fail(reason)
 
     async def _run_once(self) -> None:
         announcements = Announcements()
-        self._driver = driver = await self._make(announcements.changed)
-        async with asyncio.TaskGroup() as group:
-            lanes = Lanes(driver, self._config, group, self._offering, self._log)
-            self._attach(lanes)
-            self._offering.released = lanes.release
-            try:
-                taker = _Taker(self, lanes)
-                lane = ListLane(self._config, self._worker, announcements, taker, self._log)
-                await lane.run(driver)
-            finally:
-                self._attach(None)
-                self._offering.released = lambda _: None
-                lanes.close()
+        try:
+            self._driver = driver = await self._make(announcements.changed)
+            async with asyncio.TaskGroup() as group:
+                self.calls = Lanes(driver, self._config, self._threads, group, self._log)
+                self.said.publish(self.said.value)
+                lane = ListLane(self._config, self._threads, announcements, self._log)
+                async with contextlib.aclosing(lane.answers(driver)) as said:
+                    async for answer in said:
+                        self._hear(answer)
+        except Exception:
+            await self._close(CLOSING_FIRST)
+            raise
+        finally:
+            self._detach()
+
+    def _hear(self, answer: tuple[Device, ...] | str) -> None:
+        if isinstance(answer, str):
+            self._fail(answer)
+            return
+        if self.calls is not None:
+            self.calls.preparing.listed(answer)  # a device that changed may have lost what was prepared
+        self.said.publish(replace(self.said.value, devices=answer, failure=""))
+
+    def _detach(self) -> None:
+        if self.calls is not None:
+            self.calls.close()
+            self.calls = None
+            self.said.publish(self.said.value)
 
     async def _make(self, changed: Callable[[], None]) -> Driver:
         make: DriverClass | None = self._config.driver_class
         if self._config.failure or make is None:
             raise DriverError(self._config.failure or "it isn't installed")
         context = Context(self._config.name, self._node_name, self._log, changed)
-        future = self._worker.call(lambda: make(self._config.options, context))
+        future = self._threads.call(f"{self._config.name} make", lambda: make(self._config.options, context))
         done, _ = await asyncio.wait({future}, timeout=self._deadline)
         if not done:
-            self.fail(f"the driver hasn't been made within {self._deadline:g} s")
+            self._fail(f"the driver hasn't been made within {self._deadline:g} s")
         try:
             return await future
         except DriverError:
@@ -124,31 +136,15 @@ class RunningDriver:
         except Exception as error:
             raise answers.fault("__init__", error) from error
 
-    async def close(self, seconds: float) -> None:
-        """Closes the driver, if there is one that wants that, waiting for ``seconds`` at most."""
+    async def _close(self, seconds: float) -> None:
+        """Closes the driver, if there is one that wants that."""
         driver, self._driver = self._driver, None
         close = getattr(driver, "close", None)
         if not callable(close):
             return
-        worker = Worker(f"{self._config.name} close")
-        future = worker.call(close)
-        worker.retire()
+        future = self._threads.call(f"{self._config.name} close", close)
         done, _ = await asyncio.wait({future}, timeout=seconds)
         if not done:
             self._log.warning("the driver hasn't closed: close() hasn't answered for %g s", seconds)
         elif error := future.exception():
             self._log.error("the driver failed: %s", answers.fault("close", error), exc_info=error)
-
-
-class _Taker:
-    """A new list is news for the prepare lane, too."""
-
-    def __init__(self, running: RunningDriver, lanes: Lanes) -> None:
-        self._running, self._lanes = running, lanes
-
-    def take(self, devices: Sequence[Device]) -> None:
-        self._lanes.prepare_lane.listed(devices)
-        self._running.take(devices)
-
-    def fail(self, reason: str) -> None:
-        self._running.fail(reason)

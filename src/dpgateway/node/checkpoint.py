@@ -7,7 +7,7 @@ Four formats (pkg/kubelet/deviceplugin, later cm/devicemanager/checkpoint):
     1.11-1.19   {"Data": {the same}, "Checksum": n}
     1.20-       {"Data": {the same, but DeviceIDs: {NUMA node: [...]}}, "Checksum": n}
 
-The checksum isn't verified: whom a kubelet forgets because of it still has a running container.
+The checksum isn't verified: a kubelet forgets a pod because of it, and the pod's container still runs.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dpgateway.errors import KubeletError
+from dpgateway.node.holdings import Note
 
 NAME = "kubelet_internal_checkpoint"
 
 _LAST_NODE = 2**31 - 1
 """-1 is no node (nodeWithoutTopology, pkg/kubelet/cm/devicemanager)."""
 
-Holdings = Mapping[str, Mapping[str, tuple[int, ...]]]
-"""The ids that containers hold, by resource, each with the NUMA nodes that the kubelet knew it to be near: empty if it
-knew none, or a release before 1.20 wrote the file."""
 
+def notes(raw: bytes) -> Mapping[str, Note]:
+    """What containers hold, by resource, in whichever format; raises KubeletError for anything else.
 
-def holdings(raw: bytes) -> Holdings:
-    """Who holds what, in whichever format; raises KubeletError for anything else."""
+    An id has no NUMA nodes if the kubelet knew none, or if a release before 1.20 wrote the file.
+    """
     try:
         document = json.loads(raw)
         held: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))

@@ -9,22 +9,20 @@ import stat
 from pathlib import Path
 
 from dpgateway.node import checkpoint
-from dpgateway.node.watch import SOCKET
-from dpgateway.process.unix import LONGEST
 
+SOCKET = "kubelet.sock"
 LARGEST_CHECKPOINT = 32 * 1024 * 1024
-"""Bytes, far more than kubelets write: each registered id, and each container's answer. Reading it holds up all."""
+"""Bytes, far more than kubelets write: each registered id, and each container's answer. The event loop waits for it."""
 PATIENCE = 10.0
 """Seconds without a kubelet after which the log says so: one that restarts is back sooner."""
-LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
-"""As long as those that we register (`server/sockets.py`)."""
 
 _log = logging.getLogger(__name__)
 
 
 def read_checkpoint(directory: Path) -> tuple[bytes, float]:
-    """The file and when it was written, in seconds; OSError unless it is a regular one: nobody might ever write to a
-    pipe.
+    """The file, and when it was written, in seconds.
+
+    Raises OSError unless it is a regular file: a pipe would be read for ever if nobody wrote to it.
     """
     descriptor = os.open(directory / checkpoint.NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -72,18 +70,6 @@ def forbidden(directory: Path) -> str:
     return f"the device-plugins directory: uid {uid} may not make sockets in {directory}; run as root"
 
 
-def caution(directory: Path) -> str:
-    """Why a kubelet there may not reach us; empty if nothing speaks against it."""
-    most = LONGEST - len(LONGEST_ENDPOINT)
-    length = len(os.fsencode(directory))
-    if length <= most:
-        return ""
-    return (
-        f"the device-plugins directory: found a path of {length} bytes, expected at most {most}: a kubelet can't dial "
-        f"our sockets below {directory}, for a socket's path has at most {LONGEST}"
-    )
-
-
 class Absence:
     """Says once that no kubelet is there, when that has been so for a while. Used from the event loop."""
 
@@ -99,6 +85,10 @@ class Absence:
         if not there and self._there:
             self._timer = asyncio.get_running_loop().call_later(self._patience, self._tell)
         self._there = there
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _tell(self) -> None:
         _log.warning("no kubelet for %g s: %s", self._patience, why_none(self._directory))

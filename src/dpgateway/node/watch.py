@@ -9,15 +9,17 @@ without inotify (its instances and watches can be used up) every POLL_BLIND.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from asyncinotify import Event, Inotify, Mask
 
 from dpgateway.node import checkpoint
+from dpgateway.node.directory import SOCKET
+from dpgateway.process.tasks import persist
 
-SOCKET = "kubelet.sock"
 POLL = 10.0
 """Seconds."""
 POLL_BLIND = 1.0
@@ -33,6 +35,8 @@ _LOST = Mask.Q_OVERFLOW | Mask.IGNORED | Mask.UNMOUNT | Mask.DELETE_SELF | Mask.
 
 _log = logging.getLogger(__name__)
 
+Events = asyncio.Queue[Event | OSError]
+
 
 class DirectoryWatch:
     """One task: :meth:`run`."""
@@ -47,14 +51,19 @@ class DirectoryWatch:
         self._blind = False
 
     async def run(self) -> None:
+        """Watches until it is cancelled."""
         while True:
-            try:
-                with Inotify() as inotify:
-                    await self._follow(inotify)
-            except OSError as error:
-                self._complain(error)
-                self._look_everywhere(created=False)
-                await asyncio.sleep(POLL_BLIND)
+            await persist(self._follow_once, self._failed, first=POLL_BLIND, longest=POLL_BLIND)
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, OSError):
+            raise error
+        self._complain(error)
+        self._look_everywhere(created=False)
+
+    async def _follow_once(self) -> None:
+        with Inotify() as inotify:
+            await self._follow(inotify)
 
     async def _follow(self, inotify: Inotify) -> None:
         """Until what is watched is no longer the right place."""
@@ -69,9 +78,9 @@ class DirectoryWatch:
         self._look_everywhere(created=place != self._directory)
         clock = asyncio.get_running_loop().time
         here, due = True, clock() + self._poll
-        async with _Events(inotify) as events:
+        async with _reading(inotify) as events:
             while here:
-                event = await events.next(due - clock())
+                event = await _next(events, due - clock())
                 if event is not None and event.mask & _LOST:
                     break
                 within = event is not None and place == self._directory and event.watch is watch
@@ -117,29 +126,35 @@ class DirectoryWatch:
         self._blind = True
 
 
-class _Events:
-    """Those of one inotify, one after another: none is lost when nobody waits for a moment."""
+@contextlib.asynccontextmanager
+async def _reading(inotify: Inotify) -> AsyncIterator[Events]:
+    """The events, read by a task of their own: one that came just when a wait for it ended would be lost."""
+    events: Events = asyncio.Queue()
 
-    def __init__(self, inotify: Inotify) -> None:
-        self._inotify = inotify
-        self._coming: asyncio.Task[Event] | None = None
+    async def read() -> None:
+        try:
+            async for event in inotify:
+                events.put_nowait(event)
+        except OSError as error:
+            events.put_nowait(error)
 
-    async def __aenter__(self) -> _Events:
-        return self
+    task = asyncio.create_task(read(), name="read inotify")
+    try:
+        yield events
+    finally:
+        task.cancel()
+        await asyncio.wait({task})  # before the descriptor is closed that it may be waiting for
 
-    async def next(self, seconds: float) -> Event | None:
-        """None: nothing happened for so long."""
-        self._coming = self._coming or asyncio.ensure_future(self._inotify.get())
-        done, _ = await asyncio.wait({self._coming}, timeout=max(0.0, seconds))
-        if not done:
-            return None
-        event, self._coming = self._coming.result(), None
-        return event
 
-    async def __aexit__(self, *_: object) -> None:
-        if self._coming is not None:
-            self._coming.cancel()
-            await asyncio.wait({self._coming})  # before the descriptor is closed, which it may be waiting for
+async def _next(events: Events, seconds: float) -> Event | None:
+    """None: nothing happened for so long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            event = await events.get()
+            if isinstance(event, OSError):
+                raise event
+            return event
+    return None
 
 
 def _inode(place: Path) -> tuple[int, int] | None:

@@ -10,42 +10,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, MutableMapping
+
+from dpgateway.status import Report
 
 STARTING, STARTED = 0.02, 1.0
 """Seconds between two looks, before and after READY."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One resource."""
-
-    name: str
-    settled: bool
-    """It is as far as it gets without a kubelet, or without help."""
-    streaming: bool = False
-    failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What systemd is to know."""
-
-    ready: bool
-    status: str
-
-
-def report(standings: Sequence[Standing], *, kubelet: bool) -> Report:
-    """``kubelet``: whether there is one."""
-    parts = [f"{len(standings)} resource{'s' if len(standings) != 1 else ''}"]
-    parts.append(f"{sum(one.streaming for one in standings)} streaming" if kubelet else "waiting for a kubelet")
-    failed = [one.name for one in standings if one.failed]
-    if failed:
-        parts.append(f"{len(failed)} failed: {failed[0]}{', ...' if len(failed) > 1 else ''}")
-    return Report(all(one.settled for one in standings), ", ".join(parts))
 
 
 class Notifier:
@@ -78,11 +50,11 @@ class Notifier:
         ready, status, patted = False, "", time.monotonic()
         while True:
             now = look()
-            if now.status != status:
-                self.send(f"STATUS={now.status}")
+            if now.text != status:
+                self.send(f"STATUS={now.text}")
             if now.ready and not ready:
                 self.send("READY=1")
-            ready, status = ready or now.ready, now.status
+            ready, status = ready or now.ready, now.text
             if self._watchdog and time.monotonic() - patted >= self._watchdog:
                 patted = time.monotonic()
                 self.send("WATCHDOG=1")

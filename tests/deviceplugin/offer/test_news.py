@@ -3,9 +3,9 @@ import logging
 
 import pytest
 
-from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.news import LEFT, MOST_LINES, MOST_NAMED, NEW, RECOVERED, Fate, News, changes
 from dpgateway.model import Health, Offer
+from dpgateway.process.observable import Observable
 from tests.support.waiting import until
 
 
@@ -45,7 +45,7 @@ class Followed:
     """News of an inventory."""
 
     def __init__(self, log, gathering):
-        self.inventory, self.quiet = Inventory(), False
+        self.inventory, self.quiet = Observable(None), False
         self.news = News(self.inventory, log, lambda: self.quiet, gathering=gathering)
         self.task = asyncio.ensure_future(self.news.follow())
 

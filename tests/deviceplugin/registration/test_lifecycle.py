@@ -1,4 +1,4 @@
-"""The table as text, the walk through it, and a model of a kubelet that disturbs the walk in every way."""
+"""The table's rules, the walk through it, and a model of a kubelet that disturbs the walk in every way."""
 
 import itertools
 
@@ -9,43 +9,41 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from dpgateway.deviceplugin.registration.lifecycle import RESULTS, TABLE, Action, Backoff, Event, Lifecycle, State
 
-# "=": nothing changes, and there is nothing to do
-EXPECTED = """
-                  AWAY            OFFERING           EXPECTING       SERVING         WAITING         STOPPED
-KUBELET_NEW       OFFERING:OFFER  OFFERING:OFFER     OFFERING:OFFER  OFFERING:OFFER  OFFERING:OFFER  =
-KUBELET_GONE      =               =                  =               =               AWAY:FORGET     =
-KUBELET_BACK      OFFERING:OFFER  =                  =               =               =               =
-ACCEPTED          =               EXPECTING:EXPECT   =               =               =               =
-API_REFUSED       =               OFFERING:NEXT_API  =               =               =               =
-FAILED            =               WAITING:WAIT       =               =               =               =
-STREAM_OPEN       SERVING:FORGET  SERVING:FORGET     SERVING:FORGET  =               SERVING:FORGET  =
-LAST_STREAM_END   =               =                  =               WAITING:WAIT    =               =
-TIMER             =               =                  WAITING:WAIT    =               OFFERING:OFFER  =
-REDO              =               =                  =               WAITING:DRAIN   =               =
-STOP              STOPPED:HALT    STOPPED:HALT       STOPPED:HALT    STOPPED:HALT    STOPPED:HALT    =
-"""
-
-
-def expected():
-    """Every (state, event) pair, with what follows."""
-    head, *rows = EXPECTED.strip("\n").splitlines()
-    for row in rows:
-        event, *cells = row.split()
-        for name, cell in zip(head.split(), cells, strict=True):
-            state = State[name]
-            then, _, action = cell.partition(":")
-            yield state, Event[event], (state, Action.NOTHING) if cell == "=" else (State[then], Action[action])
-
-
-def test_the_table_is_the_documented_one():
-    assert {(state, event): TABLE[state][event] for state, event, _ in expected()} == {
-        (state, event): what for state, event, what in expected()
-    }
+READY_STATES = [state for state in State if state not in (State.UNREADY, State.DUE, State.STOPPED)]
+STOPPING = (State.STOPPED, Action.GIVE_UP)
 
 
 def test_every_pair_is_decided():
     assert {(state, event) for state in TABLE for event in TABLE[state]} == set(itertools.product(State, Event))
-    assert {(state, event) for state, event, _ in expected()} == set(itertools.product(State, Event))
+
+
+def test_nothing_is_registered_before_it_is_ready():
+    for state in (State.UNREADY, State.DUE):
+        for event in set(Event) - {Event.READY, Event.STOP}:
+            then, action = TABLE[state][event]
+            assert (then in (State.UNREADY, State.DUE), action) == (True, Action.NOTHING), (state, event)
+
+
+@pytest.mark.parametrize("state", READY_STATES)
+def test_a_new_kubelet_gets_a_register_from_every_ready_state(state):
+    assert TABLE[state][Event.KUBELET_NEW] == (State.REGISTERING, Action.REGISTER)
+
+
+@pytest.mark.parametrize("state", [State.REGISTERING, State.EXPECTING, State.SERVING])
+def test_a_deleted_file_changes_nothing_while_a_stream_is_open_or_may_be(state):
+    assert TABLE[state][Event.KUBELET_GONE] == (state, Action.NOTHING)
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.STOPPED])
+def test_every_state_can_be_stopped(state):
+    assert TABLE[state][Event.STOP] == STOPPING
+
+
+def test_a_register_is_in_flight_in_its_own_state_only():
+    """Each way out of REGISTERING is a result of the RPC, or gives it up; or the stream is there already."""
+    for event, (then, action) in TABLE[State.REGISTERING].items():
+        if then is not State.REGISTERING:
+            assert event in RESULTS or action in (Action.SERVE, Action.GIVE_UP), event
 
 
 # the walk
@@ -53,24 +51,46 @@ def test_every_pair_is_decided():
 NEW, ACCEPTED, REFUSED, FAILED = Event.KUBELET_NEW, Event.ACCEPTED, Event.API_REFUSED, Event.FAILED
 
 
-def walk(*events, apis=3):
-    """A lifecycle after ``events``, none of them stale."""
+def ready(apis=3):
     lifecycle = Lifecycle(apis)
+    assert lifecycle.feed(Event.READY) is Action.NOTHING
+    return lifecycle
+
+
+def walk(*events, apis=3):
+    """A ready lifecycle after ``events``, none of them stale."""
+    lifecycle = ready(apis)
     for event in events:
         lifecycle.feed(event, lifecycle.attempt)
     return lifecycle
 
 
-def test_a_resource_begins_away():
-    assert Lifecycle(3).state is State.AWAY
-    assert Lifecycle(3).attempt == 0
+def test_a_resource_begins_unready_and_is_away_once_it_is_ready():
+    assert Lifecycle(3).state is State.UNREADY
+    assert ready().state is State.AWAY
+    assert ready().attempt == 0
+
+
+@pytest.mark.parametrize("there", [Event.KUBELET_NEW, Event.KUBELET_BACK])
+def test_a_kubelet_that_was_there_first_gets_its_register_when_the_resource_is_ready(there):
+    lifecycle = Lifecycle(3)
+    assert lifecycle.feed(there) is Action.NOTHING
+    assert lifecycle.feed(Event.READY) is Action.REGISTER
+
+
+def test_a_kubelet_that_went_before_the_resource_was_ready_gets_none():
+    lifecycle = Lifecycle(3)
+    lifecycle.feed(NEW)
+    lifecycle.feed(Event.KUBELET_GONE)
+    assert lifecycle.feed(Event.READY) is Action.NOTHING
+    assert lifecycle.state is State.AWAY
 
 
 def test_the_usual_walk():
-    lifecycle = Lifecycle(3)
-    assert lifecycle.feed(NEW) is Action.OFFER
+    lifecycle = ready()
+    assert lifecycle.feed(NEW) is Action.REGISTER
     assert lifecycle.feed(ACCEPTED, lifecycle.attempt) is Action.EXPECT
-    assert lifecycle.feed(Event.STREAM_OPEN) is Action.FORGET
+    assert lifecycle.feed(Event.STREAM_OPEN) is Action.SERVE
     assert lifecycle.state is State.SERVING
 
 
@@ -91,9 +111,9 @@ def test_results_of_an_older_attempt_are_dropped(stale, past):
 def test_a_register_that_was_given_up_is_another_attempt():
     lifecycle = walk(NEW)
     first = lifecycle.attempt
-    assert lifecycle.feed(NEW) is Action.OFFER
+    assert lifecycle.feed(NEW) is Action.REGISTER
     assert lifecycle.feed(ACCEPTED, first) is Action.NOTHING
-    assert lifecycle.state is State.OFFERING
+    assert lifecycle.state is State.REGISTERING
     assert lifecycle.feed(ACCEPTED, lifecycle.attempt) is Action.EXPECT
 
 
@@ -103,14 +123,14 @@ def test_when_every_api_was_refused_it_waits(apis):
     attempt = lifecycle.attempt
     for _ in range(apis - 1):
         assert lifecycle.feed(REFUSED, attempt) is Action.NEXT_API
-        assert (lifecycle.state, lifecycle.attempt) == (State.OFFERING, attempt)
+        assert (lifecycle.state, lifecycle.attempt) == (State.REGISTERING, attempt)
     assert lifecycle.feed(REFUSED, attempt) is Action.WAIT
     assert lifecycle.state is State.WAITING
 
 
 def test_each_attempt_may_try_every_api():
     lifecycle = walk(NEW, REFUSED, REFUSED, REFUSED, Event.TIMER)
-    assert lifecycle.state is State.OFFERING
+    assert lifecycle.state is State.REGISTERING
     for action in (Action.NEXT_API, Action.NEXT_API, Action.WAIT):
         assert lifecycle.feed(REFUSED, lifecycle.attempt) is action
 
@@ -124,26 +144,26 @@ def test_an_api_that_was_refused_stays_refused_in_its_attempt(between):
 def test_when_the_time_is_over_and_the_kubelet_is_gone_it_is_away():
     lifecycle = walk(NEW, Event.STREAM_OPEN, Event.KUBELET_GONE, Event.LAST_STREAM_END)
     assert lifecycle.state is State.WAITING
-    assert lifecycle.feed(Event.TIMER, lifecycle.attempt) is Action.FORGET
+    assert lifecycle.feed(Event.TIMER, lifecycle.attempt) is Action.GIVE_UP
     assert lifecycle.state is State.AWAY
 
 
 def test_when_the_file_came_back_meanwhile_it_tries_again():
     lifecycle = walk(NEW, Event.STREAM_OPEN, Event.KUBELET_GONE, Event.LAST_STREAM_END, Event.KUBELET_BACK)
-    assert lifecycle.feed(Event.TIMER, lifecycle.attempt) is Action.OFFER
+    assert lifecycle.feed(Event.TIMER, lifecycle.attempt) is Action.REGISTER
 
 
 def test_a_file_that_comes_back_ends_being_away():
     # another resource's stream told that it is the same kubelet
     lifecycle = walk(NEW, FAILED, Event.KUBELET_GONE)
     assert lifecycle.state is State.AWAY
-    assert lifecycle.feed(Event.KUBELET_BACK) is Action.OFFER
+    assert lifecycle.feed(Event.KUBELET_BACK) is Action.REGISTER
 
 
 def test_waiting_ends_at_once_for_a_new_kubelet():
     lifecycle = walk(NEW, FAILED)
     waiting = lifecycle.attempt
-    assert lifecycle.feed(NEW) is Action.OFFER
+    assert lifecycle.feed(NEW) is Action.REGISTER
     assert lifecycle.feed(Event.TIMER, waiting) is Action.NOTHING
 
 
@@ -167,16 +187,16 @@ class Walk(RuleBasedStateMachine):
             assert (action, self.lifecycle.state) == (Action.NOTHING, State.STOPPED)
         {
             Action.NOTHING: lambda: None,
-            Action.OFFER: self.offer,
+            Action.REGISTER: self.register,
             Action.NEXT_API: self.next_api,
             Action.EXPECT: self.start_timer,
             Action.WAIT: self.wait,
             Action.DRAIN: self.drain,
-            Action.FORGET: self.forget,
-            Action.HALT: self.cancel,
+            Action.SERVE: self.serve,
+            Action.GIVE_UP: self.cancel,
         }[action]()
 
-    def offer(self):
+    def register(self):
         self.cancel()
         self.asked = 0
         self.next_api()
@@ -204,12 +224,15 @@ class Walk(RuleBasedStateMachine):
         self.in_flight.clear()
         self.timer = None
 
-    def forget(self):
+    def serve(self):
         self.timer = None
-        if self.lifecycle.state is not State.SERVING:
-            self.cancel()
 
     # what a kubelet and its file can do
+
+    @precondition(lambda self: self.lifecycle.state in (State.UNREADY, State.DUE))
+    @rule()
+    def becomes_ready(self):
+        self.do(Event.READY)
 
     @rule()
     def kubelet_starts(self):
@@ -268,14 +291,16 @@ class Walk(RuleBasedStateMachine):
     def something_is_awaited(self):
         """In each state there is what leads out of it, so that nothing waits for ever."""
         state = self.lifecycle.state
-        if state is State.OFFERING:
+        if state is State.REGISTERING:
             assert self.in_flight
         if state in (State.EXPECTING, State.WAITING):
             assert self.timer is not None
         if state is State.SERVING:
             assert self.streams
-        if state is State.AWAY:
+        if state in (State.AWAY, State.UNREADY):
             assert not self.file
+        if state is State.DUE:
+            assert self.file
 
     @invariant()
     def a_quiet_kubelet_is_served_soon(self):
@@ -286,6 +311,8 @@ class Walk(RuleBasedStateMachine):
         quiet.file, quiet.streams = self.file, self.streams
         if quiet.lifecycle.state is State.STOPPED:
             return
+        if quiet.lifecycle.state in (State.UNREADY, State.DUE):
+            quiet.becomes_ready()
         if not quiet.file:
             quiet.file_comes_back()
         for _ in range(4):

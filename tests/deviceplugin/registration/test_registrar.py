@@ -10,6 +10,7 @@ from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.deviceplugin.registration.registrar import STREAM_DUE, Registrar
 from dpgateway.errors import KubeletError
 from dpgateway.model import Options
+from dpgateway.node.incarnation import Change
 from tests.support.time import advance, in_manual_time
 from tests.support.waiting import turns
 
@@ -19,6 +20,8 @@ FAILED = RegisterFailed("UNKNOWN: no", listening=True)
 
 
 class Plug:
+    """A resource and its endpoint."""
+
     name = "example.com/thing"
 
     def __init__(self):
@@ -31,8 +34,7 @@ class Plug:
     def options(self):
         return self.wanted
 
-    def speak(self, api):
-        self.spoken.append(api.name)
+    api = property(None, lambda self, api: self.spoken.append(api.name))
 
     async def link(self):
         if self.fails:
@@ -40,8 +42,8 @@ class Plug:
         self.links += 1
         return f"link-{self.links}"
 
-    def settled(self):
-        self.done.append("settled")
+    def tidy(self):
+        self.done.append("tidied")
 
     def end_streams(self):
         self.done.append("ended")
@@ -51,7 +53,7 @@ class Client:
     """A kubelet that answers when the test says so."""
 
     def __init__(self):
-        self.accepted = None
+        self.apis, self.accepted = APIS, None
         self.calls = []
         self.in_flight = self.most_in_flight = 0
 
@@ -78,7 +80,7 @@ class Rig(Registrar):
 
     def __init__(self, group, log):
         self.plug, self.client = Plug(), Client()
-        super().__init__(self.plug, APIS, self.client, group, log)
+        super().__init__(self.plug, self.plug, self.client, group, log)
 
     @property
     def calls(self):
@@ -91,7 +93,7 @@ class Rig(Registrar):
         await turns()
 
     async def appear(self):
-        self.kubelet_new()
+        self.kubelet(Change.NEW)
         await turns()
 
     async def serve(self):
@@ -107,6 +109,7 @@ class Rig(Registrar):
 async def registrar(log):
     async with asyncio.TaskGroup() as group:
         rig = Rig(group, log)
+        rig.ready()
         yield rig
         rig.stop()
         assert rig.client.most_in_flight <= 1, "two Registers in flight"
@@ -116,9 +119,22 @@ async def registrar(log):
 async def test_nothing_is_sent_before_there_is_a_kubelet(log):
     async with registrar(log) as rig:
         rig.options_changed()
-        rig.kubelet_gone()
+        rig.kubelet(Change.GONE)
         await advance(1000)
         assert rig.calls == []
+
+
+@in_manual_time
+async def test_nothing_is_sent_before_the_resource_is_ready_and_then_at_once(log):
+    async with asyncio.TaskGroup() as group:
+        rig = Rig(group, log)
+        await rig.appear()
+        await advance(1000)
+        assert rig.calls == []
+        rig.ready()
+        await turns()
+        assert len(rig.calls) == 1
+        rig.stop()
 
 
 @in_manual_time
@@ -131,7 +147,7 @@ async def test_a_new_kubelet_gets_a_register_at_once_with_a_new_link_and_the_opt
         assert call.registration.options == rig.plug.wanted
         assert (call.api, rig.plug.spoken) == ("v1beta1", ["v1beta1"])
         rig.stream_opened()
-        assert rig.plug.done == ["settled"]
+        assert rig.plug.done == ["tidied"]
         await rig.answer()
         assert records.texts() == ["registered"]
 
@@ -235,9 +251,9 @@ async def test_a_register_that_succeeds_without_a_stream_is_repeated_after_15_s(
 async def test_while_a_stream_is_open_nothing_is_sent_whatever_happens_to_the_file(log):
     async with registrar(log) as rig:
         await rig.serve()
-        rig.kubelet_gone()
-        rig.kubelet_back()
-        rig.kubelet_gone()
+        rig.kubelet(Change.GONE)
+        rig.kubelet(Change.BACK)
+        rig.kubelet(Change.GONE)
         await advance(10_000)
         assert (rig.state, len(rig.calls)) == (State.SERVING, 1)
 
@@ -245,7 +261,7 @@ async def test_while_a_stream_is_open_nothing_is_sent_whatever_happens_to_the_fi
 @in_manual_time
 async def test_a_lost_stream_of_the_same_kubelet_means_a_new_register_after_a_second_not_earlier(log):
     async with registrar(log) as rig:
-        rig.stream_closed(await rig.serve())
+        (await rig.serve())()
         await advance(0.99)
         assert len(rig.calls) == 1
         await advance(0.3)
@@ -258,7 +274,7 @@ async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_re
     async with registrar(log) as rig:
         stream = await rig.serve()
         for pause in (1, 2, 4):
-            rig.stream_closed(stream)
+            stream()
             await advance(pause - 0.01)
             count = len(rig.calls)
             await advance(pause / 4 + 0.02)
@@ -266,7 +282,7 @@ async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_re
             stream = rig.stream_opened()
             await rig.answer()
         await advance(60)
-        rig.stream_closed(stream)
+        stream()
         await advance(1.3)
         assert len(rig.calls) == 5
 
@@ -276,17 +292,17 @@ async def test_only_the_end_of_the_last_stream_counts(log):
     async with registrar(log) as rig:
         first = await rig.serve()
         second = rig.stream_opened()
-        rig.stream_closed(first)
+        first()
         assert rig.state is State.SERVING
-        rig.stream_closed(second)
+        second()
         assert rig.state is State.WAITING
 
 
 @in_manual_time
 async def test_a_kubelet_that_went_while_we_waited_is_not_called_and_the_next_is_at_once(log):
     async with registrar(log) as rig:
-        rig.stream_closed(await rig.serve())
-        rig.kubelet_gone()
+        (await rig.serve())()
+        rig.kubelet(Change.GONE)
         assert rig.state is State.AWAY
         await advance(1000)
         assert len(rig.calls) == 1
@@ -298,8 +314,8 @@ async def test_a_kubelet_that_went_while_we_waited_is_not_called_and_the_next_is
 async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
-        rig.kubelet_gone()
-        rig.stream_closed(stream)
+        rig.kubelet(Change.GONE)
+        stream()
         await advance(1000)
         assert (rig.state, len(rig.calls)) == (State.AWAY, 1)
 
@@ -307,14 +323,14 @@ async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
 @in_manual_time
 async def test_when_the_file_is_back_a_resource_without_a_stream_registers_again(log):
     async with registrar(log) as rig:
-        rig.stream_closed(await rig.serve())
-        rig.kubelet_gone()
-        rig.kubelet_back()  # others still stream, so it is no new incarnation
+        (await rig.serve())()
+        rig.kubelet(Change.GONE)
+        rig.kubelet(Change.BACK)  # others still stream, so it is no new incarnation
         await turns()
         assert len(rig.calls) == 2
 
 
-async def offering(rig):
+async def registering(rig):
     await rig.appear()
 
 
@@ -332,13 +348,13 @@ async def waiting(rig):
     await rig.answer(FAILED)
 
 
-@pytest.mark.parametrize("reach", [offering, expecting, serving, waiting], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("reach", [registering, expecting, serving, waiting], ids=lambda one: one.__name__)
 @in_manual_time
 async def test_a_new_kubelet_is_registered_with_at_once_from_every_state(log, reach):
     async with registrar(log) as rig:
         await reach(rig)
         await rig.appear()
-        assert (rig.state, len(rig.calls)) == (State.OFFERING, 2)
+        assert (rig.state, len(rig.calls)) == (State.REGISTERING, 2)
         assert rig.client.in_flight == 1
         rig.stream_opened()
         await rig.answer()
@@ -354,10 +370,10 @@ async def test_streams_of_an_older_kubelet_are_disowned_not_ended(log):
         assert not rig.streaming
         new = rig.stream_opened()
         await rig.answer()
-        rig.stream_closed(old)
+        old()
         assert rig.state is State.SERVING
         assert "ended" not in rig.plug.done
-        rig.stream_closed(new)
+        new()
         assert rig.state is State.WAITING
 
 
@@ -366,7 +382,7 @@ async def test_a_late_answer_of_an_older_attempt_changes_nothing(log):
     async with registrar(log) as rig:
         await rig.appear()
         stream = rig.stream_opened()  # before Register returned, as on every release
-        rig.stream_closed(stream)
+        stream()
         assert rig.state is State.WAITING
         assert rig.client.in_flight == 1
         await turns()
@@ -397,7 +413,7 @@ async def test_changed_options_are_registered_anew_after_our_streams_were_ended_
         rig.options_changed()
         assert rig.plug.done[-1] == "ended"
         assert (rig.state, len(rig.calls)) == (State.WAITING, 1)
-        rig.stream_closed(stream)
+        stream()
         await advance(1.3)
         assert rig.calls[1].registration.options == rig.plug.wanted
         assert rig.plug.done.count("ended") == 1
@@ -409,8 +425,8 @@ async def test_options_that_changed_while_registering_are_registered_once_it_is_
         await rig.appear()
         rig.plug.wanted = Options(prepare=True, prefer=False)
         rig.options_changed()
-        assert (rig.state, len(rig.calls)) == (State.OFFERING, 1)
-        rig.stream_closed(rig.stream_opened())
+        assert (rig.state, len(rig.calls)) == (State.REGISTERING, 1)
+        rig.stream_opened()()
         await advance(1.3)
         assert rig.calls[1].registration.options == rig.plug.wanted
 
@@ -428,7 +444,7 @@ async def test_whatever_goes_wrong_before_sending_is_told_and_tried_again(log, r
         assert len(rig.calls) == 1
 
 
-@pytest.mark.parametrize("reach", [offering, expecting, serving, waiting], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("reach", [registering, expecting, serving, waiting], ids=lambda one: one.__name__)
 @in_manual_time
 async def test_after_the_stop_nothing_is_sent_any_more(log, reach):
     async with registrar(log) as rig:
@@ -437,7 +453,7 @@ async def test_after_the_stop_nothing_is_sent_any_more(log, reach):
         rig.stop()
         await turns()
         assert rig.client.in_flight == 0
-        rig.kubelet_new()
+        rig.kubelet(Change.NEW)
         rig.options_changed()
         await advance(1000)
         assert (rig.state, len(rig.calls)) == (State.STOPPED, count)

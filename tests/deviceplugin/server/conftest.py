@@ -14,7 +14,7 @@ async def serve(short_path, log):
     async def make(directory=None, *, bind=True, devices=DEVICES, **config):
         made.append(one := Served(directory or short_path, log, **config))
         if devices is not None:
-            one.offering.take(devices)
+            one.inventory.take(tuple(devices))
         if bind:
             await one.endpoint.open()
         return one

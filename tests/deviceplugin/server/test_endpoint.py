@@ -16,7 +16,8 @@ from dpgateway import Device
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
-from tests.support.serving import V1ALPHA, V1BETA1, health, status
+from dpgateway.process.threads import Threads
+from tests.support.serving import V1ALPHA, V1BETA1, Group, health, status
 from tests.support.waiting import turns, until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,7 +70,7 @@ async def test_a_directory_of_any_length_is_served(serve, connect, short_path, t
 async def test_names_that_are_settled_leave_only_the_newest(serve):
     served = await serve()
     old, new = await served.endpoint.link(), await served.endpoint.link()
-    served.endpoint.settled()
+    served.endpoint.tidy()
     assert not (served.directory / old).exists()
     assert (served.directory / new).exists()
 
@@ -89,11 +90,16 @@ async def test_deleted_names_do_nothing_to_a_stream_and_the_next_link_works(serv
         shutil.rmtree(served.folder if deleted == "folder" else served.directory)
         served.directory.mkdir(exist_ok=True)
     await turns()
-    served.offering.fail("broken", offer=True)
+    served.inventory.fail("broken", overdue=True)
     assert set(health(await stream.read()).values()) == {"Unhealthy"}
     again = connect(served.directory / await served.endpoint.link())
     assert set(health(await again.watch().read()).values()) == {"Unhealthy"}
-    served.offering.take([Device("a"), Device("b")])
+    served.inventory.take(
+        (
+            Device("a"),
+            Device("b"),
+        )
+    )
     assert health(await stream.read()) == BOTH  # the old one still lives
     assert await client.call("GetDevicePluginOptions")
 
@@ -152,10 +158,11 @@ SECOND = """
 import asyncio, sys
 from pathlib import Path
 from tests.support.logs import Records
-from tests.support.serving import Served
+from dpgateway.process.threads import Threads
+from tests.support.serving import Group, Served
 async def main():
     served = Served(Path(sys.argv[1]), Records().bound())
-    served.offering.take([])
+    served.inventory.take(())
     await served.endpoint.open()
     print("serving", flush=True)
     await asyncio.Event().wait()
@@ -187,7 +194,7 @@ async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(se
 
 async def test_a_stop_while_waiting_for_another_gateway_is_heard(serve, short_path, log):
     served = await serve()
-    waiting = asyncio.ensure_future(Endpoint(short_path, served.config.name, served.handlers, log).open())
+    waiting = asyncio.ensure_future(Endpoint(short_path, served.handlers, Threads(), Group(), log).open())
     await turns()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -255,9 +262,9 @@ async def test_an_older_server_ends_once_the_only_stream_is_the_newer_ones(serve
     client = connect(served.directory / await served.endpoint.link())
     stream = client.watch()
     await stream.read()
-    served.endpoint.settled()
+    served.endpoint.tidy()
     await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 4)
-    served.offering.fail("broken", offer=True)
+    served.inventory.fail("broken", overdue=True)
     assert set(health(await stream.read()).values()) == {"Unhealthy"}
 
 

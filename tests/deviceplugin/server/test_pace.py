@@ -4,17 +4,17 @@ from dataclasses import replace
 import pytest
 
 from dpgateway.deviceplugin.api import APIS, Api
-from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.server.pace import Pace
-from dpgateway.deviceplugin.server.streams import Lists
+from dpgateway.deviceplugin.server.streams import End, Lists
 from dpgateway.model import Health, Offer
+from dpgateway.process.observable import Observable
 from tests.support.time import advance, in_manual_time
 
 PACED = replace(APIS[0], pause=0.01, forgetful=())
 
 
 def inventory():
-    made = Inventory()
+    made = Observable(None)
     made.publish({"a": Offer("a")})
     return made
 
@@ -22,7 +22,7 @@ def inventory():
 async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) -> list[bytes]:
     """The first messages of a stream, and when they came."""
     got = []
-    stream = lists.watch(api, "grpc-go/1.3.0", asyncio.Event())
+    stream = lists.watch(api, "grpc-go/1.3.0", End())
     async for message in stream:
         times.append(asyncio.get_running_loop().time())
         got.append(message)
@@ -61,15 +61,24 @@ async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
 
 
 async def test_a_stream_that_ends_does_not_wait_for_its_turn():
-    pace, ended = Pace(), asyncio.Event()
+    pace, end = Pace(), End()
     await pace.turn(60)
-    stream = Lists(inventory(), pace).watch(PACED, "", ended)
+    stream = Lists(inventory(), pace).watch(PACED, "", end)
     async with asyncio.timeout(10):
         reading = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
-        ended.set()
+        end.say()
         with pytest.raises(StopAsyncIteration):
             await reading
+
+
+async def test_a_stream_whose_end_was_said_before_it_waited_ends():
+    end = End()
+    end.say()
+    async with asyncio.timeout(10):
+        for listed in (Observable(None), inventory()):
+            with pytest.raises(StopAsyncIteration):
+                await anext(Lists(listed, Pace()).watch(APIS[0], "", end))
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)

@@ -24,7 +24,7 @@ async def client(served, connect):
 def megabyte(version=0):
     """A list of a megabyte; each version has another device Unhealthy."""
     sick = Health.unhealthy("x")
-    return [Device(_id(number), sick if number == version else Health.healthy()) for number in range(100)]
+    return tuple(Device(_id(number), sick if number == version else Health.healthy()) for number in range(100))
 
 
 def _id(number):
@@ -35,7 +35,12 @@ def _id(number):
 async def test_the_full_list_comes_first_and_each_change_after_it(served, client, path):
     stream = client.watch(path)
     assert health(await stream.read(), path) == HEALTHY
-    served.offering.take([Device("a", Health.unhealthy("x")), Device("b")])
+    served.inventory.take(
+        (
+            Device("a", Health.unhealthy("x")),
+            Device("b"),
+        )
+    )
     assert health(await stream.read(), path) == {"a": "Unhealthy", "b": "Healthy"}
 
 
@@ -47,11 +52,31 @@ async def test_an_empty_list_is_sent_too(serve, connect):
 async def test_nothing_is_sent_when_nothing_that_travels_changed(served, client):
     stream = client.watch()
     await stream.read()
-    served.offering.take([Device("b"), Device("a")])
-    served.offering.take([Device("a", Health.unhealthy("one")), Device("b")])
+    served.inventory.take(
+        (
+            Device("b"),
+            Device("a"),
+        )
+    )
+    served.inventory.take(
+        (
+            Device("a", Health.unhealthy("one")),
+            Device("b"),
+        )
+    )
     await stream.read()
-    served.offering.take([Device("a", Health.unhealthy("another")), Device("b")])
-    served.offering.take([Device("a"), Device("b")])
+    served.inventory.take(
+        (
+            Device("a", Health.unhealthy("another")),
+            Device("b"),
+        )
+    )
+    served.inventory.take(
+        (
+            Device("a"),
+            Device("b"),
+        )
+    )
     assert health(await stream.read()) == HEALTHY
 
 
@@ -60,23 +85,28 @@ async def test_a_stream_before_the_first_list_waits_for_it(serve, connect):
     reading = asyncio.ensure_future(connect(early.socket).watch().read())
     await until(lambda: early.audience.open)
     assert not reading.done()
-    early.offering.take([Device("a"), Device("b")])
+    early.inventory.take(
+        (
+            Device("a"),
+            Device("b"),
+        )
+    )
     assert health(await reading) == HEALTHY
 
 
 async def test_every_stream_gets_every_list(served, connect):
     streams = [connect(served.socket).watch() for _ in range(5)]
     assert [health(await stream.read()) for stream in streams] == [HEALTHY] * 5
-    served.offering.fail("gone", offer=True)
+    served.inventory.fail("gone", overdue=True)
     assert [health(await stream.read()) for stream in streams] == [SICK] * 5
 
 
 async def test_a_slow_stream_skips_to_the_newest_list(served, client):
-    served.offering.take(megabyte())
+    served.inventory.take(megabyte())
     stream = client.watch()
     await stream.read()
     for version in range(1, 50):
-        served.offering.take(megabyte(version))
+        served.inventory.take(megabyte(version))
         await turns()
     received = 0
     while health(await stream.read())[_id(49)] != "Unhealthy":
@@ -90,7 +120,7 @@ async def test_a_dead_stream_takes_nothing_from_the_others(served, connect):
     await first.read()
     await second.read()
     await dead.close()
-    served.offering.fail("gone", offer=True)
+    served.inventory.fail("gone", overdue=True)
     assert health(await second.read()) == SICK
 
 
@@ -140,11 +170,11 @@ async def test_the_end_of_a_stream_is_told_however_it_ends(served, client, end):
 
 @pytest.mark.parametrize("end", ["cancelled", "its connection closed"])
 async def test_the_end_of_a_stream_that_is_not_read_is_told_too(served, client, end):
-    served.offering.take(megabyte())
+    served.inventory.take(megabyte())
     stream = client.watch()
     await until(lambda: served.audience.open)
     for version in range(1, 20):
-        served.offering.take(megabyte(version))
+        served.inventory.take(megabyte(version))
         await turns()
     if end == "cancelled":
         stream.cancel()

@@ -4,6 +4,8 @@
 ``APIS``: adding one takes its module and its name there, nothing else.
 """
 
+from collections.abc import Iterable
+
 from dpgateway.deviceplugin.api import v1alpha1, v1alpha2, v1beta1
 from dpgateway.deviceplugin.api.table import Api, Call, ListEncoder, Rpc
 from dpgateway.deviceplugin.wire.pool import POOL
@@ -11,4 +13,11 @@ from dpgateway.deviceplugin.wire.pool import POOL
 APIS: tuple[Api, ...] = (v1beta1.API, v1alpha2.API, v1alpha1.API)
 """Newest first, the order in which a kubelet is asked."""
 
-__all__ = ["APIS", "POOL", "Api", "Call", "ListEncoder", "Rpc"]
+
+def only(names: Iterable[str], apis: Iterable[Api] = APIS) -> tuple[Api, ...]:
+    """The versions of ``apis`` with these names, in the order of ``apis``."""
+    wanted = set(names)
+    return tuple(api for api in apis if api.name in wanted)
+
+
+__all__ = ["APIS", "POOL", "Api", "Call", "ListEncoder", "Rpc", "only"]

@@ -6,7 +6,7 @@ What a version can't do is a row it lacks; nobody else asks which version it is.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,31 +78,20 @@ class Api:
 
 
 class ListEncoder:
-    """A resource's list in one version's bytes, built anew only where it changed."""
+    """A resource's list in one version's bytes. It encodes only what changed since the last list."""
 
     def __init__(self, api: Api) -> None:
         self._to_offer = api.to_offer
-        self._offers: tuple[Offer, ...] = ()
-        self._pieces: list[bytes] = []
+        self._offers: Mapping[str, Offer] = {}
+        self._pieces: dict[str, bytes] = {}
 
-    def encode(self, offers: Iterable[Offer]) -> bytes:
-        """The bytes of one whole list. Remembers the pieces of this list, and no others."""
-        offers = tuple(offers)
-        self._pieces = [
-            piece if known is offer or known == offer else self._to_offer(offer)
-            for offer, (known, piece) in zip(offers, self._kept(offers), strict=True)
-        ]
-        self._offers = offers
-        return b"".join(self._pieces)
-
-    def _kept(self, offers: tuple[Offer, ...]) -> Iterable[tuple[Offer | None, bytes]]:
-        """For each of ``offers``, what stood there in the last list, or what it was there if the order is another."""
-        kept = zip(self._offers, self._pieces, strict=True)
-        if len(offers) == len(self._offers) and all(map(_same_id, offers, self._offers)):
-            return kept
-        by_id = {known.id: (known, piece) for known, piece in kept}
-        return [by_id.get(offer.id, (None, b"")) for offer in offers]
-
-
-def _same_id(one: Offer, other: Offer) -> bool:
-    return one is other or one.id == other.id
+    def encode(self, offers: Mapping[str, Offer]) -> bytes:
+        """The bytes of one whole list. The pieces of this list are kept for the next, and no others."""
+        known, kept = self._offers, self._pieces
+        if offers.keys() != known.keys():
+            kept = {id_: kept.get(id_, b"") for id_ in offers}
+        for id_, offer in offers.items():
+            if known.get(id_) is not offer:
+                kept[id_] = self._to_offer(offer)
+        self._offers, self._pieces = offers, kept
+        return b"".join(kept.values())

@@ -1,59 +1,143 @@
-"""The list of one resource as it is now, and waiting for the next one.
+"""The list of one resource as it is now.
 
-A value with a version, not a queue of changes: two streams see the same list, a slow one skips to the newest, and a
-dead one takes nothing away from the others.
+Brings together what the driver says, what containers hold, and time; keeps the ledger and publishes the list. It knows
+neither drivers nor RPCs: it is told what happened.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+import operator
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
-from dpgateway.model import Offer
+from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.offer import size
+from dpgateway.deviceplugin.offer.ledger import Ledger
+from dpgateway.model import Device, Offer
+from dpgateway.node.holdings import Holdings
+from dpgateway.process.observable import Observable
+
+Offers = Mapping[str, Offer]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One version of the list."""
+class Clock(Protocol):
+    """The module ``time``, or what a test says."""
 
-    version: int
-    offers: Mapping[str, Offer]
+    def monotonic(self) -> float: ...
+
+    def time(self) -> float: ...
 
 
 class Inventory:
-    """Owned by its resource; read by any number of streams on the same event loop."""
+    """Used from the event loop."""
 
-    def __init__(self) -> None:
-        self.current: Snapshot | None = None
+    def __init__(
+        self,
+        config: ResourceConfig,
+        holdings: Observable[Holdings],
+        reread: Callable[[], None],
+        log: logging.LoggerAdapter[logging.Logger],
+        clock: Clock = time,
+    ) -> None:
+        """``reread`` reads the kubelet's checkpoint and publishes ``holdings``; called before a drop."""
+        self.list: Observable[Offers | None] = Observable(None)
         """None until the resource can be offered."""
-        self._changed = asyncio.Event()
+        self.failure = ""
+        """Why the resource can't be offered as its driver lists it."""
+        self.ledger = Ledger(config.shares.count, config.keep_lost.total_seconds())
+        self._shares = config.shares.count
+        self.holdings, self.clock = holdings, clock
+        self._reread, self._log = reread, log
+        self._taken: tuple[Device, ...] = ()
+        """What is offered now, if the driver says all of it."""
+        self._timer: asyncio.TimerHandle | None = None
 
-    def publish(self, offers: Mapping[str, Offer]) -> bool:
-        """Makes ``offers`` the list of now; False when a kubelet wouldn't see a difference."""
-        if self.current is not None and _look_alike(self.current.offers, offers):
-            self.current = Snapshot(self.current.version, offers)
-            return False
-        self.current = Snapshot(self.current.version + 1 if self.current else 1, offers)
-        self._changed.set()
-        self._changed = asyncio.Event()
-        return True
+    # what the driver says
 
-    async def newer(self, version: int) -> Snapshot:
-        """The list of now as soon as its version is above ``version``; at once if it already is."""
-        while self.current is None or self.current.version <= version:
-            await self._changed.wait()
-        return self.current
+    def take(self, devices: tuple[Device, ...]) -> None:
+        """The driver's whole list."""
+        if self._taken and len(devices) == len(self._taken) and all(map(operator.is_, devices, self._taken)):
+            return  # most drivers keep what doesn't change
+        fits, listed = self._fits(devices), self.list.value
+        if not fits and listed is None:
+            return
+        only: Collection[str] | None = None if fits or listed is None else listed.keys()
+        self.ledger.take(devices, self.clock.monotonic(), only)
+        self._taken = devices if fits else ()
+        self._publish()
+
+    def fail(self, reason: str, *, overdue: bool) -> None:
+        """The driver doesn't say what there is. ``overdue``: whoever waits for the first list gets one without it."""
+        self._taken = ()
+        self.ledger.fail(reason, self.clock.monotonic())
+        if overdue or self.list.value is not None:
+            self._publish()
+
+    def _fits(self, devices: tuple[Device, ...]) -> bool:
+        lost, present = self.ledger.lost, self.ledger.devices
+        besides = size.bound(lost.values(), lost)
+        if present.keys() != {device.id for device in devices}:
+            besides += size.bound(present.values(), present, self._shares)
+        failure = size.too_long(devices, self._shares, besides, lambda: self.ledger.after(devices).values())
+        if failure and not self.failure:
+            self._log.error("the resource failed: %s", failure)
+        if self.failure and not failure:
+            self._log.info("the resource recovered")
+        self.failure = failure
+        return not failure
+
+    # what containers hold
+
+    def hold(self, holdings: Holdings) -> None:
+        """Lists what containers hold and the driver doesn't list; drops what nobody holds any more."""
+        changed = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
+        if changed and self.list.value is not None:
+            self._publish()
+        else:
+            self.look_later()
+
+    def look_later(self) -> None:
+        """Sets the one timer: for the next id that may be dropped."""
+        self.close()
+        if not self.ledger.lost:
+            return
+        holdings = self.holdings.value
+        drop = self.ledger.next_drop(holdings.held)
+        delays = [max(0.0, drop - self.clock.monotonic())] if drop is not None else []
+        absent = [id_ for id_ in self.ledger.lost if self.ledger.device(id_) is None]
+        if (wait := holdings.look_again(absent)) is not None:
+            delays.append(wait)
+        if delays:
+            self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self._look)
+
+    def _look(self) -> None:
+        self._reread()
+        self.hold(self.holdings.value)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # the list
+
+    def _publish(self) -> None:
+        offers, listed = self.ledger.offers(), self.list.value
+        if listed is not None and _look_alike(listed, offers):
+            self.list.amend(offers)
+        else:
+            self.list.publish(offers)
+        self.look_later()
 
 
-def _look_alike(old: Mapping[str, Offer], new: Mapping[str, Offer]) -> bool:
-    """Whether the same travels: reasons don't, so a changed reason is no new version."""
-    if len(old) != len(new):
+def _look_alike(old: Offers, new: Offers) -> bool:
+    """Whether a kubelet would see no difference: a reason doesn't travel, so another reason is no news."""
+    if old.keys() != new.keys():
         return False
-    return all(
-        (was := old.get(id_)) is offer or (was is not None and _looks(was) == _looks(offer))
-        for id_, offer in new.items()
-    )
+    return all(_looks(old[id_]) == _looks(offer) for id_, offer in new.items() if old[id_] is not offer)
 
 
 def _looks(offer: Offer) -> tuple[bool, tuple[int, ...]]:

@@ -19,15 +19,11 @@ from dataclasses import dataclass, replace
 
 from dpgateway.deviceplugin.offer.shares import device_id, share_ids
 from dpgateway.model import Device, Health, Offer
+from dpgateway.node.holdings import Held, Note
 
 LEAVING = 2.0
 """Seconds that an id stays listed, Unhealthy, before it can leave; the kubelet waits 1 s at most between choosing a
 device and allocating it (our own deadline for GetPreferredAllocation)."""
-
-NOWHERE: Mapping[str, tuple[int, ...]] = {}
-
-Held = frozenset[str] | None
-"""The ids that the kubelet holds; None when that can't be known, and then nothing is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,38 +52,63 @@ class Ledger:
         self._keep = max(keep_lost, LEAVING)
         self._devices: dict[str, Device] = {}
         self._present: dict[str, str] = {}
+        """The device of each id that is present."""
+        self._offers: dict[str, Offer] = {}
+        """Of the ids that are present: the same value as long as nothing changes, so comparing long lists is cheap."""
+        self._whole = True
+        """Whether every share of every device is present."""
         self._lost: dict[str, Lost] = {}
         self._meaning: dict[str, str] = {}
         self._unhealthy_since: dict[str, float] = {}
         self._failure: tuple[str, float] | None = None
-        self._offers: dict[str, Offer] = {}
-        """Of present ids, as they were made."""
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
         """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
         before, self._devices = self._devices, {device.id: device for device in devices}
         self._failure = None
-        gone, self._present = self._present, {}
+        if only is None and self._whole and self._devices.keys() == before.keys():
+            changed = [device for id_, device in self._devices.items() if before[id_] is not device]
+            offered = [(id_, device) for device in changed for id_ in share_ids(device.id, self._shares)]
+        else:
+            self._take_ids(before, now, only)
+            changed = list(self._devices.values())
+            offered = [(id_, self._devices[device]) for id_, device in self._present.items()]
+        for device in changed:
+            self._take_health(device, now)
+        for id_, device in offered:
+            self._offer(id_, device)
+
+    def _take_ids(self, before: Mapping[str, Device], now: float, only: Collection[str] | None) -> None:
+        """Which ids are present, and which have just been lost."""
+        self._whole = only is None
+        gone, offers = self._present, self._offers
+        self._present, self._offers = {}, {}
         wanted = None if only is None else {device_id(offered) for offered in only}
         for device in self._devices.values():
             if wanted is not None and device.id not in wanted:
                 continue
             for offered in share_ids(device.id, self._shares):
                 if only is None or offered in only:
-                    self._present[offered] = device.id
-                    self._meaning[offered] = device.id
+                    self._present[offered] = self._meaning[offered] = device.id
+                    if offered in offers:
+                        self._offers[offered] = offers[offered]
         for offered, device_name in gone.items():
             if offered not in self._present:
                 self._lost[offered] = Lost(now, "its device is gone", before[device_name].numa_nodes)
         self._lost = {offered: lost for offered, lost in self._lost.items() if offered not in self._present}
-        since = self._unhealthy_since
-        self._unhealthy_since = {d.id: since.get(d.id, now) for d in self._devices.values() if not d.health.ok}
+        self._unhealthy_since = {i: since for i, since in self._unhealthy_since.items() if i in self._devices}
+
+    def _take_health(self, device: Device, now: float) -> None:
+        if device.health.ok:
+            self._unhealthy_since.pop(device.id, None)
+        else:
+            self._unhealthy_since.setdefault(device.id, now)
 
     def fail(self, reason: str, now: float) -> None:
         """The driver doesn't say what there is: the list stays, and nothing on it is healthy."""
         self._failure = (reason, self._failure[1] if self._failure else now)
 
-    def hold(self, held: Held, now: float, near: Mapping[str, tuple[int, ...]] = NOWHERE) -> bool:
+    def hold(self, held: Held, now: float, near: Note | None = None) -> bool:
         """Lists what the kubelet holds and the driver doesn't list, as lost; drops what nobody holds any more.
 
         ``near``: the NUMA nodes of held ids, which a stricter topology manager wants to find again. True if the list
@@ -95,7 +116,8 @@ class Ledger:
         """
         unlisted = [i for i in held or () if i not in self._present and i not in self._lost]
         for offered in unlisted:
-            self._lost[offered] = Lost(now, "a container holds it, but its device is gone", near.get(offered, ()))
+            nodes = near.get(offered, ()) if near else ()
+            self._lost[offered] = Lost(now, "a container holds it, but its device is gone", nodes)
             self._meaning[offered] = device_id(offered)
         dropped = self.droppable(held, now)
         for offered in dropped:
@@ -117,7 +139,6 @@ class Ledger:
 
     def offers(self) -> dict[str, Offer]:
         """The list as it is now, by id."""
-        self._offers = {i: self._offer(i, self._devices[d]) for i, d in self._present.items()}
         listed = self._offers | {i: self._lost_offer(i, lost) for i, lost in self._lost.items()}
         if self._failure is None:
             return listed
@@ -126,14 +147,14 @@ class Ledger:
 
     def after(self, devices: Iterable[Device]) -> dict[str, Offer]:
         """What would be listed if the driver listed ``devices``, apart from the health of those that vanish."""
-        return self.offers() | {i: self._offer(i, d) for d in devices for i in share_ids(d.id, self._shares)}
+        return self.offers() | {
+            i: Offer(i, d.health, d.numa_nodes) for d in devices for i in share_ids(d.id, self._shares)
+        }
 
-    def _offer(self, offered: str, device: Device) -> Offer:
-        """The same value as long as nothing changes: comparing long lists is cheap then."""
+    def _offer(self, offered: str, device: Device) -> None:
         offer = self._offers.get(offered)
         if offer is None or offer.health != device.health or offer.numa_nodes != device.numa_nodes:
-            offer = self._offers[offered] = Offer(offered, device.health, device.numa_nodes)
-        return offer
+            self._offers[offered] = Offer(offered, device.health, device.numa_nodes)
 
     def _lost_offer(self, offered: str, lost: Lost) -> Offer:
         device = self.device(offered)
@@ -174,10 +195,14 @@ class Ledger:
         """The device of an offered id while it is present, healthy or not."""
         return self._devices.get(self._meaning.get(offered, ""))
 
+    def devices_of(self, ids: Iterable[str]) -> set[str]:
+        """The ids of the devices that are present, of which these are shares."""
+        return {device.id for offered in ids if (device := self.device(offered))}
+
     @property
-    def lost(self) -> Collection[str]:
+    def lost(self) -> Mapping[str, Lost]:
         """The ids that are listed though they aren't present."""
-        return self._lost.keys()
+        return self._lost
 
     @property
     def devices(self) -> Mapping[str, Device]:

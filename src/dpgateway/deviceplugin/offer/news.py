@@ -1,7 +1,7 @@
 """What the log says of devices: which turned Unhealthy and why, or Healthy again, are new, or left the list.
 
-Changes are gathered for a moment, for a device that flaps or a hundred that vanish together must not fill the log: what
-is as it was told last is no news, and devices of the same fate share a line.
+Changes are gathered for a moment, because a device that flaps, or a hundred that vanish together, must not fill the
+log. What is as it was told last is no news, and devices of the same fate share a line.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.shares import device_id
 from dpgateway.model import Offer
+from dpgateway.process.observable import Observable
 
 GATHERING = 0.5
 """Seconds."""
@@ -42,24 +42,23 @@ class News:
 
     def __init__(
         self,
-        inventory: Inventory,
+        listed: Observable[Offers | None],
         log: logging.LoggerAdapter[logging.Logger],
         quiet: Callable[[], bool],
         gathering: float = GATHERING,
     ) -> None:
-        self._inventory, self._log, self._quiet, self._gathering = inventory, log, quiet, gathering
+        self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
         self._told: Offers | None = None
 
     async def follow(self) -> None:
         """Never returns."""
         version = 0
         while True:
-            await self._inventory.newer(version)
+            await self._list.newer(version)
             await asyncio.sleep(self._gathering)
-            snapshot = await self._inventory.newer(version)
-            version = snapshot.version
-            if not self._quiet():
-                self._tell(snapshot.offers)
+            version = self._list.version
+            if self._list.value is not None and not self._quiet():
+                self._tell(self._list.value)
 
     def _tell(self, now: Offers) -> None:
         fates: dict[Fate, list[str]] = defaultdict(list)

@@ -16,7 +16,7 @@ import grpc.aio
 from dpgateway.deviceplugin.api import Api
 from dpgateway.errors import KubeletError
 from dpgateway.model import Registration
-from dpgateway.node.watch import SOCKET
+from dpgateway.node.directory import SOCKET
 from dpgateway.process import unix
 
 DEADLINE = 30.0
@@ -44,10 +44,13 @@ class RegisterFailed(KubeletError):
 class KubeletClient:
     """Used from the event loop."""
 
-    def __init__(self, directory: Path, deadline: float = DEADLINE) -> None:
-        self._socket, self._deadline = directory / SOCKET, deadline
+    def __init__(
+        self, directory: Path, apis: tuple[Api, ...], group: asyncio.TaskGroup, deadline: float = DEADLINE
+    ) -> None:
+        """``apis``: the versions to offer, newest first."""
+        self._socket, self._group, self._deadline = directory / SOCKET, group, deadline
         self._channel: Any = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self.apis = apis
         self.accepted: Api | None = None
         """The version that this incarnation accepted last, for the next resource to begin with."""
 
@@ -85,15 +88,9 @@ class KubeletClient:
         if channel is None or channel is not self._channel:
             return
         self._channel = None
-        task = asyncio.get_running_loop().create_task(
-            channel.close(self._deadline), name="close a channel to the kubelet"
-        )
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._group.create_task(channel.close(self._deadline), name="close a channel to the kubelet")
 
     async def close(self) -> None:
-        for task in self._closing:
-            task.cancel()
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()

@@ -1,18 +1,21 @@
 """Where one resource stands with the kubelet.
 
 States
-    AWAY        there is no kubelet.sock
-    OFFERING    a Register is in flight
-    EXPECTING   the kubelet said yes, which before 1.25 proves nothing; it opens ListAndWatch within 15 s, or it didn't
-    SERVING     a stream of this kubelet is open, and a live stream outweighs everything
-    WAITING     something failed; the next attempt is after a delay
-    STOPPED     for good
+    UNREADY      it isn't served yet, or its list or what containers hold isn't known; and there is no kubelet.sock
+    DUE          the same, and a kubelet is there
+    AWAY         it is ready, and there is no kubelet.sock
+    REGISTERING  a Register is in flight
+    EXPECTING    the kubelet said yes, which before 1.25 proves nothing: it opens ListAndWatch within 15 s, or it didn't
+    SERVING      a stream of this kubelet is open, and a live stream outweighs everything
+    WAITING      something failed; the next attempt is after a delay
+    STOPPED      for good
 
 Rules
-    - A new kubelet is offered the resource from every state, at once. Streams of the one before are disowned, not
-      closed: they die with their kubelet (and on 1.25 to 1.36 the end of an old stream kills the new registration).
+    - Nothing is registered before it is ready.
+    - A new kubelet gets a Register from every ready state, at once. Streams of the one before are disowned, not closed:
+      they die with their kubelet (and on 1.25 to 1.36 the end of an old stream kills the new registration).
     - A deleted kubelet.sock changes nothing while a stream is open, or may be: only when waiting does it mean AWAY.
-    - Never two Registers of one resource in flight: OFFERING is left before another one begins, its RPC cancelled.
+    - Never two Registers of one resource in flight: REGISTERING is left before another one begins, its RPC cancelled.
     - Results belong to an attempt; those of an older attempt, and timers that were replaced, are dropped before the
       table.
 
@@ -26,14 +29,16 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpgateway.process.pauses import doubling
+from dpgateway.process.tasks import doubling
 
 
 class State(enum.Enum):
     """Where it stands."""
 
+    UNREADY = "unready"
+    DUE = "due"
     AWAY = "away"
-    OFFERING = "offering"
+    REGISTERING = "registering"
     EXPECTING = "expecting"
     SERVING = "serving"
     WAITING = "waiting"
@@ -43,6 +48,7 @@ class State(enum.Enum):
 class Event(enum.Enum):
     """What happened."""
 
+    READY = "it can be registered"
     KUBELET_NEW = "a new incarnation of the kubelet"
     KUBELET_GONE = "kubelet.sock is gone"
     KUBELET_BACK = "kubelet.sock of the same incarnation is back"
@@ -53,98 +59,74 @@ class Event(enum.Enum):
     LAST_STREAM_END = "the last stream of this kubelet ended"
     TIMER = "the time is over"
     REDO = "what was registered is no longer what is wanted"
-    STOP = "the gateway stops"
+    STOP = "the resource stops"
 
 
 class Action(enum.Enum):
     """What to do."""
 
     NOTHING = "nothing"
-    OFFER = "cancel what is in flight; send Register, a new attempt"
+    REGISTER = "give up the last attempt; send Register, a new attempt"
     NEXT_API = "send Register in the next API, the same attempt"
     EXPECT = "start the timer for the stream"
-    WAIT = "start the timer for the next attempt"
-    DRAIN = "end the streams, then wait"
-    FORGET = "stop the timer"
-    HALT = "stop everything"
+    SERVE = "stop the timer; a Register in flight goes on"
+    WAIT = "give up the attempt; start the timer for the next one"
+    DRAIN = "end the streams; give up the attempt; start the timer for the next one"
+    GIVE_UP = "give up the attempt: stop the timer, cancel the Register"
 
 
 _STAY = Action.NOTHING
-_OFFER = (State.OFFERING, Action.OFFER)
+_REGISTER = (State.REGISTERING, Action.REGISTER)
 _WAIT = (State.WAITING, Action.WAIT)
-_SERVE = (State.SERVING, Action.FORGET)
-_STOP = (State.STOPPED, Action.HALT)
+_SERVE = (State.SERVING, Action.SERVE)
 
-# fmt: off
-TABLE: dict[State, dict[Event, tuple[State, Action]]] = {
-    State.AWAY: {
-        Event.KUBELET_NEW: _OFFER,
-        Event.KUBELET_GONE: (State.AWAY, _STAY),
-        Event.KUBELET_BACK: _OFFER,  # another resource's stream shows that it lives
-        Event.ACCEPTED: (State.AWAY, _STAY),
-        Event.API_REFUSED: (State.AWAY, _STAY),
-        Event.FAILED: (State.AWAY, _STAY),
-        Event.STREAM_OPEN: _SERVE,
-        Event.LAST_STREAM_END: (State.AWAY, _STAY),
-        Event.TIMER: (State.AWAY, _STAY),
-        Event.REDO: (State.AWAY, _STAY),
-        Event.STOP: _STOP,
+_CHANGES: dict[State, dict[Event, tuple[State, Action]]] = {
+    State.UNREADY: {
+        Event.READY: (State.AWAY, _STAY),
+        Event.KUBELET_NEW: (State.DUE, _STAY),
+        Event.KUBELET_BACK: (State.DUE, _STAY),
     },
-    State.OFFERING: {
-        Event.KUBELET_NEW: _OFFER,
-        Event.KUBELET_GONE: (State.OFFERING, _STAY),  # the RPC will tell
-        Event.KUBELET_BACK: (State.OFFERING, _STAY),
+    State.DUE: {
+        Event.READY: _REGISTER,
+        Event.KUBELET_GONE: (State.UNREADY, _STAY),
+    },
+    State.AWAY: {
+        Event.KUBELET_NEW: _REGISTER,
+        Event.KUBELET_BACK: _REGISTER,  # another resource's stream shows that it lives
+        Event.STREAM_OPEN: _SERVE,
+    },
+    State.REGISTERING: {  # if kubelet.sock goes, the RPC will tell; REDO is checked again once the resource is served
+        Event.KUBELET_NEW: _REGISTER,
         Event.ACCEPTED: (State.EXPECTING, Action.EXPECT),
-        Event.API_REFUSED: (State.OFFERING, Action.NEXT_API),
+        Event.API_REFUSED: (State.REGISTERING, Action.NEXT_API),
         Event.FAILED: _WAIT,
         Event.STREAM_OPEN: _SERVE,  # before Register returned: usual on every release
-        Event.LAST_STREAM_END: (State.OFFERING, _STAY),
-        Event.TIMER: (State.OFFERING, _STAY),
-        Event.REDO: (State.OFFERING, _STAY),  # checked again once it is served
-        Event.STOP: _STOP,
     },
     State.EXPECTING: {
-        Event.KUBELET_NEW: _OFFER,
-        Event.KUBELET_GONE: (State.EXPECTING, _STAY),
-        Event.KUBELET_BACK: (State.EXPECTING, _STAY),
-        Event.ACCEPTED: (State.EXPECTING, _STAY),
-        Event.API_REFUSED: (State.EXPECTING, _STAY),
-        Event.FAILED: (State.EXPECTING, _STAY),
+        Event.KUBELET_NEW: _REGISTER,
         Event.STREAM_OPEN: _SERVE,
-        Event.LAST_STREAM_END: (State.EXPECTING, _STAY),
         Event.TIMER: _WAIT,
-        Event.REDO: (State.EXPECTING, _STAY),
-        Event.STOP: _STOP,
     },
     State.SERVING: {
-        Event.KUBELET_NEW: _OFFER,
-        Event.KUBELET_GONE: (State.SERVING, _STAY),
-        Event.KUBELET_BACK: (State.SERVING, _STAY),
-        Event.ACCEPTED: (State.SERVING, _STAY),
-        Event.API_REFUSED: (State.SERVING, _STAY),
-        Event.FAILED: (State.SERVING, _STAY),
-        Event.STREAM_OPEN: (State.SERVING, _STAY),
+        Event.KUBELET_NEW: _REGISTER,
         Event.LAST_STREAM_END: _WAIT,
-        Event.TIMER: (State.SERVING, _STAY),
         Event.REDO: (State.WAITING, Action.DRAIN),
-        Event.STOP: _STOP,
     },
     State.WAITING: {
-        Event.KUBELET_NEW: _OFFER,
-        Event.KUBELET_GONE: (State.AWAY, Action.FORGET),
-        Event.KUBELET_BACK: (State.WAITING, _STAY),
-        Event.ACCEPTED: (State.WAITING, _STAY),
-        Event.API_REFUSED: (State.WAITING, _STAY),
-        Event.FAILED: (State.WAITING, _STAY),
+        Event.KUBELET_NEW: _REGISTER,
+        Event.KUBELET_GONE: (State.AWAY, Action.GIVE_UP),
         Event.STREAM_OPEN: _SERVE,  # of a Register that we gave up: 1.25 to 1.34 go on with it
-        Event.LAST_STREAM_END: (State.WAITING, _STAY),
-        Event.TIMER: _OFFER,
-        Event.REDO: (State.WAITING, _STAY),
-        Event.STOP: _STOP,
+        Event.TIMER: _REGISTER,
     },
-    State.STOPPED: dict.fromkeys(Event, (State.STOPPED, _STAY)),
+    State.STOPPED: {},
 }
-# fmt: on
+_STOP = {Event.STOP: (State.STOPPED, Action.GIVE_UP)}
+
+TABLE: dict[State, dict[Event, tuple[State, Action]]] = {
+    state: dict.fromkeys(Event, (state, _STAY)) | (changes if state is State.STOPPED else changes | _STOP)
+    for state, changes in _CHANGES.items()
+}
+"""Every pair: what isn't named above changes nothing."""
 
 RESULTS = frozenset({Event.ACCEPTED, Event.API_REFUSED, Event.FAILED, Event.TIMER})
 """The events that belong to an attempt."""
@@ -155,7 +137,7 @@ class Lifecycle:
 
     def __init__(self, apis: int) -> None:
         """``apis``: how many versions there are to try."""
-        self.state = State.AWAY
+        self.state = State.UNREADY
         self.attempt = 0
         """Counts Registers, and the timers that follow from them."""
         self._apis = apis
@@ -168,7 +150,7 @@ class Lifecycle:
         if event in RESULTS and attempt != self.attempt:
             return Action.NOTHING
         self.kubelet = _SEEN.get(event, self.kubelet)
-        self.state, action = TABLE[self.state][self._settled(event)]
+        self.state, action = TABLE[self.state][self._meaning(event)]
         if action in _NEW_ATTEMPT:
             self.attempt += 1
             self._refused = 0
@@ -176,7 +158,7 @@ class Lifecycle:
             self._refused += 1
         return action
 
-    def _settled(self, event: Event) -> Event:
+    def _meaning(self, event: Event) -> Event:
         """The two events whose meaning depends on more than the state."""
         if event is Event.API_REFUSED and self._refused + 1 >= self._apis:
             return Event.FAILED  # no API is left to try
@@ -186,16 +168,16 @@ class Lifecycle:
 
 
 _SEEN = {Event.KUBELET_NEW: True, Event.KUBELET_BACK: True, Event.KUBELET_GONE: False}
-_NEW_ATTEMPT = frozenset({Action.OFFER, Action.WAIT, Action.DRAIN, Action.FORGET, Action.HALT})
+_NEW_ATTEMPT = frozenset({Action.REGISTER, Action.SERVE, Action.WAIT, Action.DRAIN, Action.GIVE_UP})
 
 
 @dataclass
 class Backoff:
     """How long to wait before the next attempt.
 
-    In the first second of an incarnation 10 ms, doubling: the kubelet's socket is a file before the kubelet listens on
-    it. Otherwise 1 s, doubling up to 60 s, and anew after a stream that lived for 60 s; up to a quarter is added at
-    random, lest 64 resources return in step.
+    In the first second of an incarnation it is 10 ms, doubling, because the kubelet's socket is a file before the
+    kubelet listens on it. Otherwise it is 1 s, doubling up to 60 s, and 1 s again after a stream that lived for 60 s.
+    Up to a quarter is added at random, so that 64 resources don't return in step.
     """
 
     random: Callable[[], float]

@@ -1,7 +1,7 @@
 """Does what the lifecycle table says, for one resource: sends Register, starts timers, ends streams.
 
-Everything runs on the event loop. Events come in by method calls, also from within actions; the table is never entered
-twice at once, for no action waits.
+Everything runs on the event loop. Events come in by method calls, also from within actions. The table is never entered
+twice at once, because no action waits.
 """
 
 from __future__ import annotations
@@ -9,37 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import partial
 
 from dpgateway.deviceplugin.api import Api
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Event, Lifecycle, State
+from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.errors import GatewayError
 from dpgateway.model import Options, Registration
+from dpgateway.node.incarnation import Change
 
 STREAM_DUE = 15.0
 """Seconds from Register's success to ListAndWatch: a kubelet before 1.25 dials after it answered, for up to 10 s."""
-
-
-class Plug(Protocol):
-    """The resource as the registrar needs it."""
-
-    name: str
-
-    def options(self) -> Options: ...
-
-    def speak(self, api: Api) -> None:
-        """Answer in this dialect from now on."""
-
-    async def link(self) -> str:
-        """A new endpoint, one that was never registered before; raises GatewayError or OSError."""
-
-    def settled(self) -> None:
-        """The kubelet streams from the newest endpoint; older ones aren't needed any more."""
-
-    def end_streams(self) -> None:
-        """End every stream."""
 
 
 @dataclass(eq=False)
@@ -54,14 +38,15 @@ class Registrar:
 
     def __init__(
         self,
-        plug: Plug,
-        apis: tuple[Api, ...],
+        resource: Resource,
+        endpoint: Endpoint,
         client: KubeletClient,
         group: asyncio.TaskGroup,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        self._plug, self._apis, self._client, self._group, self._log = plug, apis, client, group, log
-        self._lifecycle = Lifecycle(len(apis))
+        self._resource, self._endpoint, self._client, self._group, self._log = resource, endpoint, client, group, log
+        self._apis = client.apis
+        self._lifecycle = Lifecycle(len(self._apis))
         self._backoff = Backoff(random.random)
         self._streams: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
@@ -82,31 +67,29 @@ class Registrar:
 
     # what happened
 
-    def kubelet_new(self) -> None:
-        """A new incarnation; streams of older ones are disowned."""
-        self._streams.clear()
-        self._backoff.new_kubelet(self._now())
-        self._feed(Event.KUBELET_NEW)
+    def ready(self) -> None:
+        """The resource is served, and there is a list."""
+        self._feed(Event.READY)
 
-    def kubelet_gone(self) -> None:
-        self._feed(Event.KUBELET_GONE)
+    def kubelet(self, change: Change) -> None:
+        """What became of kubelet.sock. Streams of an older kubelet than this one are disowned."""
+        if change is Change.NEW:
+            self._streams.clear()
+            self._backoff.new_kubelet(self._now())
+        if change in _KUBELET:
+            self._feed(_KUBELET[change])
 
-    def kubelet_back(self) -> None:
-        """The file of the same kubelet was seen again."""
-        self._feed(Event.KUBELET_BACK)
-
-    def stream_opened(self) -> Stream:
-        self._plug.settled()
+    def stream_opened(self) -> Callable[[], None]:
+        """Returns what to call at the stream's end."""
+        self._endpoint.tidy()
         stream = Stream()
         self._streams.add(stream)
-        if self._lifecycle.state is not State.SERVING:
-            self._log.debug("the kubelet listens", extra={"api": self._api.name})
         self._complaint = ""
         self._feed(Event.STREAM_OPEN)
         self.options_changed()
-        return stream
+        return partial(self._stream_closed, stream)
 
-    def stream_closed(self, stream: Stream) -> None:
+    def _stream_closed(self, stream: Stream) -> None:
         if stream not in self._streams:
             return  # disowned
         self._streams.remove(stream)
@@ -118,7 +101,7 @@ class Registrar:
 
     def options_changed(self) -> None:
         """What should be registered may differ from what is."""
-        if self._registered is not None and self._registered != self._plug.options():
+        if self._registered is not None and self._registered != self._resource.options():
             self._feed(Event.REDO)
 
     def stop(self) -> None:
@@ -134,8 +117,8 @@ class Registrar:
     def _nothing(self) -> None:
         pass
 
-    def _offer(self) -> None:
-        self._forget()
+    def _register_anew(self) -> None:
+        self._give_up()
         self._tried = self._apis.index(self._client.accepted) if self._client.accepted in self._apis else 0
         self._send()
 
@@ -144,51 +127,58 @@ class Registrar:
         self._send()
 
     def _send(self) -> None:
-        name = f"{self._plug.name} register"
+        name = f"{self._resource.name} register"
         self._task = self._group.create_task(self._register(self._lifecycle.attempt, self._api), name=name)
 
+    def _serve(self) -> None:
+        self._log.debug("the kubelet listens", extra={"api": self._api.name})
+        self._stop_timer()
+
     def _expect(self) -> None:
-        self._start(STREAM_DUE)
+        self._start(STREAM_DUE, self._no_stream)
 
     def _wait(self) -> None:
-        self._forget()
+        self._give_up()
         self._start(self._backoff.delay(self._now(), listening=self._listening))
 
     def _drain(self) -> None:
-        self._log.info("its options changed, so it is registered anew")
-        self._plug.end_streams()
+        self._log.info("its options changed, so it is registered again")
+        self._endpoint.end_streams()
         self._listening = True
         self._wait()
 
-    def _forget(self) -> None:
-        """Nothing of the last attempt matters any more: not its RPC, not its timer."""
+    def _give_up(self) -> None:
         self._stop_timer()
-        if self._task is not None and self._lifecycle.state is not State.SERVING:
+        if self._task is not None:
             self._task.cancel()
+            self._task = None
 
-    def _start(self, seconds: float) -> None:
+    def _start(self, seconds: float, over: Callable[[], None] = lambda: None) -> None:
+        """``over`` is called before the table learns that the time is over."""
         self._stop_timer()
         attempt = self._lifecycle.attempt
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(seconds, lambda: self._expired(attempt))
+
+        def expired() -> None:
+            over()
+            self._feed(Event.TIMER, attempt)
+
+        self._timer = asyncio.get_running_loop().call_later(seconds, expired)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _expired(self, attempt: int) -> None:
-        if self._lifecycle.state is State.EXPECTING:
-            self._listening = True
-            self._complain(f"the kubelet accepted the registration, but opened no stream within {STREAM_DUE:g} s")
-        self._feed(Event.TIMER, attempt)
+    def _no_stream(self) -> None:
+        self._listening = True
+        self._complain(f"the kubelet accepted the registration, but opened no stream within {STREAM_DUE:g} s")
 
     async def _register(self, attempt: int, api: Api) -> None:
         """One Register; its result is an event."""
         try:
-            self._plug.speak(api)
-            options = self._plug.options()
-            registration = Registration(self._plug.name, await self._plug.link(), options)
+            self._resource.api = api
+            options = self._resource.options()
+            registration = Registration(self._resource.name, await self._endpoint.link(), options)
             self._registered = options
             await self._client.register(api, registration)
         except ApiRefused as error:
@@ -209,7 +199,8 @@ class Registrar:
             self._result(Event.ACCEPTED, attempt)
 
     def _result(self, event: Event, attempt: int) -> None:
-        self._task = None
+        if asyncio.current_task() is self._task:
+            self._task = None
         self._feed(event, attempt)
 
     def _complain(self, text: str) -> None:
@@ -228,13 +219,19 @@ class Registrar:
         return asyncio.get_running_loop().time()
 
 
+_KUBELET = {
+    Change.NEW: Event.KUBELET_NEW,
+    Change.GONE: Event.KUBELET_GONE,
+    Change.BACK: Event.KUBELET_BACK,
+}
+
 _ACTIONS = {
     Action.NOTHING: Registrar._nothing,  # noqa: SLF001  the class's own table
-    Action.OFFER: Registrar._offer,  # noqa: SLF001
+    Action.REGISTER: Registrar._register_anew,  # noqa: SLF001
     Action.NEXT_API: Registrar._next_api,  # noqa: SLF001
     Action.EXPECT: Registrar._expect,  # noqa: SLF001
+    Action.SERVE: Registrar._serve,  # noqa: SLF001
     Action.WAIT: Registrar._wait,  # noqa: SLF001
     Action.DRAIN: Registrar._drain,  # noqa: SLF001
-    Action.FORGET: Registrar._forget,  # noqa: SLF001
-    Action.HALT: Registrar._forget,  # noqa: SLF001
+    Action.GIVE_UP: Registrar._give_up,  # noqa: SLF001
 }

@@ -1,8 +1,8 @@
 """The gRPC server of one resource, and the names under which a kubelet finds it.
 
-One server for the life of the process. Only if its socket was deleted, or the directory replaced, is a second one
-bound: a hard link needs the name. The first one's streams go on meanwhile; they outweigh its missing file. It ends once
-the only stream is that of the second.
+One server serves for the life of the resource. A second one is bound only if the socket was deleted or the directory
+replaced, because a hard link needs the name. The first server's streams go on meanwhile, because they outweigh its
+missing file. It ends once the only stream is that of the second server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.errors import KubeletError
 from dpgateway.process import unix
-from dpgateway.process.worker import Worker
+from dpgateway.process.threads import Threads
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
@@ -44,13 +44,17 @@ class Endpoint:
     """Used from the event loop."""
 
     def __init__(
-        self, device_plugins: Path, name: str, handlers: Handlers, log: logging.LoggerAdapter[logging.Logger]
+        self,
+        device_plugins: Path,
+        handlers: Handlers,
+        threads: Threads,
+        group: asyncio.TaskGroup,
+        log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.handlers = handlers
-        self._names = SocketNames(device_plugins, name)
-        self._name, self._log = name, log
+        self._names = SocketNames(device_plugins, handlers.name)
+        self._name, self._threads, self._group, self._log = handlers.name, threads, group, log
         self._servers: list[grpc.aio.Server] = []
-        self._stopping: set[asyncio.Task[None]] = set()
         self._bound: os.stat_result | None = None
         self._opening = asyncio.Lock()
 
@@ -60,16 +64,12 @@ class Endpoint:
             if self._is_bound():
                 return
             self._names.make_folder()
-            await self._names.lock(self._on_thread, lambda text: self._log.warning("%s", text))
+            await self._names.lock(self._wait, lambda text: self._log.warning("%s", text))
             self._names.sweep()
             await self._bind()
 
-    async def _on_thread(self, function: Callable[[], None]) -> None:
-        worker = Worker(f"{self._name} lock")
-        try:
-            await worker.call(function)
-        finally:
-            worker.retire()
+    async def _wait(self, function: Callable[[], None]) -> None:
+        await self._threads.call(f"{self._name} lock", function)
 
     def _is_bound(self) -> bool:
         if self._bound is None:
@@ -96,21 +96,22 @@ class Endpoint:
         self._servers.append(server)
 
     async def link(self) -> str:
-        """A new endpoint, never registered before; serves anew first, if what was bound is gone."""
+        """A new endpoint, never registered before. Serves again first if what was bound is gone."""
         await self.open()
         self.handlers.make_ready()
         return self._names.link()
 
-    def settled(self) -> None:
+    def tidy(self) -> None:
         """A kubelet streams from the newest endpoint: older names go, and older servers that have no stream."""
         self._names.keep_newest()
         if self.handlers.streaming == 1:
             *older, newest = self._servers
             self._servers = [newest]
             for server in older:
-                task = asyncio.ensure_future(server.stop(UNARY))
-                self._stopping.add(task)
-                task.add_done_callback(self._stopping.discard)
+                self._group.create_task(server.stop(UNARY), name=f"{self._name} end an older server")
+
+    def end_streams(self) -> None:
+        self.handlers.end_streams()
 
     async def drain(self, grace: float) -> None:
         """Refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
@@ -129,7 +130,7 @@ class Endpoint:
             async with asyncio.timeout(FAREWELL):
                 await self.handlers.still()
         try:
-            await asyncio.gather(*(server.stop(0.2) for server in self._servers), *self._stopping)
+            await asyncio.gather(*(server.stop(0.2) for server in self._servers))
         finally:
             self._names.remove()
 

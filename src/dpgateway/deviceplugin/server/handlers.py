@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from dpgateway.deviceplugin.api import Api, Call, Rpc
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.pace import Pace
-from dpgateway.deviceplugin.server.streams import Lists
+from dpgateway.deviceplugin.server.streams import End, Lists
 from dpgateway.errors import (
     Busy,
     DriverError,
@@ -42,16 +42,11 @@ LONGEST_TEXT = 2000
 KUBELET_AGENT = "grpc-go/"
 """How a kubelet of any release names itself; other clients are served, but say nothing about the kubelet."""
 
-Context = Any
+ServicerContext = Any
 """grpc.aio.ServicerContext, which comes without types."""
 
-
-class Audience(Protocol):
-    """Who is told of a kubelet's streams."""
-
-    def opened(self) -> object: ...
-
-    def closed(self, stream: object) -> None: ...
+Opened = Callable[[], Callable[[], None]]
+"""Told of each stream that a kubelet opens; what it returns is called at that stream's end."""
 
 
 class Handlers:
@@ -61,13 +56,14 @@ class Handlers:
         self,
         resource: Resource,
         apis: Iterable[Api],
-        audience: Audience,
+        opened: Opened,
         pace: Pace,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        self._resource, self._apis, self._audience, self._log = resource, tuple(apis), audience, log
-        self._lists = Lists(resource.offering.inventory, pace, resource.offering.encoders)
-        self._ended: set[asyncio.Event] = set()
+        self.name = resource.name
+        self._resource, self._apis, self._opened, self._log = resource, tuple(apis), opened, log
+        self._lists = Lists(resource.inventory.list, pace)
+        self._ends: set[End] = set()
         self._allocating = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -78,7 +74,7 @@ class Handlers:
         self._calls: dict[Call, Callable[[Any, Api], Awaitable[Any]]] = {
             Call.OPTIONS: self._options,
             Call.PREFER: lambda requests, _: resource.prefer(requests),
-            Call.ALLOCATE: self._allocate,
+            Call.ALLOCATE: resource.allocate,
             Call.PREPARE: lambda ids, _: resource.prepare(ids),
         }
         self.refusing = False
@@ -96,7 +92,9 @@ class Handlers:
         if rpc.call is Call.WATCH:
             return grpc.unary_stream_rpc_method_handler(partial(self._watch, api, rpc))
 
-        async def answer(raw: bytes, context: Context) -> bytes:  # gRPC asks at each call what a partial is a part of
+        async def answer(
+            raw: bytes, context: ServicerContext
+        ) -> bytes:  # gRPC asks at each call what a partial is a part of
             return await self._answer(api, rpc, raw, context)
 
         return grpc.unary_unary_rpc_method_handler(answer)
@@ -110,10 +108,13 @@ class Handlers:
                     return spoken, row
         return api, rpc
 
-    async def _answer(self, api: Api, rpc: Rpc, raw: bytes, context: Context) -> bytes:
+    async def _answer(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> bytes:
         if self.refusing:
             await self._refuse(context)
         api, rpc = self._spoken(api, rpc)
+        if rpc.call is Call.ALLOCATE:
+            self._count_allocates(1)
+            context.add_done_callback(lambda _: self._count_allocates(-1))  # not before gRPC has sent the answer
         try:
             return rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
         except DecodeError as error:
@@ -129,23 +130,13 @@ class Handlers:
         raise AssertionError  # abort raises
 
     @staticmethod
-    async def _refuse(context: Context) -> None:
+    async def _refuse(context: ServicerContext) -> None:
         await context.abort(grpc.StatusCode.UNAVAILABLE, "the gateway is ending; another one may follow")
 
     async def _options(self, _: None, api: Api) -> object:
         return self._resource.options()
 
-    async def _allocate(self, requests: Any, api: Api) -> object:  # noqa: ANN401  the table's
-        self._allocating += 1
-        self._quiet.clear()
-        try:
-            return await self._resource.allocate(requests, api)
-        finally:
-            self._allocating -= 1
-            if not self._allocating:
-                self._quiet.set()
-
-    async def _watch(self, api: Api, rpc: Rpc, raw: bytes, context: Context) -> AsyncIterator[bytes]:
+    async def _watch(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> AsyncIterator[bytes]:
         if self.refusing:
             await self._refuse(context)
         api, rpc = self._spoken(api, rpc)
@@ -153,25 +144,28 @@ class Handlers:
             rpc.decode(raw)
         except DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: {error}")
-        agent = _agent(context)
-        stream, ended = None, asyncio.Event()
-        self._ended.add(ended)  # before anybody is told of it, and may want to end it
+        agent, end, closed = _agent(context), End(), None
+        self._ends.add(end)  # before anybody is told of the stream, and may want to end it
         self._count(1)
         context.add_done_callback(lambda _: self._count(-1))
         try:
             if agent.startswith(KUBELET_AGENT):
-                stream = self._audience.opened()
-            async with contextlib.aclosing(self._lists.watch(api, agent, ended)) as messages:
+                closed = self._opened()
+            async with contextlib.aclosing(self._lists.watch(api, agent, end)) as messages:
                 async for message in messages:
                     yield message
         finally:
-            self._ended.discard(ended)
-            if stream is not None:
-                self._audience.closed(stream)
+            self._ends.discard(end)
+            if closed is not None:
+                closed()
 
     def _count(self, change: int) -> None:
         self.streaming += change
         (self._still.clear if self.streaming else self._still.set)()
+
+    def _count_allocates(self, change: int) -> None:
+        self._allocating += change
+        (self._quiet.clear if self._allocating else self._quiet.set)()
 
     async def still(self) -> None:
         """Returns when the end of each stream has been sent."""
@@ -179,18 +173,18 @@ class Handlers:
 
     def make_ready(self) -> None:
         """The kubelet is about to ask for the list, in the dialect that is offered to it."""
-        self._lists.make_ready(self._resource.api)
+        self._lists.encode(self._resource.api)
 
     def end_streams(self) -> None:
-        for ended in self._ended:
-            ended.set()
+        for end in self._ends:
+            end.say()
 
     async def quiet(self) -> None:
-        """Returns when no Allocate is in flight."""
+        """Returns when no Allocate is in flight, and each answer has been sent."""
         await self._quiet.wait()
 
 
-def _agent(context: Context) -> str:
+def _agent(context: ServicerContext) -> str:
     for key, value in context.invocation_metadata() or ():
         if key == "user-agent":
             return str(value)

@@ -21,14 +21,30 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dpgateway.errors import KubeletError
+from dpgateway.process.unix import LONGEST
 
 FOLDER = "dpgateway"
 MOST_LINKS = 8
 """A kubelet may still dial what an earlier Register named, for seconds; one that refuses for months must not use up the
 links that a file can have (65,000 on ext4)."""
 
+LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
+"""As long as those that we register."""
+
 Wait = Callable[[Callable[[], None]], Awaitable[None]]
 """Runs a function that may block for ever, on a thread that doesn't hold up the exit."""
+
+
+def too_deep(device_plugins: Path) -> str:
+    """Why a kubelet can't reach sockets below ``device_plugins``; empty if it can."""
+    most = LONGEST - len(LONGEST_ENDPOINT)
+    length = len(os.fsencode(device_plugins))
+    if length <= most:
+        return ""
+    return (
+        f"the device-plugins directory: found a path of {length} bytes, expected at most {most}: a kubelet can't dial "
+        f"our sockets below {device_plugins}, because a socket's path has at most {LONGEST}"
+    )
 
 
 class SocketNames:

@@ -7,71 +7,75 @@ it sent last. The bytes of a list are made once per version, for all streams.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from dpgateway.deviceplugin.api import Api, ListEncoder
-from dpgateway.deviceplugin.offer.inventory import Inventory, Snapshot
 from dpgateway.deviceplugin.server.pace import Pace
-from dpgateway.model import Health
+from dpgateway.model import Health, Offer
+from dpgateway.process.observable import Observable
 
 _ENDING = Health.unhealthy("about to be listed")
+
+Offers = Mapping[str, Offer]
+
+
+class End:
+    """The end of one stream, said by the server."""
+
+    def __init__(self) -> None:
+        self.said = False
+        self._waits: asyncio.Timeout | None = None
+
+    def say(self) -> None:
+        self.said = True
+        if self._waits is not None:
+            self._waits.reschedule(asyncio.get_running_loop().time())
+
+    @contextlib.asynccontextmanager
+    async def interrupts(self) -> AsyncGenerator[None, None]:
+        """What is awaited within ends early once the end is said."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0 if self.said else None) as self._waits:
+                yield
+        self._waits = None
 
 
 class Lists:
     """The lists of one resource."""
 
-    def __init__(
-        self, inventory: Inventory, pace: Pace, encoders: Mapping[str, ListEncoder] = MappingProxyType({})
-    ) -> None:
-        """``encoders``: by API, those that know the list already."""
+    def __init__(self, inventory: Observable[Offers | None], pace: Pace) -> None:
         self._inventory, self._pace = inventory, pace
-        self._encoders = dict(encoders)
+        self._encoders: dict[str, ListEncoder] = {}
         self._encoded: dict[str, tuple[int, bytes]] = {}
 
-    def encode(self, api: Api, snapshot: Snapshot) -> bytes:
-        """The list's bytes, made once per version."""
+    def encode(self, api: Api) -> bytes:
+        """The bytes of the list of now, made once per version."""
         version, encoded = self._encoded.get(api.name, (0, b""))
-        if version != snapshot.version:
-            if api.name not in self._encoders:
-                self._encoders[api.name] = ListEncoder(api)
-            encoded = self._encoders[api.name].encode(snapshot.offers.values())
-            self._encoded[api.name] = (snapshot.version, encoded)
+        if version != self._inventory.version and self._inventory.value is not None:
+            encoder = self._encoders.setdefault(api.name, ListEncoder(api))
+            encoded = encoder.encode(self._inventory.value)
+            self._encoded[api.name] = (self._inventory.version, encoded)
         return encoded
 
-    def make_ready(self, api: Api) -> None:
-        """Makes the bytes of the list of now, so that the next stream of this API needn't wait for them."""
-        if self._inventory.current is not None:
-            self.encode(api, self._inventory.current)
-
-    @staticmethod
-    def encode_unhealthy(api: Api, snapshot: Snapshot) -> bytes:
+    def encode_unhealthy(self, api: Api) -> bytes:
         """The same list, with every id Unhealthy."""
-        return ListEncoder(api).encode(replace(offer, health=_ENDING) for offer in snapshot.offers.values())
+        offers = self._inventory.value or {}
+        return ListEncoder(api).encode({id_: replace(offer, health=_ENDING) for id_, offer in offers.items()})
 
-    async def watch(self, api: Api, agent: str, ended: asyncio.Event) -> AsyncGenerator[bytes, None]:
-        """Each newer list until ``ended``, the full one first; a slow reader skips to the newest."""
+    async def watch(self, api: Api, agent: str, end: End) -> AsyncGenerator[bytes, None]:
+        """Each newer list until the ``end`` is said, the full one first; a slow reader skips to the newest."""
         version = 0
-        while (snapshot := await self._next(version, api, ended)) is not None:
+        while await self._is_next(version, api, end):
             if version == 0 and agent.startswith(api.forgetful):
-                yield self.encode_unhealthy(api, snapshot)
-            version = snapshot.version
-            yield self.encode(api, snapshot)
+                yield self.encode_unhealthy(api)
+            version = self._inventory.version
+            yield self.encode(api)
 
-    async def _next(self, version: int, api: Api, ended: asyncio.Event) -> Snapshot | None:
-        """The list after ``version`` when it is its turn; None once ``ended``."""
-        newest = self._inventory.current
-        if newest is not None and newest.version > version and not api.pause and not ended.is_set():
-            return newest
-        waiting = asyncio.ensure_future(self._turn(version, api)), asyncio.ensure_future(ended.wait())
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            return None if ended.is_set() else self._inventory.current
-        finally:
-            for task in waiting:
-                task.cancel()
-
-    async def _turn(self, version: int, api: Api) -> None:
-        await self._inventory.newer(version)
-        await self._pace.turn(api.pause)
+    async def _is_next(self, version: int, api: Api, end: End) -> bool:
+        """Returns when it is the turn of a list after ``version``; False once the end is said."""
+        async with end.interrupts():
+            await self._inventory.newer(version)
+            await self._pace.turn(api.pause)
+        return not end.said

@@ -1,0 +1,129 @@
+"""One resource as a device plugin, from its driver to the kubelet: its parts and their wires, its run and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.offer.news import News
+from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.registration.registrar import Registrar
+from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.server.endpoint import Endpoint
+from dpgateway.deviceplugin.server.handlers import Handlers
+from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.errors import KubeletError
+from dpgateway.node.node import WRITING, Node
+from dpgateway.process.log import bind
+from dpgateway.process.tasks import persist
+from dpgateway.process.threads import Threads
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Front:
+    """What the resources share that are offered through this API."""
+
+    node: Node
+    client: KubeletClient
+    threads: Threads
+    pace: Pace = field(default_factory=Pace)
+
+
+class Plugin:
+    """Used from the event loop. :meth:`run` serves until it is cancelled; :meth:`drain` and :meth:`close` follow."""
+
+    def __init__(self, config: ResourceConfig, driver: RunningDriver, front: Front, group: asyncio.TaskGroup) -> None:
+        self.name = config.name
+        self.driver = driver
+        self.served = False
+        self.trouble = ""
+        """Why it can't be served."""
+        self._node = node = front.node
+        self._group = group
+        self._source = f"driver {config.driver}", config.where
+        self._log = log = bind(_log, resource=config.name)
+        self._holdings = holdings = node.holdings[config.name]
+        self.inventory = Inventory(config, holdings, node.read_checkpoint, log)
+        self._resource = Resource(config, self.inventory, driver, front.client.apis[0], log)
+        self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
+        self._endpoint = Endpoint(node.directory, self._handlers, front.threads, group, log)
+        self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
+        self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure))
+
+    def _stream_opened(self) -> Callable[[], None]:
+        return self.registrar.stream_opened()
+
+    # its life
+
+    async def run(self) -> None:
+        """Serves as soon as there is a directory and a list; then the rest is left to events, until it is cancelled."""
+        for name, follow in (
+            ("list", self._follow_driver),
+            ("holdings", self._resource.follow_holdings),
+            ("news", self._news.follow),
+        ):
+            self._group.create_task(follow(), name=f"{self.name} {name}")
+        await persist(self._serve, self._failed)
+        await asyncio.get_running_loop().create_future()
+
+    async def _serve(self) -> None:
+        await self._node.there.wait()
+        await self._endpoint.open()
+        self.served, self.trouble = True, ""
+        await self.inventory.list.newer(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WRITING):
+                await self._holdings_known()
+        self.inventory.hold(self._holdings.value)
+        if not self.inventory.list.value and not self.driver.said.value.failure:
+            self._log.warning("there are no devices yet: %s finds none for the options at %s", *self._source)
+        self.registrar.ready()
+
+    async def _holdings_known(self) -> None:
+        """A first list without what containers hold may miss an id, and crash the kubelet."""
+        version = 0
+        while not self._holdings.value.known:
+            version = await self._holdings.newer(version)
+
+    def _failed(self, error: Exception) -> None:
+        """It can't be served now, but may be later: the directory is full, or somebody else's."""
+        if not isinstance(error, KubeletError | OSError):
+            raise error
+        level = logging.DEBUG if str(error) == self.trouble else logging.ERROR
+        self.trouble = str(error)
+        self._log.log(level, "the resource can't be served: %s", error)
+
+    async def drain(self, grace: float) -> None:
+        """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
+        self.registrar.stop()
+        self.inventory.close()
+        await self._endpoint.drain(grace)
+
+    async def close(self) -> None:
+        """Ends the streams and the server, and removes the names."""
+        await self._endpoint.close()
+
+    def abandon(self) -> None:
+        """Removes the names at once, whatever still runs; from any thread."""
+        self._endpoint.abandon()
+
+    # what it watches
+
+    async def _follow_driver(self) -> None:
+        seen = 0
+        while True:
+            seen = await self.driver.said.newer(seen)
+            said = self.driver.said.value
+            if said.failure:
+                self.inventory.fail(said.failure, overdue=said.overdue)
+            elif said.devices is not None:
+                self.inventory.take(said.devices)
+            self.registrar.options_changed()

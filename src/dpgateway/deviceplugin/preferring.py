@@ -1,0 +1,84 @@
+"""GetPreferredAllocation: the gateway's own preference, or the driver's. A wish, and never an error."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.offer.ledger import Ledger
+from dpgateway.deviceplugin.offer.preference import Order, prefer
+from dpgateway.drivers.lanes import Lanes
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.errors import DriverError, GatewayError
+from dpgateway.model import Device, Preference
+
+
+class Preferring:
+    """Chooses for one resource."""
+
+    def __init__(
+        self,
+        config: ResourceConfig,
+        ledger: Ledger,
+        driver: RunningDriver,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        self._config, self._ledger, self._driver, self._log = config, ledger, driver, log
+
+    def wanted(self) -> bool:
+        """Whether the kubelet should ask."""
+        return self._order() is not None or self._able() is not None
+
+    def _able(self) -> Lanes | None:
+        """The driver's calls, if it has a preference of its own."""
+        calls = self._driver.calls
+        return calls if calls is not None and "prefer" in calls.abilities else None
+
+    def _order(self) -> Order | None:
+        """Of the gateway's own preference, if it has one: shares of different devices are better than of one."""
+        if self._config.preference != "none":
+            return self._config.preference
+        return "spread" if self._config.shares.count > 1 and self._able() is None else None
+
+    async def preferred(self, request: Preference) -> tuple[str, ...]:
+        """The best ids; none if the kubelet had better choose."""
+        order = self._order()
+        try:
+            if order is not None:
+                return prefer(request, self._ledger.device, order)
+            return await self._ask_driver(request)
+        except GatewayError as error:
+            self._log.warning("no preference, so the kubelet chooses: %s", error)
+        except Exception:  # it's no more than a wish
+            self._log.exception("a bug: no preference, so the kubelet chooses")
+        return ()
+
+    async def _ask_driver(self, request: Preference) -> tuple[str, ...]:
+        calls = self._able()
+        if calls is None:
+            return ()
+        free: dict[str, list[str]] = defaultdict(list)
+        for offered in sorted(set(request.available) - set(request.must_include), reverse=True):
+            if device := self._ledger.device(offered):
+                free[device.id].append(offered)
+        available, must = self._choices(request.available), self._present(request.must_include)
+        chosen, included = list(request.must_include), Counter(device.id for device in must)
+        for device in await calls.prefer(available, must, request.size):
+            if included[device.id]:
+                included[device.id] -= 1
+            elif free[device.id]:
+                chosen.append(free[device.id].pop())
+        if len(chosen) != request.size:
+            raise DriverError(f"prefer returned {len(chosen)} of the available devices, expected {request.size}")
+        return tuple(chosen)
+
+    def _choices(self, ids: Iterable[str]) -> list[Device]:
+        """What the driver may choose from: a device as often as it has free shares, unless they must be distinct."""
+        devices = self._present(ids)
+        distinct = {device.id: device for device in devices}
+        return list(distinct.values()) if self._config.shares.distinct == "require" else devices
+
+    def _present(self, ids: Iterable[str]) -> list[Device]:
+        return [device for id_ in ids if (device := self._ledger.device(id_))]

@@ -1,0 +1,133 @@
+"""What the containers of this node hold of one resource: arithmetic over values.
+
+Three sources, none of which is enough:
+
+- the *note*: what the kubelet wrote into its checkpoint, read some time after it was written;
+- what was *granted*: ids that we gave to a container, as long as the note may be older than that;
+- what is *in flight*: ids of Allocates that haven't been answered. The kubelet chose them already.
+
+Everything works over ids as the kubelet knows them. Times are seconds since the epoch, as files carry them; the caller
+reads the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+NOTED_WITHIN = 10.0
+"""Seconds from an Allocate to the note of it. A checkpoint that was written for another reason may lack it until then;
+later, what the file says is true."""
+
+CLOCK_STEP = 0.02
+"""Seconds by which a file's time may lag behind the clock, because the kernel stamps files with its last tick."""
+
+Note = Mapping[str, tuple[int, ...]]
+"""The ids that the kubelet wrote down, each with the NUMA nodes that the kubelet knew the id to be near."""
+
+Held = frozenset[str] | None
+"""The ids that containers hold; None when that can't be known, and then nothing may leave a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Who asks gets a value that never changes; each event makes a new one."""
+
+    note: Note | None = None
+    """None: it wasn't read yet, or it can't be read."""
+    looked: bool = False
+    """Whether somebody tried to read the note."""
+    written: float = 0.0
+    """When the kubelet wrote the note."""
+    granted: Mapping[str, float] = field(default_factory=dict)
+    """When each id was given that the note may not have yet."""
+    in_flight: tuple[tuple[str, ...], ...] = ()
+    """The ids of each Allocate that is under way."""
+    kubelet_since: float = 0.0
+    """When this kubelet appeared. What an older note says of containers that ended proves nothing to it."""
+    counted: frozenset[str] = frozenset()
+    """The ids that were held at some time, and whose end nobody was told yet."""
+
+    # what is held
+
+    @property
+    def held(self) -> Held:
+        return None if self.note is None else frozenset(self.note).union(self.granted, *self.in_flight)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what containers hold."""
+        return self.note is not None
+
+    @property
+    def freed(self) -> frozenset[str]:
+        """The ids that no container holds any more, and whose end nobody was told yet."""
+        held = self.held
+        if held is None or self.written < self.kubelet_since:
+            return frozenset()
+        return self.counted - held
+
+    @property
+    def last_known(self) -> frozenset[str]:
+        """The ids that a container may hold, also while the note can't be read: those that were held before it."""
+        return self.counted.union(*self.in_flight)
+
+    def look_again(self, lost: Iterable[str]) -> float | None:
+        """Seconds after which one of ``lost`` ids may be held no more, though the note doesn't change."""
+        waits = self.note is not None and not self.granted.keys().isdisjoint(lost)
+        return NOTED_WITHIN if waits else None
+
+    # what happens
+
+    def noted(self, note: Note | None, written: float, now: float) -> Holdings:
+        """The checkpoint was read; None: that failed."""
+        granted = self.granted
+        if note is not None:
+            granted = {id_: at for id_, at in granted.items() if not _is_in(note, id_, at, written, now)}
+        new = replace(self, note=note, looked=True, written=written, granted=granted)
+        if new.held is None or written < self.kubelet_since:
+            return new
+        return replace(new, counted=self.counted | new.held)
+
+    def missing(self, now: float) -> Holdings:
+        """There is no checkpoint.
+
+        Nothing was ever allocated, or the file was deleted. Then what it said last stays true; and if that couldn't be
+        read, it stays unknown until a kubelet writes the file again.
+        """
+        return self if self.looked else self.noted({}, 0.0, now)
+
+    def new_kubelet(self, since: float) -> Holdings:
+        """Another kubelet appeared at ``since``. It may have forgotten what containers hold, and what it doesn't know
+        of hasn't been released by it, whatever an older checkpoint says.
+        """
+        return replace(self, counted=frozenset(), kubelet_since=since)
+
+    def began(self, ids: tuple[str, ...]) -> Holdings:
+        """An Allocate of ``ids`` is under way."""
+        return replace(self, in_flight=(*self.in_flight, ids))
+
+    def gave(self, ids: tuple[str, ...], now: float) -> Holdings:
+        """The Allocate of ``ids`` succeeded: a container has them until a newer note says otherwise."""
+        granted = {**self.granted, **dict.fromkeys(ids, now)}
+        return replace(self._landed(ids), granted=granted, counted=self.counted.union(ids))
+
+    def failed(self, ids: tuple[str, ...]) -> Holdings:
+        """The Allocate of ``ids`` failed: its ids are as they were. A note that was read meanwhile counted them."""
+        landed = self._landed(ids)
+        held = landed.held
+        return landed if held is None else replace(landed, counted=landed.counted - (frozenset(ids) - held))
+
+    def told(self) -> Holdings:
+        """Whoever wants to know was told what was freed."""
+        return replace(self, counted=self.counted - self.freed)
+
+    def _landed(self, ids: tuple[str, ...]) -> Holdings:
+        flights = list(self.in_flight)
+        flights.remove(ids)
+        return replace(self, in_flight=tuple(flights))
+
+
+def _is_in(note: Note, id_: str, granted: float, written: float, now: float) -> bool:
+    """Whether the note tells what became of an id that was granted."""
+    return written >= granted - CLOCK_STEP and (id_ in note or now - granted > NOTED_WITHIN)

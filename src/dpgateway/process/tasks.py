@@ -1,0 +1,39 @@
+"""How tasks go on after what went wrong: again, after a pause that doubles."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+LONGEST_PAUSE = 60.0
+"""Seconds."""
+
+
+def doubling(failures: int, longest: float, first: float = 1.0) -> float:
+    """Seconds to wait after so many failures in a row: ``first``, then twice as long each time, up to ``longest``."""
+    doublings = min(failures - 1, 40)  # days of failures would be more than a float holds
+    return min(longest, first * 2.0**doublings)
+
+
+async def persist(
+    run: Callable[[], Awaitable[None]],
+    failed: Callable[[Exception], object],
+    *,
+    first: float = 1.0,
+    longest: float = LONGEST_PAUSE,
+) -> None:
+    """Runs ``run`` until it returns; tells ``failed`` what it raised, and runs it again.
+
+    The pause before that is ``first`` seconds, and doubles up to ``longest``. A run that lived longer than
+    ``LONGEST_PAUSE`` counts as a success: the next pause is the first one again.
+    """
+    failures = 0
+    while True:
+        began = time.monotonic()
+        try:
+            return await run()
+        except Exception as error:
+            failures = 1 if time.monotonic() - began > LONGEST_PAUSE else failures + 1
+            failed(error)
+        await asyncio.sleep(doubling(failures, longest, first))

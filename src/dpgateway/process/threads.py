@@ -1,0 +1,237 @@
+"""Daemon threads that run blocking calls: as few as do the work, and as many as it takes when calls hang.
+
+Daemon threads of our own, not ``asyncio.to_thread``: the interpreter waits for those of its executor when it exits, and
+a driver, or a lock, may hang for ever.
+
+An idle thread takes a job at once. Without one, a thread is started for the job, up to the usual number. Beyond that
+number the job waits for a thread, but not for long: a thread of its own is started when its patience is over. So calls
+that return share a few threads, and a call that hangs keeps one thread from the others, and nothing else.
+
+Nobody polls: the caller's event loop has a timer while a job waits, and a caller without a loop waits anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from dpgateway.errors import describe
+
+T = TypeVar("T")
+
+IDLE = "idle"
+"""The name of a thread that has nothing to do."""
+
+
+class Threads:
+    """A set of daemon threads that run blocking calls.
+
+    ``usual``: how many threads there are at most while calls return quickly. ``patience``: seconds that a job waits
+    for one of them before another thread is started for it. ``idle``: seconds after which a thread without work ends.
+
+    A thread has the name of the job that it runs. All methods may be called from any thread.
+    """
+
+    def __init__(self, usual: int = 8, patience: float = 0.05, idle: float = 10.0) -> None:
+        self._usual, self._patience, self._idle = usual, patience, idle
+        self._lock = threading.Lock()  # for what follows; while a thread is free, no job waits
+        self._count = 0
+        self._free: list[_Inbox] = []  # the last comes first, so that threads that aren't needed stay idle, and end
+        self._waiting: OrderedDict[_Job, None] = OrderedDict()
+
+    def call(self, name: str, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Runs ``function`` on a thread, for the event loop that runs now. Never blocks.
+
+        The future gets what the function returns or raises; SystemExit and others that would steer the event loop come
+        as the cause of a RuntimeError. It gets a RuntimeError, too, when the system has no thread left and none of ours
+        could run the function. Cancelling the future abandons the result, not the call: the function runs to its end,
+        and also begins if it hasn't yet.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        job = _Job(name, function, future, loop)
+        if self._place(job):
+            self._hurry_later(job, loop)
+        return future
+
+    def run(self, name: str, function: Callable[[], T], seconds: float) -> T:
+        """Runs ``function`` on a thread and waits for it, ``seconds`` at most. Not for an event loop's own thread.
+
+        Raises TimeoutError when the time is over, and the call goes on; nobody gets its result. Raises what the
+        function raises, which may be a TimeoutError of its own; for other errors see ``call``.
+        """
+        future: Future[T] = Future()
+        job = _Job(name, function, future, None)
+        end = time.monotonic() + seconds
+        waits = self._place(job)
+        while waits:
+            left = end - time.monotonic()
+            _done(future, min(left, self._patience))
+            waits = self._hurry(job) and left > 0
+        if not _done(future, end - time.monotonic()):
+            raise TimeoutError(f"{name} hasn't returned after {seconds:g} s")
+        try:
+            return future.result()
+        finally:
+            del future, job  # an error that was raised holds this frame, which would hold the error
+
+    def _place(self, job: _Job) -> bool:
+        """Gives the job to a thread. Returns whether it has to wait for one."""
+        with self._lock:
+            if self._free:
+                self._free.pop().put(job)
+                return False
+            if self._count >= self._usual:
+                self._waiting[job] = None
+                return True
+            self._count += 1
+        return self._start(job)
+
+    def _hurry(self, job: _Job) -> bool:
+        """Starts one more thread for a job that still waits. Returns whether it has to wait even so."""
+        with self._lock:
+            if job not in self._waiting:
+                return False
+            del self._waiting[job]
+            self._count += 1
+        return self._start(job)
+
+    def _hurry_later(self, job: _Job, loop: asyncio.AbstractEventLoop) -> None:
+        def hurry() -> None:
+            if self._hurry(job):
+                self._hurry_later(job, loop)
+
+        loop.call_later(self._patience, hurry)
+
+    def _start(self, job: _Job) -> bool:
+        """Starts a thread, which is counted already, for the job. Returns whether the job has to wait."""
+        inbox: _Inbox = queue.SimpleQueue()
+        inbox.put(job)
+        try:
+            threading.Thread(target=self._serve, args=(inbox,), name=job.name, daemon=True).start()
+        except (RuntimeError, MemoryError) as error:  # the system is out of threads
+            with self._lock:
+                self._count -= 1
+                if self._free:
+                    self._free.pop().put(job)
+                    return False
+                if self._count:
+                    self._waiting[job] = None
+                    self._waiting.move_to_end(job, last=False)
+                    return True
+            job.error = error
+            job.settle()
+        return False
+
+    def _serve(self, inbox: _Inbox) -> None:
+        """The life of a thread. While it waits, it holds nothing of a job that it had."""
+        thread = threading.current_thread()
+        job: _Job | None = inbox.get()
+        while job is not None:
+            thread.name = job.name
+            function, job.function = job.function, None
+            job.result, job.error = _outcome(function)
+            del function  # before another job is taken: the last reference to a driver may run code that hangs
+            following = self._following(inbox)
+            if following is None:
+                thread.name = IDLE
+            job.deliver()  # last: who has the result finds this thread free
+            job = None
+            job = following or self._rest(inbox)
+
+    def _following(self, inbox: _Inbox) -> _Job | None:
+        """The job that has waited longest; without one, the thread is free."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popitem(last=False)[0]
+            self._free.append(inbox)
+            return None
+
+    def _rest(self, inbox: _Inbox) -> _Job | None:
+        """The next job that comes; None when none has come for so long that the thread may end."""
+        try:
+            return inbox.get(timeout=self._idle)
+        except queue.Empty:
+            with self._lock:
+                if inbox in self._free:
+                    self._free.remove(inbox)
+                    self._count -= 1
+                    return None
+            return inbox.get()  # it came at the last moment
+
+
+class _Job:
+    """A function, and who waits for its outcome: an event loop, or, without one, a thread."""
+
+    __slots__ = ("error", "function", "future", "loop", "name", "result")
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[], Any],
+        future: asyncio.Future[Any] | Future[Any],
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        self.name, self.future, self.loop = name, future, loop
+        self.function: Callable[[], Any] | None = function
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def deliver(self) -> None:
+        """From the thread that ran it."""
+        if self.loop is None:
+            self.settle()
+            return
+        try:
+            self.loop.call_soon_threadsafe(self.settle)
+        except RuntimeError:  # the loop is closed: the process ends
+            return
+
+    def settle(self) -> None:
+        """Gives the outcome away, and keeps nothing of it: a thread or a timer may hold this job a moment longer."""
+        future, result, error = self.future, self.result, self.error
+        del self.future, self.result, self.error
+        if future.done():  # cancelled
+            return
+        if error is None:
+            future.set_result(result)
+            return
+        future.set_exception(error if _harmless(error) else _tamed(error))
+
+
+_Inbox = queue.SimpleQueue[_Job]
+
+
+def _outcome(function: Callable[[], Any] | None) -> tuple[Any, BaseException | None]:
+    """A function of its own, because the error that it returns holds its frame."""
+    assert function is not None  # noqa: S101  a job runs once
+    try:
+        return function(), None
+    except BaseException as error:
+        return None, error
+
+
+def _harmless(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, StopIteration)
+
+
+def _tamed(error: BaseException) -> Exception:
+    """What would steer the event loop, or pass every ``except Exception`` up to the end of the process, as an error."""
+    tamed = RuntimeError(describe(error))
+    tamed.__cause__ = error
+    return tamed
+
+
+def _done(future: Future[Any], seconds: float) -> bool:
+    """Waits until there is an outcome, ``seconds`` at most. Returns whether there is one."""
+    try:
+        future.exception(min(max(seconds, 0), threading.TIMEOUT_MAX))
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""One resource from its driver to its socket, with no kubelet."""
+
+import asyncio
+import json
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.plugin import Front, Plugin
+from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.node.node import WRITING, Node
+from dpgateway.process.threads import Threads
+from tests.support.resources import NAME, configured, scripted
+from tests.support.serving import Client, health
+from tests.support.waiting import until
+
+
+class Running:
+    """A plugin that runs until the test ends."""
+
+    def __init__(self, directory, log, group, config):
+        self.node = Node("node-a", directory, [NAME], lambda change: None, lambda: False)
+        threads = Threads()
+        self.driver = RunningDriver(config, "node-a", threads, log)
+        self.plugin = Plugin(config, self.driver, Front(self.node, KubeletClient(directory, APIS, group), threads), group)
+        runs = (self.node.run, self.driver.run, self.plugin.run)
+        self.tasks = [group.create_task(run()) for run in runs]
+        self.directory = directory
+
+    async def list(self):
+        """The first list that a kubelet would get."""
+        (path,) = await until(lambda: list((self.directory / "dpgateway").glob("*.sock")))
+        client = Client(path)
+        stream = client.watch()
+        first = health(await stream.read())
+        await client.close()
+        return first
+
+
+@pytest.fixture
+async def run(short_path, log):
+    async with asyncio.TaskGroup() as group:
+        running = []
+
+        def make(driver_class=None, **config):
+            running.append(Running(short_path, log, group, configured(driver_class=driver_class, **config)))
+            return running[-1]
+
+        yield make
+        for one in running:
+            await one.plugin.drain(0)
+            await one.plugin.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            if task.get_name() != "grpc" and task in group._tasks:
+                task.cancel()
+
+
+def write_checkpoint(directory, *ids):
+    entry = {"PodUID": "1a", "ContainerName": "c", "ResourceName": NAME, "DeviceIDs": {"0": list(ids)}, "AllocResp": ""}
+    data = {"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}, "Checksum": 1}
+    (directory / "kubelet_internal_checkpoint").write_text(json.dumps(data))
+
+
+async def test_the_first_list_has_what_the_driver_says_and_what_containers_hold(run, short_path):
+    write_checkpoint(short_path, "a", "gone")
+    assert await run(scripted()).list() == {"a": "Healthy", "b": "Healthy", "gone": "Unhealthy"}
+
+
+async def test_without_a_driver_the_held_ids_are_listed_at_the_list_deadline_unhealthy(run, short_path):
+    write_checkpoint(short_path, "a")
+    assert await run(None, failure="its options are wrong", timeouts={"list": 0.05}).list() == {"a": "Unhealthy"}
+
+
+async def test_a_driver_that_hangs_is_listed_at_the_deadline_and_as_it_is_once_it_answers(run, gate):
+    slow = gate([Device("a")])
+    one = run(scripted(devices=slow), timeouts={"list": 0.05})
+    assert await one.list() == {}
+    slow.open()
+    await until(lambda: one.plugin.inventory.list.value)
+    assert await one.list() == {"a": "Healthy"}
+
+
+async def test_what_no_container_holds_any_more_is_released(run, short_path):
+    released = []
+    write_checkpoint(short_path, "a", "b")
+    one = run(scripted(release=released.append))
+    await one.list()
+    write_checkpoint(short_path, "b")
+    await until(lambda: released == [(Device("a"),)])
+
+
+@pytest.mark.parametrize("readable", [True, False])
+async def test_the_first_list_waits_for_the_checkpoint_and_not_for_long_if_that_is_damaged(run, short_path, readable):
+    if readable:
+        write_checkpoint(short_path, "a")
+    else:
+        (short_path / "kubelet_internal_checkpoint").write_text("{")
+    loop = asyncio.get_running_loop()
+    began, one = loop.time(), run(scripted())
+    await until(lambda: one.plugin.registrar.state.value != "unready")
+    assert (loop.time() - began < WRITING) == readable

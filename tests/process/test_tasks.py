@@ -1,0 +1,56 @@
+import asyncio
+
+import pytest
+
+from dpgateway.process.tasks import LONGEST_PAUSE, doubling, persist
+from tests.support.time import advance, in_manual_time
+
+
+def test_pauses_double_up_to_the_longest_for_ever():
+    assert [doubling(failures, 10.0) for failures in (1, 2, 3, 4, 5, 100_000)] == [1, 2, 4, 8, 10, 10]
+    assert doubling(3, 1.0, 0.01) == 0.04
+
+
+class Failing:
+    """Fails so often, then returns."""
+
+    def __init__(self, times, lives=0.0):
+        self.times, self.lives, self.began, self.errors = times, lives, [], []
+
+    async def run(self):
+        self.began.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self.lives)
+        if len(self.began) <= self.times:
+            raise LookupError(len(self.began))
+
+
+@in_manual_time
+async def test_what_fails_is_told_and_run_again_after_pauses_that_double():
+    one, began = Failing(4), asyncio.get_running_loop().time()
+    task = asyncio.ensure_future(persist(one.run, one.errors.append, longest=5))
+    await advance(100)
+    assert await task is None
+    assert [time - began for time in one.began] == [0, 1, 3, 7, 12]
+    assert [str(error) for error in one.errors] == ["1", "2", "3", "4"]
+
+
+async def test_what_the_teller_raises_ends_it():
+    async def run():
+        raise LookupError("a bug")
+
+    def tell(error):
+        raise error
+
+    with pytest.raises(LookupError, match="a bug"):
+        await persist(run, tell)
+
+
+@in_manual_time
+async def test_a_cancelled_task_ends_at_once_and_is_no_failure():
+    one = Failing(1, lives=LONGEST_PAUSE)
+    task = asyncio.ensure_future(persist(one.run, one.errors.append))
+    await advance(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert one.errors == []
