@@ -125,7 +125,7 @@ class Threads:
                     self._waiting[job] = None
                     self._waiting.move_to_end(job, last=False)
                     return True
-            job.error = error
+            job.result, job.error = None, error
             job.settle()
         return False
 
@@ -170,6 +170,8 @@ class _Job:
     """A function, and who waits for its outcome: an event loop, or, without one, a thread."""
 
     __slots__ = ("error", "function", "future", "loop", "name", "result")
+    result: Any
+    error: BaseException | None
 
     def __init__(
         self,
@@ -180,8 +182,6 @@ class _Job:
     ) -> None:
         self.name, self.future, self.loop = name, future, loop
         self.function: Callable[[], Any] | None = function
-        self.result: Any = None
-        self.error: BaseException | None = None
 
     def deliver(self) -> None:
         """From the thread that ran it."""
