@@ -92,6 +92,7 @@ def test_one_distribution_may_have_several_drivers(install):
         ("import no_such_module_anywhere", "it can't be loaded: ModuleNotFoundError: No module named"),
         ("raise SystemExit(3)", "it can't be loaded: SystemExit: 3"),
         ("raise BaseException('worse')", "it can't be loaded: BaseException: worse"),
+        ("raise TimeoutError('later')", "it can't be loaded: TimeoutError: later"),
         ("1 +", "it can't be loaded: SyntaxError"),
     ],
 )

@@ -144,10 +144,17 @@ def test_all_that_is_wrong_is_told_at_once(packaged):
 def test_entry_points_that_fail_or_lead_elsewhere_are_named(packaged, tmp_path):
     packaged("kit_elsewhere")
     _package(tmp_path, "kit_missing", "", value="kit_nowhere")
+    _package(tmp_path, "kit_unmarked", _HOOK.replace("@hookimpl", ""))
+    _package(tmp_path, "kit_exits", "raise SystemExit(3)")
     with pytest.raises(ContractBroken) as caught:
         _test(drivers.Good, "entry_point")()
     assert "kit_elsewhere = kit_elsewhere leads to <class 'kit_elsewhere.Good'>" in str(caught.value)
-    assert "kit_missing = kit_nowhere fails: ModuleNotFoundError" in str(caught.value)
+    assert (
+        "kit_missing = kit_nowhere leads to no driver: it can't be loaded: ModuleNotFoundError: No module named"
+        in str(caught.value)
+    )
+    assert "kit_unmarked has no dpgateway_driver marked with @dpgateway.hookimpl" in str(caught.value)
+    assert "kit_exits leads to no driver: it can't be loaded: SystemExit: 3" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,15 @@
 """Finds drivers: entry points of the group ``dpgateway``, whose names are the drivers' names.
 
-Nothing that a driver package does at import can hurt another one: each is loaded on its own thread, for it may hang, by
-a plugin manager of its own, and a failure is a text in its :class:`Found`. Options are checked in ``dpgateway.config``.
+Nothing that a driver package does at import can hurt another one: it may hang, so each is loaded on a thread with a
+deadline, by a plugin manager of its own, and a failure is a text in its :class:`Found`. Options are checked in
+``dpgateway.config``.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Any, cast, get_args, get_type_hints
@@ -20,12 +20,18 @@ from dpgateway.config.kinds import frozen, name_kind
 from dpgateway.drivers import hookspecs
 from dpgateway.drivers.contract import REQUIRED
 from dpgateway.errors import describe
+from dpgateway.process.threads import Threads
 
 GROUP = "dpgateway"
 LOADING = 30.0
 """Seconds that a package has to be imported."""
 
 _log = logging.getLogger(__name__)
+_threads = Threads(idle=0)  # a package is imported once
+
+
+class Unfit(Exception):
+    """An entry point leads to no driver. The text says what its package did wrong, or failed to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,43 +89,46 @@ def _found(points: list[EntryPoint], loading: float) -> Found:
     if len(points) > 1:
         names = " and ".join(sorted(" ".join(_distribution(point)) for point in points))
         return Found(point.name, distribution, version, failure=f"{names} both have a driver of this name")
-    outcome: list[Any] = []
-    thread = threading.Thread(target=_try, args=(point, outcome), name=f"load {point.name}", daemon=True)
-    thread.start()
-    thread.join(loading)
-    if not outcome:
-        return Found(point.name, distribution, version, failure=f"it hasn't been imported within {loading:g} s")
-    (driver,) = outcome
-    if isinstance(driver, BaseException):
-        _log.debug("driver %s can't be used", point.name, exc_info=driver)
-        return Found(point.name, distribution, version, failure=_failure(driver))
+    try:
+        driver = load(point, loading, _check)
+    except Unfit as error:
+        _log.debug("driver %s can't be used", point.name, exc_info=error)
+        return Found(point.name, distribution, version, failure=str(error))
     return Found(point.name, distribution, version, driver)
 
 
-def _try(point: EntryPoint, outcome: list[Any]) -> None:
-    """Puts the class into ``outcome``, or what was raised: a package may raise anything, SystemExit included."""
+def load(point: EntryPoint, seconds: float = LOADING, check: Callable[[Any], None] | None = None) -> Any:  # noqa: ANN401  whatever the hook returned
+    """Imports the package behind ``point``. Returns what its hook returns, which ``check``, if given, has let pass.
+
+    Raises Unfit, whatever the package raises, and when all this takes longer than ``seconds``.
+    """
     try:
-        driver = _load(point)
-        _check(driver)
+        driver, error = _threads.run(f"load {point.name}", lambda: _outcome(point, check), seconds)
+    except TimeoutError as late:
+        raise Unfit(f"it hasn't been imported within {seconds:g} s") from late
+    if isinstance(error, Unfit):
+        raise error
+    if error is not None:
+        raise Unfit(f"it can't be loaded: {describe(error)}") from error
+    return driver
+
+
+def _outcome(point: EntryPoint, check: Callable[[Any], None] | None) -> tuple[Any, BaseException | None]:
+    """What ``load`` returns, or what was raised: a package may raise anything, also SystemExit or a TimeoutError."""
+    try:
+        driver = _ask(point)
+        if check is not None:
+            check(driver)
     except BaseException as error:
-        outcome.append(error)
-    else:
-        outcome.append(driver)
-
-
-class _Unfit(Exception):
-    """What an entry point leads to isn't a driver."""
-
-
-def _failure(error: BaseException) -> str:
-    return str(error) if isinstance(error, _Unfit) else f"it can't be loaded: {describe(error)}"
+        return None, error
+    return driver, None
 
 
 def _distribution(point: EntryPoint) -> tuple[str, str]:
     return (point.dist.name, point.dist.version) if point.dist is not None else ("unknown", "unknown")
 
 
-def _load(point: EntryPoint) -> Any:  # noqa: ANN401  whatever the hook returned
+def _ask(point: EntryPoint) -> Any:  # noqa: ANN401  whatever the hook returned
     plugin = point.load()
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -127,25 +136,25 @@ def _load(point: EntryPoint) -> Any:  # noqa: ANN401  whatever the hook returned
     try:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
-        raise _Unfit(f"{point.value}: {error}") from error
+        raise Unfit(f"{point.value}: {error}") from error
     if not manager.hook.dpgateway_driver.get_hookimpls():
-        raise _Unfit(f"{point.value} has no dpgateway_driver marked with @dpgateway.hookimpl")
+        raise Unfit(f"{point.value} has no dpgateway_driver marked with @dpgateway.hookimpl")
     return manager.hook.dpgateway_driver()
 
 
 def _check(driver: Any) -> None:  # noqa: ANN401  whatever the hook returned
-    """Raises _Unfit if ``driver`` breaks the contract in a way that can be seen without making one."""
+    """Raises Unfit if ``driver`` breaks the contract in a way that can be seen without making one."""
     if not inspect.isclass(cast("object", driver)):
-        raise _Unfit(f"dpgateway_driver returned {driver!r}, expected a class")
+        raise Unfit(f"dpgateway_driver returned {driver!r}, expected a class")
     missing = [name for name in REQUIRED if not hasattr(driver, name)]
     if missing:
-        raise _Unfit(f"{driver.__name__} has no {', '.join(missing)}")
+        raise Unfit(f"{driver.__name__} has no {', '.join(missing)}")
     for method in REQUIRED[1:]:
         if not callable(getattr(driver, method)):
-            raise _Unfit(f"{driver.__name__}.{method} isn't a method")
+            raise Unfit(f"{driver.__name__}.{method} isn't a method")
     options = driver.Options
     if not (isinstance(options, type) and is_dataclass(options) and frozen(options)):
-        raise _Unfit(f"{driver.__name__}.Options is {options!r}, expected a frozen dataclass")
+        raise Unfit(f"{driver.__name__}.Options is {options!r}, expected a frozen dataclass")
     _check_options(options, f"{driver.__name__}.Options")
 
 
@@ -156,7 +165,7 @@ def _check_options(options: Any, what: str) -> None:  # noqa: ANN401  a dataclas
         try:
             name_kind(kind)
         except TypeError as error:
-            raise _Unfit(f"{what}.{field.name}: {error}") from error
+            raise Unfit(f"{what}.{field.name}: {error}") from error
         for inner in (kind, *get_args(kind)):
             if is_dataclass(inner):
                 _check_options(inner, f"{what}.{field.name}")

@@ -1,4 +1,4 @@
-"""Calls a driver's methods as the gateway does: on threads of its own, with a deadline. Names what breaks."""
+"""Calls a driver's methods as the gateway does: on other threads, with a deadline. Names what breaks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from dpgateway.errors import Busy, DriverError
 from dpgateway.model import Allocation, Device
+from dpgateway.process.threads import Threads
 
 Outcome = Any
 """What a method returned, or the DriverError that it raised."""
@@ -36,6 +37,7 @@ class Caller:
 
     def __init__(self, driver: Any, seconds: float) -> None:  # noqa: ANN401  a driver yet to be proved
         self.driver, self.seconds = driver, seconds
+        self._threads = Threads(idle=0)  # the contract looks for threads that outlive the driver
 
     def broken(self, call: str, what: str) -> ContractBroken:
         return broken(self.driver, f".{call}: {what}")
@@ -50,15 +52,10 @@ class Caller:
         return found
 
     def _run(self, call: str, method: str, arguments: tuple[object, ...]) -> Outcome:
-        found: list[Outcome] = []
-        thread = threading.Thread(
-            target=lambda: found.append(_run(self.driver, method, arguments)), name=call, daemon=True
-        )
-        thread.start()
-        thread.join(self.seconds)
-        if not found:
-            raise self.broken(call, f"hasn't returned after {self.seconds:g} s")
-        return found[0]
+        try:
+            return self._threads.run(call, lambda: _run(self.driver, method, arguments), self.seconds)
+        except TimeoutError:  # the driver's own would be returned
+            raise self.broken(call, f"hasn't returned after {self.seconds:g} s") from None
 
     def result(self, method: str, *arguments: object) -> Any:  # noqa: ANN401  the caller looks at it
         """What the method returns; a Busy is asked again until the deadline, another error breaks the contract."""

@@ -13,36 +13,27 @@ import typing
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
-import pluggy
-
-from dpgateway.drivers import hookspecs
+from dpgateway.drivers import discovery
 from dpgateway.testing.calls import broken
 
 
 def entry_point(driver: type) -> EntryPoint:
     """The entry point that leads to the class ``driver``. Raises ContractBroken when there is none."""
     leads: list[str] = []
-    for found in entry_points(group=hookspecs.PROJECT):
+    for found in entry_points(group=discovery.GROUP):
         try:
-            leads_to = _ask(found)
-        except Exception as error:
-            leads.append(f"{found.name} = {found.value} fails: {error!r}")
+            leads_to = discovery.load(found)
+        except discovery.Unfit as error:
+            leads.append(f"{found.name} = {found.value} leads to no driver: {error}")
             continue
         if leads_to is driver:
             return found
         leads.append(f"{found.name} = {found.value} leads to {leads_to!r}")
     raise broken(
         driver,
-        f": expected an entry point of the group {hookspecs.PROJECT!r} whose hook dpgateway_driver() returns this "
+        f": expected an entry point of the group {discovery.GROUP!r} whose hook dpgateway_driver() returns this "
         f"class (is its package installed?), found {'; '.join(leads) or 'no entry point at all'}",
     )
-
-
-def _ask(found: EntryPoint) -> object:
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    manager.register(found.load(), found.name)
-    return manager.hook.dpgateway_driver()
 
 
 def check_options(driver: type) -> None:
