@@ -75,6 +75,15 @@ def test_a_driver_that_fails_or_hangs_costs_its_own_resource(line):
     assert "example.com/slow: the driver didn't answer within 50ms (driver fake)\n" in table.stdout
 
 
+def test_many_drivers_that_hang_hold_up_no_other(line):
+    hanging = "".join(entry(f"slow-{number}", "hang", ", timeouts: {list: 2s}") for number in range(20))
+    config = line.config("resources:\n" + hanging + entry("good", "list"))
+    result = line("devices", "--config", config, "--output", "json")
+    failures = [one["failure"] for one in json.loads(result.stdout)]
+    assert failures == ["the driver didn't answer within 2s"] * 20 + [None]
+    assert result.stderr == "closed example.com/good\n"
+
+
 def test_a_list_that_no_kubelet_takes_is_named(line):
     names = "{device_id_prefix: " + "x" * 230 + ", count: 30}"
     config = line.config(f"resources:\n- {{name: example.com/a, driver: simulated, options: {names}, shares: 1000}}\n")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import time
+import asyncio
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +19,7 @@ from dpgateway.drivers.contract import Context
 from dpgateway.errors import GatewayError
 from dpgateway.model import Device
 from dpgateway.process import log
+from dpgateway.process.threads import Threads
 
 CLOSING = 1.0
 """Seconds that drivers get to close, all together."""
@@ -38,41 +37,48 @@ class Answer:
 
 
 class Question:
-    """One driver, asked for its devices on a thread that nobody has to wait for."""
+    """One driver, asked for its devices at once, on a thread that nobody has to wait for."""
 
-    def __init__(self, resource: ResourceConfig, node_name: str) -> None:
-        self._resource, self._node_name = resource, node_name
-        self._asked = time.monotonic()
-        self._answer: Future[tuple[Device, ...]] = Future()
-        self.thread = threading.Thread(target=self._ask, name=f"devices of {resource.name}", daemon=True)
-        self.thread.start()
+    def __init__(self, threads: Threads, resource: ResourceConfig, node_name: str) -> None:
+        self._threads, self._resource, self._node_name = threads, resource, node_name
+        self._driver: Any = None
+        self._asked = threads.call(f"devices of {resource.name}", self._ask)
+        self.closed = asyncio.create_task(self._closed(), name=f"close {resource.name}")
 
-    def answer(self) -> Answer:
-        """Waits until the resource's list timeout has passed since the question."""
+    async def answer(self) -> Answer:
+        """Waits until the driver has answered, or the resource's list timeout is over."""
         timeout = self._resource.timeouts.list
-        left = self._asked + timeout.total_seconds() - time.monotonic()
-        try:
-            devices = self._answer.result(min(max(left, 0), threading.TIMEOUT_MAX))
-        except TimeoutError:
+        await asyncio.wait([self._asked], timeout=timeout.total_seconds())
+        if not self._asked.done():
             return Answer(self._resource, failure=f"the driver didn't answer within {format_duration(timeout)}")
+        try:
+            devices = self._asked.result()
         except GatewayError as error:
             return Answer(self._resource, failure=f"the driver failed: {error}")
         return Answer(self._resource, devices, too_long(devices, self._resource.shares.count) or None)
 
     @property
     def answered(self) -> bool:
-        return self._answer.done()
+        return self._asked.done()
 
-    def _ask(self) -> None:
-        driver: Any = None
+    async def _closed(self) -> None:
+        """Closes the driver, whatever it answers, and however late."""
+        await asyncio.wait([self._asked])
+        self._asked.exception()  # nobody else asks for one that comes late
+        await self._threads.call(f"close {self._resource.name}", self._close)
+
+    def _ask(self) -> tuple[Device, ...]:
         try:
-            driver = self._resource.driver_class(self._resource.options, self._context())
-            self._answer.set_result(answers.devices(driver.devices()))
+            self._driver = self._resource.driver_class(self._resource.options, self._context())
+            return answers.devices(self._driver.devices())
         except BaseException as error:  # SystemExit, too, must not pass for silence
-            self._answer.set_exception(answers.fault("__init__" if driver is None else "devices", error))
+            fault = answers.fault("__init__" if self._driver is None else "devices", error)
+        raise fault
+
+    def _close(self) -> None:
         try:
-            if callable(getattr(driver, "close", None)):
-                driver.close()
+            if callable(getattr(self._driver, "close", None)):
+                self._driver.close()
         except BaseException as error:
             self._context().log.error("the driver failed: %s", answers.fault("close", error))
 
@@ -95,7 +101,7 @@ def devices(context: click.Context, settings: Settings, output: str) -> None:
     document = load(settings.config).for_node(settings.node_name)
     with apart():
         configuration = complete(document, discovery.find(document.drivers), discovery.installed())
-        found = _ask_all(configuration.resources, settings.node_name)
+        found = asyncio.run(_ask_all(configuration.resources, settings.node_name))
     if output == "json":
         print_json([_as_json(answer) for answer in found])
     else:
@@ -105,18 +111,17 @@ def devices(context: click.Context, settings: Settings, output: str) -> None:
     context.exit(1 if any(answer.failure is not None for answer in found) else 0)
 
 
-def _ask_all(resources: Iterable[ResourceConfig], node_name: str) -> list[Answer]:
+async def _ask_all(resources: Iterable[ResourceConfig], node_name: str) -> list[Answer]:
     """All drivers are asked at once, so the slowest one alone decides how long it takes."""
-    questions = [
-        Question(resource, node_name) if resource.failure is None else Answer(resource, failure=resource.failure)
-        for resource in resources
-    ]
-    found = [one if isinstance(one, Answer) else one.answer() for one in questions]
-    end = time.monotonic() + CLOSING
-    for question in questions:
-        if isinstance(question, Question) and question.answered:
-            question.thread.join(max(end - time.monotonic(), 0))
-    return found
+    threads = Threads()
+    questions = {
+        resource.name: Question(threads, resource, node_name) for resource in resources if resource.failure is None
+    }
+    given = await asyncio.gather(*(question.answer() for question in questions.values()))
+    found = dict(zip(questions, given, strict=True))
+    if closing := [question.closed for question in questions.values() if question.answered]:
+        await asyncio.wait(closing, timeout=CLOSING)
+    return [found.get(resource.name) or Answer(resource, failure=resource.failure) for resource in resources]
 
 
 def _as_json(answer: Answer) -> dict[str, object]:
