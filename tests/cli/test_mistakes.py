@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.config import Problem
+from dpgateway.config import Place, Problem
 
 COMMAND = Path(sys.executable).with_name("dpgateway")
 AS_NOBODY = """
@@ -289,7 +289,8 @@ def assert_told(message, mistake):
 
 def spelt(problem):
     """A problem of the JSON as its text has it."""
-    return str(Problem(**problem))
+    place = Place(*(problem.pop(part) for part in ("file", "line", "column", "key")))
+    return str(Problem(place, **problem))
 
 
 class TestDevices:

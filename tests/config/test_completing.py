@@ -129,7 +129,7 @@ def test_every_kind_of_option(document):
     expected = replace(expected, hosts=["h"], seats=(1, 2), limits={"l": 1})
     assert resource.options == expected
     assert (resource.name, resource.driver, resource.driver_class) == ("example.com/a", "good", Driver)
-    assert (resource.where.endswith("config.yaml:2"), resource.failure) == (True, None)
+    assert (str(resource.where).endswith("config.yaml:2"), resource.failure) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_every_kind_of_option(document):
     [
         ("{}", "options.pool: found nothing, expected a value, for this key has no default"),
         ("null", "options.pool: found nothing, expected a value, for this key has no default"),
-        ("[p]", "options: found a list, expected a mapping of the driver's options"),
+        ("[p]", "options: found a list, expected a mapping with the keys pool, count, ratio"),
         ("{pool: p, cuont: 1}", "did you mean count?"),
         ('{pool: p, count: "2"}', 'options.count: found "2", expected an integer'),
         ("{pool: p, count: true}", "options.count: found true, expected an integer"),
@@ -249,7 +249,7 @@ def test_resolve_gives_what_is_usable_too(document):
     written = document(f"resources:\n- {entry('{pool: p}')}\n- {entry('{}', name='b')}")
     configuration, problems = resolve(written, DRIVERS)
     assert [one.name for one in configuration.resources] == ["example.com/a"]
-    assert [problem.key for problem in problems] == ["resources[1].options.pool"]
+    assert [problem.place.key for problem in problems] == ["resources[1].options.pool"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dpgateway.config import (
     DEVICE_PLUGINS_DIR,
     InvalidConfiguration,
     Kubelet,
-    Resource,
+    ResourceKeys,
     Shares,
     Timeouts,
     load,
@@ -48,7 +48,7 @@ def resources(document):
 def test_the_defaults_are_those_of_the_documentation(config):
     document = load(config("resources: [{name: example.com/a, driver: x}]"))
     (resource,) = resources(document)
-    assert resource == Resource(
+    assert resource == ResourceKeys(
         name="example.com/a",
         driver="x",
         options={},
@@ -85,7 +85,7 @@ kubelet: {device_plugins_dir: /run/plugins, apis: [v1alpha2]}
 """)
     )
     assert resources(document) == [
-        Resource(
+        ResourceKeys(
             name="example.com/a",
             driver="x",
             options={"a": 1},
@@ -188,7 +188,7 @@ def test_one_wrong_value(config, key, value, words):
 @pytest.mark.parametrize("key", ["options", "env", "annotations", "mounts", "timeouts"])
 def test_a_mapping_or_list_whose_lines_are_all_commented_out_is_empty(config, key):
     (resource,) = resources(load(config(f"resources:\n- name: example.com/a\n  driver: x\n  {key}:\n  #  a: b\n")))
-    assert resource == Resource("example.com/a", "x") or resource.options is None
+    assert resource == ResourceKeys("example.com/a", "x") or resource.options is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import click
 
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import Configuration, Problem, advise, in_order, read, resolve
+from dpgateway.config import Configuration, Place, Problem, advise, in_order, read, resolve
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
@@ -52,7 +52,7 @@ def _judge(settings: Settings) -> Verdict:
     drivers = discovery.find()
     configuration, more = resolve(document, drivers)
     failed = tuple(
-        Problem(*_split(resource.where), 0, "", hint=f"{resource.name}: driver {resource.driver}: {resource.failure}")
+        _problem(resource.where, f"{resource.name}: driver {resource.driver}: {resource.failure}")
         for resource in configuration.resources
         if resource.failure is not None
     )
@@ -72,18 +72,18 @@ def _doubt(settings: Settings, directory: Path) -> str:
 
 
 def _told(settings: Settings, text: str) -> tuple[Problem, ...]:
-    return (Problem(str(settings.config), 0, 0, "", hint=text),) if text else ()
+    return (_problem(Place(str(settings.config)), text),) if text else ()
 
 
-def _split(where: str) -> tuple[str, int]:
-    file, _, line = where.rpartition(":")
-    return file, int(line)
+def _problem(place: Place, text: str) -> Problem:
+    """With the file and line alone: the text says the rest."""
+    return Problem(Place(place.file, place.line), hint=text)
 
 
 def _unused(drivers: Mapping[str, Found], used: frozenset[str]) -> tuple[Problem, ...]:
     """A broken driver that no resource wants is worth a word, not a failure."""
     return tuple(
-        Problem(f"{found.distribution} {found.version}", 0, 0, "", hint=f"driver {name}: {found.failure}")
+        _problem(Place(f"{found.distribution} {found.version}"), f"driver {name}: {found.failure}")
         for name, found in drivers.items()
         if found.failure is not None and name not in used
     )
@@ -96,10 +96,15 @@ def _as_json(settings: Settings, verdict: Verdict) -> dict[str, object]:
         "node_name": settings.node_name,
         "device_plugins_dir": str(settings.device_plugins_dir(verdict.configuration)),
         "valid": not verdict.problems,
-        "problems": [asdict(problem) for problem in verdict.problems],
-        "warnings": [asdict(warning) for warning in verdict.warnings],
-        "resources": [{"name": one.name, "driver": one.driver, "where": one.where} for one in resources],
+        "problems": [_spread(problem) for problem in verdict.problems],
+        "warnings": [_spread(warning) for warning in verdict.warnings],
+        "resources": [{"name": one.name, "driver": one.driver, "where": str(one.where)} for one in resources],
     }
+
+
+def _spread(problem: Problem) -> dict[str, object]:
+    parts = asdict(problem)
+    return {**parts.pop("place"), **parts}
 
 
 def _print(settings: Settings, verdict: Verdict) -> None:
@@ -113,5 +118,5 @@ def _print(settings: Settings, verdict: Verdict) -> None:
         return
     resources = verdict.configuration.resources
     if resources:
-        print_table(("resource", "driver", "where"), [(one.name, one.driver, one.where) for one in resources])
+        print_table(("resource", "driver", "where"), [(one.name, one.driver, str(one.where)) for one in resources])
     print_line(f"{settings.config} is valid on node {settings.node_name}", "green")

@@ -4,17 +4,17 @@
 options too. ``read`` and ``resolve`` do the same, but return all problems instead of raising them.
 """
 
-from dpgateway.config.advice import advise, nothing_served
-from dpgateway.config.completing import Configuration, complete, resolve, resolve_options
-from dpgateway.config.durations import format_duration, parse_duration
+from dpgateway.config.completing import Configuration, advise, complete, nothing_served, resolve
+from dpgateway.config.document import Document, Entry, File, load, read
 from dpgateway.config.kinds import LISTS, name_kind
-from dpgateway.config.loading import Document, Entry, File, load, read
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
+from dpgateway.config.spelling import format_duration, parse_duration
+from dpgateway.config.strict import from_plain
 from dpgateway.config.values import (
     DEVICE_PLUGINS_DIR,
     Kubelet,
-    Resource,
     ResourceConfig,
+    ResourceKeys,
     Shares,
     Timeouts,
 )
@@ -30,14 +30,15 @@ __all__ = [
     "Kubelet",
     "Place",
     "Problem",
-    "Resource",
     "ResourceConfig",
+    "ResourceKeys",
     "Shares",
     "Timeouts",
     "advise",
     "complete",
     "did_you_mean",
     "format_duration",
+    "from_plain",
     "in_order",
     "load",
     "name_kind",
@@ -45,5 +46,4 @@ __all__ = [
     "parse_duration",
     "read",
     "resolve",
-    "resolve_options",
 ]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from dpgateway.errors import ConfigurationError
 
+Steps = tuple[object, ...]
+"""The way to a value within others: keys of mappings, and indices of lists."""
+
 LONGEST_QUOTE = 60
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -20,37 +24,28 @@ class Place:
     line: int = 0
     column: int = 0
     key: str = ""
-    """The path within the file, like ``resources[0].timeouts.prepare``."""
+    """The way to the value within the file, like ``resources[0].timeouts.prepare``."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
 
-    def below(self, *steps: object) -> Place:
+    def below(self, steps: Steps) -> Place:
         """The same line and column, with a longer key."""
-        key = self.key
-        for step in steps:
-            key = key_path(key, step)
-        return Place(self.file, self.line, self.column, key)
+        return replace(self, key=key_path(steps, self.key)) if steps else self
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """One thing that is wrong. Its text is one line; an empty ``found``, ``expected`` or ``hint`` is left out."""
 
-    file: str
-    line: int
-    column: int
-    key: str
+    place: Place
     found: str = ""
     expected: str = ""
     hint: str = ""
 
     def __str__(self) -> str:
-        where = ": ".join(part for part in (str(Place(self.file, self.line)), self.key) if part)
-        found = self.found and f"found {self.found}"
-        expected = self.expected and f"expected {self.expected}"
-        what = ", ".join(part for part in (found, expected) if part)
-        return f"{where}: " + "; ".join(part for part in (what, self.hint) if part)
+        text = _text(self.found, self.expected, self.hint)
+        return ": ".join(part for part in (str(self.place), self.place.key, text) if part)
 
 
 class InvalidConfiguration(ConfigurationError):
@@ -62,36 +57,43 @@ class InvalidConfiguration(ConfigurationError):
 
 
 class Wrong(ValueError):
-    """A value isn't what was expected; whoever knows the place makes it a :class:`Problem`."""
+    """A value isn't what was expected. Whoever knows the value's place makes a :class:`Problem` of it."""
 
-    def __init__(self, found: str, expected: str, hint: str = "") -> None:
+    def __init__(self, found: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(found, expected, hint)
         self.found, self.expected, self.hint = found, expected, hint
 
     def __str__(self) -> str:
-        return "; ".join(part for part in (f"found {self.found}, expected {self.expected}", self.hint) if part)
+        return _text(self.found, self.expected, self.hint)
 
     def at(self, place: Place) -> Problem:
-        return Problem(place.file, place.line, place.column, place.key, self.found, self.expected, self.hint)
+        return Problem(place, self.found, self.expected, self.hint)
+
+
+def _text(found: str, expected: str, hint: str) -> str:
+    what = ", ".join(part for part in (found and f"found {found}", expected and f"expected {expected}") if part)
+    return "; ".join(part for part in (what, hint) if part)
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Sorted by file, line and column, each once."""
+    """``problems`` sorted by file, line and column, each once."""
     return tuple(sorted(set(problems)))
 
 
-def key_path(parent: str, step: object) -> str:
-    """``parent`` and one more step: ``a.b``, ``a[0]``, or ``a["x/y"]`` for a key that isn't a plain word."""
-    if isinstance(step, int):
-        return f"{parent}[{step}]"
-    text = str(step)
-    if not text.replace("-", "_").isidentifier():
-        return f"{parent}[{json.dumps(text)}]"
-    return f"{parent}.{text}" if parent else text
+def key_path(steps: Steps, above: str = "") -> str:
+    """``steps`` as a key: ``a.b``, ``a[0]``, or ``a["x/y"]`` where a key isn't a plain word. ``above`` goes before."""
+    for step in steps:
+        if isinstance(step, int):
+            above += f"[{step}]"
+        elif not str(step).replace("-", "_").isidentifier():
+            above += f"[{json.dumps(str(step))}]"
+        else:
+            above += f".{step}" if above else str(step)
+    return above
 
 
-def describe(value: object) -> str:
-    """``value`` as it is named in an error: as YAML writes it, shortened."""
+def shown(value: object) -> str:
+    """``value`` as an error shows it: a scalar as YAML writes it, shortened; of anything else only its kind."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

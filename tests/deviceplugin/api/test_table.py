@@ -56,7 +56,7 @@ def test_only_v1beta1_can_do_everything():
 
 
 def test_the_configuration_knows_the_same_versions():
-    assert get_args(values.Api) == tuple(api.name for api in APIS) == values.Kubelet().apis
+    assert get_args(values.ApiName) == tuple(api.name for api in APIS) == values.Kubelet().apis
 
 
 # bytes that aren't the message

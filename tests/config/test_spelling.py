@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgateway.config import format_duration, parse_duration
-from dpgateway.config.names import check_resource_name
 from dpgateway.config.problems import Wrong
+from dpgateway.config.spelling import check_resource_name
 
 MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 

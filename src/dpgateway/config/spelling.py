@@ -1,0 +1,110 @@
+"""Texts with rules of their own: durations, and the names of extended resources."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from dpgateway.config.problems import Wrong, shown
+
+DURATION = "a duration: a number and a unit (ms, s, m or h), like 30s or 1m30s"
+RESOURCE_NAME = "an extended resource name like example.com/serial"
+LONGEST_DOMAIN = 253 - len("requests.")
+"""Characters."""
+LONGEST_THING = 63
+"""Characters."""
+
+_UNITS = {"h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}  # in µs, largest first
+_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
+_DURATION = re.compile("".join(rf"(?:(?P<{unit}>{_NUMBER}){unit}(?![a-z]))?" for unit in _UNITS))
+_WORD = re.compile(r"(milliseconds?|msecs?)|(seconds?|secs?)|(minutes?|mins?)|(hours?|hrs?)")
+_UNIT_OF_WORD = ("", "ms", "s", "m", "h")  # by the group that matched
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_THING = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+def parse_duration(value: object) -> timedelta:
+    """The duration that ``value`` spells: ``1m30s``, units from large to small, each at most once. Raises Wrong."""
+    if isinstance(value, timedelta):
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not value or match is None:
+        raise Wrong(shown(value), DURATION, _what_to_write(value))
+    microseconds = sum(_scaled(number, _UNITS[unit]) for unit, number in match.groupdict().items() if number)
+    try:
+        return timedelta(microseconds=microseconds)
+    except OverflowError:
+        raise Wrong(shown(value), DURATION, "that is longer than any clock can count") from None
+
+
+def _scaled(number: str, unit: int) -> int:
+    """The product, rounded down. Integers, because 0.1 isn't a tenth in floating point."""
+    whole, _, fraction = number.partition(".")
+    return int(f"{whole}{fraction:0<6}") * unit // 1_000_000
+
+
+def _what_to_write(value: object) -> str:
+    """A hint for whoever wrote ``value`` and meant a duration."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return ""
+    text = str(value)
+    if text.startswith("-"):
+        return "a duration can't be negative"
+    compact = re.sub(r"\s+", "", text).lower()
+    compact = _WORD.sub(lambda word: _UNIT_OF_WORD[word.lastindex or 0], compact)
+    if re.fullmatch(_NUMBER, compact):
+        return f"write {compact}s"
+    if compact and _DURATION.fullmatch(compact):
+        return f"write {compact}"
+    return "a day is 24h" if re.search(r"[0-9]d", text) else ""
+
+
+def format_duration(duration: timedelta) -> str:
+    """The shortest spelling that :func:`parse_duration` reads back, to the millisecond: ``1m30s``."""
+    milliseconds = duration // timedelta(milliseconds=1)
+    text = ""
+    for unit, microseconds in _UNITS.items():
+        number, milliseconds = divmod(milliseconds, microseconds // 1_000)
+        text += f"{number}{unit}" if number else ""
+    return text or "0s"
+
+
+def check_resource_name(name: str) -> str:
+    """``name``, if every kubelet since 1.10 accepts it: a kubelet would refuse it only at Register. Raises Wrong.
+
+    Source: v1helper.IsExtendedResourceName (kubernetes pkg/apis/core/v1/helper/helpers.go), which asks
+    validation.IsQualifiedName about ``requests.`` and the name.
+    """
+    domain, _, thing = name.partition("/")
+    fault = _fault_of_name(name) or _fault_of_domain(domain) or _fault_of_thing(thing)
+    if fault:
+        raise Wrong(shown(name), RESOURCE_NAME, fault)
+    return name
+
+
+def _fault_of_name(name: str) -> str:
+    if name.count("/") != 1:
+        return "it has exactly one '/', between your domain and the name of the thing"
+    if "kubernetes.io/" in name:
+        return "kubernetes.io/ belongs to Kubernetes itself; use a domain of your own"
+    return "the kubelet refuses names that start with 'requests.'" if name.startswith("requests.") else ""
+
+
+def _fault_of_domain(domain: str) -> str:
+    if len(domain) > LONGEST_DOMAIN:
+        return f"the part before '/' has {len(domain)} characters, at most {LONGEST_DOMAIN} are allowed"
+    if _DOMAIN.fullmatch(domain):
+        return ""
+    if _DOMAIN.fullmatch(domain.lower()):
+        return f"the part before '/' must be lower case: {domain.lower()}"
+    return "the part before '/' is a domain: lower-case letters, digits, '-' and '.', no '-' or '.' at a label's ends"
+
+
+def _fault_of_thing(thing: str) -> str:
+    if not 1 <= len(thing) <= LONGEST_THING:
+        return f"the part after '/' has {len(thing)} characters, 1 to {LONGEST_THING} are allowed"
+    if _THING.fullmatch(thing):
+        return ""
+    return "the part after '/' has letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
