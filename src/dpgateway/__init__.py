@@ -3,6 +3,7 @@
 See docs/ for how to write a driver, and ``dpgateway.testing`` for the test that every driver should pass.
 """
 
+from dpgateway.config import from_plain
 from dpgateway.drivers.contract import Context, Driver
 from dpgateway.drivers.hookspecs import hookimpl
 from dpgateway.errors import Busy, DeviceUnavailable, DriverError, refuse
@@ -19,6 +20,7 @@ __all__ = [
     "DriverError",
     "Health",
     "Mount",
+    "from_plain",
     "hookimpl",
     "refuse",
 ]

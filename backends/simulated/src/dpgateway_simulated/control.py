@@ -5,23 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args, get_origin
 
-import cattrs
 from asyncinotify import InitFlags, Inotify, Mask
 
-from dpgateway import DriverError
+from dpgateway import DriverError, from_plain
 from dpgateway_simulated.faults import Fault
 
 Log = logging.LoggerAdapter[logging.Logger]
 _NOTHING = "{}"
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 # Neither CREATE nor MODIFY: a file that is being written isn't complete yet. MOVED_TO covers a file replaced by
 # rename, and a ConfigMap volume (the kubelet renames its ``..data`` link, pkg/volume/util/atomic_writer.go).
 _EVENTS = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.DELETE_SELF | Mask.MOVE_SELF
@@ -32,55 +27,11 @@ class _Content:
     faults: tuple[Fault, ...] = ()
 
 
-def _duration(value: object, _: type) -> timedelta:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value) if isinstance(value, str) else None
-    if not match:
-        raise ValueError(f'expected a duration such as "5s", found {value!r}')
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
-
-
-def _strict(value: object, kind: type) -> Any:  # noqa: ANN401  the kind asked for
-    if type(value) is not kind:
-        raise ValueError(f"expected a {kind.__name__}, found {value!r}")
-    return value
-
-
-def _is_tuple(kind: object) -> bool:
-    origin: object = get_origin(kind)
-    return origin is tuple
-
-
-def _sequence(value: object, kind: type) -> tuple[Any, ...]:
-    item = get_args(kind)[0]
-    return tuple(_CONVERTER.structure(_strict(value, list), list[item]))  # type: ignore[valid-type]
-
-
-def _explained(error: BaseException, kind: type | None) -> str:
-    if type(error) is ExceptionGroup:  # of dpgateway.refuse
-        return "; ".join(map(str, error.exceptions))
-    return str(error) if type(error) is ValueError else cattrs.v.format_exception(error, kind)
-
-
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_structure_hook(timedelta, _duration)
-    converter.register_structure_hook_func(_is_tuple, _sequence)
-    for kind in (str, int, bool):
-        converter.register_structure_hook(kind, _strict)
-    return converter
-
-
-_CONVERTER = _converter()
-
-
 def parse(text: str) -> tuple[Fault, ...]:
     """The faults that a control file names. Raises ValueError."""
-    if not text.strip():  # no JSON; perhaps it is just being written anew
+    if not text.strip():  # no JSON; perhaps it is just being written
         raise ValueError("expected JSON, found an empty file")
-    try:
-        return _CONVERTER.structure(_strict(json.loads(text), dict), _Content).faults
-    except cattrs.BaseValidationError as error:
-        raise ValueError("; ".join(cattrs.transform_error(error, format_exception=_explained))) from error
+    return from_plain(json.loads(text), _Content).faults
 
 
 class ControlFile:
