@@ -1,26 +1,19 @@
-"""Plain values, as YAML and JSON have them, to typed ones, strictly: "2" is no integer, and true is none either.
+"""Plain values, as YAML and JSON have them, to typed ones, with all that is wrong at once.
 
-cattrs builds the dataclasses and gathers the errors; the hooks here refuse what cattrs would convert.
+Nothing is converted: "2" is no integer, and neither is true. Which types there are is in ``dpgateway.config.kinds``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import Field, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
-
-import cattrs
-from cattrs.errors import (
-    ClassValidationError,
-    ForbiddenExtraKeysError,
-    IterableValidationError,
-    IterableValidationNote,
-)
-from cattrs.gen import make_dict_structure_fn, override
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dpgateway.config.files import Written
 from dpgateway.config.kinds import LISTS, MAPPINGS, Kind, name_kind
@@ -29,7 +22,6 @@ from dpgateway.config.spelling import parse_duration
 
 T = TypeVar("T")
 Fault = tuple[Steps, Wrong]
-Hook = Callable[[Any, Any], Any]
 
 YES, NO = frozenset({"yes", "on", "y", "true", "1"}), frozenset({"no", "off", "n", "false", "0"})
 """How people write booleans, some of them since YAML 1.1 allowed it; for hints."""
@@ -38,98 +30,151 @@ _INDEX = re.compile(r"\[(\d+)\]")
 _NAMED = re.compile(r"(\w+)((?:\[\d+\])*)")
 
 
-class NotStrict(ValueError):
+class Unfit(ValueError):
     """A plain value isn't what it should be. ``faults``: all that is wrong with it, each with the way to it."""
 
-    def __init__(self, faults: Collection[Fault]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("; ".join(f"{key_path(steps)}: {wrong}".removeprefix(": ") for steps, wrong in faults))
+    def __init__(self, faults: list[Fault]) -> None:
+        self.faults = faults
+        super().__init__("; ".join(": ".join(filter(None, (key_path(steps), str(wrong)))) for steps, wrong in faults))
 
 
 def from_plain(value: object, kind: type[T]) -> T:
-    """``value``, as YAML or JSON has it, as a ``kind``: a frozen dataclass with types that ``Options`` may have.
+    """``value``, as ``json.loads`` returns it, as a ``kind``: a frozen dataclass, as strictly as ``Options`` are read.
 
-    Nothing is converted. Raises ValueError with one line about all that is wrong: keys, what was found there and what
-    was expected. An error of ``kind`` itself that is neither a ValueError nor a TypeError is raised as it is.
+    Raises ValueError with one line of text: each key that is wrong, with what was found there and what was expected.
+    What ``kind`` itself raises is raised as it is, unless it is a ValueError or TypeError.
     """
-    try:
-        return _CONVERTER.structure(value, kind)
-    except Exception as error:
-        raise NotStrict([fault for steps, cause in _causes(error) for fault in _faults(cause, steps, value)]) from error
+    reader = _Reader()
+    result: T = reader.read(value, kind, ())
+    if reader.faults:
+        raise Unfit(reader.faults)
+    return result
 
 
 def typed(written: Written, kind: type[T], problems: list[Problem]) -> T | None:
     """``written`` as a ``kind``; or None, with everything that is wrong appended to ``problems``."""
     try:
         return from_plain(written.value, kind)
-    except NotStrict as error:
+    except Unfit as error:
         problems.extend(wrong.at(written.place(*steps)) for steps, wrong in error.faults)
         return None
 
 
-def _causes(error: Exception, steps: Steps = ()) -> Iterator[tuple[Steps, Exception]]:
-    plain: list[Exception] = []
-    if isinstance(error, ClassValidationError):
-        noted, plain = error.group_exceptions()
-        for cause, note in noted:
-            missing = Wrong("nothing", "a value, for this key has no default")
-            yield from _causes(missing if isinstance(cause, KeyError) else cause, (*steps, note.name))
-    elif isinstance(error, IterableValidationError):
-        items, plain = error.group_exceptions()
-        for cause, item in items:
-            yield from _causes(cause, (*steps, item.index))
-    elif isinstance(error, ExceptionGroup):
-        plain = list(error.exceptions)
-    elif isinstance(error, ValueError | TypeError | ForbiddenExtraKeysError):
-        yield steps, error
+class _Reader:
+    """Reads one value and all that is in it. What it returns means nothing once there are ``faults``."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def read(self, value: Any, kind: Kind, steps: Steps, about: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
+        """``about``: the metadata of the field that is read."""
+        expand, check = ((about or {}).get(name, lambda same: same) for name in ("expand", "check"))
+        before = len(self.faults)
+        try:
+            result = self._read(expand(value), kind, steps)
+            return check(result) if len(self.faults) == before else None
+        except Wrong as wrong:
+            self.faults.append((steps, wrong))
+
+    def _read(self, value: Any, kind: Kind, steps: Steps) -> Any:  # noqa: ANN401
+        origin: Any = get_origin(kind)
+        if kind in SCALARS:
+            return SCALARS[kind](value)
+        if origin is Literal:
+            return _choice(value, kind)
+        if origin in (Union, UnionType):
+            (inner,) = (one for one in get_args(kind) if one is not NoneType)
+            return None if value is None else self._read(value, inner, steps)
+        if origin in LISTS:
+            return LISTS[origin](self._items(value, kind, steps))
+        if origin in MAPPINGS:
+            return MAPPINGS[origin](dict(self._pairs(value, kind, steps)))
+        if is_dataclass(kind):
+            return self._object(value, kind, steps)
+        raise TypeError(name_kind(kind))
+
+    def _items(self, value: Any, kind: Kind, steps: Steps) -> Iterator[object]:  # noqa: ANN401
+        item = get_args(kind)[0]
+        if value is not None and not isinstance(value, list):
+            raise Wrong(shown(value), f"a {name_kind(kind)}", _as_a_list(value, item))
+        for index, inner in enumerate(value or ()):
+            yield self.read(inner, item, (*steps, index))
+
+    def _pairs(self, value: Any, kind: Kind, steps: Steps) -> Iterator[tuple[object, object]]:  # noqa: ANN401
+        if value is not None and not isinstance(value, dict):
+            hint = "write 'key: value' lines, without '- '" if isinstance(value, list) else ""
+            raise Wrong(shown(value), f"a {name_kind(kind)}", hint)
+        for key, inner in (value or {}).items():
+            if isinstance(key, str):
+                yield key, self.read(inner, get_args(kind)[1], (*steps, key))
+            else:
+                quoted = f'put it in quotes: "{shown(key)}"'
+                self.faults.append(((*steps, key), Wrong(f"the key {shown(key)}", "keys that are strings", quoted)))
+
+    def _object(self, value: Any, kind: Any, steps: Steps) -> object:  # noqa: ANN401
+        known = {field.name: field for field in fields(kind) if field.init}
+        value = {} if value is None else value
+        if not isinstance(value, dict):
+            raise Wrong(shown(value), f"a mapping with the keys {', '.join(known)}" if known else "an empty mapping")
+        before, kinds = len(self.faults), get_type_hints(kind)
+        self.faults += [((*steps, key), _unknown(key, kind, list(known))) for key in value if key not in known]
+        given = {}
+        for name, field in known.items():
+            if name in value:
+                given[name] = self.read(value[name], kinds[name], (*steps, name), field.metadata)
+            elif field.default is MISSING and field.default_factory is MISSING:
+                self.faults.append(((*steps, name), Wrong("nothing", "a value, for this key has no default")))
+        return self._made(kind, given, value, steps) if len(self.faults) == before else None
+
+    def _made(self, kind: Any, given: dict[str, Any], value: dict[object, Any], steps: Steps) -> object:  # noqa: ANN401
+        try:
+            return kind(**given)
+        except Exception as error:
+            for cause in _causes(error):
+                if not isinstance(cause, ValueError | TypeError):
+                    raise cause from error
+                named, wrong = _explained(cause, value)
+                self.faults.append(((*steps, *named), wrong))
+            return None
+
+
+def _unknown(key: object, kind: Any, known: list[str]) -> Wrong:  # noqa: ANN401
+    hint = did_you_mean(key, known) or getattr(kind, "unknown_key", "")
+    return Wrong("an unknown key", f"one of {', '.join(known)}", hint)
+
+
+def _causes(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
     else:
-        raise error
-    for cause in plain:
-        yield from _causes(cause, steps)
+        yield error
 
 
-def _faults(cause: Exception, steps: Steps, value: object) -> Iterator[Fault]:
-    if isinstance(cause, Wrong):
-        yield steps, cause
-    elif isinstance(cause, ForbiddenExtraKeysError):
-        known = _keys(cause.cl)
-        for key in cause.extra_fields:
-            hint = did_you_mean(key, known) or getattr(cause.cl, "unknown_key", "")
-            yield (*steps, key), Wrong("an unknown key", f"one of {', '.join(known)}", hint)
-    else:
-        named = _named_field(cause, steps, value)
-        text = str(cause) or type(cause).__name__
-        head, _, rest = text.partition(": ")
-        told = rest if named and rest and " " not in head else text  # the key is said already
-        yield (*steps, *named), Wrong(hint=told)
-
-
-def _named_field(cause: Exception, steps: Steps, value: Any) -> Steps:  # noqa: ANN401  plain
-    """The key that an error of ``__post_init__`` is about, if its text begins with one: ``baud: ...``, ``X.baud``,
+def _explained(error: Exception, value: dict[object, Any]) -> Fault:
+    """What ``__post_init__`` raised, at the key that its text begins with, if it does: ``baud: ...``, ``X.baud``,
     ``paths[0]: ...``.
     """
-    for step in steps:
-        try:
-            value = value[step]
-        except (LookupError, TypeError):
-            return ()
-    words = str(cause).split()
+    text = str(error) or type(error).__name__
+    words = text.split()
     match = _NAMED.fullmatch(words[0].strip(":,'\"`").rpartition(".")[2]) if words else None
-    if match is None or not isinstance(value, dict) or match[1] not in value:
-        return ()
-    return (match[1], *map(int, _INDEX.findall(match[2])))
+    if match is None or match[1] not in value:
+        return (), Wrong(hint=text)
+    head, _, rest = text.partition(": ")
+    told = rest if rest and " " not in head else text  # the place says the key already
+    return (match[1], *map(int, _INDEX.findall(match[2]))), Wrong(hint=told)
 
 
-def _scalar(value: object, kind: type) -> object:
+def _exactly(kind: type, value: object) -> object:
     """``value`` if it is exactly a ``kind``: bool is a subclass of int, and YAML's types mean what they say."""
     if type(value) is kind:
         return value
     word = name_kind(kind)
     article = "" if kind is bool else "an " if word == "integer" else "a "
-    raise Wrong(shown(value), article + word, _spelling(kind, value))
+    raise Wrong(shown(value), article + word, _as_a(kind, value))
 
 
-def _spelling(kind: type, value: object) -> str:
+def _as_a(kind: type, value: object) -> str:
     """How to write what was probably meant."""
     if kind is str and isinstance(value, int | float):
         return f'put it in quotes: "{shown(value)}"'
@@ -140,13 +185,19 @@ def _spelling(kind: type, value: object) -> str:
     return ""
 
 
-def _number(value: object, _: object) -> float:
+def _as_a_list(value: object, item: Kind) -> str:
+    if isinstance(value, str | int | float) and item is not Any:
+        return f"write [{shown(value)}]"
+    return "begin each of its items with '- '" if isinstance(value, dict) else ""
+
+
+def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise Wrong(shown(value), "a number")
     return float(value)
 
 
-def _path(value: object, _: object) -> Path:
+def _path(value: object) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise Wrong(shown(value), "a path")
     return Path(value)
@@ -160,102 +211,11 @@ def _choice(value: object, kind: Kind) -> object:
     raise Wrong(shown(value), name_kind(kind).replace(" | ", " or "), did_you_mean(value, map(str, choices)))
 
 
-def _items(found: Iterator[tuple[object, object]], hook: Hook, kind: Kind) -> Iterator[tuple[object, Any]]:
-    """Each of ``found`` structured, with all errors gathered under their indices."""
-    errors: list[Exception] = []
-    for index, value in found:
-        try:
-            yield index, hook(value, kind)
-        except Exception as error:
-            error.add_note(IterableValidationNote(f"at {index!r}", index, kind))  # type: ignore[arg-type]
-            errors.append(error)
-    if errors:
-        raise IterableValidationError("not what was expected", errors, kind)
-
-
-def _list(kind: Kind, converter: cattrs.BaseConverter) -> Hook:
-    item = get_args(kind)[0]
-    inner = converter.get_structure_hook(item)
-    make = LISTS[get_origin(kind)]
-
-    def hook(value: object, _: object) -> object:
-        if value is not None and not isinstance(value, list):
-            raise Wrong(shown(value), f"a {name_kind(kind)}", _itemised(value, item))
-        return make(one for _, one in _items(iter(enumerate(value or ())), inner, item))
-
-    return hook
-
-
-def _itemised(value: object, item: Kind) -> str:
-    """How to make a list of what isn't one."""
-    if isinstance(value, str | int | float) and item is not Any:
-        return f"write [{shown(value)}]"
-    return "begin each of its items with '- '" if isinstance(value, dict) else ""
-
-
-def _mapping(kind: Kind, converter: cattrs.BaseConverter) -> Hook:
-    item = get_args(kind)[1]
-    inner = converter.get_structure_hook(item)
-    make = MAPPINGS[get_origin(kind)]
-
-    def one(pair: tuple[object, object], _: object) -> object:
-        key, value = pair
-        if not isinstance(key, str):
-            raise Wrong(f"the key {shown(key)}", "keys that are strings", f'put it in quotes: "{shown(key)}"')
-        return inner(value, item)
-
-    def hook(value: object, _: object) -> object:
-        if value is not None and not isinstance(value, dict):
-            hint = "write 'key: value' lines, without '- '" if isinstance(value, list) else ""
-            raise Wrong(shown(value), f"a {name_kind(kind)}", hint)
-        pairs = {key: (key, found) for key, found in (value or {}).items()}
-        return make(dict(_items(iter(pairs.items()), one, item)))
-
-    return hook
-
-
-def _dataclass(kind: Kind, converter: cattrs.BaseConverter) -> Hook:
-    changed = {
-        field.name: override(struct_hook=_field(field, converter))
-        for field in fields(kind)
-        if {"check", "expand"} & field.metadata.keys()
-    }
-    build = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **changed)  # type: ignore[arg-type]
-
-    def hook(value: object, _: object) -> object:
-        if value is not None and not isinstance(value, dict):
-            keys = ", ".join(_keys(kind))
-            raise Wrong(shown(value), f"a mapping with the keys {keys}" if keys else "an empty mapping")
-        return build(value or {}, kind)
-
-    return hook
-
-
-def _field(field: Field[Any], converter: cattrs.BaseConverter) -> Hook:
-    expand, check = (field.metadata.get(name, lambda value: value) for name in ("expand", "check"))
-    return lambda value, kind: check(converter.structure(expand(value), kind))
-
-
-def _keys(kind: Kind) -> list[str]:
-    return [field.name for field in fields(kind) if field.init] if is_dataclass(kind) else []
-
-
-def _made_of(kind: Kind, origins: Collection[Kind]) -> bool:
-    return get_origin(kind) in origins
-
-
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(detailed_validation=True, forbid_extra_keys=True)
-    for kind in (str, int, bool):
-        converter.register_structure_hook(kind, _scalar)
-    converter.register_structure_hook(float, _number)
-    converter.register_structure_hook(Path, _path)
-    converter.register_structure_hook(timedelta, lambda value, _: parse_duration(value))
-    converter.register_structure_hook_func(lambda kind: _made_of(kind, (Literal,)), _choice)
-    converter.register_structure_hook_factory(lambda kind: _made_of(kind, LISTS), _list)
-    converter.register_structure_hook_factory(lambda kind: _made_of(kind, MAPPINGS), _mapping)
-    converter.register_structure_hook_factory(lambda kind: isinstance(kind, type) and is_dataclass(kind), _dataclass)
-    return converter
-
-
-_CONVERTER = _converter()
+SCALARS: Mapping[Kind, Callable[[Any], Any]] = {
+    **{kind: partial(_exactly, kind) for kind in (str, int, bool)},
+    float: _number,
+    Path: _path,
+    timedelta: parse_duration,
+    Any: lambda value: value,
+}
+"""How each is read that has no values within."""
