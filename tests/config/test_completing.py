@@ -1,7 +1,7 @@
 """Drivers' options: structured strictly, with their places; and what happens when a driver can't be used."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
-from dpgateway import refuse
-from dpgateway.config import InvalidConfiguration, advise, complete, load, resolve
+from dpgateway import Device, refuse
+from dpgateway.config import Document, InvalidConfiguration, advise, complete, load, resolve
 from dpgateway.drivers.discovery import Found
+from tests.support.configurations import Write
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,13 @@ class Port:
     path: Path
     baud: int = 9600
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.baud % 300:
             raise ValueError(f"baud: expected a multiple of 300, found {self.baud}")
 
 
 class Shy(Exception):
-    def __str__(self):
+    def __str__(self) -> str:
         raise LookupError
 
 
@@ -46,7 +47,7 @@ class Options:
     seats: Sequence[int] = ()
     limits: dict[str, int] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.pool == "very bad":
             refuse(["pool: expected a better one", "count: expected less"])
         if self.pool == "bad":
@@ -58,7 +59,9 @@ class Options:
         if self.pool == "shy":
             raise Shy
 
-    def claims(self):
+    def claims(self) -> list[Any]:
+        if self.pool == "unhashable":
+            return [[]]
         if self.pool == "exit":
             sys.exit(3)
         if self.pool == "unclaimable":
@@ -71,7 +74,7 @@ class Driver:
 
 
 class Preferring(Driver):
-    def prefer(self, available, must_include, size):
+    def prefer(self, available: list[Device], must_include: list[Device], size: int) -> list[Device]:
         return available[:size]
 
 
@@ -82,27 +85,25 @@ DRIVERS: dict[str, Any] = {
 }
 
 
+Load = Callable[[str], Document]
+
+
 @pytest.fixture
-def document(tmp_path):
-    def write(text):
-        file = tmp_path / "config.yaml"
-        file.write_text(text)
-        return load(file)
-
-    return write
+def document(config: Write) -> Load:
+    return lambda text: load(config(text))
 
 
-def entry(options, driver="good", name="a"):
+def entry(options: str, driver: str = "good", name: str = "a") -> str:
     return f"{{name: example.com/{name}, driver: {driver}, options: {options}}}"
 
 
-def problems_of(document):
+def problems_of(document: Document) -> Sequence[str]:
     with pytest.raises(InvalidConfiguration) as caught:
         complete(document, DRIVERS)
     return [str(problem).partition("config.yaml")[2] for problem in caught.value.problems]
 
 
-def test_every_kind_of_option(document):
+def test_every_kind_of_option(document: Load) -> None:
     written = """resources:
 - name: example.com/a
   driver: good
@@ -129,7 +130,8 @@ def test_every_kind_of_option(document):
     expected = replace(expected, hosts=["h"], seats=(1, 2), limits={"l": 1})
     assert resource.options == expected
     assert (resource.name, resource.driver, resource.driver_class) == ("example.com/a", "good", Driver)
-    assert (str(resource.where).endswith("config.yaml:2"), resource.failure) == (True, None)
+    assert (resource.where.line, resource.where.key, resource.failure) == (2, "resources[0]", None)
+    assert str(resource.where).endswith("config.yaml:2")
 
 
 @pytest.mark.parametrize(
@@ -160,13 +162,13 @@ def test_every_kind_of_option(document):
         ("{pool: bad}", "options: this pool doesn't exist"),
     ],
 )
-def test_a_wrong_option_has_its_place(document, options, problem):
+def test_a_wrong_option_has_its_place(document: Load, options: str, problem: str) -> None:
     (found,) = problems_of(document(f"resources:\n- {entry('{pool: fine}', name='b')}\n- {entry(options)}"))
     assert found.startswith(":3: resources[1].options")
     assert problem in found
 
 
-def test_all_resources_errors_at_once(document):
+def test_all_resources_errors_at_once(document: Load) -> None:
     written = f"resources:\n- {entry('{pool: 1, count: x}')}\n- {entry('{pool: 2}', name='b')}"
     assert [problem.split(": ")[:2] for problem in problems_of(document(written))] == [
         [":2", "resources[0].options.pool"],
@@ -175,7 +177,7 @@ def test_all_resources_errors_at_once(document):
     ]
 
 
-def test_all_errors_of_one_resource_at_once(document):
+def test_all_errors_of_one_resource_at_once(document: Load) -> None:
     assert [
         problem.split(": ", 1)[1] for problem in problems_of(document(f"resources:\n- {entry('{pool: very bad}')}"))
     ] == [
@@ -191,12 +193,12 @@ def test_all_errors_of_one_resource_at_once(document):
     ]
 
 
-def test_options_can_have_defaults(document):
+def test_options_can_have_defaults(document: Load) -> None:
     written = f"defaults: {{options: {{count: 7}}}}\nresources:\n- {entry('{pool: p}')}"
     assert complete(document(written), DRIVERS).resources[0].options == Options("p", 7)
 
 
-def test_a_driver_that_is_not_installed(document):
+def test_a_driver_that_is_not_installed(document: Load) -> None:
     (problem,) = problems_of(document(f"resources:\n- {entry('{}', driver='god')}"))
     expected = 'found "god", expected an installed driver: broken, good, preferring; did you mean good?'
     assert problem == f":2: resources[0].driver: {expected}"
@@ -206,7 +208,7 @@ def test_a_driver_that_is_not_installed(document):
         complete(document(f"resources:\n- {entry('{}', driver='god')}"), {}, ["good", "other"])
 
 
-def test_a_driver_that_fails_fails_its_own_resources_only(document):
+def test_a_driver_that_fails_fails_its_own_resources_only(document: Load) -> None:
     written = "resources:\n" + "\n".join(
         f"- {one}"
         for one in (
@@ -230,7 +232,7 @@ def test_a_driver_that_fails_fails_its_own_resources_only(document):
     assert (good.failure, good.options) == (None, Options("p"))
 
 
-def test_two_resources_of_a_driver_may_not_claim_the_same(document):
+def test_two_resources_of_a_driver_may_not_claim_the_same(document: Load) -> None:
     written = document(f"resources:\n- {entry('{pool: p}')}\n- {entry('{pool: p}', name='b')}")
     (problem,) = problems_of(written)
     assert problem.startswith(':3: resources[1].options: found "p", which the resource at ')
@@ -239,13 +241,29 @@ def test_two_resources_of_a_driver_may_not_claim_the_same(document):
     assert len(complete(other, DRIVERS).resources) == 2
 
 
-def test_only_resources_of_this_node_claim(document):
+def test_two_resources_may_not_claim_the_same_by_default_either(document: Load) -> None:
+    written = "defaults: {options: {pool: p}}\nresources:\n" + "".join(
+        f"- {{name: example.com/{name}, driver: good}}\n" for name in "ab"
+    )
+    (problem,) = problems_of(document(written))
+    assert problem.startswith(':1: defaults.options: found "p", which the resource at ')
+    assert "config.yaml:3 claims too" in problem
+
+
+def test_a_claim_that_cannot_be_compared_fails_its_resource_alone(document: Load) -> None:
+    written = f"resources:\n- {entry('{pool: unhashable}')}\n- {entry('{pool: p}', name='b')}"
+    first, second = complete(document(written), DRIVERS).resources
+    assert (first.failure or "").startswith("its Options.claims failed: TypeError: ")
+    assert second.failure is None
+
+
+def test_only_resources_of_this_node_claim(document: Load) -> None:
     first, second = "{pool: p}, nodes: [a]", "{pool: p}, nodes: [b]"
     written = document(f"resources:\n- {entry(first)}\n- {entry(second, name='b')}")
     assert len(complete(written.for_node("a"), DRIVERS).resources) == 1
 
 
-def test_resolve_gives_what_is_usable_too(document):
+def test_resolve_gives_what_is_usable_too(document: Load) -> None:
     written = document(f"resources:\n- {entry('{pool: p}')}\n- {entry('{}', name='b')}")
     configuration, problems = resolve(written, DRIVERS)
     assert [one.name for one in configuration.resources] == ["example.com/a"]
@@ -261,14 +279,14 @@ def test_resolve_gives_what_is_usable_too(document):
         ("preference: none", None),
     ],
 )
-def test_advice(document, more, warning):
+def test_advice(document: Load, more: str, warning: str | None) -> None:
     written = document(f"resources:\n- name: example.com/a\n  driver: preferring\n  options: {{pool: p}}\n  {more}")
     found = [str(one) for one in advise(written, DRIVERS)]
     assert len(found) == (1 if warning else 0)
     assert not warning or f":5: resources[0].{warning}" in found[0]
 
 
-def test_advice_about_the_whole(document):
+def test_advice_about_the_whole(document: Load) -> None:
     texts = [one.hint for one in advise(document("resources: []\nkubelet: {apis: [v1beta1]}"), DRIVERS)]
     assert [text.split(":")[0] for text in texts] == [
         "resources is empty, so nothing is served",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 from ruamel.yaml import YAML
@@ -22,14 +22,14 @@ SECTIONS = {"": File, "<resource>": ResourceKeys, "shares.": Shares, "timeouts."
 WITH_SHORT_FORM = {"shares": ("integer or mapping", "1"), "resources": ("list", "required")}
 
 
-def keys() -> Iterator[tuple[str, dataclasses.Field, object]]:
+def keys() -> Iterator[tuple[str, dataclasses.Field[Any], object]]:
     for prefix, kind in [*SECTIONS.items(), ("mounts[].", Mount)]:
         kinds = get_type_hints(kind)
         for field in dataclasses.fields(kind):
             yield prefix.replace("<resource>", "") + field.name, field, kinds[field.name]
 
 
-def default(field):
+def default(field: dataclasses.Field[Any]) -> object:
     value = field.default
     if field.default_factory is not dataclasses.MISSING:
         value = field.default_factory()
@@ -43,7 +43,7 @@ def default(field):
 
 
 @pytest.mark.parametrize(("key", "field", "kind"), [pytest.param(*one, id=one[0]) for one in keys()])
-def test_a_key_is_documented(key, field, kind):
+def test_a_key_is_documented(key: str, field: dataclasses.Field[Any], kind: object) -> None:
     documented_kind, documented_default = ROWS[key]
     if key in WITH_SHORT_FORM:
         assert (documented_kind, documented_default) == WITH_SHORT_FORM[key]
@@ -52,16 +52,17 @@ def test_a_key_is_documented(key, field, kind):
     assert YAML(typ="safe").load(documented_default) == default(field)
 
 
-def test_no_key_is_documented_that_there_is_not():
+def test_no_key_is_documented_that_there_is_not() -> None:
     assert set(ROWS) == {key for key, _, _ in keys()}
 
 
-def test_the_example_is_valid(tmp_path):
+def test_the_example_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text(re.search(r"```yaml\n(.*?)```", REFERENCE, re.DOTALL)[1])
+    (example,) = re.findall(r"```yaml\n(defaults:.*?)```", REFERENCE, re.DOTALL)
+    file.write_text(example)
     assert len(load(file).entries) == 2
 
 
-def test_every_key_has_a_line_of_help():
+def test_every_key_has_a_line_of_help() -> None:
     for key, field, _ in keys():
         assert key.startswith("mounts[]") or field.metadata["help"]

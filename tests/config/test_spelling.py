@@ -15,18 +15,18 @@ MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
 
 @given(st.integers(0, 10**12).map(lambda number: timedelta(milliseconds=number)))
-def test_a_duration_survives_being_written(duration):
+def test_a_duration_survives_being_written(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration
 
 
 @given(st.dictionaries(st.sampled_from(list(MILLISECONDS)), st.integers(0, 10**6), min_size=1))
-def test_a_duration_is_the_sum_of_its_parts(parts):
+def test_a_duration_is_the_sum_of_its_parts(parts: dict[str, int]) -> None:
     text = "".join(f"{parts[unit]}{unit}" for unit in MILLISECONDS if unit in parts)
     assert parse_duration(text) == timedelta(milliseconds=sum(n * MILLISECONDS[unit] for unit, n in parts.items()))
 
 
 @given(st.text())
-def test_any_other_text_is_refused_with_a_reason(text):
+def test_any_other_text_is_refused_with_a_reason(text: str) -> None:
     try:
         duration = parse_duration(text)
     except Wrong:
@@ -53,7 +53,7 @@ def test_any_other_text_is_refused_with_a_reason(text):
         (None, ""),
     ],
 )
-def test_the_hint_says_what_to_write(value, hint):
+def test_the_hint_says_what_to_write(value: object, hint: str) -> None:
     with pytest.raises(Wrong) as caught:
         parse_duration(value)
     assert hint in caught.value.hint
@@ -62,7 +62,7 @@ def test_the_hint_says_what_to_write(value, hint):
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1.5h", 5400), ("0.5s", 0.5), ("1m30s", 90), ("250ms", 0.25), ("0s", 0)]
 )
-def test_fractions_and_combinations(text, seconds):
+def test_fractions_and_combinations(text: str, seconds: float) -> None:
     assert parse_duration(text).total_seconds() == seconds
 
 
@@ -71,11 +71,11 @@ NAMES = st.from_regex(rf"{LABEL}(\.{LABEL}){{0,3}}/[A-Za-z0-9]([-A-Za-z0-9_.]{{0
 
 
 @given(NAMES.filter(lambda name: "kubernetes.io/" not in name and not name.startswith("requests.")))
-def test_every_name_that_follows_the_rule_is_accepted(name):
+def test_every_name_that_follows_the_rule_is_accepted(name: str) -> None:
     assert check_resource_name(name) == name
 
 
-def is_extended_resource_name(name):
+def is_extended_resource_name(name: str) -> bool:
     """v1helper.IsExtendedResourceName, as kubernetes 1.10 to 1.36 write it, clause by clause."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
@@ -94,7 +94,7 @@ def is_extended_resource_name(name):
 
 
 @given(st.text(alphabet="aZ0.-_/\n", max_size=12))
-def test_the_rule_is_the_kubelets(name):
+def test_the_rule_is_the_kubelets(name: str) -> None:
     try:
         accepted = check_resource_name(name) == name
     except Wrong:
@@ -119,11 +119,11 @@ def test_the_rule_is_the_kubelets(name):
         ("a" * 245 + "/x", "245 characters, at most 244"),
     ],
 )
-def test_a_refused_name_says_why(name, hint):
+def test_a_refused_name_says_why(name: str, hint: str) -> None:
     with pytest.raises(Wrong) as caught:
         check_resource_name(name)
     assert hint in caught.value.hint
 
 
-def test_the_longest_names():
+def test_the_longest_names() -> None:
     assert check_resource_name("a" * 244 + "/" + "x" * 63)

@@ -6,21 +6,20 @@ so a key that two files set to different values is an error; and so is a resourc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from dpgateway.config.files import Written, parse, unreadable
+from dpgateway.config.files import Written, misnamed, read_all
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Steps, did_you_mean, in_order, shown
 from dpgateway.config.strict import typed
 from dpgateway.config.values import Kubelet, ResourceKeys
 
 OWN = frozenset({"name", "driver"})
 """The keys that only a resource itself can have."""
-MISNAMED = frozenset({".yml", ".YAML", ".YML", ".json"})
-"""Endings that a directory's files may have in the belief that they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,53 +91,17 @@ def load(path: Path) -> Document:
 def read(path: Path) -> tuple[Document, tuple[Problem, ...]]:
     """Like :func:`load`, but returns what can be used together with what is wrong."""
     problems: list[Problem] = []
-    files = _parsed(path, problems)
+    files = read_all(path, problems)
     for file in files:
         typed(file, File, problems)
-    whole = _merged(path, files, problems)
-    kubelet = typed(whole.below("kubelet"), Kubelet, problems)
-    _check_defaults(whole.below("defaults"), problems)
-    resources = whole.below("resources")
-    entries = tuple(_entry(resources.below(index), problems) for index in range(len(resources.value)))
+    kubelet = typed(_merged("kubelet", path, files, problems), Kubelet, problems)
+    defaults = _merged("defaults", path, files, problems)
+    _check_defaults(defaults, problems)
+    entries = tuple(entry for file in files for entry in _entries(file, defaults, problems))
     _check_names(entries, problems)
     if files and not any("resources" in file.value or _misspelt(file.value) for file in files):
         problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
-    return Document(path, entries, kubelet or Kubelet(), ignored=_misnamed(path)), in_order(problems)
-
-
-def _parsed(path: Path, problems: list[Problem]) -> list[Written]:
-    files = []
-    for file in _files(path, problems):
-        try:
-            files.append(parse(file))
-        except InvalidConfiguration as error:
-            problems.extend(error.problems)
-    return files
-
-
-def _files(path: Path, problems: list[Problem]) -> list[Path]:
-    try:
-        files = _in_directory(path, {".yaml"})
-    except (FileNotFoundError, NotADirectoryError):
-        return [path]
-    except OSError as error:
-        problems.extend(unreadable(error, Place(str(path))).problems)
-        return []
-    if not files:
-        problems.append(Problem(Place(str(path)), "no *.yaml in this directory", "at least one"))
-    return files
-
-
-def _in_directory(path: Path, endings: Set[str]) -> list[Path]:
-    # Hidden ones are not for us: a mounted ConfigMap keeps its older versions in ..data.
-    return sorted(file for file in path.iterdir() if file.suffix in endings and not file.name.startswith("."))
-
-
-def _misnamed(path: Path) -> tuple[Path, ...]:
-    try:
-        return tuple(_in_directory(path, MISNAMED))
-    except OSError:
-        return ()
+    return Document(path, entries, kubelet or Kubelet(), ignored=misnamed(path)), in_order(problems)
 
 
 def _misspelt(file: dict[object, object]) -> bool:
@@ -146,32 +109,20 @@ def _misspelt(file: dict[object, object]) -> bool:
     return any(did_you_mean(key, ["resources"]) for key in file)
 
 
-def _merged(path: Path, files: Iterable[Written], problems: list[Problem]) -> Written:
-    """The files as one: their resources one after another, filled in with the defaults of all."""
-    resources: list[Any] = []
-    places: dict[Steps, Place] = {(): Place(str(path))}
-    whole = Written({"resources": resources, "defaults": {}, "kubelet": {}}, places)
+def _merged(key: str, path: Path, files: Iterable[Written], problems: list[Problem]) -> Written:
+    """The mappings that the files have at ``key``, as one."""
+    places: dict[Steps, Place] = {(): Place(str(path), key=key)}
+    whole = Written({}, places)
     for file in files:
         for steps, place in file.places.items():
-            places.setdefault(_behind(len(resources), steps), place)
-        for key in ("defaults", "kubelet"):
-            if isinstance(file.value.get(key), dict):
-                _join(whole.below(key), file.below(key), problems)
-        if isinstance(more := file.value.get("resources"), list):
-            resources.extend(more)
-    _fill_in(whole.value["defaults"], resources, places)
+            if steps[:1] == (key,):
+                places.setdefault(steps[1:], place)
+        if isinstance(file.value.get(key), dict):
+            _join(whole, file.below(key), problems)
     return whole
 
 
-def _behind(number: int, steps: Steps) -> Steps:
-    """``steps`` of a file whose resources come after ``number`` others."""
-    if steps[:1] == ("resources",) and len(steps) > 1 and isinstance(steps[1], int):
-        return ("resources", steps[1] + number, *steps[2:])
-    return steps
-
-
 def _join(whole: Written, more: Written, problems: list[Problem]) -> None:
-    """Puts what ``more`` has into the mapping ``whole``, key by key."""
     for key, value in more.value.items():
         known = whole.value.setdefault(key, value)
         if isinstance(known, dict) and isinstance(value, dict):
@@ -181,49 +132,46 @@ def _join(whole: Written, more: Written, problems: list[Problem]) -> None:
             problems.append(Problem(more.place(key), shown(value), expected, "all files share these keys"))
 
 
-def _fill_in(defaults: dict[Any, Any], resources: list[Any], places: dict[Steps, Place]) -> None:
-    """Gives each resource the defaults, with their places."""
-    defaults = {key: value for key, value in defaults.items() if key not in OWN}
-    known = [(steps[1:], at) for steps, at in places.items() if steps[:1] == ("defaults",) and steps[1:]]
-    for index, own in enumerate(resources):
-        if isinstance(own, dict):
-            resources[index] = _over(defaults, own)
-            above = ("resources", index)
-            places |= {(*above, *steps): at for steps, at in known if (*above, *steps[:2]) not in places}
-
-
-def _over(defaults: dict[Any, Any], own: dict[Any, Any]) -> dict[Any, Any]:
-    """``own`` over ``defaults``: mappings are joined key by key, anything else replaces the default."""
-    whole = defaults | own
-    for key in defaults.keys() & own.keys():
-        if isinstance(defaults[key], dict) and isinstance(own[key], dict | None):
-            whole[key] = defaults[key] | (own[key] or {})
-    return whole
-
-
 def _check_defaults(defaults: Written, problems: list[Problem]) -> None:
     """What is wrong with the defaults is so even if no resource uses them."""
     expected = "any key of a resource but name and driver"
-    problems.extend(
-        Problem(defaults.place(key), "an unknown key", expected) for key in OWN.intersection(defaults.value)
-    )
+    wrong = OWN.intersection(defaults.value)
+    problems.extend(Problem(defaults.place(key), "an unknown key", expected) for key in wrong)
     probe = defaults.value | {"name": "example.com/any", "driver": "any"}
     typed(replace(defaults, value=probe), ResourceKeys, problems)
 
 
-def _entry(own: Written, problems: list[Problem]) -> Entry:
-    if isinstance(own.value, dict):
-        return Entry(own, typed(own, ResourceKeys, problems))
-    problems.append(Problem(own.place(), shown(own.value), "a mapping with the keys name, driver, ..."))
-    return Entry(replace(own, value={}), None)
+def _entries(file: Written, defaults: Written, problems: list[Problem]) -> Iterator[Entry]:
+    resources = file.below("resources")
+    for index in range(len(resources.value) if isinstance(resources.value, list) else 0):
+        own = resources.below(index)
+        if isinstance(own.value, dict):
+            whole = _over(defaults, own)
+            yield Entry(whole, typed(whole, ResourceKeys, problems))
+        else:
+            problems.append(Problem(own.place(), shown(own.value), "a mapping with the keys name, driver, ..."))
+            yield Entry(replace(own, value={}), None)
+
+
+def _over(defaults: Written, own: Written) -> Written:
+    """``own`` over ``defaults``: mappings are joined key by key, anything else replaces the default."""
+    inherited = {key: value for key, value in defaults.value.items() if key not in OWN}
+    value = inherited | own.value
+    for key in inherited.keys() & own.value.keys():
+        if isinstance(inherited[key], dict) and isinstance(own.value[key], dict | None):
+            value[key] = inherited[key] | (own.value[key] or {})
+    places = {
+        (*own.steps, *steps): place
+        for steps, place in defaults.places.items()
+        if (*own.steps, *steps[:2]) not in own.places and steps[0] not in OWN
+    }
+    return Written(value, ChainMap(places, own.places), own.steps)
 
 
 def _check_names(entries: Iterable[Entry], problems: list[Problem]) -> None:
     first: dict[str, Place] = {}
     for entry in entries:
-        if "name" not in entry.written.value:
-            continue
-        place = entry.written.place("name")
-        if first.setdefault(entry.name, place) is not place:
-            hint = f"it is also at {first[entry.name]}"
-            problems.append(Problem(place, shown(entry.name), "each resource once", hint))
+        if "name" in entry.written.value:
+            place = entry.written.place("name")
+            if (other := first.setdefault(entry.name, place)) is not place:
+                problems.append(Problem(place, shown(entry.name), "each resource once", f"it is also at {other}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ LARGEST_FILE = 16 * 1024 * 1024
 """Bytes."""
 MOST_VALUES = 200_000
 """Of one file, each as often as aliases repeat it."""
+MISNAMED = frozenset({".yml", ".YAML", ".YML", ".json"})
+"""Endings that a directory's files may have in the belief that they are read."""
 
 _SYNTAX_ERRORS = (
     ("'\\t'", "a tab", "spaces", "YAML is indented with spaces only"),
@@ -40,7 +42,7 @@ class Written:
     """A plain value (dicts, lists and scalars), and the index of where files have it and all that is in it."""
 
     value: Any
-    places: Mapping[Steps, Place]
+    places: MutableMapping[Steps, Place]
     """By the steps from the index's root, which has a place too."""
     steps: Steps = ()
     """From the index's root to ``value``."""
@@ -58,7 +60,44 @@ class Written:
         return Written(value, self.places, (*self.steps, step))
 
 
-def parse(file: Path) -> Written:
+def read_all(path: Path, problems: list[Problem]) -> list[Written]:
+    """What ``path`` says, a file or each ``*.yaml`` of a directory. What is wrong is appended to ``problems``."""
+    files = []
+    for file in _files(path, problems):
+        try:
+            files.append(_parse(file))
+        except InvalidConfiguration as error:
+            problems.extend(error.problems)
+    return files
+
+
+def _files(path: Path, problems: list[Problem]) -> list[Path]:
+    try:
+        files = _in_directory(path, {".yaml"})
+    except (FileNotFoundError, NotADirectoryError):
+        return [path]
+    except OSError as error:
+        problems.extend(_unreadable(error, Place(str(path))).problems)
+        return []
+    if not files:
+        problems.append(Problem(Place(str(path)), "no *.yaml in this directory", "at least one"))
+    return files
+
+
+def _in_directory(path: Path, endings: Set[str]) -> list[Path]:
+    # Hidden ones are not for us: a mounted ConfigMap keeps its older versions in ..data.
+    return sorted(file for file in path.iterdir() if file.suffix in endings and not file.name.startswith("."))
+
+
+def misnamed(path: Path) -> tuple[Path, ...]:
+    """The files of the directory that aren't read, but may have been meant to."""
+    try:
+        return tuple(_in_directory(path, MISNAMED))
+    except OSError:
+        return ()
+
+
+def _parse(file: Path) -> Written:
     """What ``file`` says, a mapping. Raises InvalidConfiguration with one problem."""
     whole = Place(str(file))
     data = _load(file, whole)
@@ -75,7 +114,7 @@ def parse(file: Path) -> Written:
         raise _invalid(whole, f"more than {MOST_VALUES} values, with what aliases repeat", "fewer") from None
 
 
-def unreadable(error: OSError, place: Place) -> InvalidConfiguration:
+def _unreadable(error: OSError, place: Place) -> InvalidConfiguration:
     """What to say of a file or directory that is there, but that can't be read."""
     hint = f"let uid {os.geteuid()} read it, or run as root" if isinstance(error, PermissionError) else ""
     return _invalid(place, f"a path that can't be read ({error.strerror})", "a readable file or directory", hint)
@@ -106,7 +145,7 @@ def _read(file: Path, whole: Place) -> str:
     except FileNotFoundError:
         raise _invalid(whole, "no such file or directory", "a configuration file", "--config names another") from None
     except OSError as error:
-        raise unreadable(error, whole) from error
+        raise _unreadable(error, whole) from error
     if len(raw) > LARGEST_FILE:
         raise _invalid(whole, f"more than {LARGEST_FILE} bytes", "a configuration file")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 
 from dpgateway.config.problems import Wrong, shown
@@ -77,34 +78,32 @@ def check_resource_name(name: str) -> str:
     Source: v1helper.IsExtendedResourceName (kubernetes pkg/apis/core/v1/helper/helpers.go), which asks
     validation.IsQualifiedName about ``requests.`` and the name.
     """
-    domain, _, thing = name.partition("/")
-    fault = _fault_of_name(name) or _fault_of_domain(domain) or _fault_of_thing(thing)
-    if fault:
+    fault = next(_faults(name), None)
+    if fault is not None:
         raise Wrong(shown(name), RESOURCE_NAME, fault)
     return name
 
 
-def _fault_of_name(name: str) -> str:
+def _faults(name: str) -> Iterator[str]:
+    domain, _, thing = name.partition("/")
     if name.count("/") != 1:
-        return "it has exactly one '/', between your domain and the name of the thing"
+        yield "it has exactly one '/', between your domain and the name of the thing"
     if "kubernetes.io/" in name:
-        return "kubernetes.io/ belongs to Kubernetes itself; use a domain of your own"
-    return "the kubelet refuses names that start with 'requests.'" if name.startswith("requests.") else ""
-
-
-def _fault_of_domain(domain: str) -> str:
-    if len(domain) > LONGEST_DOMAIN:
-        return f"the part before '/' has {len(domain)} characters, at most {LONGEST_DOMAIN} are allowed"
-    if _DOMAIN.fullmatch(domain):
-        return ""
-    if _DOMAIN.fullmatch(domain.lower()):
-        return f"the part before '/' must be lower case: {domain.lower()}"
-    return "the part before '/' is a domain: lower-case letters, digits, '-' and '.', no '-' or '.' at a label's ends"
-
-
-def _fault_of_thing(thing: str) -> str:
+        yield "kubernetes.io/ belongs to Kubernetes itself; use a domain of your own"
+    if name.startswith("requests."):
+        yield "the kubelet refuses names that start with 'requests.'"
+    yield from _faults_of_domain(domain)
     if not 1 <= len(thing) <= LONGEST_THING:
-        return f"the part after '/' has {len(thing)} characters, 1 to {LONGEST_THING} are allowed"
-    if _THING.fullmatch(thing):
-        return ""
-    return "the part after '/' has letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
+        yield f"the part after '/' has {len(thing)} characters, 1 to {LONGEST_THING} are allowed"
+    if not _THING.fullmatch(thing):
+        yield "the part after '/' has letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
+
+
+def _faults_of_domain(domain: str) -> Iterator[str]:
+    if len(domain) > LONGEST_DOMAIN:
+        yield f"the part before '/' has {len(domain)} characters, at most {LONGEST_DOMAIN} are allowed"
+    if not _DOMAIN.fullmatch(domain.lower()):
+        rule = "lower-case letters, digits, '-' and '.', no '-' or '.' at a label's ends"
+        yield f"the part before '/' is a domain: {rule}"
+    if not _DOMAIN.fullmatch(domain):
+        yield f"the part before '/' must be lower case: {domain.lower()}"

@@ -74,20 +74,19 @@ def _environment(env: Mapping[str, str]) -> Mapping[str, str]:
     for name in env:
         if not name or "=" in name or "\0" in name:
             raise Wrong(shown(name), "environment variables' names, not empty and without '='")
-    _check_allocation(env, lambda: Allocation(env=env))
-    return env
+    return _given("env", env)
 
 
 def _annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    _check_allocation(annotations, lambda: Allocation(annotations=annotations))
-    return annotations
+    return _given("annotations", annotations)
 
 
-def _check_allocation(what: Mapping[str, str], make: Callable[[], Allocation]) -> None:
+def _given(field: str, texts: Mapping[str, str]) -> Mapping[str, str]:
     try:
-        make()
+        Allocation(**{field: texts})  # type: ignore[arg-type]
     except ValueError as error:
-        raise Wrong(shown(what), "what a container can be given", str(error).partition(".")[2]) from error
+        raise Wrong(shown(texts), "what a container can be given", str(error).partition(".")[2]) from error
+    return texts
 
 
 def _mounts(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:

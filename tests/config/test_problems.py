@@ -1,0 +1,61 @@
+"""A problem's text is one line: where, what was found, what was expected, and a hint."""
+
+import pytest
+
+from dpgateway.config import InvalidConfiguration, Place, Problem, did_you_mean, in_order
+from dpgateway.config.problems import key_path, shown
+
+AT = Place("a.yaml", 3, 5, "resources[0].x")
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (Problem(AT, "1", "2", "hint"), "a.yaml:3: resources[0].x: found 1, expected 2; hint"),
+        (Problem(AT, hint="hint"), "a.yaml:3: resources[0].x: hint"),
+        (Problem(Place("a.yaml"), "1", "2"), "a.yaml: found 1, expected 2"),
+        (Problem(Place("a.yaml", key="x"), expected="2"), "a.yaml: x: expected 2"),
+    ],
+)
+def test_its_text(problem: Problem, text: str) -> None:
+    assert str(problem) == text
+
+
+def test_they_are_sorted_by_place_and_told_once() -> None:
+    first, second, third = Problem(Place("a", 9)), Problem(Place("b", 1, 5)), Problem(Place("b", 1, 20))
+    assert in_order([third, first, second, first]) == (first, second, third)
+    error = InvalidConfiguration([second, first])
+    assert error.problems == (first, second)
+    assert str(error) == "a:9\nb:1"
+
+
+@pytest.mark.parametrize(
+    ("steps", "key"),
+    [((), ""), (("a", "b-c", 0), "a.b-c[0]"), (("a", "x/y", "b"), 'a["x/y"].b'), ((0, "a"), "[0].a"), (("",), '[""]')],
+)
+def test_a_key_is_written_as_it_is_found_in_the_file(steps: tuple[object, ...], key: str) -> None:
+    assert key_path(steps) == key
+    assert AT.below(steps).key == key_path(steps, AT.key)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "nothing"),
+        (False, "false"),
+        (1.5, "1.5"),
+        ('a"é', '"a\\"é"'),
+        ("x" * 61, f'"{"x" * 60}..."'),
+        ({}, "an empty mapping"),
+        ({"a": 1}, "a mapping"),
+        ([], "an empty list"),
+        ([1], "a list"),
+    ],
+)
+def test_a_value_is_shown_as_yaml_writes_it(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_only_a_close_word_is_suggested() -> None:
+    assert did_you_mean("Cuont", ["count", "name"]) == "did you mean count?"
+    assert did_you_mean("zzz", ["count", "name"]) == ""

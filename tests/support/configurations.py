@@ -1,0 +1,33 @@
+"""Configurations as text, and what is told of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from dpgateway.config import Document, InvalidConfiguration, ResourceKeys, load
+
+
+class Write(Protocol):
+    """Writes a configuration's file, and returns its path."""
+
+    def __call__(self, text: str, name: str = "config.yaml") -> Path: ...
+
+
+def problems_of(path: Path) -> Sequence[str]:
+    """Without what they all begin with, ``path``."""
+    with pytest.raises(InvalidConfiguration) as caught:
+        load(path)
+    return [str(problem).removeprefix(f"{path}") for problem in caught.value.problems]
+
+
+def only_problem(path: Path) -> str:
+    (problem,) = problems_of(path)
+    return problem
+
+
+def resources(document: Document) -> list[ResourceKeys]:
+    """Those of its entries, which have to be valid."""
+    found = [entry.resource for entry in document.entries]
+    return [resource for resource in found if resource is not None]
