@@ -61,7 +61,7 @@ def test_json_has_every_part_of_a_problem(line):
                 "column": 39,
                 "key": "resources[1].options.mode",
                 "found": "nothing",
-                "expected": "a value, for this key has no default",
+                "expected": "a value, because this key has no default",
                 "hint": "",
             },
             {

@@ -25,7 +25,7 @@ os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
 dpgateway.cli.main(sys.argv[1:], prog_name="dpgateway")
-"""  # after all is imported, for others may not be allowed to read where Python is
+"""  # after all is imported, because others may not be allowed to read where Python is
 FUSE = "{name: example.com/a, driver: chardev, options: {paths: [/dev/fuse]}}"
 
 

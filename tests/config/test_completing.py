@@ -137,8 +137,8 @@ def test_every_kind_of_option(document: Load) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("{}", "options.pool: found nothing, expected a value, for this key has no default"),
-        ("null", "options.pool: found nothing, expected a value, for this key has no default"),
+        ("{}", "options.pool: found nothing, expected a value, because this key has no default"),
+        ("null", "options.pool: found nothing, expected a value, because this key has no default"),
         ("[p]", "options: found a list, expected a mapping with the keys pool, count, ratio"),
         ("{pool: p, cuont: 1}", "did you mean count?"),
         ('{pool: p, count: "2"}', 'options.count: found "2", expected an integer'),

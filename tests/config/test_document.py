@@ -43,7 +43,7 @@ kubelet: {apis: [v1beta2], device_plugins_dir: run}
             "PreStartContainer, and the answer has to reach it"
         ),
         ':9: resources[1].driver: found true, expected a string; put it in quotes: "true"',
-        ":9: resources[1].name: found nothing, expected a value, for this key has no default",
+        ":9: resources[1].name: found nothing, expected a value, because this key has no default",
         ":10: resources[1].shares: found 1001, expected a number of shares from 1 to 1000",
         ':11: resources[1].preference: found "paked", expected none or packed or spread; did you mean packed?',
         ':12: resources[1].env.A: found 1, expected a string; put it in quotes: "1"',
@@ -110,6 +110,10 @@ resources:
         ":5: resources[0].name: found nothing",
         ":6: resources[1].mounts[0].host_path: found nothing",
     ]
+
+
+def test_a_default_does_not_disagree_with_itself(config: Write) -> None:
+    load(config("defaults: {options: {limit: .nan}}\nresources: [{name: example.com/a, driver: x}]"))
 
 
 @pytest.mark.parametrize("own", ["env: {A: 1}", "env: [x]", "env: x"])

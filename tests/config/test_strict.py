@@ -94,7 +94,7 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_key() -> None:
     assert faults(value) == [
         "made: found an unknown key, expected one of name, ratio, ready, mode, wait, inner, inners, labels, anything",
         "did you mean mode?",
-        "name: found nothing, expected a value, for this key has no default",
+        "name: found nothing, expected a value, because this key has no default",
         "ready: found 1, expected true or false",
         "write true",
         "mode: found true, expected a or b or 1",

@@ -5,7 +5,7 @@ options too. ``read`` and ``resolve`` do the same, but return all problems inste
 """
 
 from dpgateway.config.completing import Configuration, advise, complete, nothing_served, resolve
-from dpgateway.config.document import Document, Entry, File, load, read
+from dpgateway.config.document import Document, File, load, read
 from dpgateway.config.kinds import LISTS, name_kind
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
 from dpgateway.config.spelling import format_duration, parse_duration
@@ -24,7 +24,6 @@ __all__ = [
     "LISTS",
     "Configuration",
     "Document",
-    "Entry",
     "File",
     "InvalidConfiguration",
     "Kubelet",

@@ -110,8 +110,6 @@ def _parse(file: Path) -> Written:
         return Written(_plain(data, Place(str(file), data.lc.line + 1, data.lc.col + 1), (), places), places)
     except RecursionError:
         raise _invalid(whole, "a value that contains itself, or is nested too deeply", "plain values") from None
-    except _TooMany:
-        raise _invalid(whole, f"more than {MOST_VALUES} values, with what aliases repeat", "fewer") from None
 
 
 def _unreadable(error: OSError, place: Place) -> InvalidConfiguration:
@@ -166,14 +164,10 @@ def _syntax_error(error: MarkedYAMLError, whole: Place) -> InvalidConfiguration:
     return _invalid(place, "broken YAML", "YAML 1.2", text.removeprefix("found "))
 
 
-class _TooMany(Exception):
-    pass
-
-
 def _plain(data: object, place: Place, steps: Steps, places: dict[Steps, Place]) -> object:
     """``data`` in plain types, its places noted: the configuration's values shall not drag ruamel's types along."""
     if len(places) > MOST_VALUES:
-        raise _TooMany
+        raise _invalid(Place(place.file), f"more than {MOST_VALUES} values, with what aliases repeat", "fewer")
     places[steps] = place
     if isinstance(data, CommentedMap):
         known = data.lc.data or {}

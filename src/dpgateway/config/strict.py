@@ -123,7 +123,7 @@ class _Reader:
             if name in value:
                 given[name] = self.read(value[name], kinds[name], (*steps, name), field.metadata)
             elif field.default is MISSING and field.default_factory is MISSING:
-                self.faults.append(((*steps, name), Wrong("nothing", "a value, for this key has no default")))
+                self.faults.append(((*steps, name), Wrong("nothing", "a value, because this key has no default")))
         return self._made(kind, given, value, steps) if len(self.faults) == before else None
 
     def _made(self, kind: Any, given: dict[str, Any], value: dict[object, Any], steps: Steps) -> object:  # noqa: ANN401

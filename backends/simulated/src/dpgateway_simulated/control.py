@@ -46,7 +46,7 @@ class ControlFile:
         self._said = _NOTHING
         self._stopped = threading.Event()
         try:
-            # Blocking, for a sync_timeout of -1 is no "for ever" to the selector beneath asyncinotify 4.4.
+            # Blocking, because a sync_timeout of -1 doesn't mean "for ever" to the selector beneath asyncinotify 4.4.
             with contextlib.ExitStack() as stack:
                 self._inotify = stack.enter_context(Inotify(InitFlags.CLOEXEC))
                 self._watch = self._inotify.add_watch(path.parent, _EVENTS | Mask.ONLYDIR)
