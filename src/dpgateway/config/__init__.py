@@ -9,7 +9,6 @@ from dpgateway.config.document import Document, File, load, read
 from dpgateway.config.kinds import LISTS, name_kind
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
 from dpgateway.config.spelling import format_duration, parse_duration
-from dpgateway.config.strict import from_plain
 from dpgateway.config.values import (
     DEVICE_PLUGINS_DIR,
     Kubelet,
@@ -37,7 +36,6 @@ __all__ = [
     "complete",
     "did_you_mean",
     "format_duration",
-    "from_plain",
     "in_order",
     "load",
     "name_kind",

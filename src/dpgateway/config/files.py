@@ -165,7 +165,7 @@ def _syntax_error(error: MarkedYAMLError, whole: Place) -> InvalidConfiguration:
 
 
 def _plain(data: object, place: Place, steps: Steps, places: dict[Steps, Place]) -> object:
-    """``data`` in plain types, its places noted: the configuration's values shall not drag ruamel's types along."""
+    """``data`` in plain types, with its places noted. Otherwise the configuration would keep ruamel's own types."""
     if len(places) > MOST_VALUES:
         raise _invalid(Place(place.file), f"more than {MOST_VALUES} values, with what aliases repeat", "fewer")
     places[steps] = place

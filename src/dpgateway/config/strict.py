@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -39,11 +39,7 @@ class Unfit(ValueError):
 
 
 def from_plain(value: object, kind: type[T]) -> T:
-    """``value``, as ``json.loads`` returns it, as a ``kind``: a frozen dataclass, as strictly as ``Options`` are read.
-
-    Raises ValueError with one line of text: each key that is wrong, with what was found there and what was expected.
-    What ``kind`` itself raises is raised as it is, unless it is a ValueError or TypeError.
-    """
+    """``value`` as a ``kind``, a frozen dataclass. Raises Unfit; see ``dpgateway.from_plain``."""
     reader = _Reader()
     result: T = reader.read(value, kind, ())
     if reader.faults:
@@ -116,7 +112,7 @@ class _Reader:
         value = {} if value is None else value
         if not isinstance(value, dict):
             raise Wrong(shown(value), f"a mapping with the keys {', '.join(known)}" if known else "an empty mapping")
-        before, kinds = len(self.faults), get_type_hints(kind)
+        before, kinds = len(self.faults), _kinds(kind)
         self.faults += [((*steps, key), _unknown(key, kind, list(known))) for key in value if key not in known]
         given = {}
         for name, field in known.items():
@@ -136,6 +132,12 @@ class _Reader:
                 named, wrong = _explained(cause, value)
                 self.faults.append(((*steps, *named), wrong))
             return None
+
+
+@cache
+def _kinds(kind: type) -> dict[str, Kind]:
+    """Those of its fields. Cached, because each text in an annotation is compiled again."""
+    return get_type_hints(kind)
 
 
 def _unknown(key: object, kind: Any, known: list[str]) -> Wrong:  # noqa: ANN401
