@@ -1,10 +1,9 @@
-# Targets set up all they need in $(VENV); `make help` lists them.
+# Each target sets up what it needs in $(VENV); `make help` lists the targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 BACKENDS := backends/simulated backends/chardev backends/fpga
 PROJECTS := pyproject.toml constraints.txt $(BACKENDS:=/pyproject.toml)
-# one at a time: their packages are too small to gain from more
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
@@ -43,10 +42,10 @@ lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, gene
 	@$(BIN)/python tools/diagram.py --check
 
 .PHONY: test-kubelets
-test-kubelets: $(VENV)/.dev  ## the same gateway under the kubelets of nine releases (needs root and Go)
+test-kubelets: $(VENV)/.dev  ## the gateway under the kubelets of nine releases (needs root and Go)
 	@$(BIN)/python -m tests.real_kubelet.build
 	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/real_kubelet tests/scenarios --ignore tests/scenarios/test_soak.py
-	@echo "restarts, one after another: they are measured"
+	@echo "kubelet restarts, one after another, because they are measured"
 	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
 
 $(VENV)/.bench: $(VENV)/.run
@@ -54,14 +53,14 @@ $(VENV)/.bench: $(VENV)/.run
 	@touch $@
 
 .PHONY: bench
-bench: $(VENV)/.bench  ## what it costs, beside bare gRPC handlers; writes docs/benchmarks.md (under 5 min)
+bench: $(VENV)/.bench  ## what the gateway costs, beside bare gRPC handlers; writes docs/benchmarks.md (under 5 min)
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 .PHONY: regenerate
-regenerate: $(VENV)/.dev  ## protos/ to Python, the lifecycle table to its diagram
+regenerate: $(VENV)/.dev  ## generate Python from protos/, and the diagram from the lifecycle table
 	@$(BIN)/python tools/regenerate.py
 	@$(BIN)/python tools/diagram.py
 
 .PHONY: clean
-clean:  ## remove what the other targets made
+clean:  ## remove what the other targets make
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
