@@ -20,24 +20,25 @@ What a device plugin sees of a kubelet, release by release. Nothing here is copi
 observed on the release's own device manager, with a tiny plugin on the other side of its socket. These are the patch
 releases: {patches}.
 
-The device managers run without the rest of their kubelets: containers start in name only, the one of 1.8 has no
-scheduler's predicates, and those before 1.18 know no topology manager. How they are built and driven is in
-[tests/real_kubelet](../../tests/real_kubelet/README.md). `python -m tools.kubelet_table` writes this page anew, and the
-tests with real kubelets fail where it isn't true any more, or where a simulated kubelet does anything else.
+The device managers run without the rest of their kubelets: containers start in name only, the device manager of 1.8 has
+no scheduler's predicates, and the device managers before 1.18 know no topology manager.
+[tests/real_kubelet](../../tests/real_kubelet/README.md) says how they are built and driven.
+`python -m tools.kubelet_table` writes this page. The tests with real kubelets fail when the page isn't true any more,
+or when a simulated kubelet does anything else.
 
-- The plugin has two devices where nothing else is said, and speaks the API of the release.
-- Counts are the node's allocatable of its capacity, "1 of 2"; "none" where the node doesn't name the resource,
-  "{dash} of 0" where its allocatable doesn't.
+- The plugin has two devices unless a row says otherwise, and speaks the API of the release.
+- Counts are the node's allocatable of its capacity, "1 of 2". "none": the node doesn't name the resource.
+  "{dash} of 0": the node's capacity names the resource, its allocatable doesn't.
 - "{dash}" alone: there is no such thing in this release, or nothing to compare with.
 - *refused*: the pod fails when it is admitted; *not started*: its container can't start; *panics*: the kubelet does.
 """
 LEGENDS = {
-    "Calls": "List is ListAndWatch, Options GetDevicePluginOptions, Prefer GetPreferredAllocation, PreStart "
-    "PreStartContainer, which the plugin wants.",
-    "Devices": "What a change of the list or the end of its stream makes of the node's counts, and of containers.",
-    "Pods": "What becomes of a pod that wants devices.",
+    "Calls": "List is ListAndWatch, Options is GetDevicePluginOptions, Prefer is GetPreferredAllocation, PreStart is "
+    "PreStartContainer, which the plugin asks for.",
+    "Devices": "What happens to the node's counts, and to containers, when the list changes or its stream ends.",
+    "Pods": "What happens to a pod that wants devices.",
     "Restarts and upgrades of the kubelet": "The kubelet was killed while a pod held a device, and started again; "
-    "it admits its old pods anew.",
+    "it admits its old pods again.",
 }
 Observed = Mapping[tuple[str, str], str]  # by release and the fact's name
 
