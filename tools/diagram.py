@@ -1,7 +1,6 @@
-"""Draws the lifecycle table (deviceplugin/registration/lifecycle.py) as a diagram and a table.
+"""Draws the lifecycle (deviceplugin/registration/lifecycle.py) as a diagram and a table in docs/design/kubelet.md.
 
-The drawing goes into docs/design/kubelet.md.
-``diagram.py`` writes; ``diagram.py --check`` writes nothing and exits 1 when the document says something else.
+``diagram.py`` writes the document; ``diagram.py --check`` writes nothing and exits 1 when the document differs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ BEGIN, END = "<!-- drawn by tools/diagram.py -->", "<!-- end of the drawing -->"
 
 
 def arrows() -> dict[tuple[State, State], list[str]]:
-    """Each pair of states with the events that lead from one to the other; what changes nothing is left out."""
+    """Each pair of states, with the events that lead from the first to the second; without events that change nothing."""
     found: dict[tuple[State, State], list[str]] = {}
     for state, row in TABLE.items():
         for event, (target, action) in row.items():

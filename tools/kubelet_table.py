@@ -1,7 +1,7 @@
 """Runs the device managers of nine kubelet releases and writes what they do into docs/reference/kubelets.md.
 
-``python -m tools.kubelet_table`` writes, in about half a minute; with ``--check`` it writes nothing and exits 1 when
-the document says something else. ``python -m tests.real_kubelet.build`` builds the programs that it runs.
+``python -m tools.kubelet_table`` writes the document, in about half a minute. With ``--check`` it writes nothing and
+exits 1 when the document differs. ``python -m tests.real_kubelet.build`` builds the device managers.
 """
 
 from __future__ import annotations

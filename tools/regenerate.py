@@ -1,7 +1,7 @@
 """Generates the protobuf code from protos/, for the gateway (protobuf) and the simulator (betterproto).
 
-``regenerate.py`` writes it; ``regenerate.py --check`` writes nothing and exits 1 when what is checked in differs from
-what the protos say. Needs the development dependencies (grpcio-tools, betterproto[compiler]) at the pinned versions.
+``regenerate.py`` writes the code; ``regenerate.py --check`` writes nothing and exits 1 when the checked-in code is
+different. Needs the development dependencies (grpcio-tools, betterproto[compiler]) at the pinned versions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 GATEWAY = Path("src/dpgateway/deviceplugin/wire")
 SIMULATOR = Path("src/dpgateway_simulator/wire")
 
-# The file's name in the descriptor pool: unique, so reflection and a driver's own Kubernetes stubs never meet ours.
+# Each key is the file's name in the descriptor pool. The names are unique, so that our files never collide with
+# reflection or with a driver's own Kubernetes stubs.
 SOURCES = {
     "v1beta1": "protos/v1beta1/api.proto",
     "v1alpha2": "protos/v1alpha/v1alpha2.proto",
@@ -30,7 +31,7 @@ POOL_USE = "_descriptor_pool.Default()"
 
 def protoc(folder: Path, *arguments: str) -> None:
     included = importlib.resources.files("grpc_tools") / "_proto"
-    # betterproto's plugin is found beside the interpreter
+    # protoc finds betterproto's plugin beside the interpreter
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{included}", *arguments]
     done = subprocess.run(command, check=False, env={"PATH": path}, capture_output=True, text=True)
@@ -59,7 +60,7 @@ def generate_simulator(protos: Path, out: Path) -> None:
 
 
 def generated(scratch: Path) -> dict[Path, str]:
-    """Path in the repository -> text, for every generated file."""
+    """The text of every generated file, by its path in the repository."""
     protos = scratch / "protos"
     for name, source in SOURCES.items():
         copy = protos / f"dpgateway/wire/{name}.proto"
