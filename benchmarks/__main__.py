@@ -39,9 +39,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--effort", type=float, default=1.0, help="how many rounds: 1 takes under 5 minutes")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a budget is missed")
     parser.add_argument(
-        "--json", type=Path, help=f"where the figures go; of all measurements {_FIGURES.name} by default"
+        "--json", type=Path, help=f"where to write the figures; default for all measurements: {_FIGURES.name}"
     )
-    parser.add_argument("--page", type=Path, help=f"where the page and its plot go; of all {_PAGE.name} by default")
+    parser.add_argument(
+        "--page", type=Path, help=f"where to write the page and its plot; default for all measurements: {_PAGE.name}"
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(MEASUREMENTS):
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}")

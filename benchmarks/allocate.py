@@ -23,9 +23,9 @@ OPTIONS = {
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """Microseconds; the bare handler answers with the bytes that the gateway answered with.
+    """Microseconds. The bare handler answers with the bytes that the gateway answered with.
 
-    A third one does that on a thread, and nothing else: what no gateway can save whose drivers may block.
+    A third handler does the same on a thread. No gateway can be faster than that if its drivers may block.
     """
     rounds = max(3, round(40 * effort))
     answer = folder / "answer"
@@ -50,7 +50,7 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 
 def _connected(stack: ExitStack, process: processes.Process) -> Plugin:
-    """The process's only plugin, warm, and with a stream open as under a kubelet."""
+    """The process's only plugin, after a warm-up, and with an open stream as under a kubelet."""
     stub = Stub(process.directory)
     stub.start()
     stack.callback(stub.stop)

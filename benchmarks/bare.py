@@ -1,4 +1,4 @@
-"""The least that does the gateway's work: grpc.aio handlers on the gateway's event loop that know their bytes before.
+"""The least code that does the gateway's work: grpc.aio handlers that have their bytes ready, on the same event loop.
 
 A process of its own: ``python -m benchmarks.bare DIRECTORY RESOURCES DEVICES [--answer FILE] [--threaded] [--commands
 FIFO --stamps FIFO]``. It serves each resource on a socket, and registers all of them with each kubelet that appears.
@@ -28,14 +28,14 @@ from benchmarks.commands import follow
 FOLDER = "bare"
 RESOURCE = "bare.example/r{}"
 _RETRY = 0.01
-"""Seconds: kubelet.sock is there before the kubelet listens on it."""
+"""Seconds. Register is sent again, because kubelet.sock exists before the kubelet listens on it."""
 
 
 class Bare:
-    """All resources; they list the same devices."""
+    """All resources. Each of them lists the same devices."""
 
     def __init__(self, directory: Path, devices: int, answer: bytes, *, threaded: bool = False) -> None:
-        """``threaded``: the answer comes from a thread, as any that may block must."""
+        """``threaded``: the answer comes from a thread, as an answer must that may block."""
         self._directory, self._answer = directory, answer
         self._thread = ThreadPoolExecutor(1) if threaded else None
         self._folder = directory / FOLDER
@@ -46,7 +46,7 @@ class Bare:
         self._numbers = itertools.count()
 
     def flip(self, index: int) -> None:
-        """The other list, from now on; which device it is doesn't matter to bytes that are ready."""
+        """Sends the other list from now on. ``index`` doesn't matter, because both lists' bytes are ready."""
         self._lists.reverse()
         self._list = self._lists[0]
         self._changed.set()
@@ -86,7 +86,7 @@ class Bare:
             await changed.wait()
 
     async def register(self, resources: int) -> None:
-        """With each kubelet that appears."""
+        """Registers all resources with each kubelet that appears."""
         with Inotify() as inotify:
             inotify.add_watch(self._directory, Mask.CREATE)
             if (self._directory / "kubelet.sock").exists():
@@ -108,7 +108,7 @@ class Bare:
             await asyncio.sleep(_RETRY)
 
     def _request(self, number: int) -> bytes:
-        """A link of its own for each registration, as the gateway has."""
+        """The request. Each registration has a link of its own, as in the gateway."""
         link = self._folder / f"{number}-{next(self._numbers)}.sock"
         os.link(self._folder / f"{number}.sock", link)
         return messages.register_request(f"{FOLDER}/{link.name}", RESOURCE.format(number))

@@ -1,4 +1,4 @@
-"""What the gateway may cost. The measurements are in the modules of the same name as a figure's first word."""
+"""What the gateway may cost. The first word of a figure's name is the name of the module that measures it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Figures = dict[str, float]
-"""What was measured, by name: ``measurement.what.unit``, with ``@size`` at its end where it depends on one."""
+"""What was measured, by name: ``measurement.what.unit``, with ``@size`` at the end if the figure depends on a size."""
 
 
 @dataclass(frozen=True)
@@ -18,33 +18,33 @@ class Budget:
     unit: str
     limit: float
     against: str = ""
-    """The figure of the bare handlers, if that says something."""
+    """The name of the bare handlers' figure, if there is one to compare with."""
     why: str = ""
-    """What it is spent on, for the page, should it be missed; with figures by ``%(name)``."""
+    """Why the gateway costs this much, for the page, if the budget is missed; with figures by ``%(name)``."""
 
     def met(self, figures: Mapping[str, float]) -> bool | None:
-        """None: it wasn't measured."""
+        """``None``: the figure wasn't measured."""
         return figures[self.figure] <= self.limit if self.figure in figures else None
 
 
 ALLOCATE = (
-    "each call goes to a thread of the driver's and back, for a driver may block. Bare handlers that do only that "
-    "take %(allocate.threaded_over.us).0f µs more, too: it wakes a sleeping core twice. The rest is the checks of what "
-    "the kubelet asks and of what the driver answers, none of them large, in a process whose caches are cold. "
-    "A kubelet admits one pod at a time, and takes longer for that"
+    "each call goes to a thread of the driver and back, because a driver may block. Bare handlers that do only that "
+    "take %(allocate.threaded_over.us).0f µs more, too, because the hop wakes a sleeping core twice. The rest goes "
+    "into checks of the kubelet's request and of the driver's answer. Each check is small, but the process's caches "
+    "are cold. A kubelet admits one pod at a time, and takes longer for that"
 )
 RESTART = (
-    "the kubelet itself, which writes its checkpoint once for each resource, shares two cores with the gateway; the "
-    "bare handlers' figure is beside it, and the median is %(restart.gateway.ms@64).0f ms to their "
-    "%(restart.bare.ms@64).0f ms with 64 resources"
+    "the kubelet shares two cores with the gateway, and writes its checkpoint once for each resource. The bare "
+    "handlers' figure is in the table. With 64 resources the gateway's median is %(restart.gateway.ms@64).0f ms, the "
+    "bare handlers' is %(restart.bare.ms@64).0f ms"
 )
 MEMORY = (
-    "with one resource it is already %(memory.over.mb@1).1f MB more than the bare handlers take: protobuf's messages, "
-    "reflection, the configuration's parser, the finding of drivers, our own code. With 64 it is "
-    "%(memory.over.mb@64).1f MB more, for each resource has a thread that lists its devices, and each device an id, a "
-    "health and its bytes"
+    "with one resource the gateway takes %(memory.over.mb@1).1f MB more than the bare handlers: for protobuf's "
+    "messages, reflection, the configuration's parser, the search for drivers, and our own code. With 64 resources it "
+    "takes %(memory.over.mb@64).1f MB more, because each resource has a thread that lists its devices, and each device "
+    "has an id, a health and its bytes"
 )
-FIRST = "a list is handed out in one piece, but by an asynchronous generator that can be ended, not by one write"
+FIRST = "a list is sent in one piece, but by an asynchronous generator that can be ended, not by one write"
 
 BUDGETS = (
     Budget("Allocate, p50, more than bare", "allocate.over.us", "µs", 150, why=ALLOCATE),

@@ -1,7 +1,7 @@
-"""Telling a process to flip a device's health, and learning when it did.
+"""Tells a process to flip a device's health, and gets the time at which the process did so.
 
-Commands are indexes, a line each, in one named pipe; the answer to each is the moment at which the process knew
-(nanoseconds of the monotonic clock, which all processes share), in another one.
+Commands are indexes, one per line, in a named pipe. The answer to each command comes in another pipe: the time at which
+the process knew, in nanoseconds of the monotonic clock, which all processes share.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DUE = 30.0
 
 
 def follow(commands: Path, stamps: Path, flip: Callable[[int], int]) -> None:
-    """Obeys on a thread of its own."""
+    """Reads the commands, and answers them, on a thread of its own."""
 
     def obey() -> None:
         with commands.open() as lines, stamps.open("w") as answers:
@@ -38,7 +38,7 @@ class Commander:
             os.mkfifo(path)
 
     def __enter__(self) -> Self:
-        # for both directions, or opening would wait for a process that may have failed to start
+        # O_RDWR, because an open for one direction would wait for a process that may have failed to start (fifo(7))
         self._to, self._from = os.open(self.commands, os.O_RDWR), os.open(self.stamps, os.O_RDWR)
         return self
 
@@ -52,7 +52,7 @@ class Commander:
         os.write(self._to, b"%d\n" % index)
 
     def stamp(self) -> int:
-        """When the last flip was, in nanoseconds."""
+        """The time of the last flip, in nanoseconds."""
         ready, _, _ = select.select([self._from], [], [], _DUE)
         if not ready:
             raise TimeoutError(f"no answer to a flip within {_DUE:g} s")

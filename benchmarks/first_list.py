@@ -14,12 +14,12 @@ from benchmarks.stub import Plugin, Stub
 
 SIZES = (1, 10, 100, 1000, 10_000)
 FRESH = 16
-"""Resources of one process; each one's very first stream is one sample."""
+"""Resources of one process. The very first stream of each resource is one sample."""
 _OPENINGS = 10
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """Milliseconds, by the number of devices: to a kubelet that has restarted, and right after the process's start."""
+    """Milliseconds, by the number of devices: after a kubelet's restart, and right after the process's start."""
     figures: Figures = {}
     for size in SIZES:
         figures |= _restarted(folder / str(size), size, max(3, round(12 * effort)))
@@ -40,7 +40,7 @@ def _restarted(folder: Path, size: int, rounds: int) -> Figures:
 
 
 def _fresh(folder: Path, size: int) -> Figures:
-    """Each sample is a stream that no other one came before; a round is one resource's."""
+    """Each sample is the first stream of its resource; a round is one resource."""
     with ExitStack() as stack:
         plugins = {process.name: iter(_plugins(stack, process, FRESH)) for process in _pair(folder, size, FRESH)}
 

@@ -19,7 +19,7 @@ _FLIPS = 10
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """Milliseconds, by the number of devices. Bare: the same thread's news makes a handler send bytes it has ready."""
+    """Milliseconds, by the number of devices. In the bare process the same thread makes a handler send ready bytes."""
     figures: Figures = {}
     for size in SIZES:
         rounds = max(3, round((20 if size < 10_000 else 8) * effort))
@@ -59,7 +59,7 @@ def _bare(stack: ExitStack, folder: Path, size: int) -> Callable[[], Sequence[fl
 def _flipping(
     stack: ExitStack, process: processes.Process, commander: Commander, size: int
 ) -> Callable[[], Sequence[float]]:
-    """One round of flips of ever another device."""
+    """One round of flips, each of another device."""
     stub = Stub(process.directory)
     stub.start()
     stack.callback(stub.stop)

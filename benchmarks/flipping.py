@@ -1,6 +1,6 @@
-"""A driver whose devices change on command, and tell when: what a health flip is measured with.
+"""A driver whose devices change on command, and which says when: with it a health flip is measured.
 
-What it is told, and how it answers, is in ``commands.py``; the stamp is taken just before ``changed()``.
+``commands.py`` describes commands and answers. The driver takes the time just before it calls ``changed()``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def dpgateway_driver() -> type[FlippingDriver]:
 
 
 def install(folder: Path) -> None:
-    """Makes ``folder`` a place in which Python finds the driver, as if its package were installed there."""
+    """Writes the metadata to ``folder`` by which Python finds the driver there like an installed package."""
     info = folder / "dpgateway_flipping-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dpgateway-flipping\nVersion: 0\n")

@@ -1,4 +1,4 @@
-"""Memory over 1,000 kubelet restarts: what the process takes in the last ones, more than in early ones."""
+"""Memory over 1,000 kubelet restarts: how much more the process takes in the last restarts than in early ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESOURCES, DEVICES, RESTARTS = 4, 100, 1000
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """MB; restarts 200 to 400 are compared with the last 200, for allocators need some time to settle."""
+    """MB. Restarts 200 to 400 are compared with the last 200, because allocators need some time to settle."""
     restarts = max(100, round(RESTARTS * effort))
     process = processes.gateway(folder, RESOURCES, {"count": DEVICES})
     stub = Stub(process.directory)

@@ -1,4 +1,4 @@
-"""Idle: what the cores do for a process with 64 resources of 100 devices under a kubelet, while nothing happens."""
+"""Idle: the CPU time of a process with 64 resources of 100 devices under a kubelet, while nothing happens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.kubelets import kubelet
 
 RESOURCES, DEVICES = 64, 100
 WINDOW = 30.0
-"""Seconds: the default of ``refresh``, so each driver is asked once meanwhile."""
+"""Seconds: the default of ``refresh``, so that each driver is asked once in this time."""
 
 
 async def measure(folder: Path, effort: float) -> Figures:
-    """Percent of one core, of both at once."""
+    """Percent of one core. Both processes are measured at the same time."""
     window = WINDOW * min(1.0, max(0.2, effort))
     gateway = processes.gateway(folder / "gateway", RESOURCES, {"count": DEVICES})
     bare = processes.bare(folder / "bare", RESOURCES, DEVICES)
@@ -33,7 +33,7 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 async def _watch(idle: tuple[processes.Process, ...], window: float) -> dict[str, float]:
     """Seconds of a core, by process."""
-    await asyncio.sleep(1)  # what the lists' arrival started is to end first
+    await asyncio.sleep(1)  # first let the work end that the lists' arrival started
     before = {process.name: machine.cpu_seconds(process.pid) for process in idle}
     began = time.monotonic()
     await asyncio.sleep(window)

@@ -1,6 +1,6 @@
-"""Kubelets that say when they had which list: a real device manager where there is one, else the stub.
+"""Kubelets that say when they had which list: a real device manager if one is built, else the stub.
 
-Times are seconds since the epoch, of the process that did it.
+Times are seconds since the epoch, taken in the kubelet's process.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Kubelet(Protocol):
     async def start(self) -> None: ...
 
     async def served(self) -> float:
-        """When this one began to serve kubelet.sock."""
+        """When this kubelet began to serve kubelet.sock."""
 
     async def listed(self, count: int) -> Sequence[float]:
-        """When it had each resource's first list, for the first ``count`` resources."""
+        """When this kubelet had each resource's first list, for the first ``count`` resources."""
 
     async def stop(self) -> None: ...
 
 
 def newest_release() -> str | None:
-    """Of the device managers that are built; None without any, or without the right to give one its directory."""
+    """The newest release whose device manager is built. None if there is none, or if we aren't root."""
     if os.geteuid() != 0:
         return None
     newer = [release for release in RELEASES if int(release.partition(".")[2]) >= 25]
@@ -54,7 +54,7 @@ def kubelet(directory: Path) -> Kubelet:
 
 
 class RealKubelet:
-    """What its log says, which it writes at once and stamps in microseconds; asking it would take time from it."""
+    """Reads the times from the kubelet's log, which has microseconds. Requests would take the kubelet's time."""
 
     _SERVING = "Starting device plugin registration server"
     _LISTED = re.compile(r'"State pushed for device plugin" resource="([^"]+)"')
@@ -98,12 +98,12 @@ class RealKubelet:
 
 
 def _stamp(line: str) -> float:
-    """Of a line of klog: ``I1121 08:36:59.114158 ...``, in local time, without a year."""
+    """The time of a line of klog: ``I1121 08:36:59.114158 ...``, in local time, without a year."""
     return datetime.strptime(f"{datetime.now():%Y} {line[1:21]}", "%Y %m%d %H:%M:%S.%f").timestamp()
 
 
 class StubKubelet:
-    """Says the same of the stub."""
+    """The stub, which takes the times itself."""
 
     name = "a stub of a kubelet"
 

@@ -1,4 +1,4 @@
-"""The kubelet's messages as bytes, written and read by hand: nothing of the gateway's is measured with itself."""
+"""The kubelet's messages as bytes, written and read by hand, so that the gateway's code doesn't measure itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_register(raw: bytes) -> tuple[str, str]:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a message that has strings and messages of less than 128 bytes only."""
+    """The fields of a message that has only strings and messages of less than 128 bytes."""
     place = 0
     while place < len(raw):
         number, length = raw[place] >> 3, raw[place + 1]

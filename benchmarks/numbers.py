@@ -1,4 +1,4 @@
-"""Percentiles, and comparing two that took turns."""
+"""Percentiles, and comparisons of candidates that take turns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The nearest rank: a value that was measured."""
+    """The nearest rank, so that the result is a measured value."""
     return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
 
 
@@ -17,7 +17,7 @@ def p50(values: Sequence[float]) -> float:
 
 
 class Turns:
-    """Rounds of several candidates that take turns; a round of each is compared with the same round of the others."""
+    """Rounds of several candidates that take turns. Each round of one is compared with the same round of the others."""
 
     def __init__(self, rounds: int, candidates: dict[str, Callable[[], Sequence[float]]]) -> None:
         """Runs them. Each candidate's function is one round and returns its samples."""

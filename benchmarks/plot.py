@@ -18,7 +18,7 @@ _COLOURS = {"gateway": "#2563eb", "bare": "#9ca3af"}
 
 
 def draw(figures: Figures, path: Path) -> bool:
-    """False, and nothing drawn, without matplotlib, or if not all that the plot shows was measured."""
+    """Returns False and draws nothing without matplotlib, or if a figure that the plot needs wasn't measured."""
     if not all(_points(figures, prefix) for _, _, lines in _PANELS for prefix in lines.values()):
         return False
     try:
@@ -43,7 +43,7 @@ def draw(figures: Figures, path: Path) -> bool:
 
 
 def _scale(panel: Any, across: str, biggest: float) -> None:  # noqa: ANN401  comes without types
-    """Logarithmic for devices, which come in powers of ten; and for times, if they do, too."""
+    """Logarithmic for devices, which come in powers of ten, and for times over devices that go beyond 10 ms."""
     panel.set_xscale("log" if across == "devices" else "linear")
     if across == "devices" and biggest > 10:
         panel.set_yscale("log")
@@ -58,12 +58,12 @@ def _line(panel: Any, name: str, figures: Figures, prefix: str) -> None:  # noqa
 
 
 def _points(figures: Figures, prefix: str) -> list[tuple[int, float]]:
-    """Size and value of each figure of that name."""
+    """Size and value of each figure whose name is ``prefix``."""
     return sorted((int(key.partition("@")[2]), value) for key, value in figures.items() if key.startswith(f"{prefix}@"))
 
 
 def _limits(panel: Any, prefix: str) -> None:  # noqa: ANN401  comes without types
-    """The budgets of what this panel shows."""
+    """Marks the budgets of this panel's figures."""
     points = [(int(b.figure.partition("@")[2]), b.limit) for b in BUDGETS if b.figure.startswith(f"{prefix}@")]
     if points:
         panel.plot(*zip(*points, strict=True), linestyle="", marker="_", markersize=14, color="#dc2626", label="budget")

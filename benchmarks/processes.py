@@ -1,4 +1,4 @@
-"""The two processes that are compared, each with a device-plugins directory of its own."""
+"""The processes that are compared, each with a device-plugins directory of its own."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from benchmarks import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 _ENDING = 10.0
-"""Seconds."""
+"""Seconds that a process has to end before it is killed."""
 
 
 class Process(AbstractContextManager["Process"]):
-    """Started by entering, ended by leaving."""
+    """A context manager: entering starts the process, leaving ends it."""
 
     def __init__(
         self, name: str, folder: Path, command: list[str], environment: Mapping[str, str] | None = None
@@ -41,7 +41,7 @@ class Process(AbstractContextManager["Process"]):
     ) -> None:
         process = self._running()
         if process.poll() is not None:
-            print(f"{self.name} ended by itself, with {process.returncode}; its log ends so:", file=sys.stderr)
+            print(f"{self.name} ended by itself, with {process.returncode}; its log ends with:", file=sys.stderr)
             print(self.log()[-2000:], file=sys.stderr)
         process.terminate()
         try:
@@ -74,7 +74,7 @@ def gateway(
     driver: str = "simulated",
     environment: Mapping[str, str] | None = None,
 ) -> Process:
-    """``dpgateway run`` with so many resources, all alike, of a driver's options; and the log that a node has."""
+    """``dpgateway run`` with this many resources, all of one driver with the same options, and a log as on a node."""
     entries = [
         {"name": f"bench.example/r{number}", "driver": driver, "options": options} for number in range(resources)
     ]
@@ -88,7 +88,7 @@ def gateway(
 
 
 def bare(folder: Path, resources: int, devices: int, *more: str) -> Process:
-    """``bare.py`` with so many resources of so many devices each."""
+    """``bare.py`` with this many resources, of this many devices each."""
     directory = folder / "device-plugins"
     command = [sys.executable, "-m", "benchmarks.bare", str(directory), str(resources), str(devices), *more]
     return Process("bare", folder, command)

@@ -13,14 +13,15 @@ from benchmarks.budgets import BUDGETS, Budget, Figures
 from benchmarks.kubelets import StubKubelet, newest_release
 from benchmarks.plot import draw
 
-_PAGE = """# What it costs
+_PAGE = """# What the gateway costs
 
-Written by `make bench`, which measures all of this in one run: {about}.
+`make bench` writes this page. It measures all figures in one run, this time on:
+{about}.
 
-Everything runs as processes of their own: `dpgateway run` with the `simulated` driver, as on a node, and *bare*,
-grpc.aio handlers on the same event loop that know the answer's bytes beforehand, one server per resource. Both take
-turns, and where they are compared, the median of the rounds' ratios counts. Times are taken at the kubelet's end of the
-wire. Under a kubelet's restart, a start, memory and idleness the kubelet is {kubelet}.
+Two kinds of processes are measured: `dpgateway run` with the `simulated` driver, as on a node, and *bare*, grpc.aio
+handlers on the same event loop that know the answer's bytes beforehand, one server per resource. Both take turns. Where
+they are compared, the figure is the median of the rounds' ratios. Times are taken at the kubelet's end of the wire. For
+a kubelet's restart, a start, memory and idleness the kubelet is {kubelet}.
 
 {table}
 
@@ -32,8 +33,8 @@ Further figures, by size (devices of one resource, or resources of 100 devices e
 
 {more}
 
-How each is measured says its module in [benchmarks/](../benchmarks): the first word of a figure's name (`memory`'s is
-restart). All figures are in [results.json](../benchmarks/results.json).
+The modules in [benchmarks/](../benchmarks) say how each figure is measured. The first word of a figure's name is the
+module's name; only `memory` is measured in `restart`. All figures are in [results.json](../benchmarks/results.json).
 """
 
 
@@ -95,7 +96,7 @@ class Report:
         path.write_text(page)
 
     def _reasons(self) -> str:
-        """Each reason once, with the budgets that it explains."""
+        """Each reason once, with the missed budgets that it explains."""
         reasons: dict[str, list[str]] = {}
         for budget in self.missed():
             reasons.setdefault(budget.why % self.figures or "not known yet", []).append(budget.what)
@@ -118,7 +119,7 @@ def _kubelet() -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits that count."""
+    """``value`` with three significant digits."""
     return (
         f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 0.01 or not value else f"{value:.3f}"
     )

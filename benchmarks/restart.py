@@ -1,7 +1,7 @@
-"""A kubelet's restart: from its serving kubelet.sock to the last resource's list at the kubelet.
+"""A kubelet's restart: from the moment it serves kubelet.sock to the last resource's list at the kubelet.
 
-The same processes tell what memory they take with so many resources, each of 100 devices: under their first kubelet,
-and after all of these restarts.
+The same processes give the figures for memory, with resources of 100 devices each: under their first kubelet, and after
+all of these restarts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.numbers import p50, percentile
 SIZES = (1, 8, 16, 32, 64)
 DEVICES = 100
 _MANY = (8, 64)
-"""Those of which a 99th percentile is wanted."""
+"""The sizes whose 99th percentile has a budget, so they need more restarts."""
 
 
 async def measure(folder: Path, effort: float) -> Figures:
@@ -49,7 +49,7 @@ async def _measure(folder: Path, size: int, restarts: int) -> Figures:
 
 
 async def _memory(process: processes.Process, manager: Kubelet, size: int) -> float:
-    """MB, when a kubelet has every list."""
+    """Resident MB once a kubelet has every list."""
     await manager.start()
     await manager.listed(size)
     taken = process.resident()
@@ -58,7 +58,7 @@ async def _memory(process: processes.Process, manager: Kubelet, size: int) -> fl
 
 
 async def _life(manager: Kubelet, size: int) -> float:
-    """One kubelet's life, until it has every list: milliseconds."""
+    """Milliseconds from a kubelet's kubelet.sock until it has every list."""
     await manager.start()
     listed = await manager.listed(size)
     took = max(listed) - await manager.served()

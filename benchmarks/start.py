@@ -1,4 +1,4 @@
-"""Starting: from the start of the process to the last of 64 resources' lists at a kubelet that is there already."""
+"""Starting: from the start of the process to the last of 64 resources' lists at a kubelet that runs already."""
 
 from __future__ import annotations
 

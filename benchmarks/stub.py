@@ -1,4 +1,4 @@
-"""The kubelet's two ends of the wire and nothing behind them: what microseconds are measured with."""
+"""A kubelet that has only the two ends of the wire: fast enough to measure microseconds with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks import messages
 _DUE = 30.0
 """Seconds that anything may take before the run fails."""
 _OPTIONS = [
-    ("grpc.primary_user_agent", "grpc-go/1.81.1"),  # by which the gateway knows a kubelet
+    ("grpc.primary_user_agent", "grpc-go/1.81.1"),  # the gateway knows a kubelet by its user agent
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", -1),
@@ -25,7 +25,7 @@ _OPTIONS = [
 
 
 class Stub:
-    """One kubelet after another in one directory; blocking, for nothing else happens meanwhile."""
+    """One kubelet after another in one directory. Its methods block, because nothing else runs at the same time."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -54,7 +54,7 @@ class Stub:
         self._server = server
 
     def plugins(self, count: int) -> Sequence[Plugin]:
-        """The next so many that register, connected; none of them is listened to yet."""
+        """The next ``count`` plugins that register. No stream is open to them yet."""
         end = time.monotonic() + _DUE
         named = [self._registered.get(timeout=end - time.monotonic()) for _ in range(count)]
         found = [Plugin(self._directory / endpoint) for _, endpoint in sorted(named)]
@@ -62,7 +62,7 @@ class Stub:
         return found
 
     def stop(self) -> None:
-        """Its connections end with it, its socket's file stays, as when a kubelet is killed."""
+        """Ends the connections and leaves the socket's file behind, as when a kubelet is killed."""
         for plugin in self._plugins:
             plugin.close()
         self._plugins.clear()
@@ -80,7 +80,7 @@ class Plugin:
         self._watch: Any = self._channel.unary_stream(messages.WATCH)
 
     def connect(self) -> None:
-        """Returns when the connection is there."""
+        """Connects, and returns once that is done."""
         grpc.channel_ready_future(self._channel).result(_DUE)
 
     def allocate(self, request: bytes) -> bytes:
@@ -105,7 +105,7 @@ class Lists(Iterator[bytes]):
         return message
 
     def cancel(self) -> None:
-        """Ends it, and waits for its end."""
+        """Ends the stream, and waits for its end."""
         self._call.cancel()
         with contextlib.suppress(grpc.RpcError):
             for _ in self._call:
