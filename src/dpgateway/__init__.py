@@ -1,6 +1,6 @@
 """Everything that a driver author imports, and nothing else.
 
-See docs/ for how to write a driver, and ``dpgateway.testing`` for the test that every driver should pass.
+docs/ says how to write a driver; ``dpgateway.testing`` has the test that every driver should pass.
 """
 
 from typing import TypeVar

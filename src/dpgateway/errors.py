@@ -1,7 +1,7 @@
 """Errors, named by whose fault they are.
 
-A driver raises :class:`DriverError`, :class:`DeviceUnavailable` or :class:`Busy`; anything else that it raises is taken
-for a bug of the driver and reported as such. The gateway itself raises the rest.
+A driver raises :class:`DriverError`, :class:`DeviceUnavailable` or :class:`Busy`; the gateway reports any other
+exception as a bug of the driver. The gateway itself raises the other errors of this module.
 """
 
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ class DriverError(GatewayError):
 
 
 class DeviceUnavailable(DriverError):
-    """A device that was asked for is gone, broken or taken; the others may be fine."""
+    """A requested device is gone, broken or taken; the others may be fine."""
 
 
 class Busy(DriverError):
-    """The driver can't do it right now, and trying again helps.
+    """The driver can't do what was asked right now, and trying again helps.
 
-    In ``allocate`` the gateway tries again until the deadline, for the kubelet doesn't; in ``prepare`` it answers at
-    once, for the kubelet does (pkg/kubelet/cm/devicemanager, every release).
+    In ``allocate`` the gateway tries again until the deadline, because the kubelet doesn't. In ``prepare`` the gateway
+    answers at once, because the kubelet tries again (pkg/kubelet/cm/devicemanager, every release).
     """
 
 
@@ -32,7 +32,7 @@ class DriverTimeout(GatewayError):
 
 
 class DriverFault(GatewayError):
-    """A driver broke its contract: it raised something else, or returned something that isn't what it should be."""
+    """A driver broke its contract: it raised an exception that isn't a DriverError, or returned a wrong value."""
 
 
 class RequestError(GatewayError):
@@ -48,7 +48,7 @@ class KubeletError(GatewayError):
 
 
 def describe(error: BaseException) -> str:
-    """An exception's kind and text; also of one whose own ``__str__`` fails."""
+    """An exception's kind and text; also of an exception whose own ``__str__`` fails."""
     try:
         return f"{type(error).__name__}: {error}"
     except BaseException as raised:
@@ -56,7 +56,9 @@ def describe(error: BaseException) -> str:
 
 
 def encodable(text: str) -> str:
-    """``text`` with an escape for each half of a character, as in file names that aren't UTF-8: nothing can send it."""
+    """``text`` with an escape for each half of a character, which can't be sent. File names that aren't UTF-8 have such
+    halves.
+    """
     return text.encode(errors="backslashreplace").decode()
 
 

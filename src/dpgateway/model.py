@@ -1,6 +1,6 @@
 """The neutral model: what drivers and the gateway say to each other, in no API's words.
 
-Every value is frozen and checks itself when it is made, so an impossible one can't exist. A wrong type raises
+Every value is frozen and checks itself when it is made, so an impossible value can't exist. A wrong type raises
 ``TypeError``, a wrong value ``ValueError``; both say what was found and what was expected. Translations to and from the
 kubelet's messages are in ``dpgateway.deviceplugin.api``.
 """
@@ -17,12 +17,12 @@ from typing import Any
 from dpgateway.errors import encodable
 
 _MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
-"""What is likely comes first: an abstract class takes long to ask."""
+"""The likely type comes first, because isinstance() of an abstract class is slow."""
 _SHARE_SUFFIX = re.compile(r"::\d+\Z")
 
 
 def _text(what: str, value: object, *, empty: bool = False) -> str:
-    """``value`` if it is a string that can travel: protobuf strings are UTF-8, C strings end at a NUL."""
+    """``value`` if it is a string that can be sent: protobuf strings are UTF-8, C strings end at a NUL."""
     if not isinstance(value, str):
         raise TypeError(f"{what}: expected a string, found {value!r}")
     if not value and not empty:
@@ -46,7 +46,7 @@ def _path(what: str, value: object) -> str:
 
 
 def place(path: str) -> str:
-    """One spelling for all that name the same place: ``//dev/./a/`` is ``/dev/a``."""
+    """One spelling for all paths to the same place: ``//dev/./a/`` is ``/dev/a``."""
     return "/" + normpath(path).lstrip("/")
 
 
@@ -78,7 +78,8 @@ class Health:
     """Whether a device can be given to a container. Made by :meth:`healthy` or :meth:`unhealthy`."""
 
     reason: str | None = None
-    """Why the device is unhealthy; ``None`` when it is healthy. The kubelet never sees it; logs and ``devices`` do."""
+    """Why the device is unhealthy; ``None`` when it is healthy. The log and ``dpgateway devices`` show the reason, the
+    kubelet never gets it."""
 
     def __post_init__(self) -> None:
         if self.reason is not None:
@@ -94,8 +95,8 @@ class Health:
 
     @classmethod
     def unhealthy(cls, reason: str) -> Health:
-        """``reason``: what is wrong, for the operator who asks why the device isn't allocatable. What can't be sent of
-        it, half a character of a file's name say, is escaped.
+        """``reason``: what is wrong, for the operator who asks why the device isn't allocatable. Characters that can't
+        be sent, such as half a character of a file's name, are escaped.
         """
         return cls(encodable(reason) if isinstance(reason, str) else reason)
 
@@ -111,7 +112,7 @@ class Device:
     """Stable for ever: from identity (serial, bus address, configured name), never from enumeration order."""
     health: Health = HEALTHY
     numa_nodes: tuple[int, ...] = ()
-    """The NUMA nodes the device is near; empty when it has none or they aren't known. Never -1."""
+    """The NUMA nodes that the device is near; empty when it has none or when they aren't known. Never -1."""
 
     def __post_init__(self) -> None:
         _text("device id", self.id)
@@ -171,7 +172,7 @@ class Allocation:
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Told to the container runtime; lost on kubelets before 1.10."""
+    """For the container runtime; lost on kubelets before 1.10."""
     cdi_devices: tuple[str, ...] = ()
     """Fully qualified CDI device names, ``vendor.example/class=name``; used by kubelets from 1.28 (by default from
     1.29)."""
@@ -204,7 +205,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the kubelet is told about a resource: which calls it should make beyond the compulsory ones."""
+    """What a resource tells the kubelet: which optional calls the kubelet should make."""
 
     prepare: bool = False
     """Call PreStartContainer before each container start (1.10 and later)."""
@@ -214,7 +215,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One id as the kubelet sees it: a device, or a share of one. Made by the gateway, from checked devices only."""
+    """One id as the kubelet sees it: a device, or a share of a device. The gateway makes it from checked devices."""
 
     id: str
     health: Health = HEALTHY
@@ -223,7 +224,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The answer for one container: the offered ids that it asked for, and what it gets with them."""
+    """The answer for one container: the ids that the kubelet asked for, and what the container gets with them."""
 
     ids: tuple[str, ...]
     allocation: Allocation
@@ -231,7 +232,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A question for the best ``size`` of ``available``, all of ``must_include`` among them (offered ids)."""
+    """The kubelet's question: the best ``size`` of ``available``, including all of ``must_include`` (offered ids)."""
 
     available: tuple[str, ...]
     must_include: tuple[str, ...]

@@ -396,7 +396,7 @@ class TestRun:
         run.write("resources:\n- {name: example.com/a, driver: chrdev}")
         entry = run.says("the resource failed")
         assert (entry["level"], entry["resource"]) == ("error", "example.com/a")
-        assert "it isn't installed; installed are: chardev, " in entry["message"]
+        assert "it isn't installed; installed drivers: chardev, " in entry["message"]
         assert entry["message"].endswith("; did you mean chardev?")
         assert "exception" not in entry
 

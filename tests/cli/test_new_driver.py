@@ -50,7 +50,7 @@ def test_nothing_is_overwritten(line, tmp_path):
     (tmp_path / "mine").write_text("kept")
     result = line("new-driver", "tpm", "--directory", tmp_path)
     assert result.exit_code == 2
-    assert result.stderr == f"{tmp_path} exists, expected a new or an empty directory; --directory names another\n"
+    assert result.stderr == f"{tmp_path} exists, expected a new or an empty directory; --directory chooses another\n"
     assert files(tmp_path) == ["mine"]
 
 

@@ -181,7 +181,7 @@ def test_lines_that_nobody_read_are_counted(logged):
     told = [json.loads(line)["message"] for line in lines()]
     lost = log.MOST_WAITING + 3 - (len(told) - 1)
     assert lost in {2, 3}  # the first one may be on its way already
-    assert f"{lost} lines were lost, for nobody read the log" in told
+    assert f"{lost} lines were lost, because nobody read the log" in told
 
 
 def test_an_exception_is_a_field(logged):
@@ -222,9 +222,9 @@ def test_nothing_but_json_lines_reaches_standard_error():
     assert [(entry["level"], entry["message"].split(":")[0]) for entry in entries] == [
         ("info", "logged"),
         ("warning", "<string>"),
-        ("error", "ZeroDivisionError nobody caught, in worker"),
+        ("error", "uncaught ZeroDivisionError, in worker"),
         ("error", entries[3]["message"].split(":")[0]),
-        ("critical", "LookupError nobody caught"),
+        ("critical", "uncaught LookupError"),
     ]
     assert "in del" in entries[3]["exception"]
     assert (process.returncode, process.stdout) == (1, "")

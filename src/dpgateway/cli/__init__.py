@@ -1,8 +1,8 @@
-"""The command line: ``dpgateway run | demo | check | devices | drivers | simulate``."""
+"""The command line: ``dpgateway run | demo | check | devices | drivers | new-driver | simulate``."""
 
 import os
 
-# gRPC's C core reads this when it is imported; its own lines on standard error would break JSON logs.
+# gRPC's C core reads this variable when it is imported. Its lines on standard error would break JSON logs.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from dpgateway.cli.group import main

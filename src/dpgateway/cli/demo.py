@@ -1,7 +1,7 @@
 """``dpgateway demo``: the main job on one machine, in half a minute.
 
-Runs the gateway as it runs on a node, as a process of its own, and a simulated kubelet beside it; plays what happens to
-a node, checks after each step that it went as it should, and says so. A step that doesn't go so ends it with exit 1.
+Runs the gateway as on a node, as a process of its own, and a simulated kubelet beside it. Plays what happens to a node,
+checks the result of each step, and prints it. A wrong result ends the demonstration with exit code 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROGRAMMING = 1.0
 
 
 class Unexpected(GatewayError):
-    """A step didn't go as it should."""
+    """A step's result is wrong."""
 
 
 def expect(what: str, found: object, expected: object) -> None:
@@ -62,7 +62,7 @@ class Stage:
         print_line(f"   {text}")
 
     async def offered(self, counts: Mapping[str, tuple[int, int]], why: str) -> None:
-        """Waits until the kubelet counts the resources so: (capacity, allocatable)."""
+        """Waits until the kubelet has these counts: (capacity, allocatable) by resource."""
         began = time.monotonic()
 
         def all_there() -> bool:
@@ -103,7 +103,7 @@ class Stage:
         self.say(f"pod {name}, which wants {count}, is refused: {reply['error']}")
 
     def faults(self, *faults: Mapping[str, Any]) -> None:
-        """What happens to the simulated sensors, from now on."""
+        """Gives the simulated sensors these faults from now on."""
         new = self.folder / "sensors.new"
         new.write_text(json.dumps({"faults": list(faults)}))
         new.rename(self.folder / "sensors.json")
@@ -117,7 +117,7 @@ def _summary(reply: Mapping[str, Any]) -> str:
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """What an operator would write, but for the simulated hardware."""
+    """What an operator would write, except that the hardware is simulated."""
     boards = [{"id": f"board-{n}"} for n in (1, 2)]
     bitstream = folder / "filter.bin"
     bitstream.write_bytes(os.urandom(4096))
@@ -148,7 +148,7 @@ ALL = {SENSOR: (3, 3), BOARD: (2, 2), NODE: (3, 3)}
 
 
 async def legacy(stage: Stage) -> None:
-    stage.step("A kubelet 1.9 starts: it knows nothing but the old API, v1alpha2")
+    stage.step("A kubelet 1.9 starts: it knows only the old API, v1alpha2")
     await stage.offered(ALL, "all resources allocatable")
     stage.table()
     stage.step("Pods get devices; this kubelet can't prepare a board, so Allocate programs it first")
@@ -165,8 +165,8 @@ async def upgrade(stage: Stage) -> None:
     expect("pods admitted again", [r["ok"] for r in replies], [True] * 3)
     await stage.offered(ALL, "all resources allocatable again")
     expect("devices allocated again", [e for e in stage.kubelet.events[before:] if e.kind == "allocate"], [])
-    stage.say("the kubelet read who holds what from its checkpoint; nothing was allocated twice")
-    stage.step("A container restarts: v1beta1 asks before each start, and the board has its bitstream already")
+    stage.say("the kubelet read from its checkpoint who holds what; nothing was allocated twice")
+    stage.step("A container restarts: the kubelet asks before each start, and the board has its bitstream already")
     began = time.monotonic()
     reply = await stage.kubelet.start_container("video", "main")
     expect("the restart", reply["ok"], True)
@@ -185,7 +185,7 @@ async def unplug(stage: Stage) -> None:
     stage.step(f"Somebody unplugs {held}, which the pod weather holds")
     stage.faults({"devices": [held], "absent": True})
     await stage.offered({SENSOR: (3, 2)}, "listed, but Unhealthy")
-    stage.say("a held device never leaves the list: newer kubelets crash on that")
+    stage.say("a held device never leaves the list, because newer kubelets crash when it does")
     await stage.refused("greedy", SENSOR, 3)
     stage.table()
     stage.step("The kubelet restarts while the device is away, and the device returns")
@@ -258,7 +258,7 @@ def demo() -> None:
 
     Serves simulated sensors, simulated FPGA boards and three of this machine's own device nodes to a kubelet that
     speaks the API of 1.9, through an upgrade to v1beta1, restarts, an unplugged device and its return. Uses a temporary
-    directory only, takes half a minute at most, and exits with 1 if anything goes otherwise than it says.
+    directory only, takes half a minute at most, and exits with 1 if a step's result is wrong.
     """
     if missing := [name for name in BACKENDS if name not in installed()]:
         packages = " ".join(f"dpgateway-{name}" for name in missing)

@@ -1,4 +1,4 @@
-"""The group of all commands. A command's module is imported when it is called, so the agent carries no other's."""
+"""The group of all commands. A command's module is imported when the command is called, so `run` imports no other."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ COMMANDS = {
     "new-driver": ("dpgateway.cli.new_driver:new_driver", "Write the beginning of a driver package."),
     "simulate": ("dpgateway_simulator.cli:simulate", "Run a simulated kubelet, of any version."),
 }
-"""Name: where the command is, and its line in the group's help, which is to be had without importing it."""
+"""By name: where the command is, and its line in the group's help, which must not import the command."""
 
 SIMULATOR_NEEDS = frozenset({"betterproto", "dpgateway_simulator", "grpclib", "h2", "prompt_toolkit"})
 
 EPILOG = """Every option can also be given as an environment variable: --log-level as DPGATEWAY_LOG_LEVEL, and so on.
-Options win over the environment, and the environment over the configuration.
+An option wins over its environment variable, and that wins over the configuration.
 
 Exit codes: 0 done, or ended by SIGTERM or SIGINT; 1 the work failed; 2 the configuration or the usage is wrong."""
 
 
 class Group(click.Group):
-    """Imports a command when it is called, and turns our errors into messages and exit codes."""
+    """Imports a command when the command is called, and turns our errors into messages and exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -1,4 +1,4 @@
-"""``dpgateway new-driver``: the beginning of a driver package, which passes its tests as it is written."""
+"""``dpgateway new-driver``: writes the beginning of a driver package whose tests pass as written."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dpgateway.errors import ConfigurationError, GatewayError
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 MOST = 40
-"""Letters in a name: it is part of file names and of the class's."""
+"""Letters in a name, because the name is part of file names and of the class's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """The names of a new driver, all made of one."""
+    """The names of a new driver, all made of its ``name``."""
 
     name: str
 
@@ -47,14 +47,14 @@ class Skeleton:
         return "".join(part.capitalize() for part in self.name.split("-"))
 
     def texts(self) -> dict[str, tuple[str, str]]:
-        """Path in the new directory: the file's text, and what it is."""
+        """By path in the new directory: the file's text, and what the file is."""
         package = f"src/{self.package}"
         return {
-            "pyproject.toml": (self._filled("pyproject.toml"), "the package, and the entry point by which it is found"),
+            "pyproject.toml": (self._filled("pyproject.toml"), "the package, and the driver's entry point"),
             f"{package}/__init__.py": (self._filled("driver.py"), "the driver"),
             f"{package}/py.typed": ("", ""),
-            "tests/test_contract.py": (self._filled("test_contract.py"), "what the gateway counts on in every driver"),
-            "tests/test_driver.py": (self._filled("test_driver.py"), "what is this driver's own"),
+            "tests/test_contract.py": (self._filled("test_contract.py"), "tests what every driver has to do"),
+            "tests/test_driver.py": (self._filled("test_driver.py"), "tests what only this driver does"),
             "README.md": (self._filled("README.md"), ""),
             ".gitignore": (self._filled("gitignore"), ""),
         }
@@ -74,7 +74,7 @@ class Skeleton:
     type=click.Path(path_type=Path),
     envvar="DPGATEWAY_DIRECTORY",
     show_envvar=True,
-    help="Where to write it: a directory that doesn't exist, or is empty.  [default: dpgateway-NAME]",
+    help="Where to write the package: a directory that doesn't exist, or is empty.  [default: dpgateway-NAME]",
 )
 def new_driver(name: str, directory: Path | None) -> None:
     """Write the beginning of a driver package, ready to install and to test.
@@ -99,17 +99,19 @@ def _check(name: str) -> None:
         raise ConfigurationError(f"NAME: found {name!r}, {expected}{suggestion}")
     if name.startswith("dpgateway"):
         raise ConfigurationError(
-            f"NAME: found {name!r}, expected it without dpgateway, which the package's name gets by itself"
+            f"NAME: found {name!r}, expected a name without dpgateway, which is added to the package's name"
         )
     if name in discovery.installed():
         raise ConfigurationError(
-            f"NAME: found {name!r}, which is an installed driver's name; two of one name can't be used"
+            f"NAME: found {name!r}, which is an installed driver's name; expected a name that no driver has"
         )
 
 
 def _write(directory: Path, texts: dict[str, str]) -> None:
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigurationError(f"{directory} exists, expected a new or an empty directory; --directory names another")
+        raise ConfigurationError(
+            f"{directory} exists, expected a new or an empty directory; --directory chooses another"
+        )
     for path, text in texts.items():
         file = directory / path
         file.parent.mkdir(parents=True, exist_ok=True)

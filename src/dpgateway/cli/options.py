@@ -1,4 +1,4 @@
-"""The options that commands have in common, and the settings that they make."""
+"""The options that several commands have, and the settings that result from them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Settings:
     log_level: str
 
     def device_plugins_dir(self, configuration: Configuration) -> Path:
-        """The option, else what the configuration says, which has the default."""
+        """The option's value, else the configuration's, which has a default."""
         return self.flag_device_plugins_dir or configuration.kubelet.device_plugins_dir
 
 
 def host_name() -> str:
-    """The name that a kubelet gives to its node if it isn't told another: the host's, in lower case."""
+    """The kubelet's default for the name of its node: the host's name in lower case."""
     return platform.node().lower()
 
 
 class _Path(click.Path):
-    """Not empty: a shell's variable that isn't set would mean the working directory."""
+    """A path that isn't empty, because an unset shell variable would mean the working directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  click's own
         if not value:
@@ -65,14 +65,14 @@ _LOG_FORMAT = _option(
     type=click.Choice(["auto", "text", "json"], case_sensitive=False),
     default="auto",
     show_default=True,
-    help="How to log to standard error; auto: text on a terminal, else JSON lines.",
+    help="The format of the log on standard error; auto: text on a terminal, else JSON lines.",
 )
 _CONFIG = _option(
     "--config",
-    type=_Path(path_type=Path, readable=False),  # an unreadable one is told like any other problem
+    type=_Path(path_type=Path, readable=False),  # loading reports an unreadable file like any other problem
     default=DEFAULT_CONFIG,
     show_default=True,
-    help="The configuration: a YAML file, or a directory whose *.yaml are read as one.",
+    help="The configuration: a YAML file, or a directory whose *.yaml files are read as one configuration.",
 )
 _DEVICE_PLUGINS_DIR = _option(
     "--device-plugins-dir",
@@ -87,12 +87,12 @@ output_option = _option(
     type=click.Choice(["table", "json"], case_sensitive=False),
     default="table",
     show_default=True,
-    help="How to print the result.",
+    help="The format of the result.",
 )
 
 
 def logged(command: Command) -> Command:
-    """Adds the options for the log, and sets it up."""
+    """Adds the options for the log, and sets the log up."""
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, log_level: str, log_format: log.Format, **keys: Any) -> Any:  # noqa: ANN401

@@ -17,7 +17,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def apart() -> contextlib.redirect_stdout[TextIO]:
-    """A context in which drivers run: what they print goes to standard error, for standard output is the result."""
+    """A context in which drivers run. What they print goes to standard error; standard output is for the result."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
@@ -26,7 +26,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = ()) -> None:
-    """``styles``: rich's style of each row, if any."""
+    """``styles``: the style of each row for rich, if any."""
     rows = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, rows, styles)
@@ -35,12 +35,12 @@ def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = ()) 
 
 
 def print_line(text: str, style: str = "") -> None:
-    """One line; ``style`` (click's foreground colour) counts on a terminal only."""
+    """Prints one line; ``style`` (click's foreground colour) has an effect only on a terminal."""
     click.secho(printable(text), fg=style or None)
 
 
 def printable(text: str) -> str:
-    """``text`` without what would move a terminal's cursor: drivers' ids and reasons may hold any character."""
+    """``text`` with escapes for what would move a terminal's cursor: ids and reasons may have any character."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -1,4 +1,4 @@
-"""``dpgateway run``: what a node runs. Reads the configuration and hands it to the gateway."""
+"""``dpgateway run``: what a node runs. Reads the configuration and starts the gateway with it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _log = logging.getLogger(__name__)
 def run(context: click.Context, settings: Settings) -> None:
     """Serve the configured resources to the node's kubelet.
 
-    Runs until SIGTERM or SIGINT. Registers with the kubelet that is there, in the API that it speaks, and again with
-    each one that comes after it. A resource whose driver fails is tried again on its own; the others don't notice.
+    Runs until SIGTERM or SIGINT. Registers with the node's kubelet, in the API that the kubelet speaks, and again with
+    each kubelet that comes after it. When a driver fails, only its resource is tried again; the others don't notice.
     """
     share_one_heap()
     try:
@@ -54,7 +54,7 @@ def _configuration(settings: Settings) -> Configuration:
 
 
 def _missing(name: str, installed: Sequence[str]) -> discovery.Found:
-    """A driver that isn't there fails its resource, not the node's others; `check` is the one that is strict."""
+    """A driver that isn't installed fails its resource, not the node's others; only `check` is strict."""
     hint = did_you_mean(name, installed)
-    failure = f"it isn't installed; installed are: {', '.join(installed) or 'none'}{hint and '; '}{hint}"
+    failure = f"it isn't installed; installed drivers: {', '.join(installed) or 'none'}{hint and '; '}{hint}"
     return discovery.Found(name, "", "", failure=failure)

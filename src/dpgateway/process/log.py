@@ -1,6 +1,6 @@
 """The log: text for people, JSON lines for machines, and nothing else on standard error.
 
-:func:`setup` also takes in what would bypass logging: warnings, and exceptions that nobody caught.
+:func:`setup` also logs what would bypass logging: warnings, and uncaught exceptions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpgateway.errors import describe, encodable
 Format = Literal["auto", "text", "json"]
 
 FIELDS = ("resource", "api", "device")
-"""The extra fields that have a place of their own; others follow them."""
+"""The extra fields that come first, in this order."""
 
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Bound(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose records carry fields; those that a call gives with ``extra`` win."""
+    """A logger whose records carry fields. Fields that a call gives with ``extra`` win."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401  logging's own
         kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
@@ -39,21 +39,21 @@ class Bound(logging.LoggerAdapter[logging.Logger]):
 
 
 def bind(logger: str | logging.Logger | logging.LoggerAdapter[logging.Logger], **extra: object) -> Bound:
-    """``logger`` with ``extra`` fields (``resource``, ``api``, ``device``, ...) on top of those that it has."""
+    """``logger`` with ``extra`` fields (``resource``, ``api``, ``device``, ...) in addition to its own fields."""
     if isinstance(logger, logging.LoggerAdapter):
         return Bound(logger.logger, {**(logger.extra or {}), **extra})
     return Bound(logging.getLogger(logger) if isinstance(logger, str) else logger, extra)
 
 
 def setup(log_format: Format = "auto", level: str | int = "INFO", stream: TextIO | None = None) -> None:
-    """Makes ``stream`` (standard error, unless given) the one place that the process logs to. May be called again."""
-    stream = stream or sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  a process may have none
+    """The process logs to ``stream`` (default: standard error) and to nothing else. May be called again."""
+    stream = stream or sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  a process may have no standard error
     text = log_format == "text" or (log_format == "auto" and stream.isatty())
     handler = _Handler(stream)
     handler.setFormatter(Text() if text else Json())
     root = logging.getLogger()
     for old in root.handlers[:]:
-        # Those of others that write to the same terminal would print everything twice.
+        # Other handlers that write to the same terminal would print everything twice.
         if isinstance(old, _Handler | _Queued) or getattr(old, "stream", None) in (sys.stderr, sys.stdout):
             root.removeHandler(old)
     root.addHandler(handler)
@@ -63,18 +63,18 @@ def setup(log_format: Format = "auto", level: str | int = "INFO", stream: TextIO
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, so that a second setup finds it."""
+    """A class of our own, so that a second setup finds the handler."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
-        """Says nothing: what can't be written can't be reported either, and a traceback would break the JSON lines."""
+        """Does nothing: a line that can't be written can't be reported, and a traceback would break the JSON lines."""
 
 
 MOST_WAITING = 10_000
-"""Lines that wait for somebody to read them; those that come then are lost, and counted."""
+"""Lines that may wait until somebody reads them. Further lines are lost, and counted."""
 
 
 class _Queued(logging.Handler):
-    """Leaves the writing to a thread. Never raises, and has no lock: what a driver logs may hang while it is shown."""
+    """A thread writes the lines. Never raises, and has no lock, because formatting what a driver logs may hang."""
 
     def __init__(self, handler: logging.StreamHandler[TextIO]) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class _Queued(logging.Handler):
         return self.format(logging.makeLogRecord({"levelname": level, "name": logger, "msg": message}))
 
     def written(self, seconds: float) -> None:
-        """Waits until what was logged before is written."""
+        """Waits until every line that was logged before is written, ``seconds`` at most."""
         mark = threading.Event()
         self._waiting.put(mark)
         mark.wait(seconds)
@@ -118,16 +118,16 @@ class _Queued(logging.Handler):
             self._say(line)
             if self._lost and self._waiting.qsize() < MOST_WAITING // 2:
                 lost, self._lost = self._lost, 0
-                self._say(self._plain("WARNING", __name__, f"{lost} lines were lost, for nobody read the log"))
+                self._say(self._plain("WARNING", __name__, f"{lost} lines were lost, because nobody read the log"))
 
     def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the stream is closed, or its other end
+        with contextlib.suppress(OSError, ValueError):  # the stream or its other end is closed
             self._stream.write(f"{line}\n")
             self._stream.flush()
 
 
 def hurry() -> None:
-    """From now on a thread writes the log: who logs doesn't wait for somebody to read it."""
+    """From now on a thread writes the log, so that a caller never waits until somebody reads the log."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if isinstance(handler, _Handler):
@@ -136,7 +136,7 @@ def hurry() -> None:
 
 
 def finish(seconds: float) -> None:
-    """Waits for what :func:`hurry` left to be written."""
+    """Waits until the thread of :func:`hurry` has written all lines, ``seconds`` at most."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _Queued):
             handler.written(seconds)
@@ -144,7 +144,7 @@ def finish(seconds: float) -> None:
 
 class _Formatter(logging.Formatter):
     def fields(self, record: logging.LogRecord) -> dict[str, str]:
-        """The record's extra fields: first those of FIELDS, in this order."""
+        """The record's extra fields; FIELDS come first, in their order."""
         extra: Mapping[str, object] = {key: value for key, value in vars(record).items() if key not in _USUAL}
         known = {key: _shown(extra[key]) for key in FIELDS if extra.get(key) is not None}
         return known | {key: _shown(value) for key, value in extra.items() if key not in known and value is not None}
@@ -172,7 +172,7 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 class Text(_Formatter):
-    """``time LEVEL message key=value ...``, and below it the traceback, if any."""
+    """``time LEVEL message key=value ...``, then the traceback, if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {key}={value}" for key, value in self.fields(record).items())
@@ -199,7 +199,7 @@ class Json(_Formatter):
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    _log.critical("%s nobody caught", kind.__name__, exc_info=(kind, error, traceback))
+    _log.critical("uncaught %s", kind.__name__, exc_info=(kind, error, traceback))
 
 
 def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
@@ -208,7 +208,7 @@ def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
     error = args.exc_value or args.exc_type()
     thread = args.thread.name if args.thread else "a thread"
     _log.error(
-        "%s nobody caught, in %s", args.exc_type.__name__, thread, exc_info=(args.exc_type, error, args.exc_traceback)
+        "uncaught %s, in %s", args.exc_type.__name__, thread, exc_info=(args.exc_type, error, args.exc_traceback)
     )
 
 

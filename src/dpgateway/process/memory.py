@@ -1,7 +1,7 @@
 """How the process handles its memory: settings of the whole process, made once at its start.
 
-glibc gives each new thread a heap of its own, up to 8 for each core, and what is freed in one isn't used by the others.
-The gateway's threads do little at once, for all but gRPC's hold the interpreter's lock.
+glibc gives each new thread a heap of its own, up to 8 for each core. Memory that is freed in one heap isn't used by the
+others. The gateway gains nothing from many heaps, because all threads but gRPC's hold the interpreter's lock to run.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _M_ARENA_MAX = -8
 
 
 def share_one_heap() -> None:
-    """All threads take their memory from the first thread's heap. Another C library than glibc is left alone."""
+    """All threads take their memory from the first thread's heap. Does nothing with another C library than glibc."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def keep_what_is_there() -> None:
-    """The garbage collector needn't look at the modules and the configuration again: they stay until the end.
+    """Tells the garbage collector not to look at the modules and the configuration again; they stay until the end.
 
-    Looking at everything takes long enough to be seen, and comes at any time, also when a kubelet waits for lists.
+    A collection of everything takes long enough to be noticed, and may come while a kubelet waits for lists.
     """
     gc.collect()
     gc.freeze()

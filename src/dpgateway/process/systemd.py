@@ -1,6 +1,6 @@
-"""Tells systemd how the service is: sd_notify(3), a datagram of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
+"""Tells systemd the state of the service: sd_notify(3), a datagram of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
 
-Without that variable there is nobody to tell. What is told is decided by the caller.
+Without that variable systemd doesn't want to know. The caller decides what systemd gets to know.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _log = logging.getLogger(__name__)
 
 
 class Notifier:
-    """The way to systemd. What can't be told is not worth a failure."""
+    """The way to systemd. A message that can't be sent is no failure of the gateway."""
 
     def __init__(self, address: str, watchdog: float | None = None) -> None:
-        """``watchdog``: seconds within which systemd wants to hear from us."""
+        """``watchdog``: seconds within which systemd expects a message from us."""
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._watchdog = watchdog / 2 if watchdog else None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
 
     @classmethod
     def take(cls, environment: MutableMapping[str, str]) -> Notifier | None:
-        """None if systemd doesn't want to know. The variables are removed: they aren't for our children."""
+        """None if systemd doesn't want to know. Removes the variables, because they aren't for our children."""
         address = environment.pop("NOTIFY_SOCKET", "")
         microseconds = environment.pop("WATCHDOG_USEC", "")
         ours = environment.pop("WATCHDOG_PID", "") in {"", str(os.getpid())}
@@ -46,7 +46,7 @@ class Notifier:
             _log.debug("systemd can't be told: %s", error)
 
     async def follow(self, look: Callable[[], Report]) -> None:
-        """Tells what ``look`` returns whenever that changes, and the watchdog that this event loop runs."""
+        """Sends the result of ``look`` whenever it changes, and tells the watchdog that this event loop runs."""
         ready, status, patted = False, "", time.monotonic()
         while True:
             now = look()

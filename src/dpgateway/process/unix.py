@@ -1,7 +1,7 @@
 """Addresses of unix sockets.
 
-The kernel's own limit for a socket's path is 107 bytes (struct sockaddr_un). A longer one is reached through a
-descriptor of its directory, which /proc makes a short path of.
+The kernel's limit for a socket's path is 107 bytes (struct sockaddr_un). A socket with a longer path is reached through
+a descriptor of its directory: /proc/self/fd gives that directory a short path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LONGEST = 107
 
 
 def address(socket: Path) -> str:
-    """What gRPC calls the socket ``socket``, to bind or to dial; works for any length of its directory's path."""
+    """gRPC's address of ``socket``, to bind or to dial. The path of its directory may have any length."""
     if len(os.fsencode(socket)) <= LONGEST:
         return f"unix:{socket}"
     return f"unix:/proc/self/fd/{_directory(socket.parent, socket.parent.stat().st_ino)}/{socket.name}"
