@@ -182,7 +182,7 @@ def test_a_node_that_is_another_one_since_the_list_is_not_given_away_until_liste
     (device,) = driver.devices()
     assert device.health.ok
     assert driver.allocate([device]).device_nodes
-    said = "/dev/ttyUSB0 is char 240:9 now, it was char 240:0: containers that have it keep the old one"
+    said = "/dev/ttyUSB0 is char 240:9 now, it was char 240:0: containers that have it keep the old device"
     assert any(message.startswith(said) for message in dev.recorder.messages)
 
 

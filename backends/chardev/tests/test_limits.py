@@ -52,7 +52,7 @@ def test_without_inotify_the_list_is_right_and_the_watch_is_tried_anew(dev, what
         assert listed(driver) == {{"ttyUSB0": None}}
         assert recorder.changes == 0
         assert len(recorder.messages) == 1, recorder.messages
-        assert "noticed at the next refresh only" in recorder.messages[0], recorder.messages
+        assert "changes are noticed only at the next refresh" in recorder.messages[0], recorder.messages
         assert "fs.inotify.max_user_{what} is reached" in recorder.messages[0], recorder.messages
         limit("{what}", 100)
         assert listed(driver) == {{"ttyUSB0": None}}

@@ -47,7 +47,7 @@ def _grow(path):
         (_pipe, "expected a regular file"),
         (_directory, "expected a regular file"),
         (lambda path: path.unlink(), "No such file"),
-        (lambda path: path.chmod(0o664), "expected that only its owner can write it, found mode 0664"),
+        (lambda path: path.chmod(0o664), "expected a file that only its owner can write, found mode 0664"),
         (lambda path: path.chmod(0o646), "found mode 0646"),
         (lambda path: path.write_bytes(b""), "expected 1 to 1048576 bytes, found 0"),
         (_grow, "expected 1 to 1048576 bytes, found 1048577"),

@@ -161,7 +161,7 @@ def test_a_programmer_is_not_believed(options, start_with):
     programmer = Programmer()
     programmer.images = type("Forgetful", (dict,), {"__setitem__": lambda *_: None})()
     driver = start_with(options, programmer)
-    with pytest.raises(DriverError, match=r"expected it to run [0-9a-f]{64} now, found that this is unknown"):
+    with pytest.raises(DriverError, match=r"expected the board to run [0-9a-f]{64} now, found an unknown state"):
         driver.prepare(driver.devices()[:1])
 
 

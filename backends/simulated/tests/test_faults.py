@@ -52,8 +52,11 @@ def test_the_next_change_is_the_first_of_all():
         ({"absent": True, "indexes": (0, -2)}, "^indexes: expected nothing below 0, found -2"),
         ({"absent": True, "after": seconds(-1)}, "^after: expected nothing below 0, found -1"),
         ({"absent": True, "lasts": seconds(0)}, "^lasts: expected more than 0s, found 0s"),
-        ({"absent": True, "every": seconds(1)}, "^every: expected a lasts that is shorter"),
-        ({"absent": True, "lasts": seconds(2), "every": seconds(2)}, "^every: expected a lasts that is shorter"),
+        ({"absent": True, "every": seconds(1)}, "^every: expected 'lasts' too, shorter than 'every'"),
+        (
+            {"absent": True, "lasts": seconds(2), "every": seconds(2)},
+            "^every: expected 'lasts' too, shorter than 'every'",
+        ),
     ],
 )
 def test_senseless_faults_are_refused(fault, message):

@@ -1,4 +1,4 @@
-"""The driver itself: lists what a survey finds, and gives nodes to containers after looking once more."""
+"""The driver itself: lists what a survey finds, and looks once more before it gives a node to a container."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpgateway_chardev.watching import Watcher
 
 
 class CharDevices:
-    """Device nodes under /dev. What is known of a device is in the listed value; what containers have, beside it."""
+    """Device nodes under /dev. The listed values say what a device is, ``_given`` says what containers have."""
 
     Options: ClassVar[type] = CharDeviceOptions
 
@@ -28,17 +28,17 @@ class CharDevices:
         self._last: Mapping[str, NodeDevice] = {}
         self._given: dict[Node, str] = {}
         self._lock = threading.Lock()
-        """Guards what was given: devices, allocate and release come from different threads."""
+        """Guards ``_given``: devices, allocate and release run on different threads."""
 
     def devices(self) -> Sequence[Device]:
         with self._lock:
             given = dict(self._given)
         survey = Survey(self._options, given)
         with self._lock:
-            for node in given.keys() - survey.seen:  # gone: what comes under its number is another device
+            for node in given.keys() - survey.seen:  # gone: a later node of the same number is another device
                 self._given.pop(node, None)
         if self._watcher.watch(survey.directories):
-            self._context.changed()  # what is watched only from now on may have changed just before: look once more
+            self._context.changed()  # look once more, because a change may have come just before the new watch
         self._notices.tell(survey.notices)
         self._tell_changes(survey.devices)
         self._last = survey.devices
@@ -53,7 +53,7 @@ class CharDevices:
         return Allocation(device_nodes=tuple(nodes))
 
     def release(self, devices: Sequence[Device]) -> None:
-        """Whatever else leads to these devices may be offered again."""
+        """Other names of these devices may be offered again."""
         free = {device.id for device in devices}
         with self._lock:
             self._given = {node: path for node, path in self._given.items() if path not in free}
@@ -67,12 +67,12 @@ class CharDevices:
             before = self._last.get(path)
             if before and before.node and device.node and before.node != device.node:
                 self._context.log.warning(
-                    "%s/%s is %s now, it was %s: containers that have it keep the old one until they restart",
+                    "%s/%s is %s now, it was %s: containers that have it keep the old device until they restart",
                     HOST_DEV, path, device.node, before.node,
                 )  # fmt: skip
 
     def _give(self, device: Device) -> DeviceNode:
-        """Refuses a device that isn't what it was when it was listed: the choice was made for the other one."""
+        """Refuses a device whose path leads to another node now than in the list, from which the kubelet chose it."""
         found = Tree(self._options.dev).look(device.id, self._options.type)
         listed = device.node if isinstance(device, NodeDevice) else None
         if isinstance(found, NoNode):
@@ -94,6 +94,6 @@ class CharDevices:
             if other is not node:
                 raise DriverError(
                     f"{other.host_path} and {node.host_path} can't both be {node.container_path} in one container: "
-                    f"container_path is {self._options.container_path!r}; expected it to contain {{id}} for this"
+                    f"container_path is {self._options.container_path!r}, expected a path that contains {{id}}"
                 )
         return nodes

@@ -1,4 +1,4 @@
-"""Tells an operator about a state of affairs once, and again only if it had ended meanwhile."""
+"""Logs a problem once, and again only if it had ended in between."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class Notices:
-    """One kind of news, at one level of the log."""
+    """Problems of one kind, at one level of the log."""
 
     def __init__(self, log: logging.LoggerAdapter[logging.Logger], level: int) -> None:
         self._log = log
@@ -15,7 +15,7 @@ class Notices:
         self._told: frozenset[str] = frozenset()
 
     def tell(self, now: Iterable[str]) -> None:
-        """``now``: all that is the case."""
+        """``now``: all problems that there are at this moment."""
         texts = dict.fromkeys(now)
         for text in texts:
             if text not in self._told:

@@ -9,7 +9,7 @@ from dpgateway_chardev.tree import Node
 
 
 def numa_nodes(node: Node, sysfs: str = "/sys") -> tuple[int, ...]:
-    """The node of the nearest ancestor that has one; empty without one, and for -1, which means unknown.
+    """The NUMA node of the nearest ancestor that has one; empty if none has one, and for -1, which means unknown.
 
     Source: Documentation/ABI/stable/sysfs-devices, numa_node; Documentation/ABI/testing/sysfs-dev.
     """
@@ -22,7 +22,7 @@ def numa_nodes(node: Node, sysfs: str = "/sys") -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _nearest(sysfs: str, link: str, node_type: str) -> tuple[int, ...]:
-    """Kept, because a place in sysfs is a place in the machine, and the way up has a dozen files that don't exist."""
+    """Cached, because a path in sysfs is a fixed place in the machine, and a dozen files on the way up don't exist."""
     directory = Path(sysfs, "dev", node_type, link).resolve(strict=True)
     for ancestor in (directory, *directory.parents):
         if ancestor.name == "devices":

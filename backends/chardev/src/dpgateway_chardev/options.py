@@ -1,4 +1,4 @@
-"""What a resource can say about its device nodes; checked when it is read, so that the driver needn't."""
+"""What a resource can say about its device nodes. Options check themselves, so that the driver needn't."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _no_id(what: str, path: str) -> Iterator[str]:
 
 
 def relative(path: str) -> str:
-    """A path under /dev as the id of its device: relative to /dev."""
+    """The id of the device at a path under /dev: the path relative to /dev."""
     return path.removeprefix(f"{HOST_DEV}/")
 
 
@@ -59,7 +59,7 @@ class CharDeviceOptions:
         metadata={"help": "device nodes under /dev: paths, listed even while absent, and globs (*, ?, [...], **)"}
     )
     exclude: tuple[str, ...] = field(
-        default=(), metadata={"help": "paths and globs under /dev that no glob of `paths` matches, nor anything below"}
+        default=(), metadata={"help": "paths and globs under /dev that the globs of `paths` skip, with all below them"}
     )
     type: Literal["char", "block"] = field(default="char", metadata={"help": "which kind of device node is offered"})
     permissions: str = field(default="rw", metadata={"help": "what the container may do: some of r, w, m (mknod)"})
@@ -92,7 +92,7 @@ class CharDeviceOptions:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The ids of the devices that are named outright."""
+        """The ids of the devices whose paths are spelled out."""
         return tuple(relative(path) for path in self.paths if not is_glob(path))
 
     @property

@@ -1,7 +1,7 @@
 """Globs over paths, as a shell with ``globstar`` reads them; pure.
 
-``*``, ``?`` and ``[...]`` stay within one component and leave names with a leading dot alone unless the pattern has
-that dot too: udev makes its links as ``.#name`` and renames them. ``**`` is any number of directories.
+``*``, ``?`` and ``[...]`` stay within one component. They skip names with a leading dot unless the pattern has that dot
+too, because udev makes its links as ``.#name`` and renames them. ``**`` is any number of directories.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def parse(path: str) -> tuple[str, ...]:
 
 
 def name_matches(name: str, part: str) -> bool:
-    """Whether one component of a glob, not ``**``, matches one name."""
+    """Whether one component of a glob (but not ``**``) matches one name."""
     hidden = name.startswith(".") and not part.startswith(".")
     return not hidden and fnmatchcase(name, part)
 
@@ -42,6 +42,6 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def excludes(path: str, globs: Sequence[tuple[str, ...]]) -> bool:
-    """Whether a glob matches the path or a directory that it lies in."""
+    """Whether a glob matches the path, or a directory above it."""
     names = path.split("/")
     return any(matches(names[:depth], parts) for parts in globs for depth in range(1, len(names) + 1))

@@ -1,4 +1,4 @@
-"""What there is to offer: the configured paths and globs against one look at /dev."""
+"""Which devices there are: what the configured paths and globs find in one look at /dev."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dpgateway_chardev.tree import Interest, Node, NoNode, OutsideError, Tree
 
 @dataclass(frozen=True, slots=True)
 class NodeDevice(Device):
-    """A device, and which node it was when it was listed."""
+    """A device, and the node that its path led to when it was listed."""
 
     node: Node | None = None
 
 
 class Survey:
-    """One look at everything; ``devices`` and ``notices`` say what was seen, ``directories`` on what it depended."""
+    """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
     def __init__(self, options: CharDeviceOptions, given: Mapping[Node, str] = MappingProxyType({})) -> None:
-        """``given``: what containers have, and under which name: under no other can it be offered now."""
+        """``given``: the nodes that containers have, each with the only name under which it can be offered now."""
         self.tree = Tree(options.dev)
         self.devices: dict[str, NodeDevice] = {}
         self.notices: dict[str, None] = {}
-        """What a glob matched and why it isn't offered, for the log."""
+        """What a glob matched but can't offer, and why; for the log."""
         self._type = options.type
         self._exclude = [parse(path) for path in options.excluded]
         self.seen: set[Node] = set()
@@ -45,7 +45,7 @@ class Survey:
 
     @property
     def directories(self) -> dict[str, Interest]:
-        """By absolute path, as this process sees it."""
+        """The names that matter, by the directory's absolute path as this process sees it."""
         return {str(self.tree.at(real)): interest for real, interest in self.tree.interests.items()}
 
     def _offer_named(self, path: str) -> None:
@@ -72,7 +72,7 @@ class Survey:
             self.notices[found.reason] = None
 
     def _owner(self, node: Node, path: str) -> str:
-        """Under which path the node is offered: the first one, unless a container has it under another one."""
+        """The path under which the node is offered: the first path, unless a container has the node under another."""
         self.seen.add(node)
         return self._owners.setdefault(node, path)
 
@@ -84,11 +84,11 @@ class Survey:
         near = numa_nodes(node) if node else ()
         try:
             self.devices[path] = NodeDevice(path, health, near, node)
-        except ValueError as error:  # a name that a glob found and that can't be an id
+        except ValueError as error:  # a glob found a name that can't be an id
             self.notices[str(error)] = None
 
     def _walk(self, path: str, real: str, parts: tuple[str, ...]) -> Iterator[str]:
-        """The paths in the directory ``path``, really ``real``, that match the rest of a glob."""
+        """The paths in the directory ``path`` that match the rest of a glob; ``real`` is the directory's real path."""
         here, rest = parts[0], parts[1:]
         if here == ANY_DEPTH:
             yield from self._walk(path, real, rest)
@@ -98,7 +98,7 @@ class Survey:
             inner = f"{path}/{name}" if path else name
             if not name_matches(name, glob) or excludes(inner, self._exclude):
                 continue
-            if here == ANY_DEPTH:  # doesn't follow links, which may lead round in circles
+            if here == ANY_DEPTH:  # doesn't follow links, because they may form a loop
                 if is_directory:
                     yield from self._walk(inner, f"{real}/{name}" if real else name, parts)
             elif not rest:
@@ -117,7 +117,7 @@ class Survey:
             return None
 
     def _list(self, real: str) -> list[tuple[str, bool]]:
-        """The names in a real directory, and which of them are directories. Read once, whatever asks for it."""
+        """The names in a real directory, and which of them are directories. Each directory is read only once."""
         if real not in self._listings:
             self._listings[real] = []
             try:

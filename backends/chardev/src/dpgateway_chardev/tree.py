@@ -1,8 +1,8 @@
 """The host's /dev as this process sees it: where a path leads, without ever leaving /dev, and what is there.
 
-Links are followed here and not by the kernel because the host's /dev may be mounted elsewhere: a link to ``/dev/x``
-then means ``<dev>/x``. On the way it is noted which names in which directories the answer depended on, for those are
-what has to be watched. No device is opened, for that has side effects (a tty raises DTR).
+This module follows links itself, because the host's /dev may be mounted elsewhere: a link to ``/dev/x`` then means
+``<dev>/x``, which the kernel doesn't know. On the way it notes the names and directories that the answer depended on,
+because those have to be watched. It opens no device, because opening has side effects (a tty raises DTR).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_LINKS = 40  # as the kernel: include/linux/namei.h, MAXSYMLINKS
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Which device a device node stands for, to the kernel."""
+    """The kernel's name for the device behind a device node."""
 
     type: str
     major: int
@@ -34,11 +34,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class NoNode:
-    """Why a path is no device node that can be given away."""
+    """Why a path doesn't lead to a device node that a container can get."""
 
     reason: str
     unknown: bool = False
-    """Something is there, but what it is couldn't be found out."""
+    """Something is there, but this process can't find out what."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class OutsideError(Exception):
 
 
 def _inside(link: str, target: str) -> str:
-    """What an absolute link's target is relative to /dev."""
+    """The target of an absolute link, relative to /dev."""
     if not target.startswith(f"{HOST_DEV}/"):
         raise OutsideError(f"{HOST_DEV}/{link} leads outside {HOST_DEV}, to {target!r}")
     return target.removeprefix(f"{HOST_DEV}/")
@@ -76,7 +76,7 @@ class Tree:
     def __init__(self, dev: str) -> None:
         self.dev = dev
         self.interests: defaultdict[str, Interest] = defaultdict(Interest)
-        """By real directory."""
+        """The names that the answers depended on, by real directory."""
 
     def at(self, real: str) -> Path:
         return Path(self.dev, real)
@@ -104,7 +104,7 @@ class Tree:
         done.pop()
 
     def _step(self, done: list[str], name: str) -> str | None:
-        """Goes on to ``name``; if that is a link, stays (or goes back to /dev) and returns what is to be followed."""
+        """Goes on to ``name``. If ``name`` is a link, stays (or goes back to /dev) and returns the path to follow."""
         here = "/".join(done)
         self.interests[here].names.add(name)
         path = f"{here}/{name}" if here else name
@@ -121,7 +121,7 @@ class Tree:
         return target
 
     def look(self, path: str, expected: str) -> Node | NoNode:
-        """What is at ``path``: a device node of the type ``expected`` (char, block), or why not."""
+        """The device node of type ``expected`` (char, block) at ``path``, or why there is none."""
         shown = f"{HOST_DEV}/{path}"
         try:
             status = self.at(self.follow(path)).lstat()

@@ -1,8 +1,8 @@
-"""Says at once that something changed in a directory that matters; what changed is for others to find out.
+"""Says at once that something changed in a directory that matters; the caller finds out what changed.
 
-One inotify instance and one daemon thread per driver. Without inotify (fs.inotify.max_user_instances is 128 on many
-machines and shared with everything that root runs) nothing fails: the gateway asks every ``refresh`` anyway, and each
-time the watch is tried anew.
+One inotify instance and one daemon thread per driver. Without inotify nothing fails (fs.inotify.max_user_instances is
+128 on many machines, for all of root's programs together): the gateway asks every ``refresh`` anyway, and the driver
+tries to watch again each time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpgateway_chardev.tree import Interest
 _NAMED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ATTRIB
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
 _ALWAYS = _SELF | Mask.UNMOUNT | Mask.Q_OVERFLOW
-"""What matters whatever the name. Not IGNORED: it follows one of these, or our own removal of a watch."""
+"""Events that matter for every name. Without IGNORED, which follows one of these, or our own removal of a watch."""
 _LIMITS = {errno.EMFILE: "fs.inotify.max_user_instances", errno.ENOSPC: "fs.inotify.max_user_watches"}
 
 
@@ -33,18 +33,18 @@ class Watcher:
         self._name = name
         self._changed = changed
         self._notices = notices
-        self._lock = threading.Lock()  # between watch() and close(); the thread only reads what they leave
+        self._lock = threading.Lock()  # between watch() and close(); the thread only reads what they set
         self._closed = False
         self._inotify: Inotify | None = None
         self._thread: threading.Thread | None = None
         self._stop = -1
         self._interests: Mapping[int, Interest] = {}
-        """By watch descriptor. Replaced, never changed."""
+        """By watch descriptor. The mapping is replaced, never changed, because the thread reads it without the lock."""
 
     def watch(self, interests: Mapping[str, Interest]) -> bool:
-        """Watches these directories and no others; a missing one by its nearest parent.
+        """Watches these directories and no others. For a missing directory it watches the nearest parent.
 
-        Whether more is watched than before: then whoever asked has to look again.
+        Returns whether it watches more than before. Then the caller has to look again.
         """
         with self._lock:
             if self._closed:
@@ -57,7 +57,7 @@ class Watcher:
         return any(wd not in before or not interest <= before[wd] for wd, interest in now.items())
 
     def close(self) -> None:
-        """Ends the thread, once it has told of what happened before; no ``changed`` is called after this returned."""
+        """Ends the thread, after it has reported earlier events. ``changed`` isn't called after this returns."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -96,11 +96,11 @@ class Watcher:
         if self._inotify and gone:
             for watch in self._inotify.watches:
                 if watch.wd in gone:
-                    with suppress(OSError):  # the directory went, and its watch with it
+                    with suppress(OSError):  # the directory was removed, and its watch with it
                         self._inotify.rm_watch(watch)
 
     def _run(self, inotify: Inotify) -> None:
-        with selectors.PollSelector() as selector:  # costs no file descriptor, so that it can't fail
+        with selectors.PollSelector() as selector:  # poll(2) needs no file descriptor, so this can't fail
             selector.register(inotify.fd, selectors.EVENT_READ)
             selector.register(self._stop, selectors.EVENT_READ)
             stop = False
@@ -127,4 +127,4 @@ def _add(inotify: Inotify, directory: str, interest: Interest) -> tuple[int, Int
 
 def _trouble(what: str, error: OSError) -> str:
     limit = f"; {_LIMITS[error.errno]} is reached" if error.errno in _LIMITS else ""
-    return f"{what}, they are noticed at the next refresh only: {error.strerror}{limit}"
+    return f"{what}, changes are noticed only at the next refresh: {error.strerror}{limit}"

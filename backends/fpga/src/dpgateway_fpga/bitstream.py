@@ -1,4 +1,4 @@
-"""Reads a bitstream so that only what the operator meant can be programmed: any doubt is a refusal."""
+"""Reads a bitstream, and refuses the file at any doubt, so that only what the operator meant can be programmed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dpgateway_fpga.options import Bitstream
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The bytes to program: those, and no others, whose digest was checked."""
+    """The bytes to program, which are the same bytes whose digest was checked."""
 
     content: bytes
     sha256: str
 
 
 def read_image(bitstream: Bitstream) -> Image:
-    """Raises DriverError, saying what is wrong with the file."""
+    """Raises DriverError, which says what is wrong with the file."""
     content = _read(bitstream)
     sha256 = hashlib.sha256(content).hexdigest()
     if bitstream.sha256 not in (None, sha256):
@@ -30,7 +30,7 @@ def read_image(bitstream: Bitstream) -> Image:
 
 def _read(bitstream: Bitstream) -> bytes:
     try:
-        # NOFOLLOW: a symbolic link is ELOOP. NONBLOCK: opening a pipe would wait for its writer (both open(2)).
+        # NOFOLLOW: a symbolic link fails with ELOOP. NONBLOCK: a pipe doesn't wait for its writer (both open(2)).
         descriptor = os.open(bitstream.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if wrong := _wrong(os.fstat(descriptor), bitstream.max_bytes):
@@ -50,9 +50,9 @@ def _wrong(status: os.stat_result, max_bytes: int) -> str | None:
     if not stat.S_ISREG(status.st_mode):
         return "expected a regular file"
     if status.st_uid not in (0, os.geteuid()):
-        return f"expected it to be owned by root or by user {os.geteuid()}, found user {status.st_uid}"
+        return f"expected a file owned by root or by user {os.geteuid()}, found user {status.st_uid}"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"expected that only its owner can write it, found mode {stat.S_IMODE(status.st_mode):04o}"
+        return f"expected a file that only its owner can write, found mode {stat.S_IMODE(status.st_mode):04o}"
     if not 0 < status.st_size <= max_bytes:
         return f"expected 1 to {max_bytes} bytes, found {status.st_size}"
     return None

@@ -1,4 +1,4 @@
-"""The driver: a pool of boards, all with one bitstream."""
+"""The driver: a pool of boards, all with the same bitstream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpgateway_fpga.slot import Slot
 
 
 class FpgaDriver:
-    """Hands out boards at once, and programs them when a container is about to start."""
+    """Hands out boards without delay, and programs them when a container is about to start."""
 
     Options = FpgaOptions
 
@@ -32,7 +32,7 @@ class FpgaDriver:
         )
 
     def prepare(self, devices: Sequence[Device]) -> None:
-        """Programs the boards at once, not in turn: the kubelet waits 30 s for all of them."""
+        """Programs the boards at the same time, because the kubelet waits 30 s for all of them together."""
         slots = [self._slot(device) for device in devices]
         errors: list[str] = []
         threads = [threading.Thread(target=_ensure, args=(slot, errors), daemon=True) for slot in slots[1:]]
@@ -58,5 +58,5 @@ class FpgaDriver:
 def _ensure(slot: Slot, errors: list[str]) -> None:
     try:
         slot.ensure()
-    except BaseException as error:  # on a thread of its own nobody else would hear of it
+    except BaseException as error:  # this runs on a thread of its own, where nobody else would catch it
         errors.append(str(error) or repr(error))

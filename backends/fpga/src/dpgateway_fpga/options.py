@@ -1,4 +1,4 @@
-"""What the driver is told: boards, the bitstream for them, and who programs it."""
+"""The driver's options: the boards, their bitstream, and what programs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 
 from dpgateway import Device, DeviceNode, refuse
 
-# A board's id names a file of its state, so it can't contain a slash, nor begin with a dot.
+# A board's id is the name of its state file, so the id can't contain a slash or begin with a dot.
 _BOARD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MIB = 1024 * 1024
@@ -22,9 +22,11 @@ _MIB = 1024 * 1024
 class Board:
     """One board of the pool."""
 
-    id: str = field(metadata={"help": "names the board for ever: its serial number or bus address, say"})
-    nodes: tuple[str, ...] = field(default=(), metadata={"help": "the device nodes that a container gets with it"})
-    numa: int | None = field(default=None, metadata={"help": "the NUMA node that it is near"})
+    id: str = field(metadata={"help": "names the board for ever, for example its serial number or bus address"})
+    nodes: tuple[str, ...] = field(
+        default=(), metadata={"help": "the device nodes that a container gets with the board"}
+    )
+    numa: int | None = field(default=None, metadata={"help": "the NUMA node that the board is near"})
 
     def __post_init__(self) -> None:
         refuse(self._problems())
@@ -44,12 +46,12 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Bitstream:
-    """The file that is programmed."""
+    """The file that is programmed onto the boards."""
 
-    path: Path = field(metadata={"help": "a file of root's, or of our user, that nobody else can write"})
-    id: str = field(metadata={"help": "what containers are told that they run on, as FPGA_BITSTREAM"})
+    path: Path = field(metadata={"help": "a file of root, or of the gateway's user, that nobody else can write"})
+    id: str = field(metadata={"help": "the bitstream's name for containers, as FPGA_BITSTREAM"})
     sha256: str | None = field(default=None, metadata={"help": "only a file with this digest is programmed"})
-    max_mib: int = field(default=256, metadata={"help": "a larger file is refused; it is read into memory"})
+    max_mib: int = field(default=256, metadata={"help": "a larger file is refused, because it is read into memory"})
 
     def __post_init__(self) -> None:
         refuse(self._problems())
@@ -74,12 +76,12 @@ class Simulated:
     """How the simulated programmer behaves."""
 
     state_dir: Path = field(
-        # As on a board, what was loaded outlives the gateway, but not the machine: /run is emptied at boot.
+        # As on a board, the loaded bitstream outlives the gateway, but not a reboot: /run is emptied at boot.
         default=Path("/run/dpgateway/fpga-simulated"),
-        metadata={"help": "where it keeps what each board was programmed with"},
+        metadata={"help": "where the simulated programmer keeps what each board runs"},
     )
     duration: timedelta = field(default=timedelta(seconds=1), metadata={"help": "how long programming takes"})
-    fail_first: int = field(default=0, metadata={"help": "so many attempts fail, on each board, before one succeeds"})
+    fail_first: int = field(default=0, metadata={"help": "this many attempts fail, on each board, before one succeeds"})
 
     def __post_init__(self) -> None:
         refuse(self._problems())
@@ -88,7 +90,7 @@ class Simulated:
         if not self.state_dir.is_absolute():
             yield f"state_dir: expected an absolute path, found {str(self.state_dir)!r}"
         if self.duration < timedelta():
-            yield "duration: expected nothing below 0s"
+            yield f"duration: expected 0s or more, found {self.duration.total_seconds():g}s"
         if self.fail_first < 0:
             yield f"fail_first: expected 0 or more, found {self.fail_first}"
 
@@ -97,16 +99,16 @@ class Simulated:
 class FpgaOptions:
     """A pool of boards, which belongs to one resource, and one bitstream for all of them."""
 
-    pool: str = field(metadata={"help": "the name of the pool; no second resource may use it, nor any board of it"})
+    pool: str = field(metadata={"help": "the name of the pool; no second resource may use the pool or a board of it"})
     boards: tuple[Board, ...] = field(metadata={"help": "the boards of the pool"})
     bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with"})
-    programmer: Literal["simulated"] = field(default="simulated", metadata={"help": "who programs the boards"})
+    programmer: Literal["simulated"] = field(default="simulated", metadata={"help": "what programs the boards"})
     simulated: Simulated = field(default_factory=Simulated, metadata={"help": "options of the simulated programmer"})
     retry_first: timedelta = field(
-        default=timedelta(seconds=1), metadata={"help": "a board that couldn't be programmed is tried again after this"}
+        default=timedelta(seconds=1), metadata={"help": "the pause after a board couldn't be programmed, then doubling"}
     )
     retry_limit: timedelta = field(
-        default=timedelta(seconds=60), metadata={"help": "each time after twice as long, up to this"}
+        default=timedelta(seconds=60), metadata={"help": "the longest pause before a board is tried again"}
     )
 
     def __post_init__(self) -> None:
@@ -125,7 +127,7 @@ class FpgaOptions:
             yield "retry_first: expected more than 0s, and no more than retry_limit"
 
     def claims(self) -> list[str]:
-        """A board programmed for two resources would change under a running container."""
+        """Two resources that program the same board would change it under a running container."""
         return [f"pool {self.pool}", *(f"board {board.id}" for board in self.boards)]
 
 

@@ -1,4 +1,4 @@
-"""How a board is programmed: one class for each way, behind one table."""
+"""How a board is programmed: one class for each way, all in one table."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dpgateway_fpga.options import Board, FpgaOptions, Simulated
 
 
 class Programmer(Protocol):
-    """One way to program boards. Called for different boards at once, for one board one call at a time."""
+    """One way to program boards. Calls for different boards may run at the same time, calls for one board don't."""
 
     def loaded(self, board: Board) -> str | None:
-        """The sha256 of what the board runs; ``None``: unknown, and therefore to be programmed anew."""
+        """The sha256 of what the board runs; ``None``: unknown, so the board has to be programmed."""
 
     def program(self, board: Board, image: Image) -> None:
         """Blocks until the board runs ``image``. Raises DriverError or OSError."""
 
 
 class SimulatedProgrammer:
-    """Its boards are files: what was loaded is found again by the next gateway, as on a board that kept its power."""
+    """Its boards are files. The next gateway finds there what was loaded, as on a board that kept its power."""
 
     def __init__(self, options: Simulated) -> None:
         self._options = options
@@ -42,7 +42,7 @@ class SimulatedProgrammer:
             return None
 
     def program(self, board: Board, image: Image) -> None:
-        self._write(board, "programming", image)  # if we die now, this is what the next gateway finds: unknown
+        self._write(board, "programming", image)  # if we die now, the board's state is unknown to the next gateway
         time.sleep(self._options.duration.total_seconds())
         with self._lock:
             self._attempts[board.id] += 1

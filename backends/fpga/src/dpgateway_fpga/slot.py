@@ -1,4 +1,4 @@
-"""One board: brings the bitstream onto it, and after a failure tries again by itself."""
+"""One board: programs it with the bitstream, and after a failure tries again by itself."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Slot:
     def __init__(self, board: Board, options: FpgaOptions, programmer: Programmer, context: Context) -> None:
         self.board, self._options, self._programmer, self._context = board, options, programmer, context
         self._device = board.device()
-        self._programming = threading.Lock()  # held while the board is looked at and programmed
-        self._state = (
-            threading.Lock()
-        )  # guards what follows, which only the holder of the other lock changes, and close
+        self._programming = threading.Lock()
+        """Held while the board is looked at and programmed."""
+        self._state = threading.Lock()
+        """Guards the fields below. Only a thread that holds ``_programming`` changes them, and ``close``."""
         self._health = Health.healthy()
         self._failures = 0
         self._retry: threading.Timer | None = None
@@ -32,11 +32,11 @@ class Slot:
         return replace(self._device, health=self._health)
 
     def ensure(self) -> None:
-        """Returns when the board runs the bitstream; does nothing if it does already. Raises DriverError."""
+        """Returns when the board runs the bitstream; at once if it does already. Raises DriverError."""
         with self._programming:
             try:
                 self._program()
-            except BaseException as error:  # whatever it was, what the board runs now is in doubt
+            except BaseException as error:  # after any error, what the board runs is in doubt
                 self._failed(str(error) or repr(error))
                 raise DriverError(f"board {self.board.id!r} can't be programmed: {error}") from error
             self._settle(Health.healthy(), failures=0)
@@ -56,7 +56,7 @@ class Slot:
         self._context.log.info("programming board %s with %s", self.board.id, self._options.bitstream.id)
         self._programmer.program(self.board, image)
         if (found := self._programmer.loaded(self.board)) != image.sha256:
-            raise DriverError(f"expected it to run {image.sha256} now, found {found or 'that this is unknown'}")
+            raise DriverError(f"expected the board to run {image.sha256} now, found {found or 'an unknown state'}")
         self._context.log.info("board %s runs %s", self.board.id, self._options.bitstream.id)
 
     def _failed(self, why: str) -> None:
@@ -74,13 +74,15 @@ class Slot:
                 self._retry.daemon = True
                 try:
                     self._retry.start()
-                except RuntimeError as error:  # no thread to be had: the next container's start tries again
-                    self._context.log.warning("board %s isn't tried again by itself: %s", self.board.id, error)
+                except RuntimeError as error:  # no thread can be started
+                    self._context.log.warning(
+                        "board %s isn't tried again until a container's start: %s", self.board.id, error
+                    )
         if changed:
             self._context.changed()
 
     def _try_again(self) -> None:
-        with contextlib.suppress(DriverError):  # logged, and the next attempt is due
+        with contextlib.suppress(DriverError):  # logged already, and the next attempt is planned
             self.ensure()
 
     def _cancel(self) -> None:
@@ -90,6 +92,6 @@ class Slot:
 
 
 def pause(failures: int, options: FpgaOptions) -> float:
-    """Seconds to wait after so many failures; the jitter parts boards that failed together."""
+    """Seconds to wait after this many failures. The jitter separates boards that failed at the same time."""
     first, limit = options.retry_first.total_seconds(), options.retry_limit.total_seconds()
     return min(limit, first * 2.0 ** min(failures - 1, 30)) * random.uniform(0.8, 1.0)  # noqa: S311  no secret

@@ -18,7 +18,7 @@ _CDI_KIND = re.compile(r"[^/=\s]+/[^/=\s]+")
 
 @dataclass(frozen=True, slots=True)
 class SimulatedOptions:
-    """Everything is off by default but the two devices."""
+    """By default there are two devices, and everything else is off."""
 
     count: int = field(default=2, metadata={"help": "how many devices there are"})
     device_id_prefix: str = field(default="", metadata={"help": "ids are <prefix>-<node name>-<index>"})
@@ -26,11 +26,11 @@ class SimulatedOptions:
     annotation_prefix: str = field(default="", metadata={"help": "annotates <prefix>_<id>=/dev/<id> for each device"})
     device_file_prefix: str = field(default="", metadata={"help": "gives /dev/<prefix>-<index> for each device"})
     cdi_kind: str = field(default="", metadata={"help": "gives the CDI device <kind>=<id>, for each device"})
-    numa: tuple[int, ...] = field(default=(), metadata={"help": "the NUMA node of each index, begun anew at its end"})
+    numa: tuple[int, ...] = field(default=(), metadata={"help": "the NUMA node of each index; the list repeats"})
     prepare: bool = field(default=False, metadata={"help": "whether devices are prepared before a container starts"})
-    faults: tuple[Fault, ...] = field(default=(), metadata={"help": "what goes wrong, counted from the start"})
+    faults: tuple[Fault, ...] = field(default=(), metadata={"help": "what goes wrong; times count from the start"})
     control_file: Path | None = field(
-        default=None, metadata={"help": "a JSON file of faults, obeyed as soon as it is written"}
+        default=None, metadata={"help": "a JSON file of faults, read as soon as it is written"}
     )
 
     def __post_init__(self) -> None:
@@ -46,11 +46,11 @@ class SimulatedOptions:
         if self.control_file and not self.control_file.is_absolute():
             yield f"control_file: expected an absolute path, found {str(self.control_file)!r}"
         if not self.prepare and any(fault.call == "prepare" for fault in self.faults):
-            yield "faults: 'call: prepare' needs 'prepare: true', for nothing is prepared without it"
+            yield "faults: 'call: prepare' needs 'prepare: true', because nothing is prepared without it"
 
 
 class SimulatedDriver:
-    """Keeps nothing but its options: all else follows from the active faults."""
+    """Keeps nothing but its options: everything else follows from the active faults."""
 
     Options = SimulatedOptions
 
@@ -66,7 +66,7 @@ class SimulatedDriver:
         if options.control_file:
             obey = partial(self._plan, "control file")
             self._control = ControlFile(options.control_file, obey, context.log)
-        if options.faults:  # last, for it starts timers
+        if options.faults:  # last, because this starts timers
             self._plan("options", options.faults)
 
     def devices(self) -> Iterable[Device]:
@@ -109,7 +109,7 @@ class SimulatedDriver:
         )
 
     def _present(self) -> dict[str, tuple[int, Device]]:
-        """What there is now: index and device by id."""
+        """The devices that there are now: index and device by id."""
         faults = self._timeline.active()
         if not faults:
             return self._paper
@@ -135,7 +135,7 @@ class SimulatedDriver:
         return [present[device.id][0] for device in devices]
 
     def _suffer(self, call: Call, devices: Sequence[Device] = ()) -> None:
-        """What the faults of ``call`` do to it, one after the other."""
+        """Does to ``call`` what its faults say, one after the other."""
 
         def concerned() -> list[Fault]:
             active = self._timeline.active(call)

@@ -1,4 +1,4 @@
-"""What can go wrong, and when. Plain values: who waits, and who is told, is up to the driver."""
+"""What can go wrong, and when. Plain values: the driver does the waiting and the reporting."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Fault:
     """One thing that goes wrong for a while: either with devices, or with a call."""
 
     after: timedelta = field(
-        default=_ZERO, metadata={"help": "when it begins, from the start or the control file's reading"}
+        default=_ZERO, metadata={"help": "when it begins, from the start or from the reading of the control file"}
     )
-    lasts: timedelta | None = field(default=None, metadata={"help": "how long it lasts; without it, for ever"})
-    every: timedelta | None = field(default=None, metadata={"help": "begins again this long after each beginning"})
+    lasts: timedelta | None = field(default=None, metadata={"help": "how long it lasts; by default for ever"})
+    every: timedelta | None = field(default=None, metadata={"help": "it begins again this long after each beginning"})
     indexes: tuple[int, ...] = field(default=(), metadata={"help": "the devices concerned, by index, counted from 0"})
     devices: tuple[str, ...] = field(default=(), metadata={"help": "the devices concerned, by id; with neither, all"})
     unhealthy: str = field(default="", metadata={"help": "the devices are unhealthy, for this reason"})
     absent: bool = field(default=False, metadata={"help": "the devices are gone"})
-    extra: int = field(default=0, metadata={"help": "so many devices more, after the last one"})
+    extra: int = field(default=0, metadata={"help": "this many more devices, after the last one"})
     call: Call | None = field(default=None, metadata={"help": "the call that misbehaves: list, allocate or prepare"})
-    delay: timedelta = field(default=_ZERO, metadata={"help": "the call takes so much longer"})
+    delay: timedelta = field(default=_ZERO, metadata={"help": "the call takes this much longer"})
     hang: bool = field(default=False, metadata={"help": "the call doesn't return while the fault lasts"})
     error: str = field(default="", metadata={"help": "the call fails with this message"})
     busy: bool = field(default=False, metadata={"help": "the call answers that trying again later helps"})
@@ -56,14 +56,14 @@ class Fault:
         if self.lasts is not None and self.lasts <= _ZERO:
             yield f"lasts: expected more than 0s, found {self.lasts / _SECOND:g}s"
         if self.every is not None and not (self.lasts and self.lasts < self.every):
-            yield "every: expected a lasts that is shorter"
+            yield "every: expected 'lasts' too, shorter than 'every'"
 
     def concerns(self, device_id: str) -> bool:
-        """Whether this is one of ``devices``; it leaves ``indexes`` to the driver, which knows their ids."""
+        """Whether this is one of ``devices``. The driver has replaced ``indexes`` by ids, because it knows the ids."""
         return not self.devices or device_id in self.devices
 
     def active(self, elapsed: float) -> bool:
-        """``elapsed``: seconds."""
+        """Whether the fault is active now. ``elapsed``: seconds since the plan's start."""
         since = elapsed - self.after.total_seconds()
         if self.every:
             since = since % self.every.total_seconds() if since >= 0 else since
@@ -82,7 +82,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Faults and the moment (of a monotonic clock, in seconds) from which their times count."""
+    """Faults, and the time (of a monotonic clock, in seconds) from which their own times count."""
 
     faults: tuple[Fault, ...]
     start: float

@@ -1,4 +1,4 @@
-"""Which faults are active now: the one owner of their plans, of the clock, and of the calls that wait for them."""
+"""Which faults are active now. The only owner of the faults' plans, of the clock, and of the calls that wait."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dpgateway_simulated.faults import Call, Fault, Plan
 
 
 class Timeline:
-    """Says ``changed`` whenever a fault begins or ends. No thread of its own while nothing is due."""
+    """Calls ``changed`` whenever a fault begins or ends. Has no thread of its own while nothing is due."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._condition = threading.Condition()  # guards what follows, and wakes the calls that wait
+        self._condition = threading.Condition()  # guards the fields below, and wakes the calls that wait
         self._plans: dict[str, Plan] = {}
         self._timer: threading.Timer | None = None
         self._closed = False
@@ -32,7 +32,7 @@ class Timeline:
         return [fault for plan in self._plans.values() for fault in plan.active(now) if fault.call == call]
 
     def wait(self, until: Callable[[], bool], seconds: float | None) -> None:
-        """Returns after ``seconds`` at most (``None``: without a limit). Raises DriverError when closed meanwhile."""
+        """Returns after ``seconds`` at most (``None``: no limit). Raises DriverError when the timeline is closed."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed or until(), seconds)
             if self._closed:
