@@ -166,7 +166,7 @@ async def upgrade(stage: Stage) -> None:
     await stage.offered(ALL, "all resources allocatable again")
     expect("devices allocated again", [e for e in stage.kubelet.events[before:] if e.kind == "allocate"], [])
     stage.say("the kubelet read from its checkpoint who holds what; nothing was allocated twice")
-    stage.step("A container restarts: the kubelet asks before each start, and the board has its bitstream already")
+    stage.step("A container restarts: v1beta1 asks the gateway before each start; the board has its bitstream already")
     began = time.monotonic()
     reply = await stage.kubelet.start_container("video", "main")
     expect("the restart", reply["ok"], True)

@@ -1,7 +1,7 @@
 """How the process handles its memory: settings of the whole process, made once at its start.
 
 glibc gives each new thread a heap of its own, up to 8 for each core. Memory that is freed in one heap isn't used by the
-others. The gateway gains nothing from many heaps, because all threads but gRPC's hold the interpreter's lock to run.
+others. The gateway gains little from many heaps, because all threads but gRPC's hold the interpreter's lock to run.
 """
 
 from __future__ import annotations
