@@ -20,7 +20,7 @@ class Standing:
 
     name: str
     started: bool
-    """It is as far as it gets without a kubelet, or without help."""
+    """It has come as far as it can without a kubelet, or without an operator's help."""
     streaming: bool = False
     """A kubelet listens."""
     failed: bool = False
@@ -39,7 +39,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What systemd is to know."""
+    """What systemd gets to know."""
 
     ready: bool
     text: str
