@@ -1,44 +1,75 @@
-"""An event loop whose time passes when a test says so."""
+"""The tests' only clock, and an event loop that lives by it: nobody waits, time passes at once.
+
+The simulator's ``ManualClock`` is another thing: a part of the product, which its users turn.
+"""
 
 import asyncio
 import functools
+import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.support.waiting import turns
 
+EPOCH = 1_700_000_000.0
+PATIENCE = 20.0
+"""Real seconds. A loop without a timer can only wait for another thread, and no thread needs as long."""
 
-class ManualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        super().__init__()
-        self._now = 1000.0
+
+class Clock:
+    """Seconds that pass when somebody adds to ``now``. It has the functions of the module ``time``."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
 
     def time(self) -> float:
-        return self._now
+        return EPOCH + self.now
 
-    async def advance(self, seconds: float) -> None:
-        """Every timer that is due meanwhile fires at its time."""
-        end = self._now + seconds
-        await turns()
-        while timers := [timer.when() for timer in self._scheduled if not timer.cancelled() and timer.when() <= end]:
-            self._now = max(self._now, min(timers))
-            await turns()
-        self._now = end
-        await turns()
+
+class _Selector(selectors.DefaultSelector):
+    """Where a loop waits, this lets its clock pass."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            ready = super().select(PATIENCE)
+            assert ready, "the test waits for what nobody will do"
+            return ready
+        ready = super().select(0)
+        if not ready:
+            self._clock.now += max(timeout, 0.0)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """When nothing can be done now, it is the time of the next timer."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        super().__init__(_Selector(self.clock))
+
+    def time(self) -> float:
+        return self.clock.now
 
 
 def in_manual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs a test on a ManualLoop."""
+    """Runs a test on a VirtualLoop."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **fixtures: Any) -> None:
-        with asyncio.Runner(loop_factory=ManualLoop) as runner:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             runner.run(test(*arguments, **fixtures))
 
     return run
 
 
 async def advance(seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, ManualLoop)
-    await loop.advance(seconds)
+    """Lets so many seconds pass: each timer that is due meanwhile fires at its time, and what it starts is done."""
+    await turns()
+    await asyncio.sleep(seconds)
+    await turns()
