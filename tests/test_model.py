@@ -1,12 +1,17 @@
 """Values check themselves: what can't travel or can't be meant is refused where it is made."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpgateway import model
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
+
+untyped: Any = model
+"""The values as the author of a driver sees them who has no type checker."""
 
 FILLED = (
     Health.unhealthy("on fire"),
@@ -43,8 +48,8 @@ def test_a_device_is_healthy_and_near_no_node_until_it_says_otherwise():
 
 
 def test_numa_nodes_are_a_set_in_order():
-    assert Device("a", numa_nodes=[3, 0, 3]).numa_nodes == (0, 3)
-    assert Device("a", numa_nodes=[]).numa_nodes == ()
+    assert untyped.Device("a", numa_nodes=[3, 0, 3]).numa_nodes == (0, 3)
+    assert untyped.Device("a", numa_nodes=[]).numa_nodes == ()
 
 
 def test_a_device_node_is_at_the_same_path_for_reading_and_writing():
@@ -57,7 +62,7 @@ def test_a_mount_is_read_only_until_it_says_otherwise():
 
 def test_an_allocation_keeps_what_it_was_made_of():
     env, nodes = {"E": ""}, [DeviceNode("/dev/a")]
-    allocation = Allocation(env=env, device_nodes=nodes)
+    allocation = untyped.Allocation(env=env, device_nodes=nodes)
     env["F"] = "2"
     nodes.clear()
     assert (dict(allocation.env), allocation.device_nodes) == ({"E": ""}, (DeviceNode("/dev/a"),))
@@ -66,7 +71,7 @@ def test_an_allocation_keeps_what_it_was_made_of():
 
 
 def test_cdi_devices_are_a_set_in_the_order_given():
-    assert Allocation(cdi_devices=["v/c=b", "v/c=a", "v/c=b"]).cdi_devices == ("v/c=b", "v/c=a")
+    assert untyped.Allocation(cdi_devices=["v/c=b", "v/c=a", "v/c=b"]).cdi_devices == ("v/c=b", "v/c=a")
 
 
 BAD_VALUES = [
@@ -109,19 +114,22 @@ BAD_VALUES = [
 ]
 
 BAD_TYPES = [
-    (lambda: Health.unhealthy(3), "expected a string, found 3"),
-    (lambda: Device(7), "device id: expected a string, found 7"),
-    (lambda: Device("a", "Healthy"), "device 'a': expected health to be a Health, found 'Healthy'"),
-    (lambda: Device("a", numa_nodes=0), "device 'a': numa_nodes: expected a sequence of int, found 0"),
-    (lambda: Device("a", numa_nodes=(True,)), "device 'a': numa_nodes: expected int, found True"),
-    (lambda: Device("a", numa_nodes="01"), "device 'a': numa_nodes: expected a sequence of int, found '01'"),
-    (lambda: DeviceNode(b"/dev/a"), "DeviceNode.host_path: expected a string, found b'/dev/a'"),
-    (lambda: Mount("/a", "/b", read_only="no"), "Mount.read_only: expected true or false, found 'no'"),
-    (lambda: Allocation(env=[("A", "1")]), "Allocation.env: expected a mapping of strings"),
-    (lambda: Allocation(env={"A": 1}), r"Allocation.env\['A'\]: expected a string, found 1"),
-    (lambda: Allocation(device_nodes=("/dev/a",)), "Allocation.device_nodes: expected DeviceNode, found '/dev/a'"),
-    (lambda: Allocation(mounts=Mount("/a", "/b")), "Allocation.mounts: expected a sequence of Mount"),
-    (lambda: Allocation(cdi_devices="v/c=a"), "Allocation.cdi_devices: expected a sequence of str"),
+    (lambda: untyped.Health.unhealthy(3), "expected a string, found 3"),
+    (lambda: untyped.Device(7), "device id: expected a string, found 7"),
+    (lambda: untyped.Device("a", "Healthy"), "device 'a': expected health to be a Health, found 'Healthy'"),
+    (lambda: untyped.Device("a", numa_nodes=0), "device 'a': numa_nodes: expected a sequence of int, found 0"),
+    (lambda: untyped.Device("a", numa_nodes=(True,)), "device 'a': numa_nodes: expected int, found True"),
+    (lambda: untyped.Device("a", numa_nodes="01"), "device 'a': numa_nodes: expected a sequence of int, found '01'"),
+    (lambda: untyped.DeviceNode(b"/dev/a"), "DeviceNode.host_path: expected a string, found b'/dev/a'"),
+    (lambda: untyped.Mount("/a", "/b", read_only="no"), "Mount.read_only: expected true or false, found 'no'"),
+    (lambda: untyped.Allocation(env=[("A", "1")]), "Allocation.env: expected a mapping of strings"),
+    (lambda: untyped.Allocation(env={"A": 1}), r"Allocation.env\['A'\]: expected a string, found 1"),
+    (
+        lambda: untyped.Allocation(device_nodes=("/dev/a",)),
+        "Allocation.device_nodes: expected DeviceNode, found '/dev/a'",
+    ),
+    (lambda: untyped.Allocation(mounts=Mount("/a", "/b")), "Allocation.mounts: expected a sequence of Mount"),
+    (lambda: untyped.Allocation(cdi_devices="v/c=a"), "Allocation.cdi_devices: expected a sequence of str"),
 ]
 
 

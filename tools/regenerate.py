@@ -90,8 +90,8 @@ def main() -> int:
         files = generated(Path(scratch))
     if check:
         wrong = stale(files)
-        for path in wrong:
-            print(f"stale: {path}; run `make regenerate` and commit", file=sys.stderr)
+        for name in wrong:
+            print(f"stale: {name}; run `make regenerate` and commit", file=sys.stderr)
         return 1 if wrong else 0
     for path, text in files.items():
         (ROOT / path).parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ COMMANDS = [
 
 def settings(text):
     """Each key's values, in order, for keys may be repeated: an empty value forgets those before."""
-    found = {}
+    found: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals and not line.startswith("#"):

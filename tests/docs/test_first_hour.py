@@ -19,10 +19,10 @@ def here(text: str) -> str:
 @pytest.fixture(scope="module")
 def results(place: Place):
     """Of each block, but the first two: what they do, the fixture has done."""
-    begin, _, *blocks, end = PAGE.commands
+    begin, _, *rest, end = PAGE.commands
     assert begin.text == "python3 -m venv first-hour\ncd first-hour\n. bin/activate\n"
     assert end.text == "kill %1; wait\ncd ..\nrm -r first-hour\n"
-    blocks = [here(block.text) for block in blocks]
+    blocks = [here(block.text) for block in rest]
     return place.run([". bin/activate", *blocks, "kill %1; wait"], "first-hour")
 
 

@@ -163,6 +163,7 @@ def test_the_configuration_is_checked_as_shown(place: Place, site):
     (block,) = PAGE.commands
     (result,) = place.run([f"export PYTHONPATH={site}; cd {site}; {block.text}"], "how-to")
     assert result.status == 2
+    assert block.output
     check_output(block.output, result.output)
 
 

@@ -15,7 +15,8 @@ README = (DOCS.parent / "README.md").read_text()
 
 
 def block(kind):
-    return re.search(rf"^```{kind}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[1]
+    """The first of its kind."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[0]
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_a_methods_parameters(method):
 
 def test_the_deadlines_are_those_of_the_configuration():
     found = dict(re.findall(r"`timeouts\.(\w+)` \((\d+) s\)", SECTIONS["Threads and deadlines"]))
-    defaults = {field.name: f"{field.default.total_seconds():g}" for field in dataclasses.fields(Timeouts)}
+    defaults = {name: f"{value.total_seconds():g}" for name, value in dataclasses.asdict(Timeouts()).items()}
     assert found == defaults
     assert f"{running.CLOSING_FIRST:g} s before" in SECTIONS["Threads and deadlines"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_kubelet.facts import FACTS, page
+from tests.real_kubelet.facts import FACTS, GROUPS, page
 from tests.real_kubelet.facts.observing import ENGINES, Key, observe_all
 from tests.real_kubelet.programs import RELEASES
 
@@ -18,7 +18,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs/reference/kubelets.md"
 def observed(request: pytest.FixtureRequest) -> dict[Key, str]:
     """All that the tests of this run ask for, at once: some facts wait for the kubelet's own 10 seconds."""
     asked = {
-        (item.callspec.params["release"], item.callspec.params["fact"])
+        (str(item.callspec.params["release"]), str(item.callspec.params["fact"]))
         for item in request.session.items
         if isinstance(item, pytest.Function) and "observed" in item.fixturenames
     }
@@ -54,4 +54,4 @@ def test_documented(observed: dict[Key, str], documented: dict[tuple[str, str], 
 def test_the_page_is_what_is_written_of_it(documented: dict[tuple[str, str], str]) -> None:
     assert page.write(documented) == DOCUMENT.read_text()
     headings = [page.heading(fact) for fact in FACTS.values()]
-    assert len(set(headings)) == len(headings) == sum(map(len, page.GROUPS.values()))
+    assert len(set(headings)) == len(headings) == sum(map(len, GROUPS.values()))
