@@ -1,19 +1,30 @@
 """Waiting for what happens on other threads, or in other processes."""
 
 import asyncio
+import inspect
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 
-async def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """The first true value of ``condition``, which is asked every few milliseconds."""
+async def until(
+    condition: Callable[[], Any], seconds: float = 20.0, *, pause: float = 0.002, found: Callable[[], object] = str
+) -> Any:
+    """The first true value of ``condition``, which may be a coroutine function, and is asked again after each pause.
+
+    For what nobody tells: prefer an event. ``found`` says what there was instead.
+    """
     end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, f"it didn't come true within {seconds:g} s"
-        await asyncio.sleep(0.002)
+    while not (value := await _value(condition)):
+        assert time.monotonic() < end, f"it didn't come true within {seconds:g} s; {found()}"
+        await asyncio.sleep(pause)
     return value
+
+
+async def _value(condition: Callable[[], Any]) -> Any:
+    value = condition()
+    return await value if inspect.isawaitable(value) else value
 
 
 async def turns(count: int = 20) -> None:
