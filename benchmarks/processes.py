@@ -1,8 +1,10 @@
-"""The processes that are compared, each with a device-plugins directory of its own."""
+"""The processes that are compared, each with a device-plugins directory of its own.
+
+Their logs go to files, so that nobody is busy with reading while a time is taken.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks import machine
+from tests.support.gateway import COMMAND, run
 
 ROOT = Path(__file__).resolve().parent.parent
 _ENDING = 10.0
@@ -79,12 +82,8 @@ def gateway(
         {"name": f"bench.example/r{number}", "driver": driver, "options": options} for number in range(resources)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    config = folder / "config.yaml"
-    config.write_text(json.dumps({"resources": entries}))  # JSON is YAML
-    directory = folder / "device-plugins"
-    command = [str(Path(sys.executable).with_name("dpgateway")), "run", "--config", str(config), "--node-name", "node"]
-    command += ["--device-plugins-dir", str(directory), "--log-format", "json"]
-    return Process("gateway", folder, command, environment)
+    words = run(folder, folder / "device-plugins", {"resources": entries})
+    return Process("gateway", folder, [*COMMAND, *words, "--log-format=json"], environment)
 
 
 def bare(folder: Path, resources: int, devices: int, *more: str) -> Process:

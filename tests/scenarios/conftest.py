@@ -68,8 +68,10 @@ async def gateway(kubelet: Kubelet, folder: Path) -> AsyncIterator[Gateway]:
     """With two simulated devices, not yet started. Whatever a scenario does to it, it has no bug and ends in order."""
     gateway = Gateway(folder, kubelet.directory)
     kubelet.plugin_paused = gateway.paused
-    yield gateway
-    await gateway.close()
+    async with gateway:
+        yield gateway
+        if gateway.running:
+            assert await gateway.end() == 0
     log = [line for line in gateway.log if not any(text in line for text in HARMLESS)]
     print("\n".join(["--- gateway", *log]))  # noqa: T201 - as above
     assert not [line for line in log if "Traceback" in line or "a bug:" in line]
@@ -82,5 +84,5 @@ async def served(kubelet: Kubelet, gateway: Gateway) -> Gateway:
     await gateway.start()
     await kubelet.wait_for_devices(2)
     await kubelet.noted(2)
-    await gateway.wait_for_log(" registered resource=")  # a kubelet lists before it answers Register
+    await gateway.said(" registered resource=")  # a kubelet lists before it answers Register
     return gateway

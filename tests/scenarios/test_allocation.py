@@ -127,7 +127,7 @@ async def test_an_allocation_in_flight_when_the_gateway_ends(kubelet: Kubelet, s
     served.suffer({"call": "allocate", "delay": "600ms"}, OBEYED)
     await kubelet.wait_for_devices(3)
     admission = asyncio.create_task(kubelet.admit("p1", ONE), name="admission")
-    await served.wait_for_log("allocate is held up")
+    await served.said("allocate is held up")
     assert await served.end() == 0
     admitted = await admission
     if kubelet.minor >= 10:  # else it can't be told from PreStartContainer, which comes too late
@@ -140,7 +140,7 @@ async def test_the_gateway_ends_though_its_driver_hangs(kubelet: Kubelet, served
     served.suffer({"call": "allocate", "hang": True}, OBEYED)
     await kubelet.wait_for_devices(3)
     admission = asyncio.create_task(kubelet.admit("p1", ONE), name="admission")
-    await served.wait_for_log("allocate is held up")
+    await served.said("allocate is held up")
     began = time.monotonic()
     assert await served.end() == 0
     assert time.monotonic() - began < 2.5

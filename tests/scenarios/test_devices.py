@@ -98,7 +98,7 @@ async def test_a_device_vanishes_during_its_allocation(kubelet: Kubelet, gateway
     gateway.suffer(hang, {"extra": 1})
     await kubelet.wait_for_devices(3)
     admission = asyncio.create_task(kubelet.admit("p1", ONE), name="admission")
-    await gateway.wait_for_log("allocate is held up")
+    await gateway.said("allocate is held up")
     gateway.suffer(hang, {"absent": True})
     await kubelet.wait_for_devices(0, 1)
     gateway.suffer({"absent": True})

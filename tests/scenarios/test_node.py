@@ -51,8 +51,9 @@ async def gateway(node: Node, prefix: str, tmp_path: Path) -> AsyncIterator[Gate
     gateway.resource["mounts"] = [{"host_path": str(tmp_path), "container_path": "/mnt/host", "read_only": True}]
     await gateway.start()
     await listed(node)
-    yield gateway
-    await gateway.close()
+    async with gateway:
+        yield gateway
+        assert await gateway.end() == 0
     print("\n".join(gateway.log))  # noqa: T201 - pytest shows it when the scenario failed
 
 

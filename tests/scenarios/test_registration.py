@@ -30,7 +30,7 @@ async def test_lists_are_written_down(kubelet: Kubelet, served: Gateway) -> None
 
 async def test_the_gateway_waits_for_a_kubelet(kubelet: Kubelet, gateway: Gateway) -> None:
     await gateway.start()
-    await gateway.wait_for_log("to the kubelet of")
+    await gateway.said("to the kubelet of")
     await kubelet.start()
     await kubelet.wait_for_devices(2)
 
@@ -50,7 +50,7 @@ async def test_an_api_that_the_kubelet_refuses(kubelet: Kubelet, gateway: Gatewa
     await kubelet.start()
     await gateway.start()
     if kubelet.minor != 9:
-        await gateway.wait_for_log("refused the API")
+        await gateway.said("refused the API")
         assert await kubelet.counts() == (None, None)
         await kubelet.restart("1.9")
     await kubelet.wait_for_devices(2)
@@ -60,7 +60,7 @@ async def test_a_kubelet_that_answers_late(kubelet: Kubelet, gateway: Gateway) -
     await kubelet.start()
     kubelet.engine.pause()
     await gateway.start()
-    await gateway.wait_for_log("send Register")
+    await gateway.said("send Register")
     kubelet.engine.resume()
     await kubelet.wait_for_devices(2)
 
@@ -84,9 +84,9 @@ async def test_the_same_kubelet_appears_anew(kubelet: Kubelet, served: Gateway) 
     aside = socket.with_name("aside")
     aside.hardlink_to(socket)
     socket.unlink()
-    await served.wait_for_log("kubelet.sock is gone")
+    await served.said("kubelet.sock is gone")
     socket.hardlink_to(aside)
-    await served.wait_for_log("the kubelet listens", count=2)
+    await served.said("the kubelet listens", count=2)
     for reason in ("burnt", "", "burnt"):
         served.suffer(*([{"indexes": [0], "unhealthy": reason}] if reason else []))
         await kubelet.wait_for_devices(1 if reason else 2, 1 if reason else 0)
@@ -125,14 +125,14 @@ async def test_kubelets_that_hardly_live(kubelet: Kubelet, served: Gateway) -> N
 
 
 async def test_a_second_gateway_takes_over(kubelet: Kubelet, served: Gateway, folder: Path) -> None:
-    second = Gateway(folder, kubelet.directory)
-    await second.start()
-    await second.wait_for_log("another gateway serves")
-    assert await served.end() == 0
-    await second.wait_for_log("the kubelet listens")
-    await kubelet.wait_for_devices(2)
-    assert (await kubelet.admit("p1", ONE))["ok"]
-    await second.close()
+    async with Gateway(folder, kubelet.directory) as second:
+        await second.start()
+        await second.said("another gateway serves")
+        assert await served.end() == 0
+        await second.said("the kubelet listens")
+        await kubelet.wait_for_devices(2)
+        assert (await kubelet.admit("p1", ONE))["ok"]
+        assert await second.end() == 0
 
 
 async def test_files_deleted_under_a_live_stream(kubelet: Kubelet, served: Gateway) -> None:
@@ -148,5 +148,4 @@ async def test_files_deleted_under_a_live_stream(kubelet: Kubelet, served: Gatew
 async def test_the_gateway_ends_in_order(kubelet: Kubelet, served: Gateway, number: signal.Signals) -> None:
     assert await served.end(number) == 0
     await kubelet.wait_for({8: (None, None), 9: (0, 0)}.get(kubelet.minor, (2, 0)))
-    names = {path.name for path in kubelet.directory.glob("dpgateway/*") if path.is_socket()}
-    assert not names
+    assert served.names() == []

@@ -1,11 +1,8 @@
 """A gateway outlives many kubelets, and is the same after them as before."""
 
-import asyncio
-import os
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +10,7 @@ from tests.real_kubelet.programs import RELEASES
 from tests.scenarios.engines import Real
 from tests.scenarios.gateway import COUNTED, Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
+from tests.support.waiting import until
 
 RESTARTS = {"simulated": 10, "real": 100, "newest": 1000}
 WARM = 5
@@ -34,38 +32,23 @@ def gateway(gateway: Gateway) -> Gateway:
     return gateway
 
 
-async def state(gateway: Gateway, folder: Path) -> dict[str, int]:
+async def state(gateway: Gateway) -> dict[str, int]:
     """What a process holds that could grow."""
     held = await gateway.held()
-    process = Path(f"/proc/{gateway.pid}")
-    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-    opened = list((process / "fd").iterdir())
-    return {
-        "KiB": int(status["VmRSS"].split()[0]),
-        "tasks": held["tasks"],
-        "threads": len(held["threads"]),
-        "pool": int(status["Threads"]) - len(held["threads"]),
-        "descriptors": len(opened),
-        "sockets": sum("socket:" in _target(path) for path in opened),
-        "files": len(list((folder / "device-plugins/dpgateway").iterdir())),
-    }
-
-
-def _target(descriptor: Path) -> str:
-    try:
-        return os.readlink(descriptor)  # noqa: PTH115 - it is no path
-    except FileNotFoundError:  # closed meanwhile
-        return ""
+    used = gateway.used()
+    threads = len(held["threads"])
+    counts = {"tasks": held["tasks"], "threads": threads, "pool": used["threads"] - threads}
+    return {**used, **counts, "files": len(gateway.names())}
 
 
 async def test_many_kubelets(
-    kubelet: Kubelet, served: Gateway, folder: Path, request: pytest.FixtureRequest, record: Callable[..., None]
+    kubelet: Kubelet, served: Gateway, request: pytest.FixtureRequest, record: Callable[..., None]
 ) -> None:
     real = request.node.callspec.params["make"] == "real"
     newest = real and kubelet.release == RELEASES[-1]
     count = RESTARTS["newest" if newest else "real" if real else "simulated"]
     held = devices(await kubelet.admit("p1", {"c": {RESOURCE: 1}}))
-    before = await state(served, folder)
+    before = await state(served)
     times = []
     for number in range(count):
         began = time.monotonic()
@@ -74,14 +57,15 @@ async def test_many_kubelets(
         await kubelet.wait_for_devices(2)
         times.append((time.monotonic() - began, time.monotonic() - started))
         if number < WARM:
-            now = await state(served, folder)
+            now = await state(served)
             before = {what: max(before[what], now[what]) for what in before}  # it may be between two states
-    after = await state(served, folder)
-    deadline = time.monotonic() + SETTLING
-    while any(after[what] > before[what] for what in SAME) and time.monotonic() < deadline:
-        await asyncio.sleep(0.5)
-        after = await state(served, folder)
-    assert not [what for what in SAME if after[what] > before[what]], (before, after, await served.held())
+    after: dict[str, int] = {}
+
+    async def as_before() -> bool:
+        after.update(await state(served))
+        return all(after[what] <= before[what] for what in SAME)
+
+    await until(as_before, SETTLING, pause=0.1, found=lambda: (before, after, served.log[-1]))
     assert after["KiB"] - before["KiB"] < MOST_GROWTH, (before, after)
     assert after["pool"] - before["pool"] <= MOST_POOL, (before, after)
     assert devices(await kubelet.admit("p2", {"c": {RESOURCE: 1}})) == {"node-0", "node-1"} - held

@@ -1,0 +1,63 @@
+"""A driver that misbehaves as its options say."""
+
+from pathlib import Path
+
+AWKWARD = """
+import os, sys, threading, time, warnings
+from dataclasses import dataclass, field
+from dpgateway import Allocation, Device, hookimpl
+
+@dataclass(frozen=True)
+class Options:
+    hangs: tuple[str, ...] = field(default=(), metadata={"help": "methods that never return"})
+    exits: tuple[str, ...] = field(default=(), metadata={"help": "methods that raise SystemExit"})
+    noisy: bool = field(default=False, metadata={"help": "warns"})
+
+class Awkward:
+    Options = Options
+
+    def __init__(self, options, context):
+        self._options, self._context = options, context
+        self._do("init")
+
+    def _do(self, method):
+        if self._options.noisy:
+            warnings.warn(f"{method} was called", stacklevel=1)
+            self._context.log.debug("a word")
+            threading.Thread(target=lambda: 1 / 0).start()
+        if method in self._options.exits:
+            sys.exit(3)
+        if method in self._options.hangs:
+            self._context.log.info(f"{method} hangs")
+            threading.Event().wait()
+
+    def devices(self):
+        self._do("devices")
+        return [Device("a"), Device("b")]
+
+    def allocate(self, devices):
+        self._do("allocate")
+        return Allocation(env={"GOT": "1"})
+
+    def prepare(self, devices):
+        self._do("prepare")
+
+    def release(self, devices):
+        self._do("release")
+
+    def close(self):
+        self._do("close")
+
+@hookimpl
+def dpgateway_driver():
+    return Awkward
+"""
+
+
+def install(folder: Path) -> None:
+    """The driver ``awkward``, as an installed package would be."""
+    (folder / "awkward.py").write_text(AWKWARD)
+    info = folder / "awkward-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: awkward\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[dpgateway]\nawkward = awkward\n")

@@ -1,0 +1,150 @@
+"""The gateway as a process of its own, as it runs on a node."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+COMMAND = (str(Path(sys.executable).with_name("dpgateway")),)
+LONGEST_END = 10.0
+"""Seconds. It is to end within 2, and a busy machine takes its time."""
+
+
+def run(folder: Path, device_plugins_dir: Path, config: Mapping[str, Any]) -> list[str]:
+    """The words after ``dpgateway`` that run it with a configuration, which is written into the folder."""
+    file = folder / "config.yaml"
+    file.write_text(json.dumps(config))  # JSON is YAML
+    return ["run", f"--config={file}", f"--device-plugins-dir={device_plugins_dir}", "--node-name=node"]
+
+
+class Gateway:
+    """One ``dpgateway run`` after the other. What a test changes counts from the next start.
+
+    ``log`` has the lines of every run.
+    """
+
+    log_format = "json"
+    log_level = "info"
+
+    def __init__(self, folder: Path, device_plugins_dir: Path) -> None:
+        self.folder, self.device_plugins_dir = folder, device_plugins_dir
+        self.command: Sequence[str] = COMMAND
+        self.environment: dict[str, str] = {}
+        self.resources: list[dict[str, Any]] = []
+        self.kubelet: dict[str, Any] = {}
+        self.log: list[str] = []
+        self._news = asyncio.Condition()
+        self._silent = True
+        self._process: Process | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self, *resources: dict[str, Any]) -> None:
+        """Returns when it has been started, which isn't when it serves. Without resources it has those of before."""
+        assert not self.running, "it runs already"
+        self.resources = list(resources) or self.resources
+        words = run(self.folder, self.device_plugins_dir, {"resources": self.resources, "kubelet": self.kubelet})
+        words += [f"--log-format={self.log_format}", f"--log-level={self.log_level}"]
+        environment = os.environ | self.environment
+        self._process = await asyncio.create_subprocess_exec(
+            *self.command, *words, stdout=DEVNULL, stderr=PIPE, env=environment
+        )
+        self._silent = False
+        self._reader = asyncio.create_task(self._read(self._process), name="log of the gateway")
+
+    async def _read(self, process: Process) -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            async with self._news:
+                self.log.append(line.decode(errors="replace").rstrip("\n"))
+                self._news.notify_all()
+        async with self._news:
+            self._silent = True
+            self._news.notify_all()
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "it was never started"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Every line of the log, each of which must be JSON."""
+        return [json.loads(line) for line in self.log]
+
+    async def said(self, text: str, count: int = 1, seconds: float = 15) -> None:
+        """Until its log has so many lines with this text."""
+        try:
+            async with asyncio.timeout(seconds), self._news:
+                await self._news.wait_for(lambda: self._lines(text) >= count or self._silent)
+        except TimeoutError:
+            raise AssertionError(self._missing(text, f"within {seconds:g} s")) from None
+        assert self._lines(text) >= count, self._missing(text, "before it ended")
+
+    def _lines(self, text: str) -> int:
+        return sum(text in line for line in self.log)
+
+    def _missing(self, text: str, when: str) -> str:
+        end = "\n".join(self.log[-20:])
+        return f"the gateway said {text!r} {self._lines(text)} times {when}; its log ends so:\n{end}"
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Its exit status. It is killed if it takes longer than it may."""
+        if self.running:
+            self.process.send_signal(number)
+        try:
+            async with asyncio.timeout(LONGEST_END):
+                return await self.process.wait()
+        except TimeoutError:
+            raise AssertionError(f"the gateway didn't end within {LONGEST_END:g} s of {number.name}") from None
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Kills it, if it still runs."""
+        if self._process is None:
+            return
+        if self.running:
+            self._process.kill()
+        await self._process.wait()
+        await self._reader
+
+    def names(self) -> list[str]:
+        """The files that it has beside the kubelet's."""
+        folder = self.device_plugins_dir / "dpgateway"
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+    def used(self) -> dict[str, int]:
+        """Resident KiB, threads, descriptors, and how many of those are sockets."""
+        process = Path(f"/proc/{self.pid}")
+        fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+        opened = list((process / "fd").iterdir())
+        return {
+            "KiB": int(fields["VmRSS"].split()[0]),
+            "threads": int(fields["Threads"]),
+            "descriptors": len(opened),
+            "sockets": sum("socket:" in _target(path) for path in opened),
+        }
+
+
+def _target(descriptor: Path) -> str:
+    try:
+        return os.readlink(descriptor)  # noqa: PTH115 - it is no path
+    except FileNotFoundError:  # closed meanwhile
+        return ""
