@@ -11,10 +11,6 @@ def reasons(driver):
     return {device.id: device.health.reason for device in driver.devices()}
 
 
-def by_id(driver):
-    return {device.id: device for device in driver.devices()}
-
-
 def test_a_path_is_listed_while_absent_and_a_glob_offers_what_there_is(dev):
     dev.node("ttyUSB1", 1)
     dev.node("ttyUSB0", 0)
@@ -113,7 +109,7 @@ def test_what_cannot_be_examined_is_listed_with_the_reason(dev):
     assert reasons(dev.drive("*")) == {"a": "can't look at /dev/a: Too many levels of symbolic links"}
 
 
-def test_one_odd_name_costs_the_others_nothing(dev, caplog):
+def test_one_odd_name_costs_the_others_nothing(dev):
     """A link to itself is what can't be looked at, and a name needn't be UTF-8."""
     dev.node("tty0")
     dev.link(os.fsdecode(b"tty\xff"), os.fsdecode(b"tty\xff"))

@@ -1,4 +1,4 @@
-"""Without inotify, and without permission. In children, for the limits and users of this process aren't theirs."""
+"""Without inotify, and without permission: in child processes, because this process keeps its limits and its user."""
 
 import json
 import os
@@ -41,8 +41,8 @@ def child(dev, script, *command):
 @pytest.mark.parametrize(
     ("what", "name"), [("instances", "fs.inotify.max_user_instances"), ("watches", "max_user_watches")]
 )
-def test_without_inotify_the_list_is_right_and_the_watch_is_tried_anew(dev, what, name):
-    """The limits are those of a user namespace (namespaces(7), /proc/sys/user), so that they are nobody else's."""
+def test_without_inotify_the_list_is_right_and_the_watch_is_tried_again(dev, what, name):
+    """The limits are those of a user namespace (namespaces(7), /proc/sys/user), so no other process has them."""
     dev.node("tty0", 0)
     script = f"""
         limit("{what}", 0)

@@ -38,7 +38,7 @@ def test_says_whether_more_is_watched_than_before(watched, tmp_path):
     assert not watcher.watch({inner: Interest({"x"})})
 
 
-def test_a_directory_made_anew_under_the_same_name_is_more_to_watch(watched, tmp_path):
+def test_a_directory_made_again_under_the_same_name_is_more_to_watch(watched, tmp_path):
     watcher, _ = watched
     inner = tmp_path / "inner"
     inner.mkdir()

@@ -76,7 +76,7 @@ def test_a_programmed_board_is_left_alone_even_by_the_next_gateway(options, star
 
 
 @pytest.mark.parametrize("found", ['{"state": "programming", "sha256": "%s"}', "{", "[]", '{"state": "loaded"}', ""])
-def test_a_board_whose_state_is_unknown_is_programmed_anew(options, start, recorder, found):
+def test_a_board_whose_state_is_unknown_is_programmed_again(options, start, recorder, found):
     driver = start(options)
     driver.prepare(driver.devices()[:1])
     sha256 = json.loads(_state(options).read_text())["sha256"]

@@ -1,6 +1,7 @@
 """Devices that exist on paper, and what faults do to them."""
 
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_without_a_node_name_the_index_is_the_id():
     assert _ids(driver) == ["0", "1"]
 
 
-def test_the_numa_nodes_begin_anew_at_their_end(start):
+def test_the_numa_nodes_begin_again_at_their_end(start):
     assert [device.numa_nodes for device in start(count=5, numa=(0, 0, 1)).devices()] == [(0,), (0,), (1,), (0,), (0,)]
 
 
@@ -135,20 +136,29 @@ def test_a_call_fails_only_for_the_devices_concerned(start):
         driver.allocate([Device("node-a-0"), Device("node-a-1")])
 
 
-def test_a_slow_call_takes_its_time_and_a_lifted_fault_ends_it(start):
-    driver = start(
-        faults=(Fault(call="list", delay=SOON), Fault(call="allocate", delay=timedelta(hours=1), lasts=SOON))
-    )
+def test_a_slow_call_takes_its_time(start):
+    driver = start(faults=(Fault(call="list", delay=SOON),))
+    began = time.monotonic()
     assert len(driver.devices()) == 2
+    assert time.monotonic() - began >= SOON.total_seconds()
+
+
+def test_a_slow_call_ends_with_its_fault(start, recorder):
+    lasts, delay = timedelta(milliseconds=300), timedelta(seconds=20)
+    began = time.monotonic()
+    driver = start(faults=(Fault(call="allocate", delay=delay, lasts=lasts),))
     driver.allocate([Device("node-a-0")])
+    assert "allocate is held up" in recorder.messages
+    assert lasts.total_seconds() <= time.monotonic() - began < delay.total_seconds()
 
 
-def test_a_hanging_call_returns_when_the_fault_is_over(start, control):
+def test_a_hanging_call_returns_when_the_fault_is_over(start, control, recorder):
     control.write({"call": "list", "hang": True})
     driver = start(control_file=control.path)
     answers = []
     thread = threading.Thread(target=lambda: answers.append(_ids(driver)))
     thread.start()
+    recorder.until(lambda: "list is held up" in recorder.messages)
     assert driver.allocate([Device("node-a-0")]), "only the list hangs"
     assert answers == []
     control.write()
@@ -156,7 +166,7 @@ def test_a_hanging_call_returns_when_the_fault_is_over(start, control):
     assert answers == [["node-a-0", "node-a-1"]]
 
 
-def test_close_frees_a_hanging_call_and_ends_all_threads(start, control):
+def test_close_frees_a_hanging_call_and_ends_all_threads(start, control, recorder):
     before = set(threading.enumerate())
     later = Fault(after=timedelta(hours=1), absent=True)
     driver = start(control_file=control.path, faults=(Fault(call="allocate", hang=True), later))
@@ -170,6 +180,7 @@ def test_close_frees_a_hanging_call_and_ends_all_threads(start, control):
 
     thread = threading.Thread(target=allocate)
     thread.start()
+    recorder.until(lambda: "allocate is held up" in recorder.messages)
     driver.close()
     for thread in set(threading.enumerate()) - before:
         thread.join(5)
