@@ -22,7 +22,7 @@ COMMANDS = [
 
 
 def settings(text):
-    """Each key's values, in order, for keys may be repeated: an empty value forgets those before."""
+    """Each key's values, in order, because a key may be repeated. An empty value forgets those before it."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 DEVICE_MANAGERS = HERE / "device_managers"
-RECIPE = HERE / "recipe.py"  # how sources become binaries: when it changes, everything is built anew
+RECIPE = HERE / "recipe.py"  # how sources become binaries: when it changes, everything is built again
 
 
 class MissingProgramError(RuntimeError):

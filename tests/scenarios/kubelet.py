@@ -40,11 +40,11 @@ class Kubelet:
         return self._engines[-1]
 
     async def start(self, release: str = "", *, first: First = None) -> dict[str, Reply]:
-        """Starts, and admits the node's pods anew; what became of each.
+        """Starts, admits the node's pods again, and tells what became of each.
 
-        `first`: "pods" admits them before any plugin can be back, "plugin" once RESOURCE has devices again; else it is
-        the race that it is on a node: pods come 40 to 145 ms after kubelet.sock (kubelet 1.37), a plugin as fast as it
-        can.
+        `first` says who comes first: "pods" are admitted before any plugin can be back, with "plugin" they are admitted
+        once RESOURCE has devices. None leaves the race that there is on a node: pods come 40 to 145 ms after
+        kubelet.sock (kubelet 1.37), and a plugin comes as fast as it can.
         """
         self.release = release or self.release
         if first is None and self.minor == 9:

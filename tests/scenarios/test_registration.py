@@ -75,7 +75,7 @@ async def test_the_old_stream_ends_after_the_new_registration(kubelet: Kubelet, 
     assert await served.registrations(2) == 2
 
 
-async def test_the_same_kubelet_appears_anew(kubelet: Kubelet, served: Gateway) -> None:
+async def test_the_same_kubelet_appears_again(kubelet: Kubelet, served: Gateway) -> None:
     """Its socket is linked again: it may be another one, so the gateway registers while the old stream is open.
 
     1.37 refuses a socket's name that it is connected to; on 1.25 to 1.36 the old stream's end would be the new one's.
@@ -104,7 +104,7 @@ async def test_a_kubelet_socket_that_is_touched(kubelet: Kubelet, served: Gatewa
     assert await served.registrations() == 1
 
 
-async def test_the_directory_is_made_anew(kubelet: Kubelet, served: Gateway) -> None:
+async def test_the_directory_is_removed_and_made_again(kubelet: Kubelet, served: Gateway) -> None:
     await kubelet.end()
     shutil.rmtree(kubelet.directory)
     await kubelet.start()

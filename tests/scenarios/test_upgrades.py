@@ -16,7 +16,7 @@ STEPS = [*UP, *((new, old) for old, new in UP)]
 # The checkpoint's format changed in 1.9, 1.11 and 1.20. A kubelet reads its own, and from 1.20 to 1.30 the one before;
 # with any other it forgets who holds what.
 FORGETS = {("1.8", "1.9"), ("1.9", "1.8"), ("1.10", "1.12"), ("1.12", "1.10"), ("1.24", "1.12")}
-# Then the pod needs devices anew. Before its plugin is back 1.9 refuses it, and 1.10 and 1.12 keep it without any: its
+# Then the pod needs devices again. Before its plugin is back 1.9 refuses it, and 1.10 and 1.12 keep it without any: its
 # containers can't start again.
 REFUSES = {("1.8", "1.9")}
 KEEPS_WITHOUT = FORGETS - REFUSES - {("1.9", "1.8")}

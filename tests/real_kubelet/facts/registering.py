@@ -180,7 +180,7 @@ async def _again(case: Case) -> Plugin:
     return plugin
 
 
-async def same_path_anew(case: Case) -> str:
+async def same_path_again(case: Case) -> str:
     """Counts when a plugin ended, and another one registered with its path"""
     first = await case.started()
     await case.end(first)
@@ -259,7 +259,7 @@ FACTS = (
     same_path_streams,
     same_path_ends,
     same_path_pod,
-    same_path_anew,
+    same_path_again,
     second,
     second_first,
     second_called,
