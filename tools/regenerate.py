@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GATEWAY = Path("src/dpgateway/deviceplugin/wire")
-SIMULATOR = Path("src/dpgateway_simulator/wire")
+SIMULATOR = Path("src/dpgateway_simulator/wire")  # generated code is in its sub-folders only
 
 # Each key is the file's name in the descriptor pool. The names are unique, so that our files never collide with
 # reflection or with a driver's own Kubernetes stubs.
@@ -71,13 +71,13 @@ def generated(scratch: Path) -> dict[Path, str]:
     generate_gateway(protos, gateway)
     generate_simulator(protos, simulator)
     files = {GATEWAY / p.name: p.read_text() for p in sorted((gateway / "dpgateway/wire").glob("*_pb2.py*"))}
-    files |= {SIMULATOR / p.relative_to(simulator): p.read_text() for p in sorted(simulator.rglob("*.py"))}
+    files |= {SIMULATOR / p.relative_to(simulator): p.read_text() for p in sorted(simulator.glob("*/**/*.py"))}
     return files
 
 
 def stale(files: dict[Path, str]) -> list[str]:
     found = [str(p) for p, text in files.items() if not (ROOT / p).exists() or (ROOT / p).read_text() != text]
-    there = {p.relative_to(ROOT) for p in (ROOT / SIMULATOR).rglob("*.py")}
+    there = {p.relative_to(ROOT) for p in (ROOT / SIMULATOR).glob("*/**/*.py")}
     there |= {p.relative_to(ROOT) for p in (ROOT / GATEWAY).glob("*_pb2.py*")}
     return found + [f"{path} (no proto makes it)" for path in sorted(there - set(files))]
 

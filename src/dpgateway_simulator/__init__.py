@@ -4,11 +4,11 @@
 containers. It imports nothing of dpgateway and speaks through another implementation of gRPC and protobuf.
 """
 
-from dpgateway_simulator.behaviour import Behaviour, UnknownVersionError, behaviour, versions
-from dpgateway_simulator.clock import Clock, ManualClock, RealClock
-from dpgateway_simulator.errors import Crashed, NotRunningError, PluginError
-from dpgateway_simulator.events import Event
-from dpgateway_simulator.kubelet import Kubelet
+from dpgateway_simulator.kubelet.behaviour import Behaviour, UnknownVersionError, behaviour, versions
+from dpgateway_simulator.kubelet.clock import Clock, ManualClock, RealClock
+from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError, PluginError
+from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.kubelet.kubelet import Kubelet
 
 __all__ = [
     "Behaviour",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway.cli.group import COMMANDS
-from dpgateway_simulator.verbs import VERBS
+from dpgateway_simulator.prompt.verbs import VERBS
 
 REFERENCE = (Path(__file__).parents[2] / "docs/reference/command-line.md").read_text()
 ROWS = {

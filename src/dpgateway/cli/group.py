@@ -16,7 +16,7 @@ COMMANDS = {
     "devices": ("dpgateway.cli.devices:devices", "List the devices that each resource would offer now."),
     "drivers": ("dpgateway.cli.drivers:drivers", "List the installed drivers and their options."),
     "new-driver": ("dpgateway.cli.new_driver:new_driver", "Write the beginning of a driver package."),
-    "simulate": ("dpgateway_simulator.cli:simulate", "Run a simulated kubelet, of any version."),
+    "simulate": ("dpgateway_simulator.prompt.command:simulate", "Run a simulated kubelet, of any version."),
 }
 """By name: where the command is, and its line in the group's help, which must not import the command."""
 

@@ -1,0 +1,163 @@
+"""`kubelet_internal_checkpoint` in its four formats: who writes which, who can read which. Pure: text in, text out.
+
+1.8: {"Entries": [...]}, one per device. 1.9, 1.10: {"PodDeviceEntries", "RegisteredDevices"}. 1.11 to 1.19: both under
+"Data", with a checksum. From 1.20: ids by NUMA node. The checksum is FNV-1a over the text that davecgh/go-spew prints
+of the Go struct (pkg/kubelet/checkpointmanager/checksum, pkg/util/hash).
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpgateway_simulator.kubelet.ledger import Holding
+from dpgateway_simulator.kubelet.plugin import Answer
+
+Registered = Mapping[str, Sequence[str]]
+Entry = dict[str, Any]
+
+
+class CorruptError(ValueError):
+    """A checkpoint that this release can't read; it starts without any allocation."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file says: who holds what, and which resources were registered."""
+
+    holdings: tuple[Holding, ...] = ()
+    registered: tuple[str, ...] = ()
+
+
+def write(layout: str, holdings: Iterable[Holding], registered: Registered) -> str:
+    """The file's text."""
+    if layout == "1.8":
+        entries = [
+            {"PodUID": one.pod, "ContainerName": one.container, "ResourceName": one.resource, "DeviceID": device}
+            for one in holdings
+            for device in sorted(one.ids)
+        ]
+        return _json({"Entries": entries or None})
+    data = {"PodDeviceEntries": _entries(layout, holdings) or None, "RegisteredDevices": dict(registered)}
+    if layout == "1.9":
+        return _json(data)
+    return _json({"Data": data, "Checksum": checksum(data)})
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+
+
+def _entries(layout: str, holdings: Iterable[Holding]) -> list[Entry]:
+    return [
+        {
+            "PodUID": one.pod,
+            "ContainerName": one.container,
+            "ResourceName": one.resource,
+            "DeviceIDs": _by_node(one) if layout == "1.20" else sorted(one.ids),
+            "AllocResp": base64.b64encode(bytes(one.answer)).decode(),
+        }
+        for one in holdings
+        if one.answer is not None
+    ]
+
+
+def _by_node(holding: Holding) -> dict[str, list[str]]:
+    return {str(node): ids for node, ids in sorted(holding.by_node.items(), key=lambda item: str(item[0]))}
+
+
+def read(layouts: Sequence[str], text: str) -> Checkpoint:
+    """What a release that can read `layouts` makes of a file; CorruptError if none of them fits."""
+    problems = []
+    for layout in layouts:
+        try:
+            return _read(layout, json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+            problems.append(error)
+    raise CorruptError(str(problems[0])) from problems[0]
+
+
+def _read(layout: str, content: object) -> Checkpoint:
+    """Go's encoding/json ignores what it doesn't know: a file of 1.8 is an empty one to 1.9, and one of 1.9 to 1.8."""
+    if not isinstance(content, dict):
+        raise CorruptError("not an object")
+    if layout == "1.8":
+        return _read_1_8(content.get("Entries") or [])
+    data = content
+    if layout != "1.9":
+        data = content.get("Data") or {"PodDeviceEntries": None, "RegisteredDevices": None}
+        _shape(layout, data)
+        if content.get("Checksum") != checksum(data):
+            raise CorruptError("checkpoint is corrupted")
+    _shape(layout, data)
+    holdings = tuple(_holding(entry) for entry in data.get("PodDeviceEntries") or [])
+    return Checkpoint(holdings, tuple(data.get("RegisteredDevices") or ()))
+
+
+def _shape(layout: str, data: Entry) -> None:
+    for entry in data.get("PodDeviceEntries") or []:
+        if not isinstance(entry["DeviceIDs"], dict if layout == "1.20" else list):
+            kind = type(entry["DeviceIDs"]).__name__
+            raise CorruptError(f"json: cannot unmarshal {kind} into Go struct field PodDevicesEntry.DeviceIDs")
+
+
+def _read_1_8(entries: list[Entry]) -> Checkpoint:
+    held: dict[tuple[str, str, str], list[str]] = {}
+    for entry in entries:
+        key = (entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
+        held.setdefault(key, []).append(entry["DeviceID"])
+    return Checkpoint(tuple(Holding(*key, {0: ids}, None) for key, ids in held.items()))
+
+
+def _holding(entry: Entry) -> Holding:
+    ids = entry["DeviceIDs"]
+    by_node = {int(node): list(some) for node, some in ids.items()} if isinstance(ids, dict) else {0: list(ids)}
+    answer = Answer().parse(base64.b64decode(entry["AllocResp"] or ""))
+    return Holding(entry["PodUID"], entry["ContainerName"], entry["ResourceName"], by_node, answer)
+
+
+def checksum(data: Entry) -> int:
+    """FNV-1a, 32 bits, of the struct's spew text."""
+    value = 0x811C9DC5
+    for byte in spew(data).encode():
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value
+
+
+def spew(data: Entry) -> str:
+    """What spew's `%#v` with sorted keys prints for checkpoint.checkpointData."""
+    registered = data.get("RegisteredDevices")
+    table = "<nil>" if registered is None else _map(registered)
+    return (
+        f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry){_list(data)} "
+        f"RegisteredDevices:(map[string][]string){table}}}"
+    )
+
+
+def _list(data: Entry) -> str:
+    entries = data.get("PodDeviceEntries")
+    return "<nil>" if entries is None else "[" + " ".join(map(_entry, entries)) + "]"
+
+
+def _entry(entry: Entry) -> str:
+    ids = entry["DeviceIDs"]
+    if isinstance(ids, dict):
+        devices = "(checkpoint.DevicesPerNUMA)" + _map({int(node): some for node, some in ids.items()})
+    else:
+        devices = "([]string)" + _strings(ids)
+    response = entry["AllocResp"]
+    octets = "<nil>" if response is None else "[" + " ".join(str(byte) for byte in base64.b64decode(response)) + "]"
+    return (
+        f"{{PodUID:(string){entry['PodUID']} ContainerName:(string){entry['ContainerName']} "
+        f"ResourceName:(string){entry['ResourceName']} DeviceIDs:{devices} AllocResp:([]uint8){octets}}}"
+    )
+
+
+def _map(table: Mapping[Any, Sequence[str] | None]) -> str:
+    return "map[" + " ".join(f"{key}:{_strings(table[key])}" for key in sorted(table)) + "]"
+
+
+def _strings(items: Sequence[str] | None) -> str:
+    return "<nil>" if items is None else "[" + " ".join(items) + "]"

@@ -1,0 +1,127 @@
+"""Which devices a container gets: devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go.
+
+Go picks ids in the random order of its maps; here they are taken in sorted order.
+"""
+
+from dataclasses import dataclass
+
+from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
+from dpgateway_simulator.kubelet.incarnation import Life
+
+_SHORT = "requested number of devices unavailable for {}. Requested: {}, Available: {}"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """So many devices of a resource for a container."""
+
+    pod: str
+    container: str
+    resource: str
+    number: int
+
+
+class Request:
+    """One container's wish for one resource: devicesToAllocate."""
+
+    def __init__(self, life: Life, connections: Connections, wish: Wish) -> None:
+        self._life, self._ledger, self._connections, self.wish = life, life.ledger, connections, wish
+        self._chosen: set[str] = set()
+        self._needed = wish.number
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"resource": self.wish.resource, "pod": self.wish.pod, "container": self.wish.container}
+
+    async def choose(self, reusable: set[str], affinity: frozenset[int] | None) -> set[str]:
+        """The ids to ask the plugin for; none when there is nothing to do."""
+        if not self._check():
+            return set()
+        if self._take(reusable):
+            return self._chosen
+        available = self._ledger.available(self.wish.resource)
+        if len(available) < self._needed:
+            raise AllocationError(_SHORT.format(self.wish.resource, self._needed, len(available)))
+        aligned, unaligned, nowhere = self._by_affinity(available, affinity)
+        if self._needed < len(aligned):
+            return await self._from(aligned, (aligned,))
+        if self._take(aligned):
+            return self._chosen
+        return await self._from(available, (unaligned, nowhere))
+
+    async def _from(self, pool: set[str], rest: tuple[set[str], ...]) -> set[str]:
+        """What the plugin prefers of `pool`, and what is then still missing from `rest`."""
+        for some in (await self._preferred(pool) & pool, *rest):
+            if self._take(some):
+                return self._chosen
+        wanted, got = self.wish.number, self.wish.number - self._needed
+        text = f"unexpectedly allocated less resources than required. Requested: {wanted}, Got: {got}"
+        raise AllocationError(text)
+
+    def _check(self) -> bool:
+        """Whether anything is to be allocated, after all that can be said against it."""
+        does, resource = self._life.behaviour, self.wish.resource
+        held = self._ledger.held(self.wish.pod, self.wish.container, resource)
+        if held is not None:
+            self._needed -= len(held)
+            if self._needed:
+                raise AllocationError(self._changed(len(held)))
+        running = (self.wish.pod, self.wish.container) in self._life.running
+        if does.spares_running and running and not self._life.sources_ready:
+            return False
+        if not does.needs_healthy and not self._needed:
+            return False
+        if resource not in self._ledger.healthy:
+            raise AllocationError(does.unregistered_error.format(resource))
+        if does.needs_healthy:
+            self._check_health(held or set())
+        return self._needed > 0
+
+    def _check_health(self, held: set[str]) -> None:
+        """kubernetes #109595: 1.25.10, 1.26.5, 1.27.2 and later."""
+        healthy, resource = self._ledger.healthy[self.wish.resource], self.wish.resource
+        if not healthy:
+            raise AllocationError(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+        if not healthy >= held:
+            text = "previously allocated devices are no longer healthy; cannot allocate unhealthy devices"
+            raise AllocationError(f"{text} {resource}")
+
+    def _changed(self, held: int) -> str:
+        wish = self.wish
+        what = f'pod "{wish.pod}" container "{wish.container}" changed request for resource "{wish.resource}"'
+        return f"{what} from {held} to {wish.number}"
+
+    def _take(self, some: set[str]) -> bool:
+        """Takes from `some`; whether that was enough."""
+        taken = self._ledger.allocated.setdefault(self.wish.resource, set())
+        for device in sorted(some - self._chosen)[: self._needed]:
+            taken.add(device)
+            self._chosen.add(device)
+            self._needed -= 1
+        return self._needed == 0
+
+    def _by_affinity(self, available: set[str], affinity: frozenset[int] | None) -> tuple[set[str], set[str], set[str]]:
+        """filterByAffinity: on the chosen NUMA nodes, on others, on none."""
+        known = self._ledger.known.get(self.wish.resource, {})
+        if affinity is None or not any(device.nodes for device in known.values()):
+            return set(), set(), available
+        placed = {device: set(known[device].nodes or ()) for device in available}
+        aligned = {device for device, nodes in placed.items() if nodes & affinity}
+        nowhere = {device for device, nodes in placed.items() if not nodes}
+        return aligned, available - aligned - nowhere, nowhere
+
+    async def _preferred(self, pool: set[str]) -> set[str]:
+        endpoint = self._connections.endpoints.get(self.wish.resource)
+        if endpoint is None:
+            raise AllocationError(f"endpoint not found in cache for a registered resource: {self.wish.resource}")
+        options = endpoint.options
+        if not self._life.behaviour.preferred or options is None or not options.get_preferred_allocation_available:
+            return set()
+        asked = sorted(pool | self._chosen)
+        self._life.journal.emit("prefer", **self.about, available=tuple(asked), size=self.wish.number)
+        try:
+            return await endpoint.live().prefer(asked, sorted(self._chosen), self.wish.number)
+        except (PluginError, AllocationError) as error:
+            text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
+            raise AllocationError(text) from error

@@ -1,0 +1,110 @@
+"""Registration from 1.25 on: Register connects and asks for the options before it answers (PR #109016).
+
+1.25 to 1.36: one client per resource; the end of any stream disconnects it (kubernetes #121994). From 1.37: several
+clients, by socket path.
+"""
+
+import asyncio
+from pathlib import Path
+
+from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.endpoint import Endpoint, Registration, dial, follow, nil_pointer
+from dpgateway_simulator.kubelet.errors import PluginError, RefusedError
+from dpgateway_simulator.kubelet.incarnation import Life
+
+
+class SingleConnections(Connections):
+    """1.25 to 1.36: one client per resource (plugin/v1beta1/handler.go); Register's options are ignored."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(life)
+        self._clients: dict[str, Endpoint] = {}
+
+    async def register(self, request: Registration) -> None:
+        endpoint = self._open(request)
+        self._add(endpoint)
+        try:
+            await dial(self.life, endpoint)
+            await self._greet(endpoint, request)
+        except RefusedError as error:
+            self._remove(endpoint)
+            self._failed(endpoint, error)
+            raise
+        except asyncio.CancelledError:  # the caller gave up, which matters from 1.35 on
+            self._remove(endpoint)
+            self.life.journal.emit("register given up", resource=endpoint.resource, endpoint=endpoint.name)
+            raise
+        self._connected(endpoint)
+        self._spawn(endpoint, self._run(endpoint))
+
+    async def _greet(self, endpoint: Endpoint, request: Registration) -> None:
+        deadline = request.deadline if self.life.behaviour.register_context else None
+        try:
+            endpoint.options = await endpoint.live().options(deadline)
+        except PluginError as error:
+            raise RefusedError(f"failed to get device plugin options: {error}") from error
+
+    async def _run(self, endpoint: Endpoint) -> None:
+        """The client that is found by the resource's name when a stream ends may be another one: kubernetes #121994."""
+        await follow(self.life, endpoint)
+        client = self._client(endpoint)
+        if client is None:
+            return
+        self._remove(client)
+        if client.plugin is not None:
+            client.plugin.close()
+        self._disconnected(client)
+
+    def _add(self, endpoint: Endpoint) -> None:
+        self._clients[endpoint.resource] = endpoint
+
+    def _remove(self, endpoint: Endpoint) -> None:
+        self._clients.pop(endpoint.resource, None)
+
+    def _client(self, endpoint: Endpoint) -> Endpoint | None:
+        return self._clients.get(endpoint.resource)
+
+    def _disconnected(self, client: Endpoint) -> None:
+        current = self.endpoints.get(client.resource)
+        if current is not None:
+            self.life.ledger.mark_unhealthy(client.resource)
+            current.stopped_at = self.life.clock.time()
+        elif self.life.behaviour.disconnect_crashes:
+            raise self.life.crash(nil_pointer("devicemanager.(*ManagerImpl).PluginDisconnected"))
+
+
+class ManyConnections(SingleConnections):
+    """From 1.37: clients and endpoints by socket path (PR #135437); a path twice is refused, and forgets its client."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(life)
+        self._many: dict[str, list[Endpoint]] = {}
+        self._store: dict[str, dict[Path, Endpoint]] = {}
+
+    async def _greet(self, endpoint: Endpoint, request: Registration) -> None:
+        await super()._greet(endpoint, request)
+        stored = self._store.setdefault(endpoint.resource, {})
+        if endpoint.path in stored:
+            raise RefusedError(f"device plugin already connected: {endpoint.path}")
+        stored[endpoint.path] = endpoint
+
+    def _add(self, endpoint: Endpoint) -> None:
+        self._many.setdefault(endpoint.resource, []).append(endpoint)
+
+    def _remove(self, endpoint: Endpoint) -> None:
+        others = [one for one in self._many.get(endpoint.resource, []) if one.path != endpoint.path]
+        self._many[endpoint.resource] = others
+
+    def _client(self, endpoint: Endpoint) -> Endpoint | None:
+        return next((one for one in self._many.get(endpoint.resource, []) if one.path == endpoint.path), None)
+
+    def _disconnected(self, client: Endpoint) -> None:
+        stored = self._store.get(client.resource, {})
+        if client.path not in stored:
+            return
+        stored.pop(client.path).stopped_at = self.life.clock.time()
+        if stored:
+            self._connected(next(iter(stored.values())))  # any of them: Go's map order
+        else:
+            del self._store[client.resource]
+            self.life.ledger.mark_unhealthy(client.resource)

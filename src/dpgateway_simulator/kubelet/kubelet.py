@@ -1,0 +1,175 @@
+"""A kubelet's device manager of any version, on any directory, to be started, stopped, killed, upgraded and misled."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from dpgateway_simulator.kubelet import status, workload
+from dpgateway_simulator.kubelet.endpoint import Registration
+from dpgateway_simulator.kubelet.errors import NotRunningError
+from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.kubelet.plugin import Answer, Plugin
+from dpgateway_simulator.kubelet.pods import Pod, Spec, containers
+from dpgateway_simulator.kubelet.restartable import Lives, Reply
+
+T = TypeVar("T")
+
+
+class Kubelet(Lives):
+    """One simulated kubelet through its lives.
+
+    `version` is "1.8" to "1.37", `directory` stands for /var/lib/kubelet/device-plugins, `policy` is the topology
+    manager's, `numa` the number of the machine's NUMA nodes. Replies are plain dictionaries. What the real kubelet
+    panics on raises Crashed and leaves the reason in `crashed`; a kubelet that isn't running raises NotRunningError.
+    """
+
+    # the node and its pods
+
+    def capacity(self) -> Reply:
+        """{"capacity": {...}, "allocatable": {...}, "removed": [...]}, as the next status of the node would have it."""
+        life = self._running()
+        return status.capacity(life.life, life.connections)
+
+    def counts(self, resource: str) -> tuple[int | None, int | None]:
+        """One resource's capacity and allocatable; None where the node's status doesn't name it."""
+        now = self.capacity()
+        return now["capacity"].get(resource), now["allocatable"].get(resource)
+
+    def resources(self) -> Reply:
+        """{resource: {"plugin": "connected"|"gone"|"none", "capacity", "allocatable", "devices": [...]}}, as it is now.
+
+        A device is {"id", "health", "numa", "holders": ["pod/container", ...]}; one that is held and in no list is
+        "gone".
+        """
+        life = self._running()
+        return status.resources(life.life, life.connections, life.pods)
+
+    async def admit(self, pod: str, containers_: Spec, init: Spec = (), start: bool = True) -> Reply:
+        """Admits a pod and starts its containers: {"ok", "error", "reason", "stage": "admit"|"start", "containers"}."""
+        wanted = Pod(pod, containers(containers_), containers(init))
+        return await workload.admit(self._running(), wanted, start=start)
+
+    async def start_container(self, pod: str, container: str) -> Reply:
+        """Starts a container of an admitted pod (again): {"ok", "name", "options", "error"}."""
+        life = self._running()
+        if pod not in life.pods:
+            return {"ok": False, "error": f'pod "{pod}" is not active'}
+        found = life.pods[pod].container(container)
+        if found is None:
+            return {"ok": False, "error": f'pod "{pod}" has no container "{container}"'}
+        reply = await workload.start_container(life, life.pods[pod], found)
+        return {"ok": "error" not in reply, **reply}
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """The names of its pods, refused ones not among them."""
+        return tuple(self._life.pods) if self._life else ()
+
+    def containers(self, pod: str) -> tuple[str, ...]:
+        """The names of a pod's containers, init containers first."""
+        found = self._life.pods.get(pod) if self._life else None
+        return tuple(one.name for one in found.all) if found else ()
+
+    def remove(self, pod: str) -> Reply:
+        """The pod is gone. Its devices are free when the next pod asks for some."""
+        life = self._running()
+        life.pods.pop(pod, None)
+        life.started = {one for one in life.started if one[0] != pod}
+        self.journal.emit("pod removed", pod=pod)
+        return {"ok": True}
+
+    def devices(self, pod: str, container: str) -> Reply:
+        """{"container": {resource: {id: ...}}, "allocatable": {...}, "status": [...] from 1.31 on}."""
+        return status.devices(self._running().life, pod, container)
+
+    def sources_ready(self, value: bool = True) -> None:
+        """Whether all sources of pods have been read; until then no device is freed."""
+        self._running().life.sources_ready = value
+
+    # what it sees
+
+    @property
+    def events(self) -> list[Event]:
+        return self.journal.events
+
+    async def wait_for(
+        self,
+        predicate: Callable[[], T],
+        timeout: float | None = 10,  # noqa: ASYNC109  its expiry tells more than asyncio.timeout's
+    ) -> T:
+        """The first true value of `predicate`, which is asked now and after every event."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.journal.wait(predicate)
+        except TimeoutError as error:
+            last = "; ".join(str(event) for event in self.events[-5:])
+            raise TimeoutError(f"not within {timeout} s; last events: {last}") from error
+
+    async def wait_for_event(self, kind: str, since: int = 0, **fields: object) -> Event:
+        """The first event of a kind, with these fields, from the `since`-th event on, within 10 seconds."""
+
+        def found() -> Event | None:
+            return next((one for one in self.events[since:] if _matches(one, kind, fields)), None)
+
+        event = await self.wait_for(found)
+        assert event is not None  # noqa: S101
+        return event
+
+    # calls that no pod makes
+
+    async def allocate(self, resource: str, ids: Sequence[str]) -> Answer | None:
+        """Allocate, past all bookkeeping. Raises PluginError."""
+        return await self._endpoint(resource).allocate(ids)
+
+    async def prefer(self, resource: str, available: Sequence[str], must: Sequence[str], size: int) -> set[str]:
+        """GetPreferredAllocation, whatever the plugin's options say. Raises PluginError."""
+        return await self._endpoint(resource).prefer(available, must, size)
+
+    async def pre_start(self, resource: str, ids: Sequence[str]) -> None:
+        """PreStartContainer, whatever the plugin's options say. Raises PluginError."""
+        await self._endpoint(resource).pre_start(ids)
+
+    async def register(self, resource: str, endpoint: str, version: str) -> None:
+        """Register, as a plugin sends it. Raises GRPCError with the kubelet's words."""
+        await self._running().registrar.register(Registration(version, endpoint, resource))
+
+    # mischief
+
+    def drop_streams(self, resource: str | None = None) -> int:
+        """Breaks the connections to a resource's plugins, or to all; returns how many."""
+        return self._running().connections.drop(resource)
+
+    def touch_socket(self) -> None:
+        """chmod of kubelet.sock to what it is: its ctime changes, the file stays the same."""
+        self._socket.chmod(self._socket.stat().st_mode)
+
+    def rename_socket(self) -> None:
+        """kubelet.sock moved away and back: the directory's watchers see a new name, of the same file."""
+        aside = self._socket.with_name(".kubelet.sock.aside")
+        self._socket.rename(aside).rename(self._socket)
+
+    def delete_socket(self) -> None:
+        """kubelet.sock is deleted under the running kubelet; open connections stay."""
+        self._socket.unlink()
+
+    async def recreate_socket(self) -> None:
+        """kubelet.sock is deleted and made anew by the same kubelet; open connections stay."""
+        self._socket.unlink(missing_ok=True)
+        await self._running().listen()
+
+    # within
+
+    @property
+    def _socket(self) -> Path:
+        return self._running().socket
+
+    def _endpoint(self, resource: str) -> Plugin:
+        endpoint = self._running().connections.endpoints.get(resource)
+        if endpoint is None:
+            raise NotRunningError(f"no plugin is registered for {resource}")
+        return endpoint.live()
+
+
+def _matches(event: Event, kind: str, fields: Mapping[str, object]) -> bool:
+    return event.kind == kind and all(event.fields.get(name) == value for name, value in fields.items())

@@ -1,0 +1,110 @@
+"""What a device manager keeps in memory about devices: pure values and sets, no clock, no wire.
+
+In ManagerImpl of pkg/kubelet/cm/devicemanager/manager.go these are healthyDevices, unhealthyDevices, allDevices,
+allocatedDevices and podDevices.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dpgateway_simulator.kubelet.plugin import Answer
+from dpgateway_simulator.wire.device_list import Device
+
+Held = dict[int, list[str]]  # ids by NUMA node
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A container's devices of one resource, and what their plugin answered."""
+
+    pod: str
+    container: str
+    resource: str
+    by_node: Held
+    answer: Answer | None
+
+    @property
+    def ids(self) -> set[str]:
+        return {device for ids in self.by_node.values() for device in ids}
+
+
+@dataclass
+class Ledger:
+    """Every resource's devices, and who holds which."""
+
+    hides_unhealthy: bool = False  # 1.8 and 1.9 remember healthy devices only
+    healthy: dict[str, set[str]] = field(default_factory=dict)
+    unhealthy: dict[str, set[str]] = field(default_factory=dict)
+    known: dict[str, dict[str, Device]] = field(default_factory=dict)
+    allocated: dict[str, set[str]] = field(default_factory=dict)
+    holdings: dict[tuple[str, str, str], Holding] = field(default_factory=dict)
+
+    def replace(self, resource: str, devices: Iterable[Device]) -> None:
+        """A whole list, from 1.12 on. An id that comes twice with two healths counts twice."""
+        self.healthy[resource], self.unhealthy[resource], self.known[resource] = set(), set(), {}
+        for device in devices:
+            self.known[resource][device.id] = device
+            (self.healthy if device.healthy else self.unhealthy)[resource].add(device.id)
+
+    def change(self, resource: str, kept: Iterable[Device], gone: Iterable[Device]) -> None:
+        """The difference of two lists, up to 1.11: what was added or changed its health, and what is gone."""
+        healthy = self.healthy.setdefault(resource, set())
+        unhealthy = self.unhealthy.setdefault(resource, set())
+        known = self.known.setdefault(resource, {})
+        for device in kept:
+            known[device.id] = device
+            (healthy if device.healthy else unhealthy).add(device.id)
+            (unhealthy if device.healthy else healthy).discard(device.id)
+        for device in gone:
+            healthy.discard(device.id)
+            unhealthy.discard(device.id)
+            known.pop(device.id, None)
+
+    def mark_unhealthy(self, resource: str) -> None:
+        """markResourceUnhealthy. A resource that never sent a list gets no entry among the healthy from 1.10 on."""
+        before = self.healthy.get(resource, set())
+        if self.hides_unhealthy or resource in self.healthy:
+            self.healthy[resource] = set()
+        self.unhealthy[resource] = self.unhealthy.get(resource, set()) | before
+
+    def forget(self, resource: str) -> None:
+        self.healthy.pop(resource, None)
+        self.unhealthy.pop(resource, None)
+
+    def expect(self, resource: str) -> None:
+        """A resource that the checkpoint names: known, without devices."""
+        self.healthy[resource], self.unhealthy[resource] = set(), set()
+
+    def is_plugin_resource(self, resource: str) -> bool:
+        return resource in self.healthy or resource in self.allocated
+
+    def available(self, resource: str) -> set[str]:
+        return self.healthy.get(resource, set()) - self.allocated.get(resource, set())
+
+    def held(self, pod: str, container: str, resource: str) -> set[str] | None:
+        holding = self.holdings.get((pod, container, resource))
+        return holding.ids if holding else None
+
+    def of_container(self, pod: str, container: str) -> list[Holding]:
+        return [one for one in self.holdings.values() if (one.pod, one.container) == (pod, container)]
+
+    def hold(self, holding: Holding) -> None:
+        self.holdings[holding.pod, holding.container, holding.resource] = holding
+
+    def recount(self) -> None:
+        """Makes `allocated` follow from the holdings again."""
+        self.allocated = {}
+        for one in self.holdings.values():
+            self.allocated.setdefault(one.resource, set()).update(one.ids)
+
+    def keep_only(self, pods: Iterable[str]) -> bool:
+        """Frees what pods other than these hold; whether there were any."""
+        active = set(pods)
+        gone = [key for key in self.holdings if key[0] not in active]
+        for key in gone:
+            del self.holdings[key]
+        return bool(gone)
+
+    def registered(self) -> Mapping[str, Sequence[str]]:
+        """Healthy ids by resource, as the checkpoint lists them."""
+        return {resource: sorted(ids) for resource, ids in self.healthy.items()}

@@ -1,0 +1,107 @@
+"""What a container starts with: PreStartContainer, and its plugins' answers merged (GetDeviceRunContainerOptions)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dpgateway_simulator.kubelet.behaviour import Behaviour
+from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
+from dpgateway_simulator.kubelet.incarnation import Life
+from dpgateway_simulator.kubelet.ledger import Holding
+from dpgateway_simulator.kubelet.plugin import Answer
+from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.wire.v1beta1 import DeviceSpec, Mount
+
+RunOptions = dict[str, Any]
+
+
+async def pre_start(life: Life, connections: Connections, pod: Pod, container: Container, resource: str) -> None:
+    """callPreStartContainerIfNeeded; AllocationError when the container can't start."""
+    endpoint = connections.endpoints.get(resource)
+    if endpoint is None:
+        if life.behaviour.options_stay:
+            return
+        raise AllocationError(f"endpoint not found in cache for a registered resource: {resource}")
+    if endpoint.options is None or not endpoint.options.pre_start_required:
+        return
+    ids = life.ledger.held(pod.name, container.name, resource)
+    if ids is None:
+        where = f"pod {pod.name}, container {container.name}, resource {resource}"
+        raise AllocationError(f"no devices found allocated in local cache for {where}")
+    about = {"resource": resource, "pod": pod.name, "container": container.name}
+    life.journal.emit("prestart", **about, devices=tuple(sorted(ids)))
+    try:
+        await endpoint.live().pre_start(sorted(ids))
+    except (PluginError, AllocationError) as error:
+        life.journal.emit("prestart failed", **about, reason=str(error))
+        raise AllocationError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
+
+
+async def start_1_8(life: Life, connections: Connections, pod: Pod, container: Container) -> RunOptions:
+    """1.8 allocates when a container starts, each time anew with the same ids (cm/device_plugin_handler.go)."""
+    ledger, answers = life.ledger, []
+    for resource, wanted in container.resources.items():
+        if resource not in ledger.healthy or not wanted:
+            continue
+        ledger.recount()
+        held = ledger.held(pod.name, container.name, resource) or set()
+        available, missing = ledger.available(resource), wanted - len(held)
+        if len(available) < missing:
+            text = f"requested number of devices unavailable for {resource}. Requested: {missing}"
+            raise AllocationError(f"{text}, Available: {len(available)}")
+        ids = [*sorted(held), *sorted(available)[:missing]]
+        ledger.hold(Holding(pod.name, container.name, resource, {0: ids}, None))
+        answers.append(await _allocate_1_8(life, connections, ledger.holdings[pod.name, container.name, resource]))
+    life.save()
+    return merged(life.behaviour, answers, f"{pod.name}-{container.name}")
+
+
+async def _allocate_1_8(life: Life, connections: Connections, holding: Holding) -> Answer:
+    endpoint = connections.endpoints.get(holding.resource)
+    if endpoint is None:
+        raise AllocationError(life.behaviour.unknown_plugin_error.format(holding.resource))
+    about = {"resource": holding.resource, "pod": holding.pod, "container": holding.container}
+    ids = tuple(sorted(holding.ids))
+    life.journal.emit("allocate", **about, devices=ids)
+    try:
+        answer = await endpoint.live().allocate(ids)
+    except (PluginError, AllocationError) as error:
+        life.journal.emit("allocate failed", **about, reason=str(error))
+        raise AllocationError(str(error)) from error
+    life.journal.emit("allocated", **about, devices=ids)
+    return answer or Answer()
+
+
+def merged(behaviour: Behaviour, answers: Iterable[Answer], container_id: str) -> RunOptions:
+    """Several plugins' answers in one: the first wins, by environment name, container path, annotation, CDI name."""
+    envs: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    mounts: dict[str, Mapping[str, Any]] = {}
+    devices: dict[str, Mapping[str, Any]] = {}
+    cdi: dict[str, None] = {}
+    for answer in answers:
+        envs = answer.envs | envs
+        annotations = answer.annotations | annotations
+        for mount in answer.mounts:
+            mounts.setdefault(mount.container_path, _mount(mount))
+        for device in answer.devices:
+            devices.setdefault(device.container_path, _device(device))
+        cdi |= dict.fromkeys(one.name for one in answer.cdi_devices)
+    if cdi and behaviour.cdi_annotation:
+        annotations.setdefault(f"cdi.k8s.io/devicemanager_{container_id}", ",".join(sorted(cdi)))
+    return {
+        "envs": envs,
+        "mounts": list(mounts.values()),
+        "devices": list(devices.values()),
+        "annotations": annotations,
+        "cdi_devices": list(cdi),
+    }
+
+
+def _mount(mount: Mount) -> Mapping[str, Any]:
+    return {"container_path": mount.container_path, "host_path": mount.host_path, "read_only": mount.read_only}
+
+
+def _device(device: DeviceSpec) -> Mapping[str, Any]:
+    paths = {"container_path": device.container_path, "host_path": device.host_path}
+    return {**paths, "permissions": device.permissions}

@@ -1,0 +1,109 @@
+"""What a kubelet reports: the node's capacity, and a container's devices; and all that it has in memory of devices."""
+
+import re
+from collections.abc import Container
+from typing import Any
+
+from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.incarnation import Life
+
+Counts = dict[str, int]
+
+
+def capacity(life: Life, connections: Connections) -> dict[str, Any]:
+    """GetCapacity. It is what forgets a resource whose plugin is gone for more than the grace period."""
+    healthy = life.ledger.healthy
+    if not life.behaviour.grace:  # 1.8 deletes what is zero (cm/container_manager_linux.go)
+        counts = {resource: len(ids) for resource, ids in healthy.items() if ids}
+        return {"capacity": counts, "allocatable": dict(counts), "removed": []}
+    removed = _forget(life, connections)
+    allocatable = {resource: len(ids) for resource, ids in healthy.items()}
+    total = dict(allocatable)
+    if not life.behaviour.hides_unhealthy:
+        for resource, ids in life.ledger.unhealthy.items():
+            total[resource] = total.get(resource, 0) + len(ids)
+    return {"capacity": total, "allocatable": allocatable, "removed": removed}
+
+
+def _forget(life: Life, connections: Connections) -> list[str]:
+    now, grace, removed = life.clock.time(), life.behaviour.grace, []
+    for resource in sorted(life.ledger.healthy.keys() | life.ledger.unhealthy.keys()):
+        endpoint = connections.endpoints.get(resource)
+        if endpoint is None or endpoint.expired(now, grace):
+            connections.endpoints.pop(resource, None)
+            life.ledger.forget(resource)
+            removed.append(resource)
+    if removed:
+        life.save()
+        life.journal.emit("resources removed", resources=tuple(removed))
+    return removed
+
+
+def resources(life: Life, connections: Connections, pods: Container[str]) -> dict[str, Any]:
+    """Every resource's plugin, counts, devices and holders as they are now; unlike `capacity` it forgets nothing."""
+    ledger = life.ledger
+    names = ledger.healthy.keys() | ledger.unhealthy.keys() | ledger.allocated.keys()
+    return {name: _resource(life, connections, name, pods) for name in sorted(names)}
+
+
+def _resource(life: Life, connections: Connections, name: str, pods: Container[str]) -> dict[str, Any]:
+    healthy, unhealthy = life.ledger.healthy.get(name, set()), life.ledger.unhealthy.get(name, set())
+    holders: dict[str, list[str]] = {}
+    for one in life.ledger.holdings.values():
+        # a deleted pod's devices are free only when the next pod is admitted (updateAllocatedDevices)
+        gone = "" if one.pod in pods else " (deleted)"
+        for device in one.ids if one.resource == name else ():
+            holders.setdefault(device, []).append(f"{one.pod}/{one.container}{gone}")
+    known = life.ledger.known.get(name, {})
+    found = []
+    for device in sorted(healthy | unhealthy | holders.keys(), key=natural):
+        health = "Healthy" if device in healthy else "Unhealthy" if device in unhealthy else "gone"
+        numa = (known[device].nodes if device in known else None) or ()
+        found.append({"id": device, "health": health, "numa": list(numa), "holders": holders.get(device, [])})
+    endpoint = connections.endpoints.get(name)
+    stopped = endpoint is None or endpoint.plugin is None or endpoint.stopped_at is not None
+    return {
+        "plugin": "none" if endpoint is None else "gone" if stopped else "connected",
+        "capacity": len(healthy) + (0 if life.behaviour.hides_unhealthy else len(unhealthy)),
+        "allocatable": len(healthy),
+        "devices": found,
+    }
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """A key by which d10 comes after d9."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", text)]
+
+
+def devices(life: Life, pod: str, container: str) -> dict[str, Any]:
+    """A container's ids, all healthy devices, and the container's `allocatedResourcesStatus` (from 1.31 on)."""
+    ledger = life.ledger
+    holdings = ledger.of_container(pod, container)
+    allocatable = {
+        resource: {device: _device(life, resource, device) for device in sorted(ids)}
+        for resource, ids in ledger.healthy.items()
+    }
+    held: dict[str, Any] = {one.resource: {device: {} for device in sorted(one.ids)} for one in holdings}
+    answer: dict[str, Any] = {"container": held, "allocatable": allocatable}
+    if life.behaviour.minor >= 31:
+        answer["status"] = [{"name": container, "allocatedResourcesStatus": _status(life, held)}]
+    return answer
+
+
+def _device(life: Life, resource: str, device: str) -> dict[str, Any]:
+    known = life.ledger.known.get(resource, {}).get(device)
+    answer: dict[str, Any] = {"ID": device, "health": "Healthy"}
+    if known is not None and known.nodes is not None:
+        answer["topology"] = {"nodes": [{"ID": node} if node else {} for node in known.nodes]}
+    return answer
+
+
+def _status(life: Life, held: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """UpdateAllocatedResourcesStatus: an id that isn't in the list counts as Healthy."""
+    answer = []
+    for resource, ids in held.items():
+        known = life.ledger.known.get(resource, {})
+        health = {one: known[one].healthy if one in known else True for one in ids}
+        resources = [{"resourceID": one, "health": "Healthy" if health[one] else "Unhealthy"} for one in ids]
+        answer.append({"name": resource, "resources": resources})
+    return answer

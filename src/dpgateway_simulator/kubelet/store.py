@@ -1,0 +1,50 @@
+"""The kubelet's directory: what a start deletes, and the checkpoint file."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from dpgateway_simulator.kubelet import checkpoint
+from dpgateway_simulator.kubelet.behaviour import Behaviour
+from dpgateway_simulator.kubelet.ledger import Ledger
+
+CHECKPOINT = "kubelet_internal_checkpoint"
+SOCKET = "kubelet.sock"
+
+
+def clean(directory: Path, behaviour: Behaviour) -> None:
+    """Deletes every file but the checkpoint, from 1.33 on only sockets; never a directory, nor anything in one."""
+    for path in tuple(directory.iterdir()):
+        mode = path.lstat().st_mode
+        if path.name == CHECKPOINT or stat.S_ISDIR(mode):
+            continue
+        if behaviour.cleans == "files" or stat.S_ISSOCK(mode):
+            path.unlink()
+
+
+def prepare(directory: Path, behaviour: Behaviour) -> None:
+    """Makes the directory and cleans it."""
+    directory.mkdir(mode=behaviour.directory_mode, parents=True, exist_ok=True)
+    clean(directory, behaviour)
+
+
+def save(directory: Path, behaviour: Behaviour, ledger: Ledger) -> None:
+    """Writes the checkpoint: in place and 0644 up to 1.9, then by renaming a file `.<random>` of mode 0600."""
+    text = checkpoint.write(behaviour.checkpoint_writes, ledger.holdings.values(), ledger.registered())
+    if not behaviour.checkpoint_renamed:
+        (directory / CHECKPOINT).write_text(text)
+        return
+    number, name = tempfile.mkstemp(prefix=".", dir=directory)
+    with os.fdopen(number, "w") as file:
+        file.write(text)
+    Path(name).rename(directory / CHECKPOINT)
+
+
+def load(directory: Path, behaviour: Behaviour) -> checkpoint.Checkpoint:
+    """What the checkpoint says to this release; CorruptError if it can't be read, an empty one if there is none."""
+    try:
+        text = (directory / CHECKPOINT).read_text()
+    except FileNotFoundError:
+        return checkpoint.Checkpoint()
+    return checkpoint.read(behaviour.checkpoint_reads, text)

@@ -1,0 +1,143 @@
+"""`simulate`: one simulated kubelet in the foreground, by itself or driven by a script."""
+
+import asyncio
+import stat
+import sys
+from pathlib import Path
+
+import click
+
+from dpgateway_simulator.kubelet import store
+from dpgateway_simulator.kubelet.behaviour import NEWEST, UnknownVersionError, behaviour
+from dpgateway_simulator.kubelet.topology import POLICIES
+from dpgateway_simulator.prompt import foreground, script, verbs
+from dpgateway_simulator.prompt.foreground import Plan
+from dpgateway_simulator.prompt.printing import Printer
+from dpgateway_simulator.wire import sockets
+
+_HELP = f"""Runs a simulated kubelet: any version, any directory, no cluster.
+
+It behaves as that version's device manager does: it cleans the directory, serves kubelet.sock, calls the device
+plugins that register, keeps the checkpoint, and prints all that it sees until it gets SIGINT or SIGTERM.
+
+At a terminal it offers a prompt for the steps below, with completion; `watch`, `help` and `quit` are there, too.
+
+With --script it does the steps of a file and ends: with 1 if a step fails, with 2 if the script makes no sense.
+
+\b
+  dpgateway simulate --kubelet 1.24 --device-plugins-dir /tmp/plugins --script rehearsal
+\b
+  # rehearsal
+  wait example.com/x=2              # a plugin has registered two healthy devices
+  pod p1 example.com/x=1            # a pod takes one
+  upgrade 1.37                      # the node's kubelet is upgraded under it
+  wait example.com/x=2 within 10    # the plugin is back
+  expect pod p1
+  print capacity
+
+Steps:
+
+\b
+{verbs.table()}
+
+A script named *.yaml is a YAML list of such lines. Every option can be set as DPGATEWAY_<OPTION>, too.
+"""
+
+
+def _version(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        return behaviour(value).version
+    except UnknownVersionError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(help=_HELP)
+@click.option(
+    "--kubelet",
+    "version",
+    default=f"1.{NEWEST}",
+    show_default=True,
+    envvar="DPGATEWAY_KUBELET",
+    callback=_version,
+    help="Version, such as 1.24 or 1.10.2.",
+)
+@click.option(
+    "--device-plugins-dir",
+    "directory",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="DPGATEWAY_DEVICE_PLUGINS_DIR",
+    help="Stands for /var/lib/kubelet/device-plugins. Files in it are deleted, as a kubelet does.",
+)
+@click.option(
+    "--script",
+    "script_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="DPGATEWAY_SCRIPT",
+    help="Steps to do.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    envvar="DPGATEWAY_OUTPUT",
+    help="Text, or one JSON object a line.",
+)
+@click.option(
+    "--topology-policy",
+    "policy",
+    type=click.Choice(POLICIES),
+    default="none",
+    show_default=True,
+    envvar="DPGATEWAY_TOPOLOGY_POLICY",
+    help="The topology manager's.",
+)
+@click.option(
+    "--numa-nodes",
+    "numa",
+    type=click.IntRange(1, 8),
+    default=1,
+    show_default=True,
+    envvar="DPGATEWAY_NUMA_NODES",
+    help="Of the machine.",
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    envvar="DPGATEWAY_PATIENCE",
+    help="Seconds that a step waits.",
+)
+def simulate(  # noqa: PLR0913, PLR0917  one per option
+    version: str, directory: Path, script_file: Path | None, output: str, policy: str, numa: int, patience: float
+) -> None:
+    """The command."""
+    try:
+        todo = script.read(script_file) if script_file else None
+    except script.ScriptError as error:
+        raise click.UsageError(str(error)) from error
+    _check(directory.absolute())
+    plan = Plan(version, directory, todo, policy, numa, patience)
+    if todo is None and foreground.at_terminal():
+        from dpgateway_simulator.prompt import prompt  # noqa: PLC0415  a tenth of a second that scripts needn't wait
+
+        sys.exit(asyncio.run(prompt.run(plan, output)))
+    sys.exit(asyncio.run(foreground.run(plan, Printer(output))))
+
+
+def _check(directory: Path) -> None:
+    """Refuses a directory where a kubelet lives, or where cleaning would delete what no kubelet made."""
+    if not directory.exists():
+        return
+    try:
+        sockets.connected(directory / store.SOCKET, store.SOCKET).close()
+    except OSError:
+        pass
+    else:
+        raise click.UsageError(f"a kubelet serves {directory / store.SOCKET}, expected a directory of our own")
+    for path in directory.iterdir():
+        ours = path.name in {store.CHECKPOINT, "DEPRECATION"} or stat.S_ISSOCK(path.lstat().st_mode)
+        if not ours and not path.is_dir() and not path.name.startswith("."):
+            raise click.UsageError(f"found {path}, which a kubelet would delete; expected an empty directory")

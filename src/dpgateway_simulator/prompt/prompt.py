@@ -1,0 +1,167 @@
+"""`simulate` at a terminal: a prompt with completion, history and help, on the kubelet that it runs.
+
+Events are printed above the line that is being typed. An error is printed, and the next line is asked for. What the
+verbs do is in `steps` and `watching`, what may be completed in `completing`.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import textwrap
+from pathlib import Path
+
+import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app_or_none
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.styles import Style
+
+from dpgateway_simulator.kubelet.errors import Crashed
+from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.prompt import foreground, tables, verbs
+from dpgateway_simulator.prompt.completion import Line
+from dpgateway_simulator.prompt.foreground import Plan
+from dpgateway_simulator.prompt.printing import Printer
+from dpgateway_simulator.prompt.session import Session, WordsError
+from dpgateway_simulator.prompt.terminal_verbs import KNOWN, Quit, usage
+
+WELCOME = "`help` lists the commands, Tab completes, Ctrl-C gives up a line or a command, Ctrl-D ends."
+STYLE = Style.from_dict({"bottom-toolbar": "noreverse bg:ansibrightblack ansiwhite", "bad": "bg:ansired"})
+
+
+async def run(plan: Plan, output: str) -> int:
+    """Runs a kubelet with a prompt until the user leaves, or a signal; the exit code."""
+    screen = Screen(wraps=output != "json")
+    return await foreground.run(plan, Printer(output, screen.write), lambda session: Prompt(session, screen).run())
+
+
+class Screen:
+    """Text for the terminal. A line that is being typed is taken away for it, and put back below.
+
+    Not with run_in_terminal: it makes the terminal cooked for a moment, in which a Ctrl-D would be lost.
+    """
+
+    def __init__(self, *, wraps: bool = True) -> None:
+        self._wraps = wraps
+
+    def write(self, text: str) -> None:
+        application = get_app_or_none()
+        typing = application is not None and application.is_running and not application.is_done
+        if application is not None and typing:
+            application.renderer.erase()
+        columns = shutil.get_terminal_size().columns
+        click.echo("\n".join(wrapped(line, columns) for line in text.split("\n")) if self._wraps else text)
+        if application is not None and typing:
+            application.renderer.request_absolute_cursor_position()
+            application.invalidate()
+
+
+class Prompt:
+    """Asks for lines and does them, one after another."""
+
+    def __init__(self, session: Session, screen: Screen) -> None:
+        self._session, self._screen = session, screen
+        self._lines: PromptSession[str] = PromptSession(
+            self._message,
+            completer=Line(session.kubelet, KNOWN),
+            complete_while_typing=False,
+            history=history(),
+            bottom_toolbar=self._toolbar,
+            style=STYLE,
+        )
+        self._work: asyncio.Task[bool] | None = None
+
+    async def run(self) -> int:
+        """Until the user leaves; the exit code."""
+        # unlike a signal's usual handler this one never ends the process; it stays while prompt_toolkit's come and go
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+        forget = self._session.kubelet.journal.listen(self._hint)
+        self._screen.write(WELCOME)
+        try:
+            while await self._one():
+                pass
+        finally:
+            forget()
+        return 0
+
+    async def _one(self) -> bool:
+        """Asks for one line, or for several that are pasted, and does them; whether to ask for more."""
+        try:
+            text = await self._lines.prompt_async(handle_sigint=False)
+        except KeyboardInterrupt:
+            return True
+        except EOFError:
+            return False
+        async with asyncio.TaskGroup() as tasks:
+            self._work = tasks.create_task(self._do(text), name=f"prompt: {text}")
+        work, self._work = self._work, None
+        if work.cancelled():
+            self._screen.write(_bad("given up"))
+            return True
+        return work.result()
+
+    async def _do(self, text: str) -> bool:
+        for line in text.splitlines():
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            try:
+                await verbs.run(self._session, line, KNOWN)
+            except Quit:
+                return False
+            except WordsError as error:
+                self._screen.write(_bad(f"{error}\n{usage(line)}".rstrip()))
+                break
+            except Crashed as error:
+                self._screen.write(_bad(f"the kubelet crashed: {error}"))
+                break
+            except Exception as error:  # whatever it is, the kubelet and the user's work are worth more
+                self._screen.write(_bad(str(error) or repr(error)))
+                break
+        return True
+
+    def _interrupt(self) -> None:
+        """SIGINT: from the terminal while a line is being done, from elsewhere at any time."""
+        application = get_app_or_none()
+        if self._work is not None:
+            self._work.cancel()
+        elif application is not None and application.is_running and not application.is_done:
+            application.exit(exception=KeyboardInterrupt)
+
+    def _hint(self, event: Event) -> None:
+        if event.kind == "crashed":
+            self._screen.write(_bad(f"the kubelet crashed: {event.fields['reason']}\n`start` starts it again"))
+
+    def _message(self) -> str:
+        return f"kubelet {self._session.kubelet.version}> "
+
+    def _toolbar(self) -> StyleAndTextTuples:
+        kubelet = self._session.kubelet
+        room = self._lines.output.get_size().columns - 1
+        text = f"kubelet {tables.state(kubelet)}"
+        return [("" if kubelet.running else "class:bad", text if len(text) <= room else f"{text[: room - 3]}...")]
+
+
+def wrapped(line: str, columns: int) -> str:
+    """A line that is too long goes on in the column where an event's text begins, and isn't broken within a word."""
+    if len(line) <= columns:
+        return line
+    wrapper = textwrap.TextWrapper(columns, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(line)
+
+
+def history() -> History:
+    """The lines of earlier sessions, kept in $XDG_STATE_HOME; in memory only where that can't be written."""
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    path = Path(home).expanduser() / "dpgateway" / "simulate_history"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except (OSError, RuntimeError):  # RuntimeError: a user without a home directory
+        return InMemoryHistory()
+    return FileHistory(path)
+
+
+def _bad(text: str) -> str:
+    return click.style(text, fg="red")

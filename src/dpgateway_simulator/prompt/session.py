@@ -1,0 +1,94 @@
+"""One kubelet being driven by words: where its output goes, and how the words are read."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpgateway_simulator.kubelet.kubelet import Kubelet
+
+
+class StepError(Exception):
+    """A step whose words are right and which failed."""
+
+
+class WordsError(Exception):
+    """A step whose words make no sense: what was found, what was expected."""
+
+
+@dataclass
+class Session:
+    """`write` prints a name and a value, `patience` is how long steps wait, `seen` the events that they have seen."""
+
+    kubelet: Kubelet
+    write: Callable[[str, Any], None]
+    patience: float = 30.0
+    seen: int = 0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """RESOURCE=N or RESOURCE=N/M: allocatable, and capacity if it matters."""
+
+    resource: str
+    allocatable: int
+    capacity: int | None = None
+
+    def holds(self, kubelet: Kubelet) -> bool:
+        """An absent count is zero."""
+        capacity, allocatable = kubelet.counts(self.resource)
+        return (allocatable or 0) == self.allocatable and self.capacity in (None, capacity or 0)
+
+
+def number(word: str, what: str) -> float:
+    """A count of something, not negative."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        raise WordsError(f"found {word!r}, expected {what}")
+    return value
+
+
+def amount(word: str) -> tuple[str, int]:
+    """RESOURCE=N."""
+    resource, equals, count = word.rpartition("=")
+    if not equals or "/" not in resource or not count.isdecimal():
+        raise WordsError(f"found {word!r}, expected RESOURCE=NUMBER such as example.com/x=2")
+    return resource, int(count)
+
+
+def wanted(word: str) -> Wanted:
+    """RESOURCE=N or RESOURCE=N/M."""
+    left, equals, right = word.rpartition("=")
+    counts = right.split("/")
+    if not equals or "/" not in left or len(counts) > 2 or not all(count.isdecimal() for count in counts):
+        raise WordsError(f"found {word!r}, expected RESOURCE=ALLOCATABLE or RESOURCE=ALLOCATABLE/CAPACITY")
+    return Wanted(left, *map(int, counts))
+
+
+def pod_containers(words: Iterable[str]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Containers and init containers from [init:|sidecar:][CONTAINER:]RESOURCE=N; the container is `c` unless named."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for word in words:
+        *place, last = word.split(":")
+        kind = place.pop(0) if place and place[0] in {"init", "sidecar"} else ""
+        name = place.pop(0) if place else (kind or "c")
+        if place:
+            raise WordsError(f"found {word!r}, expected [init:|sidecar:][CONTAINER:]RESOURCE=NUMBER")
+        resource, count = amount(last)
+        found.setdefault((kind, name), {})[resource] = count
+    app: list[Mapping[str, Any]] = []
+    init: list[Mapping[str, Any]] = []
+    for (kind, name), resources in found.items():
+        always = {"restartPolicy": "Always"} if kind == "sidecar" else {}
+        (init if kind else app).append({"name": name, "resources": resources, **always})
+    return app or [{"name": "c", "resources": {}}], init
+
+
+def exactly(words: list[str], *names: str) -> list[str]:
+    """The words, if there are as many as names."""
+    if len(words) != len(names):
+        expected = " ".join(names) or "nothing"
+        raise WordsError(f"found {' '.join(words) or 'nothing'!r}, expected {expected}")
+    return words

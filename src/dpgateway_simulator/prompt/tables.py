@@ -1,0 +1,67 @@
+"""A node's resources, devices and holders as lines of text, from what `Kubelet.resources` says; and its state in one.
+
+Everything here is made of plain values, so that a line, a live table and a toolbar say the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpgateway_simulator.kubelet.kubelet import Kubelet
+
+Resources = Mapping[str, Mapping[str, Any]]
+Row = tuple[str, str, str, str]
+HEAD: Row = ("DEVICE", "HEALTH", "NUMA", "HELD BY")
+_PLUGIN = {"connected": "", "gone": ", its plugin is gone", "none": ", no plugin"}
+
+
+def lines(resources: Resources, limit: int | None = None) -> list[str]:
+    """A headline and a table per resource. With a limit of lines, devices that are healthy and free are left out."""
+    shown = {name: [_row(one) for one in about["devices"]] for name, about in resources.items()}
+    total = sum(2 + len(rows) for rows in shown.values())
+    cut = limit is not None and total > limit
+    rows = [row for name in shown for row in shown[name]]
+    widths = [max(len(row[column]) for row in (HEAD, *rows)) for column in range(3)]
+    found: list[str] = []
+    for name, about in resources.items():
+        found.append(headline(name, about))
+        found += _table([row for row in shown[name] if not cut or _matters(row)], widths)
+        left = sum(not _matters(row) for row in shown[name]) if cut else 0
+        found += [f"  ... and {left} healthy and free"] if left else []
+    if limit is not None and len(found) > limit:
+        found = [*found[: limit - 1], f"... and {len(found) - limit + 1} lines more"]
+    return found or ["no resource: no plugin has registered"]
+
+
+def headline(name: str, about: Mapping[str, Any]) -> str:
+    """One resource's counts, and whether its plugin is there."""
+    held = sum(bool(one["holders"]) for one in about["devices"])
+    counts = f"{about['allocatable']} of {about['capacity']} allocatable, {held} held"
+    return f"{name}: {counts}{_PLUGIN[about['plugin']]}"
+
+
+def state(kubelet: Kubelet) -> str:
+    """The kubelet in one line: version, whether it runs, each resource's allocatable/capacity, pods."""
+    if kubelet.crashed:
+        return f"{kubelet.version} crashed: {kubelet.crashed}"
+    if not kubelet.running:
+        return f"{kubelet.version} isn't running"
+    counts = [f"{name} {about['allocatable']}/{about['capacity']}" for name, about in kubelet.resources().items()]
+    pods = f"{len(kubelet.pods)} pod{'s' * (len(kubelet.pods) != 1)}"
+    return "  ".join([f"{kubelet.version} runs", *(counts or ["no resource"]), pods])
+
+
+def _row(device: Mapping[str, Any]) -> Row:
+    numa = ",".join(map(str, device["numa"])) or "-"
+    return device["id"], device["health"], numa, ", ".join(device["holders"]) or "-"
+
+
+def _matters(row: Row) -> bool:
+    return row[1] != "Healthy" or row[3] != "-"
+
+
+def _table(rows: Sequence[Row], widths: Sequence[int]) -> list[str]:
+    one, two, three = widths
+    return [
+        f"  {device:<{one}}  {health:<{two}}  {numa:<{three}}  {holders}"
+        for device, health, numa, holders in ((HEAD, *rows) if rows else ())
+    ]

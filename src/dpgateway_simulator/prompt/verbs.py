@@ -1,0 +1,87 @@
+"""The commands that drive a simulated kubelet: a table of verbs, each a function over words.
+
+A script's lines go through here, and a prompt's. Nothing here knows where the words come from.
+"""
+
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from dpgateway_simulator.prompt import checks, steps
+from dpgateway_simulator.prompt.session import Session, StepError, WordsError
+
+Run = Callable[[Session, list[str]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One command: what runs, the words it takes, and a line of help."""
+
+    run: Run
+    words: str
+    help: str
+
+
+VERBS: dict[str, Verb] = {
+    "wait": Verb(checks.wait, "RESOURCE=N[/M] ... [within SECONDS]", "wait until N are allocatable (of M in capacity)"),
+    "expect": Verb(
+        checks.expect, "RESOURCE=N[/M] ... | pod POD | crashed | running | ended", "fail if it isn't so now"
+    ),
+    "see": Verb(
+        checks.see, "EVENT [FIELD=VALUE] ...", "wait for the next such event after the one seen last; a space is _"
+    ),
+    "pod": Verb(steps.pod, "POD [[init:|sidecar:]CONTAINER:]RESOURCE=N ...", "admit a pod and start its containers"),
+    "reject": Verb(steps.reject, "POD RESOURCE=N ... [because TEXT]", "admit a pod; fail unless it is refused"),
+    "restart-container": Verb(steps.restart_container, "POD CONTAINER", "start a container again"),
+    "delete": Verb(steps.delete, "POD", "the pod is gone"),
+    "start": Verb(steps.start, "", "start the kubelet after stop, kill or a crash, without its pods"),
+    "stop": Verb(steps.stop, "", "end in order"),
+    "kill": Verb(steps.kill, "", "end at once; kubelet.sock stays behind"),
+    "restart": Verb(steps.restart, "[gracefully]", "kill (or stop), start, and admit the running pods anew"),
+    "upgrade": Verb(steps.upgrade, "VERSION", "restart as another version, newer or older"),
+    "register": Verb(
+        steps.register, "RESOURCE ENDPOINT [VERSION]", "send Register, as the plugin that serves ENDPOINT would"
+    ),
+    "drop-streams": Verb(steps.drop_streams, "[RESOURCE]", "break the connections to the plugins"),
+    "misbehave": Verb(
+        steps.misbehave, "refuse CODE TEXT | stall [RESOURCE] | late SECONDS", "do it from now on, until behave"
+    ),
+    "behave": Verb(steps.behave, "", "stop misbehaving"),
+    "socket": Verb(steps.socket, "touch | rename | delete | recreate", "do it to kubelet.sock under way"),
+    "clock": Verb(steps.clock, "SECONDS", "turn the kubelet's clock forward: it forgets a lost plugin after 300"),
+    "table": Verb(checks.table, "[RESOURCE ...]", "print all devices, their health, NUMA nodes and holders"),
+    "print": Verb(checks.show, "capacity | files | checkpoint | devices POD CONTAINER", "print it"),
+    "run": Verb(steps.execute, "COMMAND [ARGUMENT] ...", "run a program, to unplug a device say; fail if it fails"),
+    "pause": Verb(steps.pause, "SECONDS", "do nothing for a while"),
+}
+
+
+async def run(session: Session, line: str, known: Mapping[str, Verb] = VERBS) -> None:
+    """Runs one line. WordsError if it makes no sense, StepError if what it says doesn't come true."""
+    words = split(line, known)
+    await known[words[0]].run(session, words[1:])
+
+
+def split(line: str, known: Mapping[str, Verb] = VERBS) -> list[str]:
+    """A line's words, the first being a verb; quotes as in a shell."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        raise WordsError(f"{error} in {line!r}, expected quotes in pairs") from error
+    if not words or words[0] not in known:
+        found = words[0] if words else line
+        raise WordsError(f"unknown step {found!r}, expected one of {', '.join(known)}")
+    return words
+
+
+def table() -> str:
+    """All verbs with their words and help, for `--help`."""
+    width = max(len(f"{name} {verb.words}") for name, verb in VERBS.items() if len(verb.words) < 40)
+    lines = []
+    for name, verb in VERBS.items():
+        left = f"{name} {verb.words}".rstrip()
+        lines += [f"{left:<{width}}  {verb.help}"] if len(left) <= width else [left, f"{'':<{width}}  {verb.help}"]
+    return "\n".join(lines)
+
+
+__all__ = ["VERBS", "Session", "StepError", "Verb", "WordsError", "run", "split", "table"]

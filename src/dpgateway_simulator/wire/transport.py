@@ -1,0 +1,177 @@
+"""grpclib made to look like grpc-go on the wire: its headers, its message limit, its way of dialling.
+
+grpclib has no hooks for these, so a few of its private names are used; the tests of this module look at what is sent.
+"""
+
+import asyncio
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import betterproto
+from grpclib.client import Channel
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.encoding.base import CodecBase
+from grpclib.exceptions import GRPCError
+from grpclib.metadata import Deadline
+from grpclib.protocol import H2Protocol
+from grpclib.server import Server
+
+from dpgateway_simulator.wire import sockets
+
+Headers = list[tuple[str, str]]
+_DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline of the call", default=None)
+
+
+class Codec(CodecBase):  # type: ignore[misc]
+    """Protobuf, refusing to receive a message above `limit` bytes as grpc-go does (rpc_util.go)."""
+
+    __content_subtype__ = "proto"
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+
+    def encode(self, message: betterproto.Message, message_type: type) -> bytes:
+        return bytes(message)
+
+    def decode(self, data: bytes, message_type: type[betterproto.Message]) -> betterproto.Message:
+        if self._limit is not None and len(data) > self._limit:
+            text = f"grpc: received message larger than max ({len(data)} vs. {self._limit})"
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, text)
+        try:
+            return message_type().parse(data)
+        except (ValueError, EOFError, IndexError, KeyError, struct.error) as error:
+            raise GRPCError(Status.INTERNAL, f"grpc: failed to unmarshal the received message: {error}") from error
+
+
+class _ClientProtocol(H2Protocol):  # type: ignore[misc]
+    """A connection that knows when the other side has spoken first, and whose requests carry another user-agent."""
+
+    def __init__(self, channel: "GoChannel", *arguments: object) -> None:
+        super().__init__(*arguments)
+        self._channel = channel
+        self.spoken = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        connection = self.connection._connection  # noqa: SLF001
+        send = connection.send_headers
+
+        def send_headers(stream_id: int, headers: Headers, **how: object) -> None:
+            send(stream_id, [(name, self._as_go(name, value)) for name, value in headers], **how)
+
+        connection.send_headers = send_headers
+
+    def _as_go(self, name: str, value: str) -> str:
+        if name == "user-agent":
+            return self._channel.user_agent
+        deadline = _DEADLINE.get()
+        if name == "grpc-timeout" and deadline is not None:
+            # grpclib sends whole seconds of 29.999, grpc-go milliseconds and less (encodeTimeout, rpc_util.go)
+            return f"{round(deadline.time_remaining() * 1000)}m"
+        return value
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.spoken.done():
+            self.spoken.set_result(None)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if not self.spoken.done():
+            self.spoken.set_exception(ConnectionResetError("the plugin closed the connection"))
+            self.spoken.exception()  # nobody may be waiting
+
+
+class GoChannel(Channel):  # type: ignore[misc]
+    """A connection to a plugin's socket that is made anew when it is lost and somebody calls, as grpc-go's is."""
+
+    def __init__(self, path: Path, endpoint: str, *, user_agent: str, authority: str, limit: int | None) -> None:
+        super().__init__(path=str(path), codec=Codec(limit))
+        self._authority = authority
+        self._socket_path, self._endpoint = path, endpoint
+        self.user_agent = user_agent
+        self.closed = False
+
+    def request(self, *about: Any, timeout: float | None = None, deadline: Deadline | None = None, **how: Any) -> Any:  # noqa: ANN401 - grpclib's signature
+        deadline = deadline if timeout is None else Deadline.from_timeout(timeout)
+        _DEADLINE.set(deadline)
+        return super().request(*about, deadline=deadline, **how)
+
+    async def _create_connection(self) -> _ClientProtocol:
+        if self.closed:
+            raise ConnectionAbortedError("the client connection is closing")
+        sock = sockets.connected(self._socket_path, self._endpoint)
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.create_unix_connection(self._protocol_factory, sock=sock)
+        if protocol.handler.connection_lost:  # with the first word that was sent; grpclib would use it all the same
+            raise ConnectionResetError("the plugin closed the connection")
+        return protocol
+
+    def _protocol_factory(self) -> _ClientProtocol:
+        handler_protocol: H2Protocol = super()._protocol_factory()
+        return _ClientProtocol(self, handler_protocol.handler, handler_protocol.config, handler_protocol.h2_config)
+
+    async def dial(self) -> None:
+        """Connects and waits for the HTTP/2 greeting, which a process that accepts but doesn't serve never sends."""
+        protocol = await self.__connect__()
+        await asyncio.shield(protocol.spoken)
+
+    def close(self) -> None:
+        self.closed = True
+        super().close()
+
+
+class _Methods(dict[str, Handler]):
+    """The methods of a server; for all others the answer of grpc-go's server.go."""
+
+    def get(self, path: str, default: object = None) -> Handler:
+        return super().get(path) or Handler(_unknown(path, self), Cardinality.UNARY_UNARY, None, None)
+
+
+def _unknown(path: str, methods: dict[str, Handler]) -> Callable[[Any], Any]:
+    service, _, method = path.removeprefix("/").rpartition("/")
+    known = any(name.startswith(f"/{service}/") for name in methods)
+    text = f"unknown method {method} for service {service}" if known else f"unknown service {service}"
+
+    async def refuse(stream: object) -> None:
+        raise GRPCError(Status.UNIMPLEMENTED, text)
+
+    return refuse
+
+
+class GoServer(Server):  # type: ignore[misc]
+    """A server on a bound unix socket that can begin to listen late and can end as a killed process does."""
+
+    def __init__(self, services: list[Any], limit: int = 4 << 20) -> None:
+        super().__init__(services, codec=Codec(limit))
+        self._mapping: _Methods = _Methods(self._mapping)
+        self._server: asyncio.AbstractServer | None = None
+        self._protocols: list[H2Protocol] = []
+
+    def _protocol_factory(self) -> H2Protocol:
+        self._protocols = [one for one in self._protocols if not one.handler.closing]
+        self._protocols.append(super()._protocol_factory())
+        return self._protocols[-1]
+
+    async def listen(self, sock: socket.socket) -> None:
+        """Listens on a bound socket, besides those that it listens on already. The file stays when the server ends."""
+        how: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        if self._server is not None:
+            self._server.close()
+        self._server = await self._loop.create_unix_server(self._protocol_factory, sock=sock, **how)
+        self._server_closed_fut = self._loop.create_future()
+
+    def end(self) -> None:
+        """Stops listening and drops every connection and call at once, without a farewell."""
+        if self._server is None:
+            return
+        self.close()
+        for protocol in self._protocols:
+            transport = getattr(protocol.connection, "_transport", None)
+            if transport is not None:
+                transport.abort()

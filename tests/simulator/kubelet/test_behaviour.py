@@ -1,0 +1,49 @@
+"""Every version has its row, and the rows are of fields that exist."""
+
+import dataclasses
+
+import pytest
+
+from dpgateway_simulator import UnknownVersionError, behaviour, versions
+from dpgateway_simulator.kubelet import releases
+from dpgateway_simulator.kubelet.behaviour import Behaviour
+
+FIELDS = {field.name for field in dataclasses.fields(Behaviour)} - {"version", "minor"}
+
+
+def test_every_minor_version_is_known():
+    assert versions()[0] == "1.8"
+    assert versions()[-1] == "1.37"
+    assert [behaviour(one).minor for one in versions()] == list(range(8, 38))
+
+
+def test_rows_change_only_fields_of_a_behaviour_in_order():
+    assert set(releases.OLDEST) == FIELDS
+    assert all(changes.keys() <= FIELDS for changes in releases.CHANGES.values())
+    assert list(releases.CHANGES) == sorted(releases.CHANGES)
+
+
+@pytest.mark.parametrize("text", ["1.24", "v1.24", "1.24.17", " 1.24 "])
+def test_ways_to_write_a_version(text):
+    assert behaviour(text).minor == 24
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.7", "1.38", "2.0", "1.24-rc", "latest"])
+def test_versions_that_do_not_exist(text):
+    with pytest.raises(UnknownVersionError, match=r"expected 1\.8 to 1\.37"):
+        behaviour(text)
+
+
+@pytest.mark.parametrize(
+    ("version", "api", "package"),
+    [("1.8", "0.1", "deviceplugin"), ("1.9", "v1alpha2", "deviceplugin"), ("1.10", "v1beta1", "v1beta1")],
+)
+def test_the_three_apis(version, api, package):
+    assert (behaviour(version).api, behaviour(version).package) == (api, package)
+
+
+def test_backported_fixes_come_and_go_with_the_patch():
+    needs = {one: behaviour(one).needs_healthy for one in ("1.25.9", "1.25.10", "1.26.4", "1.26.5", "1.27.1", "1.28.0")}
+    assert needs == {
+        "1.25.9": False, "1.25.10": True, "1.26.4": False, "1.26.5": True, "1.27.1": False, "1.28.0": True,
+    }  # fmt: skip

@@ -1,0 +1,49 @@
+import asyncio
+
+from dpgateway_simulator import ManualClock
+from dpgateway_simulator.kubelet.events import Event, Journal
+
+
+async def test_events_are_kept_heard_and_followed():
+    journal, heard = Journal(lambda: 7.0), []
+    forget = journal.listen(heard.append)
+    journal.emit("one", devices=tuple(range(10)))
+    forget()
+    journal.emit("two")
+    assert heard == journal.events[:1] == [Event("one", 7.0, {"devices": tuple(range(10))})]
+    assert str(heard[0]) == "one devices=0,1,2,3,4,5,6,7,... (10)"
+    seen = []
+    async for event in journal.follow():
+        seen.append(event.kind)
+        if event.kind == "two":
+            journal.emit("three")
+        if event.kind == "three":
+            break
+    assert seen == ["one", "two", "three"]
+
+
+async def test_waiting_looks_again_after_every_event():
+    journal = Journal(lambda: 0.0)
+    waiting = asyncio.create_task(journal.wait(lambda: len(journal.events) == 2))
+    journal.emit("one")
+    journal.emit("two")
+    assert await waiting
+
+
+async def test_a_clock_that_is_turned():
+    clock, woken = ManualClock(), []
+
+    async def sleep(seconds):
+        await clock.sleep(seconds)
+        woken.append(seconds)
+
+    async with asyncio.TaskGroup() as tasks:
+        for seconds in (3, 1):
+            tasks.create_task(sleep(seconds))
+        await asyncio.sleep(0)
+        clock.advance(1)
+        await asyncio.sleep(0)
+        assert woken == [1]
+        clock.advance(2)
+    assert woken == [1, 3]
+    assert clock.time() == 3

@@ -1,0 +1,124 @@
+"""`simulate` as a command."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from dpgateway_simulator.prompt.command import simulate
+
+RUN = "from dpgateway_simulator.prompt.command import simulate; simulate()"
+
+
+@pytest.fixture
+def run(tmp_path):
+    def invoke(*steps, arguments=(), environment=None):
+        script = tmp_path / "script"
+        script.write_text("\n".join(steps))
+        words = ["--device-plugins-dir", str(tmp_path / "dp"), "--script", str(script), *arguments]
+        return CliRunner().invoke(simulate, words, env=environment or {})
+
+    return invoke
+
+
+def test_a_script_runs_and_prints_what_the_kubelet_sees(run, tmp_path):
+    result = run("print capacity", "upgrade 1.37", "print files", arguments=["--kubelet", "1.24"])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert any(line.endswith(f"started version=1.24 directory={tmp_path / 'dp'}") for line in lines)
+    assert any("started version=1.37" in line for line in lines)
+    assert "RESOURCE  CAPACITY  ALLOCATABLE" in lines
+    assert 'files: ["DEPRECATION", "kubelet.sock"]' in lines
+
+
+def test_json_is_one_object_a_line(run):
+    result = run("print capacity", arguments=["--output", "json"])
+    objects = [json.loads(line) for line in result.output.splitlines()]
+    assert {"capacity": {"capacity": {}, "allocatable": {}, "removed": []}} in objects
+    assert [one["event"] for one in objects if "event" in one] == ["socket created", "started", "stopped"]
+
+
+def test_a_failed_step_is_1_and_is_named(run, tmp_path):
+    result = run("kill", "expect running", "print files")
+    assert result.exit_code == 1
+    assert f"{tmp_path}/script:2: expect running: the kubelet isn't running" in result.output
+    assert "files:" not in result.output
+
+
+def test_a_question_to_a_dead_kubelet_fails(run):
+    result = run("kill", "print capacity")
+    assert result.exit_code == 1
+    assert "isn't running" in result.output
+
+
+@pytest.mark.parametrize(
+    ("step", "error"), [("dance", "unknown step 'dance'"), ("delete", "found 'nothing', expected POD")]
+)
+def test_a_script_that_makes_no_sense_is_2(run, tmp_path, step, error):
+    result = run("", step)
+    assert result.exit_code == 2
+    assert f"{tmp_path}/script:2: {error}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--kubelet", "1.99"], "unknown kubelet version '1.99'"),
+        (["--output", "xml"], "xml"),
+        (["--script", "/nowhere"], "can't be read"),
+    ],
+)
+def test_wrong_usage_is_2(run, arguments, error):
+    result = run(arguments=arguments)
+    assert result.exit_code == 2
+    assert error in result.output
+
+
+def test_options_come_from_the_environment(run):
+    result = run("kill", environment={"DPGATEWAY_KUBELET": "1.10", "DPGATEWAY_OUTPUT": "json"})
+    assert '"version": "1.10"' in result.output
+    assert all(
+        option.envvar == f"DPGATEWAY_{option.opts[0][2:].upper().replace('-', '_')}" for option in simulate.params
+    )
+
+
+def test_a_directory_with_other_files_is_left_alone(run, tmp_path):
+    (tmp_path / "dp").mkdir()
+    (tmp_path / "dp" / "thesis.tex").write_text("x")
+    result = run("kill")
+    assert result.exit_code == 2
+    assert "thesis.tex, which a kubelet would delete; expected an empty directory" in result.output
+    assert (tmp_path / "dp" / "thesis.tex").exists()
+
+
+def test_a_directory_where_a_kubelet_serves_is_left_alone(run, tmp_path):
+    (tmp_path / "dp").mkdir()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "dp" / "kubelet.sock"))
+        other.listen()
+        result = run("kill")
+    assert result.exit_code == 2
+    assert "a kubelet serves" in result.output
+
+
+def test_the_leftovers_of_a_kubelet_are_taken_over(run):
+    assert run("kill").exit_code == 0
+    assert run("kill").exit_code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_without_a_script_it_runs_until_a_signal(tmp_path, number):
+    words = ["--device-plugins-dir", str(tmp_path / "dp"), "--output", "json"]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", RUN, *words, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    while json.loads(await process.stdout.readline())["event"] != "started":
+        pass
+    process.send_signal(number)
+    rest = await process.stdout.read()
+    assert await process.wait() == 0
+    assert json.loads(rest.splitlines()[-1])["event"] == "stopped"
+    assert not (tmp_path / "dp" / "kubelet.sock").exists()

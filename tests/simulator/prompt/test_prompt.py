@@ -1,0 +1,238 @@
+"""The prompt: the real process on a pseudo-terminal, and its details on a pipe."""
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from types import SimpleNamespace
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from dpgateway_simulator import behaviour
+from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.prompt import tables
+from dpgateway_simulator.prompt.foreground import Plan
+from dpgateway_simulator.prompt.prompt import Prompt, Screen, history, run, wrapped
+from dpgateway_simulator.prompt.session import Session
+from dpgateway_simulator.prompt.terminal_verbs import KNOWN
+from tests.docs.pages import Page
+
+X = "example.com/x"
+RUN = "from dpgateway_simulator.prompt.command import simulate; simulate()"
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()].|\r")
+
+
+class Terminal:
+    """A process on a pseudo-terminal of 80 columns; nobody answers where the cursor is."""
+
+    def __init__(self, directory, state):
+        self.directory, self._raw, self.text, self.seen = directory, b"", "", 0
+        self._environment = os.environ | {
+            "TERM": "xterm",
+            "PROMPT_TOOLKIT_NO_CPR": "1",
+            "XDG_STATE_HOME": str(state),
+        }
+
+    async def start(self, version):
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+        words = [sys.executable, "-c", RUN, "--kubelet", version, "--device-plugins-dir", str(self.directory)]
+        # setsid makes the terminal the process's own, so that it is in the foreground there
+        self.process = await asyncio.create_subprocess_exec(
+            "setsid", "-c", *words, stdin=slave, stdout=slave, stderr=slave, env=self._environment
+        )
+        os.close(slave)
+        self._changed = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._master, self._read)
+
+    def _read(self):
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # EIO: the other end is closed
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._master)
+        self._raw += data  # a chunk may end within an escape, or a letter
+        self.text = ESCAPES.sub("", self._raw.decode(errors="replace"))
+        self._changed.set()
+
+    def type(self, text):
+        os.write(self._master, text.encode())
+
+    async def shows(self, text):
+        """Waits until it comes, after what came last."""
+        async with asyncio.timeout(10):
+            while (at := self.text.find(text, self.seen)) < 0:
+                self._changed.clear()
+                await self._changed.wait()
+        self.seen = at + len(text)
+
+    async def do(self, line, *texts):
+        self.type(f"{line}\r")
+        for text in texts:
+            await self.shows(text)
+
+    async def close(self):
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+        asyncio.get_running_loop().remove_reader(self._master)
+        os.close(self._master)
+
+
+@pytest.fixture
+async def terminal(short_path):
+    one = Terminal(short_path / "dp", short_path / "state")
+    yield one
+    await one.close()
+
+
+async def test_an_upgrade_is_rehearsed_at_a_terminal(terminal, rig, short_path):
+    await terminal.start("1.24")
+    await terminal.shows("kubelet 1.24>")
+    plugin = rig.plugin(SimpleNamespace(directory=terminal.directory, behaviour=behaviour("1.24")))
+    terminal.type("pod p1 ")
+    await plugin.serve()
+    await plugin.register()
+    await terminal.shows("list received")
+    await terminal.shows("pod p1")  # is still there
+    terminal.type("exa\t")
+    await terminal.shows("mple.com/x=1")
+    await terminal.do("", "container started")
+    await terminal.do("table", f"{X}: 2 of 2 allocatable, 1 held", "Healthy  -     p1/c")
+    await terminal.do(f"\x1b[200~print files\nwait {X}=7\x1b[201~", "files:")  # pasted
+    terminal.type("\x03")
+    await terminal.shows("given up")
+    terminal.type("nonsense\x03")
+    await terminal.do("watch", "a key ends watching")
+    plugin.health["d1"] = "Unhealthy"
+    plugin._wake()
+    await terminal.shows("Unhealthy")
+    terminal.type("q")
+    await terminal.do("dance", "unknown step 'dance'", "kubelet 1.24>")
+    await terminal.do("upgrade 1.31", "started version=1.31", "pod admitted pod=p1", "kubelet 1.31>")
+    await plugin._server.stop(0)
+    await plugin.serve()  # the new kubelet has deleted its socket
+    await plugin.register()
+    await terminal.shows("list received")
+    terminal.type("\x04")
+    await terminal.shows("stopped version=1.31")
+    async with asyncio.timeout(10):
+        assert await terminal.process.wait() == 0
+    assert not (terminal.directory / "kubelet.sock").exists()
+    assert "+upgrade 1.31" in (short_path / "state/dpgateway/simulate_history").read_text()
+
+
+@pytest.fixture
+async def talk(short_path, monkeypatch, capsys):
+    """Types text at a prompt whose output goes nowhere; what was printed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(short_path / "state"))
+
+    async def typed(text, output="table"):
+        with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
+            keys.send_text(text)
+            async with asyncio.timeout(10):
+                assert await run(Plan("1.24", short_path / "dp", patience=0), output) == 0
+        return ESCAPES.sub("", capsys.readouterr().out)
+
+    return typed
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("help", "upgrade            restart as another version"),
+        ("help upgrade", "upgrade VERSION\n  restart as another version"),
+        ("help dance", "unknown command 'dance'"),
+        ("upgrade", "expected VERSION\nusage: upgrade VERSION"),
+        ("start", "the kubelet is running already"),
+        ("watch example.com/none", "no resource example.com/none, there are: none"),
+        ("table", "no resource: no plugin has registered"),
+        ("run /no/such/program", "No such file"),
+        ("pod 'p1", "No closing quotation"),
+        ("# nothing", "help` lists the commands"),
+    ],
+)
+async def test_an_error_is_said_and_the_next_line_is_done(talk, line, said):
+    text = await talk(f"{line}\rprint files\rquit\r")
+    assert said in text
+    assert 'files: ["DEPRECATION"' in text
+    assert "stopped version=1.24" in text
+
+
+async def test_pasted_lines_are_done_until_one_fails(talk):
+    text = await talk("\x1b[200~print files\nexpect ended\nkill\n\x1b[201~\r\x04")
+    assert "files:" in text
+    assert "the kubelet isn't ended" in text
+    assert "killed" not in text
+
+
+async def test_after_a_kill_start_starts_it(talk):
+    text = await talk("kill\rtable\rwatch\rstart\rquit\r")
+    assert text.count("the kubelet isn't running") == 2
+    assert text.count("started version=1.24") == 2
+
+
+async def test_json_is_not_wrapped(talk):
+    assert '{"table": {}}\n' in await talk("table\rquit\r", "json")
+
+
+async def test_the_table_has_devices_that_are_gone_and_pods_that_are_deleted(rig):
+    kubelet, plugin = await rig.both("1.34")
+    await kubelet.admit("p1", {"c": {X: 2}})
+    assert tables.state(kubelet) == f"1.34 runs  {X} 2/2  1 pod"
+    await plugin.set(d1=None)
+    assert tables.lines(kubelet.resources())[-1].split() == ["d1", "gone", "-", "p1/c"]
+    kubelet.remove("p1")
+    assert "p1/c (deleted)" in tables.lines(kubelet.resources())[-1]
+    kubelet._life._crash("panic: oops")
+    assert tables.state(kubelet) == "1.34 crashed: panic: oops"
+
+
+async def test_the_prompt_says_that_the_kubelet_crashed(rig):
+    said = []
+    with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
+        screen = Screen()
+        screen.write = said.append
+        kubelet = await rig.kubelet("1.34")
+        Prompt(Session(kubelet, print), screen)._hint(Event("crashed", 0.0, {"reason": "panic: oops"}))
+    assert "panic: oops\n`start` starts it again" in said[0]
+
+
+def test_many_devices_fit_a_few_lines():
+    def device(number, **more):
+        return {"id": f"d{number}", "health": "Healthy", "numa": [], "holders": []} | more
+
+    devices = [device(1, holders=["p/c"]), device(2, health="Unhealthy"), *map(device, range(3, 100))]
+    found = {X: {"plugin": "gone", "capacity": 99, "allocatable": 98, "devices": devices}}
+    assert len(tables.lines(found)) == 101
+    assert tables.lines(found, 10) == [
+        f"{X}: 98 of 99 allocatable, 1 held, its plugin is gone",
+        "  DEVICE  HEALTH     NUMA  HELD BY",
+        "  d1      Healthy    -     p/c",
+        "  d2      Unhealthy  -     -",
+        "  ... and 97 healthy and free",
+    ]
+    assert tables.lines(found, 3)[-1] == "... and 3 lines more"
+
+
+def test_long_lines_go_on_below_their_text():
+    assert wrapped("    0.001  one two", 15) == "    0.001  one\n           two"
+
+
+def test_without_a_place_for_it_history_is_kept_in_memory(monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    assert type(history()).__name__ == "InMemoryHistory"
+
+
+def test_what_only_the_prompt_has_is_documented():
+    text = Page("reference/command-line.md").text
+    for name in ("watch", "help", "quit"):
+        assert f"- `{name} {KNOWN[name].words}".rstrip() + f"`: {KNOWN[name].help[:4].capitalize()}" in text
