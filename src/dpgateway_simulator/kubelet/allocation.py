@@ -5,25 +5,25 @@ allocateContainerResources in pkg/kubelet/cm/devicemanager/manager.go.
 
 from collections.abc import Callable, Iterable
 
-from dpgateway_simulator.kubelet.choice import Request, Wish
+from dpgateway_simulator.kubelet.choice import Choice, Request
 from dpgateway_simulator.kubelet.connections import Connections
 from dpgateway_simulator.kubelet.endpoint import nil_pointer
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
-from dpgateway_simulator.kubelet.incarnation import Life
+from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.ledger import Held, Holding
-from dpgateway_simulator.kubelet.plugin import Answer
 from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.wire.dialects import Answer
 
 Reusable = dict[str, set[str]]
 Affinity = Callable[[str, str], frozenset[int] | None]  # (pod, container): the NUMA nodes that the admission chose
 
 
 class Allocator:
-    """The allocations of one life. AllocationError carries the device manager's own words."""
+    """The allocations of one incarnation. AllocationError carries the device manager's own words."""
 
-    def __init__(self, life: Life, connections: Connections, active: Callable[[], Iterable[str]]) -> None:
-        self._life, self._connections, self._active = life, connections, active
-        self._ledger, self._behaviour = life.ledger, life.behaviour
+    def __init__(self, incarnation: Incarnation, connections: Connections, active: Callable[[], Iterable[str]]) -> None:
+        self._incarnation, self._connections, self._active = incarnation, connections, active
+        self._ledger, self._behaviour = incarnation.ledger, incarnation.behaviour
 
     async def allocate(self, pod: Pod, container: Container, reusable: Reusable, affinity: Affinity) -> None:
         """All resources of one container; init containers leave theirs in `reusable` for those that come after."""
@@ -35,7 +35,7 @@ class Allocator:
 
     def collect(self) -> None:
         """UpdateAllocatedDevices: frees what pods that are gone held, once all pod sources were read."""
-        if self._life.sources_ready and self._ledger.keep_only(self._active()):
+        if self._incarnation.sources_ready and self._ledger.keep_only(self._active()):
             self._ledger.recount()
 
     async def _resources(self, pod: Pod, container: Container, reusable: Reusable, affinity: Affinity) -> None:
@@ -44,40 +44,40 @@ class Allocator:
             self.collect()
         changed = self._behaviour.checkpoint_each_container
         for resource, number in wanted:
-            request = Request(self._life, self._connections, Wish(pod.name, container.name, resource, number))
-            ids = await request.choose(reusable.get(resource, set()), affinity(pod.name, container.name))
+            request = Request(pod.name, container.name, resource, number)
+            choice = Choice(self._incarnation, self._connections, request)
+            ids = await choice.choose(reusable.get(resource, set()), affinity(pod.name, container.name))
             if ids:
                 changed = True
                 answer = await self._call(request, ids)
                 self._ledger.hold(Holding(pod.name, container.name, resource, self._by_node(resource, ids), answer))
-                about = {"resource": resource, "pod": pod.name, "container": container.name}
-                self._life.journal.emit("allocated", **about, devices=tuple(sorted(ids)))
+                self._incarnation.emit("allocated", **request.about, devices=tuple(sorted(ids)))
         if changed:
-            self._life.save()
+            self._incarnation.save()
 
     async def _call(self, request: Request, ids: set[str]) -> Answer:
-        endpoint = self._connections.endpoints.get(request.wish.resource)
+        endpoint = self._connections.endpoints.get(request.resource)
         if endpoint is None:
             self._ledger.recount()
-            raise AllocationError(self._behaviour.unknown_plugin_error.format(request.wish.resource))
-        self._life.journal.emit("allocate", **request.about, devices=tuple(sorted(ids)))
+            raise AllocationError(self._behaviour.unknown_plugin_error.format(request.resource))
+        self._incarnation.emit("allocate", **request.about, devices=tuple(sorted(ids)))
         try:
-            answer = await endpoint.live().allocate(sorted(ids))
+            answer = await endpoint.reach().allocate(sorted(ids))
         except (PluginError, AllocationError) as error:
             self._ledger.recount()
-            self._life.journal.emit("allocate failed", **request.about, reason=str(error))
+            self._incarnation.emit("allocate failed", **request.about, reason=str(error))
             raise AllocationError(str(error)) from error
         if answer is not None:
             return answer
         if self._behaviour.empty_answer_error is None:
-            raise self._life.crash("panic: runtime error: index out of range [0] with length 0")
+            raise self._incarnation.crash("panic: runtime error: index out of range [0] with length 0")
         raise AllocationError(self._behaviour.empty_answer_error)
 
     def _by_node(self, resource: str, ids: set[str]) -> Held:
         known, held = self._ledger.known.get(resource, {}), Held()
         for device in sorted(ids):
             if device not in known and self._behaviour.vanished_crashes:
-                raise self._life.crash(nil_pointer("devicemanager.(*ManagerImpl).allocateContainerResources"))
+                raise self._incarnation.crash(nil_pointer("devicemanager.(*ManagerImpl).allocateContainerResources"))
             nodes = known[device].nodes if device in known else None
             for node in nodes or (self._behaviour.no_numa_key,):
                 held.setdefault(node, []).append(device)

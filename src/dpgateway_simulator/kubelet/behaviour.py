@@ -1,17 +1,9 @@
-"""What one kubelet release does, as a value. A version without a patch means the newest patch release."""
+"""What one kubelet release does, as a value. `releases` has the values."""
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
-from dpgateway_simulator.kubelet import releases
-
-OLDEST, NEWEST = 8, 37
-_NEWEST_PATCH = 99
-
-
-class UnknownVersionError(ValueError):
-    """A version that isn't a kubelet's, or one that this simulator doesn't know."""
+Layout = Literal["per device", "per container", "with checksum", "by NUMA node"]  # of the checkpoint
 
 
 @dataclass(frozen=True)
@@ -27,6 +19,7 @@ class Behaviour:
     receive_limit: int | None  # bytes in one message, None: unlimited
     # registering
     version_error: str
+    empty_name_error: str | None  # None: an empty name is as bad as any other
     name_error: str
     qualified_names: bool
     clients: Literal["first list", "replaced", "newest", "one", "many"]
@@ -39,14 +32,15 @@ class Behaviour:
     # devices
     list_replaces: bool  # else a list is compared with the endpoint's own last one
     hides_unhealthy: bool
-    grace: float  # seconds from the end of the stream until the resource is forgotten
+    grace: float | None  # seconds from the end of the stream until the resource is forgotten; None: devices go with it
     topology: bool
     # the directory
     directory_mode: int
+    removes_socket: bool  # kubelet.sock goes when the kubelet ends in order
     cleans: Literal["files", "sockets"]
     deprecation_file: bool
-    checkpoint_writes: Literal["1.8", "1.9", "1.11", "1.20"]
-    checkpoint_reads: tuple[str, ...]
+    checkpoint_writes: Layout
+    checkpoint_reads: tuple[Layout, ...]
     checkpoint_renamed: bool
     checkpoint_each_list: bool
     checkpoint_each_container: bool
@@ -54,6 +48,7 @@ class Behaviour:
     # pods
     allocates: Literal["start", "pod", "container"]
     admission_error: str
+    ignores_unknown: bool  # a resource that the node doesn't know is none of the predicate's business
     unregistered_error: str
     unknown_plugin_error: str
     empty_answer_error: str | None  # None: the kubelet crashes
@@ -70,28 +65,4 @@ class Behaviour:
     cdi_annotation: bool
     topology_policies: bool
     health_status: bool  # health changes of held devices go into the pod's status
-
-    @property
-    def package(self) -> str:
-        """The gRPC package of the API."""
-        return "v1beta1" if self.api == "v1beta1" else "deviceplugin"
-
-
-def behaviour(version: str) -> Behaviour:
-    """What kubelet `version` does: "1.24", "v1.24" or "1.24.17"."""
-    match = re.fullmatch(r"v?1\.(\d+)(?:\.(\d+))?", version.strip())
-    if not match or not OLDEST <= int(match[1]) <= NEWEST:
-        raise UnknownVersionError(
-            f"unknown kubelet version {version!r}, expected 1.{OLDEST} to 1.{NEWEST}, such as 1.24"
-        )
-    minor, patch = int(match[1]), int(match[2] or _NEWEST_PATCH)
-    known = dict(releases.OLDEST)
-    for since, changes in releases.CHANGES.items():
-        if since <= (minor, patch):
-            known.update(changes)
-    return Behaviour(version=version.strip().removeprefix("v"), minor=minor, **known)  # type: ignore[arg-type]
-
-
-def versions() -> tuple[str, ...]:
-    """Every version, oldest first."""
-    return tuple(f"1.{minor}" for minor in range(OLDEST, NEWEST + 1))
+    resource_status: bool  # the status of a container has the health of its devices

@@ -1,8 +1,9 @@
 """`kubelet_internal_checkpoint` in its four formats: who writes which, who can read which. Pure: text in, text out.
 
-1.8: {"Entries": [...]}, one per device. 1.9, 1.10: {"PodDeviceEntries", "RegisteredDevices"}. 1.11 to 1.19: both under
-"Data", with a checksum. From 1.20: ids by NUMA node. The checksum is FNV-1a over the text that davecgh/go-spew prints
-of the Go struct (pkg/kubelet/checkpointmanager/checksum, pkg/util/hash).
+"per device", of 1.8: {"Entries": [...]}. "per container", of 1.9 and 1.10: {"PodDeviceEntries", "RegisteredDevices"}.
+"with checksum", of 1.11 to 1.19: both under "Data". "by NUMA node", since 1.20: the same, and each node's ids apart.
+The checksum is FNV-1a over the text that davecgh/go-spew prints of the Go struct
+(pkg/kubelet/checkpointmanager/checksum, pkg/util/hash).
 """
 
 import base64
@@ -12,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpgateway_simulator.kubelet.behaviour import Layout
 from dpgateway_simulator.kubelet.ledger import Holding
-from dpgateway_simulator.kubelet.plugin import Answer
+from dpgateway_simulator.wire.dialects import Answer
 
 Registered = Mapping[str, Sequence[str]]
 Entry = dict[str, Any]
@@ -31,9 +33,9 @@ class Checkpoint:
     registered: tuple[str, ...] = ()
 
 
-def write(layout: str, holdings: Iterable[Holding], registered: Registered) -> str:
+def write(layout: Layout, holdings: Iterable[Holding], registered: Registered) -> str:
     """The file's text."""
-    if layout == "1.8":
+    if layout == "per device":
         entries = [
             {"PodUID": one.pod, "ContainerName": one.container, "ResourceName": one.resource, "DeviceID": device}
             for one in holdings
@@ -41,7 +43,7 @@ def write(layout: str, holdings: Iterable[Holding], registered: Registered) -> s
         ]
         return _json({"Entries": entries or None})
     data = {"PodDeviceEntries": _entries(layout, holdings) or None, "RegisteredDevices": dict(registered)}
-    if layout == "1.9":
+    if layout == "per container":
         return _json(data)
     return _json({"Data": data, "Checksum": checksum(data)})
 
@@ -50,13 +52,13 @@ def _json(data: object) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
 
 
-def _entries(layout: str, holdings: Iterable[Holding]) -> list[Entry]:
+def _entries(layout: Layout, holdings: Iterable[Holding]) -> list[Entry]:
     return [
         {
             "PodUID": one.pod,
             "ContainerName": one.container,
             "ResourceName": one.resource,
-            "DeviceIDs": _by_node(one) if layout == "1.20" else sorted(one.ids),
+            "DeviceIDs": _by_node(one) if layout == "by NUMA node" else sorted(one.ids),
             "AllocResp": base64.b64encode(bytes(one.answer)).decode(),
         }
         for one in holdings
@@ -68,7 +70,7 @@ def _by_node(holding: Holding) -> dict[str, list[str]]:
     return {str(node): ids for node, ids in sorted(holding.by_node.items(), key=lambda item: str(item[0]))}
 
 
-def read(layouts: Sequence[str], text: str) -> Checkpoint:
+def read(layouts: Sequence[Layout], text: str) -> Checkpoint:
     """What a release that can read `layouts` makes of a file; CorruptError if none of them fits."""
     problems = []
     for layout in layouts:
@@ -79,14 +81,14 @@ def read(layouts: Sequence[str], text: str) -> Checkpoint:
     raise CorruptError(str(problems[0])) from problems[0]
 
 
-def _read(layout: str, content: object) -> Checkpoint:
+def _read(layout: Layout, content: object) -> Checkpoint:
     """Go's encoding/json ignores what it doesn't know: a file of 1.8 is an empty one to 1.9, and one of 1.9 to 1.8."""
     if not isinstance(content, dict):
         raise CorruptError("not an object")
-    if layout == "1.8":
-        return _read_1_8(content.get("Entries") or [])
+    if layout == "per device":
+        return _read_devices(content.get("Entries") or [])
     data = content
-    if layout != "1.9":
+    if layout != "per container":
         data = content.get("Data") or {"PodDeviceEntries": None, "RegisteredDevices": None}
         _shape(layout, data)
         if content.get("Checksum") != checksum(data):
@@ -96,14 +98,14 @@ def _read(layout: str, content: object) -> Checkpoint:
     return Checkpoint(holdings, tuple(data.get("RegisteredDevices") or ()))
 
 
-def _shape(layout: str, data: Entry) -> None:
+def _shape(layout: Layout, data: Entry) -> None:
     for entry in data.get("PodDeviceEntries") or []:
-        if not isinstance(entry["DeviceIDs"], dict if layout == "1.20" else list):
+        if not isinstance(entry["DeviceIDs"], dict if layout == "by NUMA node" else list):
             kind = type(entry["DeviceIDs"]).__name__
             raise CorruptError(f"json: cannot unmarshal {kind} into Go struct field PodDevicesEntry.DeviceIDs")
 
 
-def _read_1_8(entries: list[Entry]) -> Checkpoint:
+def _read_devices(entries: list[Entry]) -> Checkpoint:
     held: dict[tuple[str, str, str], list[str]] = {}
     for entry in entries:
         key = (entry["PodUID"], entry["ContainerName"], entry["ResourceName"])

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from dpgateway_simulator.kubelet.connections import Connections
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
-from dpgateway_simulator.kubelet.incarnation import Life
+from dpgateway_simulator.kubelet.incarnation import Incarnation
 
 _SHORT = "requested number of devices unavailable for {}. Requested: {}, Available: {}"
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """So many devices of a resource for a container."""
 
     pod: str
@@ -21,18 +21,20 @@ class Wish:
     resource: str
     number: int
 
-
-class Request:
-    """One container's wish for one resource: devicesToAllocate."""
-
-    def __init__(self, life: Life, connections: Connections, wish: Wish) -> None:
-        self._life, self._ledger, self._connections, self.wish = life, life.ledger, connections, wish
-        self._chosen: set[str] = set()
-        self._needed = wish.number
-
     @property
     def about(self) -> dict[str, str]:
-        return {"resource": self.wish.resource, "pod": self.wish.pod, "container": self.wish.container}
+        """For events."""
+        return {"resource": self.resource, "pod": self.pod, "container": self.container}
+
+
+class Choice:
+    """The devices for one request."""
+
+    def __init__(self, incarnation: Incarnation, connections: Connections, request: Request) -> None:
+        self._incarnation, self._connections, self._request = incarnation, connections, request
+        self._ledger, self._behaviour = incarnation.ledger, incarnation.behaviour
+        self._chosen: set[str] = set()
+        self._needed = request.number
 
     async def choose(self, reusable: set[str], affinity: frozenset[int] | None) -> set[str]:
         """The ids to ask the plugin for; none when there is nothing to do."""
@@ -40,9 +42,9 @@ class Request:
             return set()
         if self._take(reusable):
             return self._chosen
-        available = self._ledger.available(self.wish.resource)
+        available = self._ledger.available(self._request.resource)
         if len(available) < self._needed:
-            raise AllocationError(_SHORT.format(self.wish.resource, self._needed, len(available)))
+            raise AllocationError(_SHORT.format(self._request.resource, self._needed, len(available)))
         aligned, unaligned, nowhere = self._by_affinity(available, affinity)
         if self._needed < len(aligned):
             return await self._from(aligned, (aligned,))
@@ -55,20 +57,20 @@ class Request:
         for some in (await self._preferred(pool) & pool, *rest):
             if self._take(some):
                 return self._chosen
-        wanted, got = self.wish.number, self.wish.number - self._needed
+        wanted, got = self._request.number, self._request.number - self._needed
         text = f"unexpectedly allocated less resources than required. Requested: {wanted}, Got: {got}"
         raise AllocationError(text)
 
     def _check(self) -> bool:
         """Whether anything is to be allocated, after all that can be said against it."""
-        does, resource = self._life.behaviour, self.wish.resource
-        held = self._ledger.held(self.wish.pod, self.wish.container, resource)
+        does, resource = self._behaviour, self._request.resource
+        held = self._ledger.held(self._request.pod, self._request.container, resource)
         if held is not None:
             self._needed -= len(held)
             if self._needed:
                 raise AllocationError(self._changed(len(held)))
-        running = (self.wish.pod, self.wish.container) in self._life.running
-        if does.spares_running and running and not self._life.sources_ready:
+        running = (self._request.pod, self._request.container) in self._incarnation.found_running
+        if does.spares_running and running and not self._incarnation.sources_ready:
             return False
         if not does.needs_healthy and not self._needed:
             return False
@@ -80,7 +82,7 @@ class Request:
 
     def _check_health(self, held: set[str]) -> None:
         """kubernetes #109595: 1.25.10, 1.26.5, 1.27.2 and later."""
-        healthy, resource = self._ledger.healthy[self.wish.resource], self.wish.resource
+        healthy, resource = self._ledger.healthy[self._request.resource], self._request.resource
         if not healthy:
             raise AllocationError(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
         if not healthy >= held:
@@ -88,13 +90,13 @@ class Request:
             raise AllocationError(f"{text} {resource}")
 
     def _changed(self, held: int) -> str:
-        wish = self.wish
-        what = f'pod "{wish.pod}" container "{wish.container}" changed request for resource "{wish.resource}"'
-        return f"{what} from {held} to {wish.number}"
+        request = self._request
+        what = f'pod "{request.pod}" container "{request.container}" changed request for resource "{request.resource}"'
+        return f"{what} from {held} to {request.number}"
 
     def _take(self, some: set[str]) -> bool:
         """Takes from `some`; whether that was enough."""
-        taken = self._ledger.allocated.setdefault(self.wish.resource, set())
+        taken = self._ledger.allocated.setdefault(self._request.resource, set())
         for device in sorted(some - self._chosen)[: self._needed]:
             taken.add(device)
             self._chosen.add(device)
@@ -103,7 +105,7 @@ class Request:
 
     def _by_affinity(self, available: set[str], affinity: frozenset[int] | None) -> tuple[set[str], set[str], set[str]]:
         """filterByAffinity: on the chosen NUMA nodes, on others, on none."""
-        known = self._ledger.known.get(self.wish.resource, {})
+        known = self._ledger.known.get(self._request.resource, {})
         if affinity is None or not any(device.nodes for device in known.values()):
             return set(), set(), available
         placed = {device: set(known[device].nodes or ()) for device in available}
@@ -112,16 +114,16 @@ class Request:
         return aligned, available - aligned - nowhere, nowhere
 
     async def _preferred(self, pool: set[str]) -> set[str]:
-        endpoint = self._connections.endpoints.get(self.wish.resource)
+        endpoint = self._connections.endpoints.get(self._request.resource)
         if endpoint is None:
-            raise AllocationError(f"endpoint not found in cache for a registered resource: {self.wish.resource}")
+            raise AllocationError(f"endpoint not found in cache for a registered resource: {self._request.resource}")
         options = endpoint.options
-        if not self._life.behaviour.preferred or options is None or not options.get_preferred_allocation_available:
+        if not self._behaviour.preferred or options is None or not options.get_preferred_allocation_available:
             return set()
         asked = sorted(pool | self._chosen)
-        self._life.journal.emit("prefer", **self.about, available=tuple(asked), size=self.wish.number)
+        self._incarnation.emit("prefer", **self._request.about, available=tuple(asked), size=self._request.number)
         try:
-            return await endpoint.live().prefer(asked, sorted(self._chosen), self.wish.number)
+            return await endpoint.reach().prefer(asked, sorted(self._chosen), self._request.number)
         except (PluginError, AllocationError) as error:
             text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
             raise AllocationError(text) from error

@@ -8,23 +8,24 @@ import asyncio
 from pathlib import Path
 
 from dpgateway_simulator.kubelet.connections import Connections
-from dpgateway_simulator.kubelet.endpoint import Endpoint, Registration, dial, follow, nil_pointer
+from dpgateway_simulator.kubelet.endpoint import Endpoint, dial, follow, nil_pointer
 from dpgateway_simulator.kubelet.errors import PluginError, RefusedError
-from dpgateway_simulator.kubelet.incarnation import Life
+from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.wire.dialects import Registration
 
 
 class SingleConnections(Connections):
     """1.25 to 1.36: one client per resource (plugin/v1beta1/handler.go); Register's options are ignored."""
 
-    def __init__(self, life: Life) -> None:
-        super().__init__(life)
+    def __init__(self, incarnation: Incarnation) -> None:
+        super().__init__(incarnation)
         self._clients: dict[str, Endpoint] = {}
 
     async def register(self, request: Registration) -> None:
         endpoint = self._open(request)
         self._add(endpoint)
         try:
-            await dial(self.life, endpoint)
+            await dial(self._incarnation, endpoint)
             await self._greet(endpoint, request)
         except RefusedError as error:
             self._remove(endpoint)
@@ -32,21 +33,21 @@ class SingleConnections(Connections):
             raise
         except asyncio.CancelledError:  # the caller gave up, which matters from 1.35 on
             self._remove(endpoint)
-            self.life.journal.emit("register given up", resource=endpoint.resource, endpoint=endpoint.name)
+            self._incarnation.emit("register given up", resource=endpoint.resource, endpoint=endpoint.name)
             raise
         self._connected(endpoint)
         self._spawn(endpoint, self._run(endpoint))
 
     async def _greet(self, endpoint: Endpoint, request: Registration) -> None:
-        deadline = request.deadline if self.life.behaviour.register_context else None
+        deadline = request.deadline if self._incarnation.behaviour.register_context else None
         try:
-            endpoint.options = await endpoint.live().options(deadline)
+            endpoint.options = await endpoint.reach().options(deadline)
         except PluginError as error:
             raise RefusedError(f"failed to get device plugin options: {error}") from error
 
     async def _run(self, endpoint: Endpoint) -> None:
         """The client that is found by the resource's name when a stream ends may be another one: kubernetes #121994."""
-        await follow(self.life, endpoint)
+        await follow(self._incarnation, endpoint)
         client = self._client(endpoint)
         if client is None:
             return
@@ -67,17 +68,17 @@ class SingleConnections(Connections):
     def _disconnected(self, client: Endpoint) -> None:
         current = self.endpoints.get(client.resource)
         if current is not None:
-            self.life.ledger.mark_unhealthy(client.resource)
-            current.stopped_at = self.life.clock.time()
-        elif self.life.behaviour.disconnect_crashes:
-            raise self.life.crash(nil_pointer("devicemanager.(*ManagerImpl).PluginDisconnected"))
+            self._incarnation.ledger.mark_unhealthy(client.resource)
+            current.stopped_at = self._incarnation.now()
+        elif self._incarnation.behaviour.disconnect_crashes:
+            raise self._incarnation.crash(nil_pointer("devicemanager.(*ManagerImpl).PluginDisconnected"))
 
 
 class ManyConnections(SingleConnections):
     """From 1.37: clients and endpoints by socket path (PR #135437); a path twice is refused, and forgets its client."""
 
-    def __init__(self, life: Life) -> None:
-        super().__init__(life)
+    def __init__(self, incarnation: Incarnation) -> None:
+        super().__init__(incarnation)
         self._many: dict[str, list[Endpoint]] = {}
         self._store: dict[str, dict[Path, Endpoint]] = {}
 
@@ -102,9 +103,9 @@ class ManyConnections(SingleConnections):
         stored = self._store.get(client.resource, {})
         if client.path not in stored:
             return
-        stored.pop(client.path).stopped_at = self.life.clock.time()
+        stored.pop(client.path).stopped_at = self._incarnation.now()
         if stored:
             self._connected(next(iter(stored.values())))  # any of them: Go's map order
         else:
             del self._store[client.resource]
-            self.life.ledger.mark_unhealthy(client.resource)
+            self._incarnation.ledger.mark_unhealthy(client.resource)

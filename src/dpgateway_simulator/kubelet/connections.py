@@ -1,18 +1,27 @@
-"""Who is registered for a resource: what all generations of the kubelet have in common."""
+"""Who is registered for a resource: what all releases have in common, and registration up to 1.24.
 
+Up to 1.24 Register answers at once, and the kubelet connects afterwards. In 1.8 to 1.11 a new plugin replaces the old
+one, whose stream the kubelet ends. In 1.12 to 1.24 the newest is called; older streams go on and their lists count.
+`clients` has the later releases.
+"""
+
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
-from dpgateway_simulator.kubelet.endpoint import Endpoint, Registration, opened
-from dpgateway_simulator.kubelet.incarnation import Life
+from dpgateway_simulator.kubelet.endpoint import Endpoint, dial, follow, opened
+from dpgateway_simulator.kubelet.errors import RefusedError
+from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.wire.device_list import Device
+from dpgateway_simulator.wire.dialects import Registration
 
 
 class Connections(ABC):
     """`endpoints` is whom the device manager calls, by resource. `register` raises RefusedError."""
 
-    def __init__(self, life: Life) -> None:
-        self.life = life
+    def __init__(self, incarnation: Incarnation) -> None:
+        self._incarnation = incarnation
         self.endpoints: dict[str, Endpoint] = {}
         self._opened: list[Endpoint] = []
 
@@ -21,7 +30,9 @@ class Connections(ABC):
 
     def expect(self, resource: str) -> None:
         """A resource of the checkpoint: a stopped endpoint."""
-        self.endpoints[resource] = Endpoint(resource, "", self.life.directory, stopped_at=self.life.clock.time())
+        self.endpoints[resource] = Endpoint(
+            resource, "", self._incarnation.node.directory, stopped_at=self._incarnation.now()
+        )
 
     def close(self) -> None:
         """Ends all connections, as the end of the process does."""
@@ -38,17 +49,97 @@ class Connections(ABC):
         return len(broken)
 
     def _open(self, request: Registration) -> Endpoint:
-        self._opened.append(opened(self.life, request))
+        self._opened.append(opened(self._incarnation, request))
         return self._opened[-1]
 
     def _connected(self, endpoint: Endpoint) -> None:
         self.endpoints[endpoint.resource] = endpoint
-        self.life.journal.emit("connected", resource=endpoint.resource, endpoint=endpoint.name)
+        self._incarnation.emit("connected", resource=endpoint.resource, endpoint=endpoint.name)
 
     def _failed(self, endpoint: Endpoint, reason: object) -> None:
-        self.life.journal.emit(
+        self._incarnation.emit(
             "registration failed", resource=endpoint.resource, endpoint=endpoint.name, reason=str(reason)
         )
 
     def _spawn(self, endpoint: Endpoint, work: Coroutine[Any, Any, None]) -> None:
-        self.life.tasks.spawn(f"kubelet: {endpoint.resource} at {endpoint.name}", work)
+        self._incarnation.tasks.spawn(f"kubelet: {endpoint.resource} at {endpoint.name}", work)
+
+
+class FirstListConnections(Connections):
+    """1.8: a plugin counts from its first list on, and its end deletes all its devices (deviceplugin/manager.go)."""
+
+    async def register(self, request: Registration) -> None:
+        endpoint = self._open(request)
+        self._spawn(endpoint, self._run(endpoint))
+
+    async def _run(self, endpoint: Endpoint) -> None:
+        await follow(self._incarnation, endpoint, first=lambda: self._replace(endpoint))
+        if self.endpoints.get(endpoint.resource) is endpoint:
+            del self.endpoints[endpoint.resource]
+            self._incarnation.ledger.change(endpoint.resource, (), endpoint.devices.values())
+        endpoint.stop(self._incarnation.now())
+
+    def _replace(self, endpoint: Endpoint) -> None:
+        old = self.endpoints.get(endpoint.resource)
+        self._connected(endpoint)
+        if old is not None:
+            old.stop(self._incarnation.now())
+
+
+class ReplacingConnections(Connections):
+    """1.9 to 1.11: the new plugin inherits the old one's devices as Unhealthy, the old one is stopped (manager.go)."""
+
+    async def register(self, request: Registration) -> None:
+        endpoint = self._open(request)
+        self._spawn(endpoint, self._run(endpoint, request))
+
+    async def _run(self, endpoint: Endpoint, request: Registration) -> None:
+        old = self.endpoints.get(endpoint.resource)
+        if old is not None:
+            endpoint.devices = {device: self._inherited(one) for device, one in old.devices.items()}
+        try:
+            if self._incarnation.behaviour.blocking_dial:
+                await dial(self._incarnation, endpoint)
+        except RefusedError as error:
+            return self._failed(endpoint, error)
+        if self.endpoints.get(endpoint.resource) is not old:
+            endpoint.stop(self._incarnation.now())
+            return self._failed(endpoint, "some other endpoint is added while this one is initialized")
+        endpoint.options = request.options or (old.options if old else None)
+        self._connected(endpoint)
+        if old is not None:
+            old.stop(self._incarnation.now())
+        await follow(self._incarnation, endpoint)
+        endpoint.stop(self._incarnation.now())
+        if self.endpoints.get(endpoint.resource) is endpoint:
+            self._incarnation.ledger.mark_unhealthy(endpoint.resource)
+        return None
+
+    def _inherited(self, device: Device) -> Device:
+        """With its health as it was before the fix of kubernetes #62773: a Healthy list is then no change."""
+        return (
+            device
+            if self._incarnation.behaviour.replaced_keep_health
+            else dataclasses.replace(device, health="Unhealthy")
+        )
+
+
+class NewestConnections(Connections):
+    """1.12 to 1.24: the newest is called; older streams live on and their lists count (runEndpoint)."""
+
+    async def register(self, request: Registration) -> None:
+        endpoint = self._open(request)
+        self._spawn(endpoint, self._run(endpoint, request))
+
+    async def _run(self, endpoint: Endpoint, request: Registration) -> None:
+        try:
+            await dial(self._incarnation, endpoint)
+        except RefusedError as error:
+            return self._failed(endpoint, error)
+        endpoint.options = request.options
+        self._connected(endpoint)
+        await follow(self._incarnation, endpoint)
+        endpoint.stop(self._incarnation.now())
+        if self.endpoints.get(endpoint.resource) is endpoint:
+            self._incarnation.ledger.mark_unhealthy(endpoint.resource)
+        return None

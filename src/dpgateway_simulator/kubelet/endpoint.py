@@ -9,27 +9,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grpclib.metadata import Deadline
-
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError, RefusedError
-from dpgateway_simulator.kubelet.incarnation import Life
-from dpgateway_simulator.kubelet.plugin import Options, Plugin
+from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.kubelet.plugin import Plugin
 from dpgateway_simulator.wire.device_list import Device
+from dpgateway_simulator.wire.dialects import Options, Registration
 
 DIAL_TIMEOUT = 10.0
 _FIRST_BACKOFF, _BACKOFF_FACTOR = 1.0, 1.6  # grpc-go's connection back-off, without its jitter
 _NIL = "invalid memory address or nil pointer dereference"
-
-
-@dataclass(frozen=True)
-class Registration:
-    """A Register request."""
-
-    version: str
-    endpoint: str
-    resource: str
-    options: Options | None = None
-    deadline: Deadline | None = None  # the caller's
 
 
 @dataclass(eq=False)
@@ -44,7 +32,7 @@ class Endpoint:
     stopped_at: float | None = None
     devices: dict[str, Device] = field(default_factory=dict)  # its own last list, where lists are compared
 
-    def live(self) -> Plugin:
+    def reach(self) -> Plugin:
         """The plugin to call."""
         if self.plugin is None or self.stopped_at is not None:
             raise AllocationError(f"endpoint &{{{self.resource} {self.path}}} has been stopped")
@@ -59,18 +47,21 @@ class Endpoint:
         return self.stopped_at is not None and now - self.stopped_at > grace
 
 
-def opened(life: Life, request: Registration) -> Endpoint:
+def opened(incarnation: Incarnation, request: Registration) -> Endpoint:
     """An endpoint that isn't connected yet; the endpoint field is joined as Go's filepath.Join does."""
-    path = Path(os.path.normpath(f"{life.directory}/{request.endpoint}"))
+    path = Path(os.path.normpath(f"{incarnation.node.directory}/{request.endpoint}"))
     return Endpoint(
-        request.resource, request.endpoint, path, Plugin(life.behaviour, request.resource, path, request.endpoint)
+        request.resource,
+        request.endpoint,
+        path,
+        Plugin(incarnation.behaviour, request.resource, path, request.endpoint),
     )
 
 
-async def dial(life: Life, endpoint: Endpoint) -> None:
+async def dial(incarnation: Incarnation, endpoint: Endpoint) -> None:
     """grpc.WithBlock: tries again and again for 10 seconds, then RefusedError."""
-    trying = life.tasks.spawn(f"kubelet: dialling {endpoint.name}", _try(life, endpoint))
-    waiting = life.tasks.spawn(f"kubelet: patience with {endpoint.name}", life.clock.sleep(DIAL_TIMEOUT))
+    trying = incarnation.tasks.spawn(f"kubelet: dialling {endpoint.name}", _try(incarnation, endpoint))
+    waiting = incarnation.tasks.spawn(f"kubelet: patience with {endpoint.name}", incarnation.sleep(DIAL_TIMEOUT))
     try:
         await asyncio.wait({trying, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if not trying.done():
@@ -81,47 +72,47 @@ async def dial(life: Life, endpoint: Endpoint) -> None:
         waiting.cancel()
 
 
-async def _try(life: Life, endpoint: Endpoint) -> None:
+async def _try(incarnation: Incarnation, endpoint: Endpoint) -> None:
     delay = _FIRST_BACKOFF
     while True:
-        life.journal.emit("dialling", resource=endpoint.resource, endpoint=endpoint.name)
+        incarnation.emit("dialling", resource=endpoint.resource, endpoint=endpoint.name)
         try:
-            return await endpoint.live().dial()
+            return await endpoint.reach().dial()
         except OSError:
-            await life.clock.sleep(delay)
+            await incarnation.sleep(delay)
             delay *= _BACKOFF_FACTOR
 
 
-async def follow(life: Life, endpoint: Endpoint, first: Callable[[], None] | None = None) -> None:
+async def follow(incarnation: Incarnation, endpoint: Endpoint, first: Callable[[], None] | None = None) -> None:
     """Takes list after list until the stream ends, calling `first` after the first; a plugin's failure ends it."""
     about = {"resource": endpoint.resource, "endpoint": endpoint.name}
     reason = "EOF"
-    life.journal.emit("stream opened", **about)
+    incarnation.emit("stream opened", **about)
     try:
-        async for devices in endpoint.live().lists():
-            take(life, endpoint, devices)
+        async for devices in endpoint.reach().lists():
+            take(incarnation, endpoint, devices)
             if first is not None:
                 first()
                 first = None
     except PluginError as error:
         reason = str(error)
-    life.journal.emit("stream ended", **about, reason=reason)
+    incarnation.emit("stream ended", **about, reason=reason)
 
 
-def take(life: Life, endpoint: Endpoint, devices: tuple[Device, ...]) -> None:
+def take(incarnation: Incarnation, endpoint: Endpoint, devices: tuple[Device, ...]) -> None:
     """One list into the ledger: whole, or what changed since the endpoint's last one."""
-    held_before = _health_of_held(life, endpoint.resource)
-    if life.behaviour.list_replaces:
-        life.ledger.replace(endpoint.resource, devices)
+    held_before = _health_of_held(incarnation, endpoint.resource)
+    if incarnation.behaviour.list_replaces:
+        incarnation.ledger.replace(endpoint.resource, devices)
     else:
-        life.ledger.change(endpoint.resource, *_difference(endpoint, devices))
+        incarnation.ledger.change(endpoint.resource, *_difference(endpoint, devices))
     healthy = sum(device.healthy for device in devices)
     ids = tuple(device.id for device in devices)
-    if life.behaviour.checkpoint_each_list:
-        life.save()
-    life.journal.emit("list received", resource=endpoint.resource, endpoint=endpoint.name, devices=ids, healthy=healthy)
-    if life.behaviour.health_status:
-        _report_health(life, endpoint.resource, held_before)
+    if incarnation.behaviour.checkpoint_each_list:
+        incarnation.save()
+    incarnation.emit("list received", resource=endpoint.resource, endpoint=endpoint.name, devices=ids, healthy=healthy)
+    if incarnation.behaviour.health_status:
+        _report_health(incarnation, endpoint.resource, held_before)
 
 
 def _difference(endpoint: Endpoint, devices: Iterable[Device]) -> tuple[list[Device], list[Device]]:
@@ -136,19 +127,19 @@ def _difference(endpoint: Endpoint, devices: Iterable[Device]) -> tuple[list[Dev
     return kept, gone
 
 
-def _health_of_held(life: Life, resource: str) -> dict[str, str | None]:
-    known = life.ledger.known.get(resource, {})
-    held = (device for one in life.ledger.holdings.values() if one.resource == resource for device in one.ids)
+def _health_of_held(incarnation: Incarnation, resource: str) -> dict[str, str | None]:
+    known = incarnation.ledger.known.get(resource, {})
+    held = (device for one in incarnation.ledger.holdings.values() if one.resource == resource for device in one.ids)
     return {device: known[device].health if device in known else None for device in held}
 
 
-def _report_health(life: Life, resource: str, before: dict[str, str | None]) -> None:
+def _report_health(incarnation: Incarnation, resource: str, before: dict[str, str | None]) -> None:
     """KEP-4680: a held device's other health, or its return, makes the pod's status anew; that it vanished doesn't."""
-    after = _health_of_held(life, resource)
+    after = _health_of_held(incarnation, resource)
     changed = {device for device, health in after.items() if health is not None and health != before.get(device)}
-    pods = {one.pod for one in life.ledger.holdings.values() if one.resource == resource and one.ids & changed}
+    pods = {one.pod for one in incarnation.ledger.holdings.values() if one.resource == resource and one.ids & changed}
     if pods:
-        life.journal.emit("health changed", resource=resource, pods=tuple(sorted(pods)))
+        incarnation.emit("health changed", resource=resource, pods=tuple(sorted(pods)))
 
 
 def nil_pointer(where: str) -> str:

@@ -1,23 +1,23 @@
-"""A kubelet's device manager of any version, on any directory, to be started, stopped, killed, upgraded and misled."""
+"""What a user of a simulated kubelet can ask of it, tell it, and do to it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from dpgateway_simulator.kubelet import status, workload
-from dpgateway_simulator.kubelet.endpoint import Registration
+from dpgateway_simulator.kubelet import status
 from dpgateway_simulator.kubelet.errors import NotRunningError
 from dpgateway_simulator.kubelet.events import Event
-from dpgateway_simulator.kubelet.plugin import Answer, Plugin
+from dpgateway_simulator.kubelet.plugin import Plugin
 from dpgateway_simulator.kubelet.pods import Pod, Spec, containers
-from dpgateway_simulator.kubelet.restartable import Lives, Reply
+from dpgateway_simulator.kubelet.restartable import Reply, Restartable
+from dpgateway_simulator.wire.dialects import Answer, Registration
 
 T = TypeVar("T")
 
 
-class Kubelet(Lives):
-    """One simulated kubelet through its lives.
+class Kubelet(Restartable):
+    """One simulated kubelet, from incarnation to incarnation.
 
     `version` is "1.8" to "1.37", `directory` stands for /var/lib/kubelet/device-plugins, `policy` is the topology
     manager's, `numa` the number of the machine's NUMA nodes. Replies are plain dictionaries. What the real kubelet
@@ -28,8 +28,8 @@ class Kubelet(Lives):
 
     def capacity(self) -> Reply:
         """{"capacity": {...}, "allocatable": {...}, "removed": [...]}, as the next status of the node would have it."""
-        life = self._running()
-        return status.capacity(life.life, life.connections)
+        manager = self._running()
+        return status.capacity(manager.incarnation, manager.connections)
 
     def counts(self, resource: str) -> tuple[int | None, int | None]:
         """One resource's capacity and allocatable; None where the node's status doesn't name it."""
@@ -42,50 +42,47 @@ class Kubelet(Lives):
         A device is {"id", "health", "numa", "holders": ["pod/container", ...]}; one that is held and in no list is
         "gone".
         """
-        life = self._running()
-        return status.resources(life.life, life.connections, life.pods)
+        manager = self._running()
+        return status.resources(manager.incarnation, manager.connections, manager.workload.pods)
 
     async def admit(self, pod: str, containers_: Spec, init: Spec = (), start: bool = True) -> Reply:
         """Admits a pod and starts its containers: {"ok", "error", "reason", "stage": "admit"|"start", "containers"}."""
         wanted = Pod(pod, containers(containers_), containers(init))
-        return await workload.admit(self._running(), wanted, start=start)
+        return await self._running().workload.admit(wanted, start=start)
 
     async def start_container(self, pod: str, container: str) -> Reply:
         """Starts a container of an admitted pod (again): {"ok", "name", "options", "error"}."""
-        life = self._running()
-        if pod not in life.pods:
+        workload = self._running().workload
+        if pod not in workload.pods:
             return {"ok": False, "error": f'pod "{pod}" is not active'}
-        found = life.pods[pod].container(container)
+        found = workload.pods[pod].container(container)
         if found is None:
             return {"ok": False, "error": f'pod "{pod}" has no container "{container}"'}
-        reply = await workload.start_container(life, life.pods[pod], found)
+        reply = await workload.start(workload.pods[pod], found)
         return {"ok": "error" not in reply, **reply}
 
     @property
     def pods(self) -> tuple[str, ...]:
         """The names of its pods, refused ones not among them."""
-        return tuple(self._life.pods) if self._life else ()
+        return tuple(self._manager.workload.pods) if self._manager else ()
 
     def containers(self, pod: str) -> tuple[str, ...]:
         """The names of a pod's containers, init containers first."""
-        found = self._life.pods.get(pod) if self._life else None
+        found = self._manager.workload.pods.get(pod) if self._manager else None
         return tuple(one.name for one in found.all) if found else ()
 
     def remove(self, pod: str) -> Reply:
         """The pod is gone. Its devices are free when the next pod asks for some."""
-        life = self._running()
-        life.pods.pop(pod, None)
-        life.started = {one for one in life.started if one[0] != pod}
-        self.journal.emit("pod removed", pod=pod)
+        self._running().workload.remove(pod)
         return {"ok": True}
 
     def devices(self, pod: str, container: str) -> Reply:
         """{"container": {resource: {id: ...}}, "allocatable": {...}, "status": [...] from 1.31 on}."""
-        return status.devices(self._running().life, pod, container)
+        return status.devices(self._running().incarnation, pod, container)
 
     def sources_ready(self, value: bool = True) -> None:
         """Whether all sources of pods have been read; until then no device is freed."""
-        self._running().life.sources_ready = value
+        self._running().incarnation.sources_ready = value
 
     # what it sees
 
@@ -154,7 +151,7 @@ class Kubelet(Lives):
         self._socket.unlink()
 
     async def recreate_socket(self) -> None:
-        """kubelet.sock is deleted and made anew by the same kubelet; open connections stay."""
+        """The same kubelet deletes kubelet.sock and makes it again; open connections stay."""
         self._socket.unlink(missing_ok=True)
         await self._running().listen()
 
@@ -168,7 +165,7 @@ class Kubelet(Lives):
         endpoint = self._running().connections.endpoints.get(resource)
         if endpoint is None:
             raise NotRunningError(f"no plugin is registered for {resource}")
-        return endpoint.live()
+        return endpoint.reach()
 
 
 def _matches(event: Event, kind: str, fields: Mapping[str, object]) -> bool:

@@ -7,8 +7,8 @@ allocatedDevices and podDevices.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpgateway_simulator.kubelet.plugin import Answer
 from dpgateway_simulator.wire.device_list import Device
+from dpgateway_simulator.wire.dialects import Answer
 
 Held = dict[int, list[str]]  # ids by NUMA node
 

@@ -8,7 +8,7 @@ from grpclib.const import Status
 
 @dataclass
 class Misbehaviour:
-    """Wishes that hold through restarts until `behave`. A resource of None means all."""
+    """What it is told holds through restarts until `behave`. A resource of None means all."""
 
     refusals: dict[str | None, tuple[Status, str]] = field(default_factory=dict)
     stalled: set[str | None] = field(default_factory=set)
@@ -24,7 +24,7 @@ class Misbehaviour:
         self.stalled.add(resource)
 
     def behave(self) -> None:
-        """Takes every wish back; stalled calls go on."""
+        """Takes all of it back; stalled calls go on."""
         self.refusals.clear()
         self.stalled.clear()
         self.late_listen = 0.0

@@ -1,8 +1,15 @@
-"""Pods and their containers, as far as devices go."""
+"""Pods and their containers, as far as devices go, and the general predicate: does the node have what a pod asks for?
 
+The predicate goes by the node's own account: pkg/kubelet/lifecycle/predicate.go, and sanitizeNodeAllocatable in
+cm/devicemanager/manager.go. Pure.
+"""
+
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from dpgateway_simulator.kubelet.ledger import Ledger
 
 Spec = Mapping[str, Mapping[str, int]] | Iterable[Mapping[str, Any]]
 
@@ -44,3 +51,40 @@ def _container(one: Mapping[str, Any]) -> Container:
     limits = resources.get("limits", resources)
     numbers = {name: int(amount) for name, amount in limits.items()}
     return Container(one["name"], numbers, one.get("restartPolicy") == "Always")
+
+
+def requests(pod: Pod) -> Counter[str]:
+    """A pod's requests: the sum of its containers and sidecars, or its largest init container if that is more."""
+    total: Counter[str] = Counter()
+    for container in (*pod.containers, *(one for one in pod.init if one.restartable)):
+        total.update(container.resources)
+    for container in pod.init:
+        total |= Counter(container.resources)
+    return total
+
+
+def allocatable(ledger: Ledger, counts: Mapping[str, int], pod: str) -> dict[str, int]:
+    """The node's allocatable; for a pod that holds devices at least what is held, so that it survives a restart."""
+    node = dict(counts)
+    if any(one.pod == pod for one in ledger.holdings.values()):
+        for resource, ids in ledger.allocated.items():
+            node[resource] = max(node.get(resource, 0), len(ids))
+    return node
+
+
+def short_of(
+    pod: Pod, others: Iterable[Pod], node: Mapping[str, int], *, missing_is_fine: bool
+) -> tuple[str, str] | None:
+    """The first resource that doesn't suffice and the kubelet's words for it.
+
+    From 1.10 on a resource that the node doesn't know is left out, for it could be one of the cluster.
+    """
+    used = sum((requests(other) for other in others), Counter[str]())
+    for resource, wanted in requests(pod).items():
+        if resource not in node and missing_is_fine:
+            continue
+        capacity = node.get(resource, 0)
+        if wanted and wanted + used[resource] > capacity:
+            numbers = f"requested: {wanted}, used: {used[resource]}, capacity: {capacity}"
+            return resource, f"Node didn't have enough resource: {resource}, {numbers}"
+    return None

@@ -1,15 +1,25 @@
 """What changed in which kubelet release: one row per release that changed something, read like a change log.
 
 Rows come from the releases' sources (package `devicemanager`, `deviceplugin` up to 1.9) and from running them; a row
-keyed (minor, patch) is a patch release that changed it. The fields are those of `behaviour.Behaviour`.
+keyed (minor, patch) is a patch release that changed it. The fields are those of `Behaviour`, which is all that other
+modules ask: no other module compares versions.
 """
 
-OLDEST: dict[str, object] = {
+import re
+
+from dpgateway_simulator.kubelet.behaviour import Behaviour
+
+OLDEST, NEWEST = 8, 37  # minor versions
+_NEWEST_PATCH = 99
+
+
+FIRST: dict[str, object] = {
     "api": "0.1",
     "user_agent": "grpc-go/1.3.0",
     "authority": "path",
     "receive_limit": None,
     "version_error": "unsupported API version by the Kubelet registry",
+    "empty_name_error": "invalid Empty ResourceName",
     "name_error": "the ResourceName is invalid",
     "qualified_names": False,
     "clients": "first list",
@@ -21,19 +31,21 @@ OLDEST: dict[str, object] = {
     "disconnect_crashes": False,
     "list_replaces": False,
     "hides_unhealthy": True,
-    "grace": 0.0,
+    "grace": None,
     "topology": False,
     "directory_mode": 0o755,
+    "removes_socket": False,
     "cleans": "files",
     "deprecation_file": False,
-    "checkpoint_writes": "1.8",
-    "checkpoint_reads": ("1.8",),
+    "checkpoint_writes": "per device",
+    "checkpoint_reads": ("per device",),
     "checkpoint_renamed": False,
     "checkpoint_each_list": False,
     "checkpoint_each_container": True,
     "no_numa_key": 0,
     "allocates": "start",
     "admission_error": "{}",
+    "ignores_unknown": False,
     "unregistered_error": "can't allocate unregistered device {}",
     "unknown_plugin_error": "Unknown Device Plugin {}",
     "empty_answer_error": None,
@@ -50,6 +62,7 @@ OLDEST: dict[str, object] = {
     "cdi_annotation": False,
     "topology_policies": False,
     "health_status": False,
+    "resource_status": False,
 }
 
 _VERSION_ERROR = 'requested API version {} is not supported by kubelet. Supported version is "v1alpha2"'
@@ -59,12 +72,14 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
     (9, 0): {
         "api": "v1alpha2",
         "version_error": _VERSION_ERROR,
+        "empty_name_error": None,
         "name_error": "the ResourceName {} is invalid",
         "clients": "replaced",
         "replaced_keep_health": True,
         "grace": 300.0,
-        "checkpoint_writes": "1.9",
-        "checkpoint_reads": ("1.9",),
+        "removes_socket": True,
+        "checkpoint_writes": "per container",
+        "checkpoint_reads": ("per container",),
         "checkpoint_each_list": True,
         "allocates": "pod",
         "admission_error": "Update plugin resources failed due to {}, which is unexpected.",
@@ -80,11 +95,12 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "replaced_keep_health": True,
         "hides_unhealthy": False,
         "checkpoint_renamed": True,
+        "ignores_unknown": True,
         "pre_start": True,
         "annotations": True,
     },
     (10, 3): {"replaced_keep_health": False},
-    (11, 0): {"checkpoint_writes": "1.11", "checkpoint_reads": ("1.11",)},
+    (11, 0): {"checkpoint_writes": "with checksum", "checkpoint_reads": ("with checksum",)},
     (12, 0): {
         "version_error": _VERSION_ERROR.replace('"v1alpha2"', '["v1beta1"]'),
         "clients": "newest",
@@ -117,7 +133,7 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "empty_answer_error": _NO_CONTAINERS + "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}",
     },
     # #102880: the first patches of 1.20 to 1.22 can't read the older checkpoint; the newest can (#102882)
-    (20, 0): {"checkpoint_writes": "1.20", "checkpoint_reads": ("1.20", "1.11")},
+    (20, 0): {"checkpoint_writes": "by NUMA node", "checkpoint_reads": ("by NUMA node", "with checksum")},
     (22, 0): {"user_agent": "grpc-go/1.38.0"},
     (23, 0): {"user_agent": "grpc-go/1.40.0", "no_numa_key": -1},
     (25, 0): {
@@ -148,7 +164,7 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "cdi": True,
         "cdi_annotation": True,
     },
-    (31, 0): {"user_agent": "grpc-go/1.65.0", "checkpoint_reads": ("1.20",)},
+    (31, 0): {"user_agent": "grpc-go/1.65.0", "checkpoint_reads": ("by NUMA node",), "resource_status": True},
     (32, 0): {"cdi_annotation": False},
     (33, 0): {"user_agent": "grpc-go/1.68.1", "cleans": "sockets"},
     (34, 0): {
@@ -160,3 +176,27 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
     (36, 0): {"user_agent": "grpc-go/1.79.3", "health_status": True},
     (37, 0): {"user_agent": "grpc-go/1.82.1", "clients": "many"},
 }
+
+
+class UnknownVersionError(ValueError):
+    """A version that isn't a kubelet's, or one that this simulator doesn't know."""
+
+
+def behaviour(version: str) -> Behaviour:
+    """What kubelet `version` does: "1.24", "v1.24" or "1.24.17". Without a patch it is the newest patch release."""
+    match = re.fullmatch(r"v?1\.(\d+)(?:\.(\d+))?", version.strip())
+    if not match or not OLDEST <= int(match[1]) <= NEWEST:
+        raise UnknownVersionError(
+            f"unknown kubelet version {version!r}, expected 1.{OLDEST} to 1.{NEWEST}, such as 1.24"
+        )
+    minor, patch = int(match[1]), int(match[2] or _NEWEST_PATCH)
+    known = dict(FIRST)
+    for since, changes in CHANGES.items():
+        if since <= (minor, patch):
+            known.update(changes)
+    return Behaviour(version=version.strip().removeprefix("v"), minor=minor, **known)  # type: ignore[arg-type]
+
+
+def versions() -> tuple[str, ...]:
+    """Every version, oldest first."""
+    return tuple(f"1.{minor}" for minor in range(OLDEST, NEWEST + 1))

@@ -1,4 +1,4 @@
-"""The lives of a simulated kubelet on one directory: start, stop, kill, restart, upgrade."""
+"""A simulated kubelet on one directory, from incarnation to incarnation: start, stop, kill, restart, upgrade."""
 
 import os
 from collections.abc import Iterable
@@ -6,19 +6,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dpgateway_simulator.kubelet import topology, workload
-from dpgateway_simulator.kubelet.behaviour import Behaviour, behaviour
+from dpgateway_simulator.kubelet import topology
+from dpgateway_simulator.kubelet.behaviour import Behaviour
 from dpgateway_simulator.kubelet.clock import Clock, RealClock
-from dpgateway_simulator.kubelet.device_manager import Incarnation, Node, Start
+from dpgateway_simulator.kubelet.device_manager import DeviceManager
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
 from dpgateway_simulator.kubelet.events import Journal
+from dpgateway_simulator.kubelet.incarnation import Incarnation, Node
 from dpgateway_simulator.kubelet.misbehaviour import Misbehaviour
+from dpgateway_simulator.kubelet.releases import behaviour
 
 Reply = dict[str, Any]
 
 
-class Lives:
-    """One kubelet after another, or the same one again. Between two of them nothing runs."""
+class Restartable:
+    """One incarnation after another, of the same release or of another. Between two of them nothing runs."""
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class Lives:
         self._node = Node(
             Path(directory).absolute(), self.clock, self.journal, self.misbehaviour, policy, tuple(range(numa))
         )
-        self._life: Incarnation | None = None
+        self._manager: DeviceManager | None = None  # of the current incarnation, or of the last one
 
     @property
     def version(self) -> str:
@@ -50,51 +52,50 @@ class Lives:
 
     @property
     def running(self) -> bool:
-        return self._life is not None and not self._life.ended
+        return self._manager is not None and not self._manager.incarnation.ended
 
     @property
     def crashed(self) -> str:
-        """Why the last life panicked; empty if it didn't."""
-        return self._life.crashed if self._life else ""
+        """Why the last incarnation panicked; empty if it didn't."""
+        return self._manager.incarnation.crashed if self._manager else ""
 
     async def start(self, *, sources_ready: bool = True, running: Iterable[str] = ()) -> None:
         """Starts and serves kubelet.sock. `running`: "pod/container" that the container runtime finds running."""
         if self.running:
             raise RuntimeError("the kubelet is running already")
-        if self._life is not None:
-            await self._life.finish()
+        if self._manager is not None:
+            await self._manager.incarnation.tasks.end()
         found = frozenset((pod, name) for pod, _, name in (one.partition("/") for one in running))
-        self._life = Incarnation(self._node, self.behaviour, Start(sources_ready, found))
+        incarnation = Incarnation(self._node, self.behaviour, sources_ready=sources_ready, found_running=found)
+        self._manager = DeviceManager(incarnation)
         try:
-            await self._life.start()
+            await self._manager.start()
         except BaseException:
-            self._life.end("start failed")
+            incarnation.end("start failed")
             raise
 
     async def stop(self) -> None:
         """Ends in order: kubelet.sock is removed (1.8 leaves it)."""
-        life = self._running()
-        life.end("stopped")
-        await life.finish()
-        if self.behaviour.allocates != "start":
-            life.socket.unlink(missing_ok=True)
+        manager = self._running()
+        await self._end("stopped")
+        if self.behaviour.removes_socket:
+            manager.socket.unlink(missing_ok=True)
 
     async def kill(self) -> None:
         """Ends at once: kubelet.sock and the checkpoint stay as they are. No error if it isn't running."""
-        if self._life is not None:
-            self._life.end("killed")
-            await self._life.finish()
+        if self._manager is not None:
+            await self._end("killed")
 
     async def restart(self, *, graceful: bool = False) -> list[Reply]:
-        """Ends and starts again, and admits the pods it had anew, as a real kubelet does; what became of them."""
-        life = self._running() if graceful else self._life
+        """Ends, starts, and admits the pods it had once more, as a real kubelet does; what became of them."""
+        old = self._running().workload if graceful else self._manager and self._manager.workload
         await (self.stop() if graceful else self.kill())
-        pods = list(life.pods.values()) if life else []
-        running = [f"{pod}/{name}" for pod, name in (life.started if life else ())]
+        pods = list(old.pods.values()) if old else []
+        running = [f"{pod}/{name}" for pod, name in (old.started if old else ())]
         await self.start(sources_ready=not pods, running=running)
         new = self._running()
-        replies = [{"pod": pod.name, **await workload.admit(new, pod, start=False)} for pod in pods]
-        new.life.sources_ready = True
+        replies = [{"pod": pod.name, **await new.workload.admit(pod, start=False)} for pod in pods]
+        new.incarnation.sources_ready = True
         return replies
 
     async def upgrade(self, version: str) -> list[Reply]:
@@ -114,9 +115,14 @@ class Lives:
     ) -> None:
         await self.kill()
 
-    def _running(self) -> Incarnation:
-        if self._life is not None and self._life.crashed:
-            raise Crashed(self._life.crashed)
-        if self._life is None or self._life.ended:
+    def _running(self) -> DeviceManager:
+        if self.crashed:
+            raise Crashed(self.crashed)
+        if self._manager is None or self._manager.incarnation.ended:
             raise NotRunningError("the kubelet isn't running")
-        return self._life
+        return self._manager
+
+    async def _end(self, kind: str) -> None:
+        if self._manager is not None:
+            self._manager.incarnation.end(kind)
+            await self._manager.incarnation.tasks.end()

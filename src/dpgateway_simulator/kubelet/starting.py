@@ -1,4 +1,7 @@
-"""What a container starts with: PreStartContainer, and its plugins' answers merged (GetDeviceRunContainerOptions)."""
+"""What a container starts with: PreStartContainer, and its plugins' answers merged (GetDeviceRunContainerOptions).
+
+1.8 allocates here, each time that a container starts and with the same ids (cm/device_plugin_handler.go).
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,40 +9,42 @@ from typing import Any
 from dpgateway_simulator.kubelet.behaviour import Behaviour
 from dpgateway_simulator.kubelet.connections import Connections
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
-from dpgateway_simulator.kubelet.incarnation import Life
+from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.ledger import Holding
-from dpgateway_simulator.kubelet.plugin import Answer
 from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.wire.dialects import Answer
 from dpgateway_simulator.wire.v1beta1 import DeviceSpec, Mount
 
 RunOptions = dict[str, Any]
 
 
-async def pre_start(life: Life, connections: Connections, pod: Pod, container: Container, resource: str) -> None:
+async def pre_start(
+    incarnation: Incarnation, connections: Connections, pod: Pod, container: Container, resource: str
+) -> None:
     """callPreStartContainerIfNeeded; AllocationError when the container can't start."""
     endpoint = connections.endpoints.get(resource)
     if endpoint is None:
-        if life.behaviour.options_stay:
+        if incarnation.behaviour.options_stay:
             return
         raise AllocationError(f"endpoint not found in cache for a registered resource: {resource}")
     if endpoint.options is None or not endpoint.options.pre_start_required:
         return
-    ids = life.ledger.held(pod.name, container.name, resource)
+    ids = incarnation.ledger.held(pod.name, container.name, resource)
     if ids is None:
         where = f"pod {pod.name}, container {container.name}, resource {resource}"
         raise AllocationError(f"no devices found allocated in local cache for {where}")
     about = {"resource": resource, "pod": pod.name, "container": container.name}
-    life.journal.emit("prestart", **about, devices=tuple(sorted(ids)))
+    incarnation.emit("prestart", **about, devices=tuple(sorted(ids)))
     try:
-        await endpoint.live().pre_start(sorted(ids))
+        await endpoint.reach().pre_start(sorted(ids))
     except (PluginError, AllocationError) as error:
-        life.journal.emit("prestart failed", **about, reason=str(error))
+        incarnation.emit("prestart failed", **about, reason=str(error))
         raise AllocationError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
 
 
-async def start_1_8(life: Life, connections: Connections, pod: Pod, container: Container) -> RunOptions:
-    """1.8 allocates when a container starts, each time anew with the same ids (cm/device_plugin_handler.go)."""
-    ledger, answers = life.ledger, []
+async def allocate(incarnation: Incarnation, connections: Connections, pod: Pod, container: Container) -> RunOptions:
+    """Allocates what the container asks for; what it runs with. Raises AllocationError."""
+    ledger, answers = incarnation.ledger, []
     for resource, wanted in container.resources.items():
         if resource not in ledger.healthy or not wanted:
             continue
@@ -51,24 +56,24 @@ async def start_1_8(life: Life, connections: Connections, pod: Pod, container: C
             raise AllocationError(f"{text}, Available: {len(available)}")
         ids = [*sorted(held), *sorted(available)[:missing]]
         ledger.hold(Holding(pod.name, container.name, resource, {0: ids}, None))
-        answers.append(await _allocate_1_8(life, connections, ledger.holdings[pod.name, container.name, resource]))
-    life.save()
-    return merged(life.behaviour, answers, f"{pod.name}-{container.name}")
+        answers.append(await _call(incarnation, connections, ledger.holdings[pod.name, container.name, resource]))
+    incarnation.save()
+    return merged(incarnation.behaviour, answers, f"{pod.name}-{container.name}")
 
 
-async def _allocate_1_8(life: Life, connections: Connections, holding: Holding) -> Answer:
+async def _call(incarnation: Incarnation, connections: Connections, holding: Holding) -> Answer:
     endpoint = connections.endpoints.get(holding.resource)
     if endpoint is None:
-        raise AllocationError(life.behaviour.unknown_plugin_error.format(holding.resource))
+        raise AllocationError(incarnation.behaviour.unknown_plugin_error.format(holding.resource))
     about = {"resource": holding.resource, "pod": holding.pod, "container": holding.container}
     ids = tuple(sorted(holding.ids))
-    life.journal.emit("allocate", **about, devices=ids)
+    incarnation.emit("allocate", **about, devices=ids)
     try:
-        answer = await endpoint.live().allocate(ids)
+        answer = await endpoint.reach().allocate(ids)
     except (PluginError, AllocationError) as error:
-        life.journal.emit("allocate failed", **about, reason=str(error))
+        incarnation.emit("allocate failed", **about, reason=str(error))
         raise AllocationError(str(error)) from error
-    life.journal.emit("allocated", **about, devices=ids)
+    incarnation.emit("allocated", **about, devices=ids)
     return answer or Answer()
 
 

@@ -5,56 +5,57 @@ from collections.abc import Container
 from typing import Any
 
 from dpgateway_simulator.kubelet.connections import Connections
-from dpgateway_simulator.kubelet.incarnation import Life
+from dpgateway_simulator.kubelet.incarnation import Incarnation
 
 Counts = dict[str, int]
 
 
-def capacity(life: Life, connections: Connections) -> dict[str, Any]:
+def capacity(incarnation: Incarnation, connections: Connections) -> dict[str, Any]:
     """GetCapacity. It is what forgets a resource whose plugin is gone for more than the grace period."""
-    healthy = life.ledger.healthy
-    if not life.behaviour.grace:  # 1.8 deletes what is zero (cm/container_manager_linux.go)
+    healthy = incarnation.ledger.healthy
+    grace = incarnation.behaviour.grace
+    if grace is None:  # 1.8 leaves out what is zero (cm/container_manager_linux.go)
         counts = {resource: len(ids) for resource, ids in healthy.items() if ids}
         return {"capacity": counts, "allocatable": dict(counts), "removed": []}
-    removed = _forget(life, connections)
+    removed = _forget(incarnation, connections, grace)
     allocatable = {resource: len(ids) for resource, ids in healthy.items()}
     total = dict(allocatable)
-    if not life.behaviour.hides_unhealthy:
-        for resource, ids in life.ledger.unhealthy.items():
+    if not incarnation.behaviour.hides_unhealthy:
+        for resource, ids in incarnation.ledger.unhealthy.items():
             total[resource] = total.get(resource, 0) + len(ids)
     return {"capacity": total, "allocatable": allocatable, "removed": removed}
 
 
-def _forget(life: Life, connections: Connections) -> list[str]:
-    now, grace, removed = life.clock.time(), life.behaviour.grace, []
-    for resource in sorted(life.ledger.healthy.keys() | life.ledger.unhealthy.keys()):
+def _forget(incarnation: Incarnation, connections: Connections, grace: float) -> list[str]:
+    now, removed = incarnation.now(), []
+    for resource in sorted(incarnation.ledger.healthy.keys() | incarnation.ledger.unhealthy.keys()):
         endpoint = connections.endpoints.get(resource)
         if endpoint is None or endpoint.expired(now, grace):
             connections.endpoints.pop(resource, None)
-            life.ledger.forget(resource)
+            incarnation.ledger.forget(resource)
             removed.append(resource)
     if removed:
-        life.save()
-        life.journal.emit("resources removed", resources=tuple(removed))
+        incarnation.save()
+        incarnation.emit("resources removed", resources=tuple(removed))
     return removed
 
 
-def resources(life: Life, connections: Connections, pods: Container[str]) -> dict[str, Any]:
+def resources(incarnation: Incarnation, connections: Connections, pods: Container[str]) -> dict[str, Any]:
     """Every resource's plugin, counts, devices and holders as they are now; unlike `capacity` it forgets nothing."""
-    ledger = life.ledger
+    ledger = incarnation.ledger
     names = ledger.healthy.keys() | ledger.unhealthy.keys() | ledger.allocated.keys()
-    return {name: _resource(life, connections, name, pods) for name in sorted(names)}
+    return {name: _resource(incarnation, connections, name, pods) for name in sorted(names)}
 
 
-def _resource(life: Life, connections: Connections, name: str, pods: Container[str]) -> dict[str, Any]:
-    healthy, unhealthy = life.ledger.healthy.get(name, set()), life.ledger.unhealthy.get(name, set())
+def _resource(incarnation: Incarnation, connections: Connections, name: str, pods: Container[str]) -> dict[str, Any]:
+    healthy, unhealthy = incarnation.ledger.healthy.get(name, set()), incarnation.ledger.unhealthy.get(name, set())
     holders: dict[str, list[str]] = {}
-    for one in life.ledger.holdings.values():
+    for one in incarnation.ledger.holdings.values():
         # a deleted pod's devices are free only when the next pod is admitted (updateAllocatedDevices)
         gone = "" if one.pod in pods else " (deleted)"
         for device in one.ids if one.resource == name else ():
             holders.setdefault(device, []).append(f"{one.pod}/{one.container}{gone}")
-    known = life.ledger.known.get(name, {})
+    known = incarnation.ledger.known.get(name, {})
     found = []
     for device in sorted(healthy | unhealthy | holders.keys(), key=natural):
         health = "Healthy" if device in healthy else "Unhealthy" if device in unhealthy else "gone"
@@ -64,7 +65,7 @@ def _resource(life: Life, connections: Connections, name: str, pods: Container[s
     stopped = endpoint is None or endpoint.plugin is None or endpoint.stopped_at is not None
     return {
         "plugin": "none" if endpoint is None else "gone" if stopped else "connected",
-        "capacity": len(healthy) + (0 if life.behaviour.hides_unhealthy else len(unhealthy)),
+        "capacity": len(healthy) + (0 if incarnation.behaviour.hides_unhealthy else len(unhealthy)),
         "allocatable": len(healthy),
         "devices": found,
     }
@@ -75,34 +76,34 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", text)]
 
 
-def devices(life: Life, pod: str, container: str) -> dict[str, Any]:
+def devices(incarnation: Incarnation, pod: str, container: str) -> dict[str, Any]:
     """A container's ids, all healthy devices, and the container's `allocatedResourcesStatus` (from 1.31 on)."""
-    ledger = life.ledger
+    ledger = incarnation.ledger
     holdings = ledger.of_container(pod, container)
     allocatable = {
-        resource: {device: _device(life, resource, device) for device in sorted(ids)}
+        resource: {device: _device(incarnation, resource, device) for device in sorted(ids)}
         for resource, ids in ledger.healthy.items()
     }
     held: dict[str, Any] = {one.resource: {device: {} for device in sorted(one.ids)} for one in holdings}
     answer: dict[str, Any] = {"container": held, "allocatable": allocatable}
-    if life.behaviour.minor >= 31:
-        answer["status"] = [{"name": container, "allocatedResourcesStatus": _status(life, held)}]
+    if incarnation.behaviour.resource_status:
+        answer["status"] = [{"name": container, "allocatedResourcesStatus": _status(incarnation, held)}]
     return answer
 
 
-def _device(life: Life, resource: str, device: str) -> dict[str, Any]:
-    known = life.ledger.known.get(resource, {}).get(device)
+def _device(incarnation: Incarnation, resource: str, device: str) -> dict[str, Any]:
+    known = incarnation.ledger.known.get(resource, {}).get(device)
     answer: dict[str, Any] = {"ID": device, "health": "Healthy"}
     if known is not None and known.nodes is not None:
         answer["topology"] = {"nodes": [{"ID": node} if node else {} for node in known.nodes]}
     return answer
 
 
-def _status(life: Life, held: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _status(incarnation: Incarnation, held: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """UpdateAllocatedResourcesStatus: an id that isn't in the list counts as Healthy."""
     answer = []
     for resource, ids in held.items():
-        known = life.ledger.known.get(resource, {})
+        known = incarnation.ledger.known.get(resource, {})
         health = {one: known[one].healthy if one in known else True for one in ids}
         resources = [{"resourceID": one, "health": "Healthy" if health[one] else "Unhealthy"} for one in ids]
         answer.append({"name": resource, "resources": resources})

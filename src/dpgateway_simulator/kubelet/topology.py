@@ -25,13 +25,13 @@ class Hint:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """One resource's request: nodes of every listed device, and what may be taken. None in `nodes`: no topology."""
+class Candidates:
+    """The devices that a request for `number` may take. `nodes` has every listed device; None in it: no topology."""
 
     nodes: Mapping[str, tuple[int, ...] | None]
     available: frozenset[str]
     reusable: frozenset[str]
-    request: int
+    number: int
     possible: bool = True  # False: fewer devices than wanted, or another number than allocated
 
     @property
@@ -39,28 +39,28 @@ class Wish:
         return any(self.nodes.values())
 
 
-def hints(wish: Wish, machine: Sequence[int], *, missing_crashes: bool) -> list[Hint]:
+def hints(candidates: Candidates, numa: Sequence[int], *, missing_crashes: bool) -> list[Hint]:
     """generateDeviceTopologyHints; MissingDeviceError if an id isn't listed and the release follows a nil pointer."""
-    if not wish.aligned:
+    if not candidates.aligned:
         return [Hint(None, preferred=True)]
-    if not wish.possible:
+    if not candidates.possible:
         return [Hint(None, preferred=False)]
-    unlisted = (wish.available | wish.reusable) - wish.nodes.keys()
+    unlisted = (candidates.available | candidates.reusable) - candidates.nodes.keys()
     if unlisted and missing_crashes:
         raise MissingDeviceError(min(unlisted))
-    fitting, smallest = [], len(machine)
-    for mask in _masks(machine):
-        if sum(_touches(mask, nodes) for nodes in wish.nodes.values()) >= wish.request:
+    fitting, smallest = [], len(numa)
+    for mask in _masks(numa):
+        if sum(_touches(mask, nodes) for nodes in candidates.nodes.values()) >= candidates.number:
             smallest = min(smallest, len(mask))
-        if _fits(wish, mask):
+        if _fits(candidates, mask):
             fitting.append(mask)
     found = [Hint(mask, preferred=len(mask) == smallest) for mask in fitting]
     return found or [Hint(None, preferred=False)]
 
 
-def _masks(machine: Sequence[int]) -> Iterable[Mask]:
-    for size in range(1, len(machine) + 1):
-        for some in itertools.combinations(machine, size):
+def _masks(numa: Sequence[int]) -> Iterable[Mask]:
+    for size in range(1, len(numa) + 1):
+        for some in itertools.combinations(numa, size):
             yield frozenset(some)
 
 
@@ -68,22 +68,22 @@ def _touches(mask: Mask, nodes: tuple[int, ...] | None) -> bool:
     return bool(mask.intersection(nodes or ()))
 
 
-def _fits(wish: Wish, mask: Mask) -> bool:
+def _fits(candidates: Candidates, mask: Mask) -> bool:
     matching = 0
-    for device in wish.reusable:
-        nodes = wish.nodes.get(device)
+    for device in candidates.reusable:
+        nodes = candidates.nodes.get(device)
         if nodes is None:
             continue
         if not _touches(mask, nodes):
             return False
         matching += 1
-    matching += sum(_touches(mask, wish.nodes.get(device)) for device in wish.available)
-    return matching >= wish.request
+    matching += sum(_touches(mask, candidates.nodes.get(device)) for device in candidates.available)
+    return matching >= candidates.number
 
 
-def merge(policy: str, resources: Sequence[list[Hint]], machine: Sequence[int]) -> tuple[Mask | None, bool]:
+def merge(policy: str, resources: Sequence[list[Hint]], numa: Sequence[int]) -> tuple[Mask | None, bool]:
     """The best affinity of all resources together, and whether the policy admits it."""
-    everywhere = frozenset(machine)
+    everywhere = frozenset(numa)
     if policy == "single-numa-node":
         resources = [[hint for hint in some if _single(hint)] for some in resources]
     best: Hint | None = None

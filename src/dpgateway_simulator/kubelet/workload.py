@@ -1,56 +1,79 @@
-"""Pods on one life of a kubelet, from the question to the reply."""
+"""The pods of one incarnation: each is admitted and its containers are started, and the reply says what came of it."""
 
+import asyncio
 from typing import Any
 
-from dpgateway_simulator.kubelet.admission import PodRefusedError
-from dpgateway_simulator.kubelet.device_manager import Incarnation
+from dpgateway_simulator.kubelet.admission import Admission, PodRefusedError
+from dpgateway_simulator.kubelet.connections import Connections
 from dpgateway_simulator.kubelet.errors import AllocationError, Crashed, NotRunningError
+from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.pods import Container, Pod
 from dpgateway_simulator.kubelet.starting import RunOptions
 
 Reply = dict[str, Any]
 
 
-async def admit(life: Incarnation, pod: Pod, *, start: bool) -> Reply:
-    """Admits a pod, one at a time, and starts its containers if told so; a refused pod is failed and gone."""
-    async with life.admitting:
-        life.pods.pop(pod.name, None)
-        life.pods[pod.name] = pod
+class Workload:
+    """`pods` are those that the kubelet has, `started` the (pod, container) that run."""
+
+    def __init__(self, incarnation: Incarnation, connections: Connections) -> None:
+        self._incarnation = incarnation
+        self.pods: dict[str, Pod] = {}
+        self.started: set[tuple[str, str]] = set(incarnation.found_running)
+        self._admission = Admission(incarnation, connections, self.pods)
+        self._admitting = asyncio.Lock()  # the kubelet admits one pod at a time
+
+    async def admit(self, pod: Pod, *, start: bool) -> Reply:
+        """Admits a pod, and starts its containers if told so; a refused pod has failed and is gone."""
+        async with self._admitting:
+            self.pods.pop(pod.name, None)
+            self.pods[pod.name] = pod
+            try:
+                await self._admission.admit(pod)
+            except PodRefusedError as error:
+                self._check()
+                self.pods.pop(pod.name, None)
+                self._incarnation.emit("pod refused", pod=pod.name, reason=error.reason, message=str(error))
+                return {"ok": False, "error": str(error), "stage": "admit", "reason": error.reason}
+        self._check()
+        self._incarnation.emit("pod admitted", pod=pod.name)
+        return await self._start_all(pod) if start else {"ok": True}
+
+    async def _start_all(self, pod: Pod) -> Reply:
+        started = [await self.start(pod, one) for one in pod.all]
+        reply: Reply = {"ok": True}
+        error = next((one["error"] for one in started if "error" in one), None)
+        if error is not None:
+            reply = {"ok": False, "error": error, "stage": "start"}
+        return {**reply, "containers": started}
+
+    async def start(self, pod: Pod, container: Container) -> Reply:
+        """One start of one container: {"name", "options", "error"}."""
+        about = {"pod": pod.name, "container": container.name}
         try:
-            await life.admission.admit(pod)
-        except PodRefusedError as error:
-            _still_there(life)
-            life.pods.pop(pod.name, None)
-            life.life.journal.emit("pod refused", pod=pod.name, reason=error.reason, message=str(error))
-            return {"ok": False, "error": str(error), "stage": "admit", "reason": error.reason}
-    _still_there(life)
-    life.life.journal.emit("pod admitted", pod=pod.name)
-    return await _start_all(life, pod) if start else {"ok": True}
+            options = await self._admission.start(pod, container)
+        except AllocationError as error:
+            self._check()
+            self._incarnation.emit("container refused", **about, reason=str(error))
+            return {"name": container.name, "options": None, "error": str(error)}
+        self._check()
+        if container not in pod.init or container.restartable:  # other init containers run to their end
+            self.started.add((pod.name, container.name))
+        self._incarnation.emit("container started", **about, **_gets(options))
+        return {"name": container.name, "options": options}
 
+    def remove(self, pod: str) -> None:
+        """The pod is gone. Its devices are free when the next pod asks for some."""
+        self.pods.pop(pod, None)
+        self.started = {one for one in self.started if one[0] != pod}
+        self._incarnation.emit("pod removed", pod=pod)
 
-async def _start_all(life: Incarnation, pod: Pod) -> Reply:
-    started = [await start_container(life, pod, one) for one in pod.all]
-    reply: Reply = {"ok": True}
-    error = next((one["error"] for one in started if "error" in one), None)
-    if error is not None:
-        reply = {"ok": False, "error": error, "stage": "start"}
-    return {**reply, "containers": started}
-
-
-async def start_container(life: Incarnation, pod: Pod, container: Container) -> Reply:
-    """One start of one container: {"name", "options", "error"}."""
-    about = {"pod": pod.name, "container": container.name}
-    try:
-        options = await life.admission.start(pod, container)
-    except AllocationError as error:
-        _still_there(life)
-        life.life.journal.emit("container refused", **about, reason=str(error))
-        return {"name": container.name, "options": None, "error": str(error)}
-    _still_there(life)
-    if container not in pod.init or container.restartable:  # other init containers run to their end
-        life.started.add((pod.name, container.name))
-    life.life.journal.emit("container started", **about, **_gets(options))
-    return {"name": container.name, "options": options}
+    def _check(self) -> None:
+        """Whether the kubelet that was asked is still there to answer."""
+        if self._incarnation.crashed:
+            raise Crashed(self._incarnation.crashed)
+        if self._incarnation.ended:
+            raise NotRunningError("the kubelet ended while it was asked")
 
 
 def _gets(options: RunOptions | None) -> dict[str, tuple[str, ...]]:
@@ -68,10 +91,3 @@ def _gets(options: RunOptions | None) -> dict[str, tuple[str, ...]]:
         "cdi": options["cdi_devices"],
     }
     return {name: tuple(values) for name, values in gets.items() if values}
-
-
-def _still_there(life: Incarnation) -> None:
-    if life.crashed:
-        raise Crashed(life.crashed)
-    if life.ended:
-        raise NotRunningError("the kubelet ended while it was asked")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dpgateway_simulator.kubelet import store
-from dpgateway_simulator.kubelet.behaviour import NEWEST, UnknownVersionError, behaviour
+from dpgateway_simulator.kubelet.releases import NEWEST, UnknownVersionError, behaviour
 from dpgateway_simulator.kubelet.topology import POLICIES
 from dpgateway_simulator.prompt import foreground, script, verbs
 from dpgateway_simulator.prompt.foreground import Plan

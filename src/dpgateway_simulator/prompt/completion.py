@@ -6,8 +6,8 @@ from grpclib.const import Status
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from dpgateway_simulator.kubelet.behaviour import versions
 from dpgateway_simulator.kubelet.kubelet import Kubelet
+from dpgateway_simulator.kubelet.releases import versions
 from dpgateway_simulator.prompt.verbs import Verb
 
 Words = list[str]

@@ -4,8 +4,8 @@ import asyncio
 
 from grpclib.exceptions import GRPCError
 
-from dpgateway_simulator.kubelet.behaviour import UnknownVersionError
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
+from dpgateway_simulator.kubelet.releases import UnknownVersionError
 from dpgateway_simulator.prompt.session import (
     Session,
     StepError,

@@ -1,12 +1,14 @@
 """The four formats. The long texts are files that real device managers wrote."""
 
 import json
+from typing import get_args
 
 import pytest
 
+from dpgateway_simulator.kubelet.behaviour import Layout
 from dpgateway_simulator.kubelet.checkpoint import Checkpoint, CorruptError, checksum, read, spew, write
 from dpgateway_simulator.kubelet.ledger import Holding
-from dpgateway_simulator.kubelet.plugin import Answer
+from dpgateway_simulator.wire.dialects import Answer
 
 X = "example.com/x"
 REAL_1_8 = '{"Entries":[{"PodUID":"p1","ContainerName":"c","ResourceName":"x.com/y","DeviceID":"d1"}]}'
@@ -27,7 +29,8 @@ REAL_1_24 = (
     f'"AllocResp":"{RESPONSE}"}}],"RegisteredDevices":{{"x.com/y":["d1","d0"]}}}},"Checksum":341359388}}'
 )
 HOLDING = Holding("p1", "c", X, {-1: ["d0"]}, Answer(envs={"A": "b"}))
-LAYOUTS = ("1.8", "1.9", "1.11", "1.20")
+LAYOUTS = get_args(Layout)
+DEVICE, CONTAINER, CHECKED, NUMA = LAYOUTS
 
 
 @pytest.mark.parametrize("text", [REAL_1_12, REAL_1_24])
@@ -37,7 +40,8 @@ def test_the_checksum_is_that_of_real_files(text):
 
 
 @pytest.mark.parametrize(
-    ("layouts", "text"), [(("1.11",), REAL_1_12), (("1.20", "1.11"), REAL_1_12), (("1.20",), REAL_1_24)]
+    ("layouts", "text"),
+    [((CHECKED,), REAL_1_12), ((NUMA, CHECKED), REAL_1_12), ((NUMA,), REAL_1_24)],
 )
 def test_real_files_are_read(layouts, text):
     found = read(layouts, text)
@@ -46,15 +50,15 @@ def test_real_files_are_read(layouts, text):
     assert all(one.answer is not None and one.answer.mounts[0].host_path == "/tmp" for one in found.holdings)
 
 
-def test_a_1_8_file_gathers_a_containers_devices():
-    text = write("1.8", [Holding("p", "c", X, {0: ["b", "a"]}, None)], {})
+def test_an_entry_per_device_gathers_a_containers_devices():
+    text = write(DEVICE, [Holding("p", "c", X, {0: ["b", "a"]}, None)], {})
     assert json.loads(text)["Entries"][0] == {
         "PodUID": "p",
         "ContainerName": "c",
         "ResourceName": X,
         "DeviceID": "a",
     }
-    (found,) = read(("1.8",), text).holdings
+    (found,) = read((DEVICE,), text).holdings
     assert found.ids == {"a", "b"}
 
 
@@ -73,7 +77,15 @@ def test_nothing_is_written_as_null(layout):
     assert read((layout,), text) == Checkpoint()
 
 
-@pytest.mark.parametrize(("reader", "writer"), [("1.8", "1.9"), ("1.8", "1.20"), ("1.9", "1.8"), ("1.9", "1.11")])
+@pytest.mark.parametrize(
+    ("reader", "writer"),
+    [
+        (DEVICE, CONTAINER),
+        (DEVICE, NUMA),
+        (CONTAINER, DEVICE),
+        (CONTAINER, CHECKED),
+    ],
+)
 def test_older_readers_ignore_what_they_do_not_know(reader, writer):
     assert read((reader,), write(writer, [HOLDING], {X: ["d0"]})) == Checkpoint()
 
@@ -81,13 +93,13 @@ def test_older_readers_ignore_what_they_do_not_know(reader, writer):
 @pytest.mark.parametrize(
     ("reader", "text", "error"),
     [
-        ("1.11", write("1.9", [HOLDING], {}), "corrupted"),
-        ("1.11", write("1.20", [HOLDING], {}), "cannot unmarshal"),
-        ("1.20", write("1.11", [HOLDING], {}), "cannot unmarshal"),
-        ("1.20", REAL_1_24.replace("d0", "d9"), "corrupted"),
-        ("1.9", "", "Expecting value"),
-        ("1.20", "[]", "not an object"),
-        ("1.20", REAL_1_24[:-20], "Expecting|Unterminated|delimiter"),
+        (CHECKED, write(CONTAINER, [HOLDING], {}), "corrupted"),
+        (CHECKED, write(NUMA, [HOLDING], {}), "cannot unmarshal"),
+        (NUMA, write(CHECKED, [HOLDING], {}), "cannot unmarshal"),
+        (NUMA, REAL_1_24.replace("d0", "d9"), "corrupted"),
+        (CONTAINER, "", "Expecting value"),
+        (NUMA, "[]", "not an object"),
+        (NUMA, REAL_1_24[:-20], "Expecting|Unterminated|delimiter"),
     ],
 )
 def test_what_a_release_cannot_read(reader, text, error):

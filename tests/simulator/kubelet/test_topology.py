@@ -1,13 +1,13 @@
 import pytest
 
-from dpgateway_simulator.kubelet.topology import Hint, MissingDeviceError, Wish, hints, merge
+from dpgateway_simulator.kubelet.topology import Candidates, Hint, MissingDeviceError, hints, merge
 
 NODES = {"a": (0,), "b": (1,), "c": (1,), "d": None}
 BOTH = frozenset({0, 1})
 
 
-def wish(available, request, reusable=(), *, possible=True):
-    return Wish(NODES, frozenset(available), frozenset(reusable), request, possible=possible)
+def candidates(available, number, reusable=(), *, possible=True):
+    return Candidates(NODES, frozenset(available), frozenset(reusable), number, possible=possible)
 
 
 def found(*arguments, **how):
@@ -17,26 +17,26 @@ def found(*arguments, **how):
 
 
 def test_hints_are_the_node_sets_that_suffice_the_smallest_preferred():
-    assert found(wish("abc", 1), (0, 1)) == {((0,), True), ((1,), True), ((0, 1), False)}
-    assert found(wish("abc", 2), (0, 1)) == {((1,), True), ((0, 1), False)}
-    assert found(wish("abc", 3), (0, 1)) == {((0, 1), True)}
-    assert found(wish("ab", 2), (0, 1)) == {((0, 1), False)}, "b and c would do on one node, were c free"
+    assert found(candidates("abc", 1), (0, 1)) == {((0,), True), ((1,), True), ((0, 1), False)}
+    assert found(candidates("abc", 2), (0, 1)) == {((1,), True), ((0, 1), False)}
+    assert found(candidates("abc", 3), (0, 1)) == {((0, 1), True)}
+    assert found(candidates("ab", 2), (0, 1)) == {((0, 1), False)}, "b and c would do on one node, were c free"
 
 
 def test_reusable_devices_must_be_within():
-    assert found(wish("bc", 2, "a"), (0, 1)) == {((0, 1), False)}
+    assert found(candidates("bc", 2, "a"), (0, 1)) == {((0, 1), False)}
 
 
 def test_no_topology_is_no_preference_and_the_impossible_is_none_at_all():
-    plain = Wish({"d": None}, frozenset("d"), frozenset(), 1)
+    plain = Candidates({"d": None}, frozenset("d"), frozenset(), 1)
     assert hints(plain, (0, 1), missing_crashes=True) == [Hint(None, preferred=True)]
-    assert hints(wish("a", 2, possible=False), (0, 1), missing_crashes=True) == [Hint(None, preferred=False)]
+    assert hints(candidates("a", 2, possible=False), (0, 1), missing_crashes=True) == [Hint(None, preferred=False)]
 
 
 def test_an_unlisted_device_is_a_nil_pointer_in_some_releases():
     with pytest.raises(MissingDeviceError):
-        hints(wish("az", 1), (0, 1), missing_crashes=True)
-    assert hints(wish("az", 1), (0, 1), missing_crashes=False)
+        hints(candidates("az", 1), (0, 1), missing_crashes=True)
+    assert hints(candidates("az", 1), (0, 1), missing_crashes=False)
 
 
 one, other, wide = (Hint(frozenset(nodes), preferred=p) for nodes, p in (({0}, True), ({1}, True), (BOTH, False)))

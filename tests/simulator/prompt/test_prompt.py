@@ -192,7 +192,7 @@ async def test_the_table_has_devices_that_are_gone_and_pods_that_are_deleted(rig
     assert tables.lines(kubelet.resources())[-1].split() == ["d1", "gone", "-", "p1/c"]
     kubelet.remove("p1")
     assert "p1/c (deleted)" in tables.lines(kubelet.resources())[-1]
-    kubelet._life._crash("panic: oops")
+    kubelet._manager.incarnation.crash("panic: oops")
     assert tables.state(kubelet) == "1.34 crashed: panic: oops"
 
 

@@ -1,6 +1,5 @@
 from dpgateway_simulator.kubelet.ledger import Holding, Ledger
-from dpgateway_simulator.kubelet.pods import Container, Pod, containers
-from dpgateway_simulator.kubelet.predicate import allocatable, requests, short_of
+from dpgateway_simulator.kubelet.pods import Container, Pod, allocatable, containers, requests, short_of
 
 X, Y = "example.com/x", "example.com/y"
 

@@ -7,6 +7,7 @@ import pytest
 from dpgateway_simulator import UnknownVersionError, behaviour, versions
 from dpgateway_simulator.kubelet import releases
 from dpgateway_simulator.kubelet.behaviour import Behaviour
+from dpgateway_simulator.wire.dialects import DIALECTS
 
 FIELDS = {field.name for field in dataclasses.fields(Behaviour)} - {"version", "minor"}
 
@@ -18,7 +19,7 @@ def test_every_minor_version_is_known():
 
 
 def test_rows_change_only_fields_of_a_behaviour_in_order():
-    assert set(releases.OLDEST) == FIELDS
+    assert set(releases.FIRST) == FIELDS
     assert all(changes.keys() <= FIELDS for changes in releases.CHANGES.values())
     assert list(releases.CHANGES) == sorted(releases.CHANGES)
 
@@ -39,7 +40,7 @@ def test_versions_that_do_not_exist(text):
     [("1.8", "0.1", "deviceplugin"), ("1.9", "v1alpha2", "deviceplugin"), ("1.10", "v1beta1", "v1beta1")],
 )
 def test_the_three_apis(version, api, package):
-    assert (behaviour(version).api, behaviour(version).package) == (api, package)
+    assert (behaviour(version).api, DIALECTS[behaviour(version).api].package) == (api, package)
 
 
 def test_backported_fixes_come_and_go_with_the_patch():

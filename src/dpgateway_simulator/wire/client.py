@@ -1,30 +1,31 @@
-"""grpclib made to look like grpc-go on the wire: its headers, its message limit, its way of dialling.
+"""A grpclib client that looks like grpc-go: its headers, its message limit, its way of dialling, its error texts.
 
 grpclib has no hooks for these, so a few of its private names are used; the tests of this module look at what is sent.
 """
 
 import asyncio
-import socket
+import errno
 import struct
-import sys
-from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import betterproto
 from grpclib.client import Channel
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.metadata import Deadline
 from grpclib.protocol import H2Protocol
-from grpclib.server import Server
 
 from dpgateway_simulator.wire import sockets
 
 Headers = list[tuple[str, str]]
+FAILURES = (GRPCError, ProtocolError, StreamTerminatedError, TimeoutError, OSError, AssertionError)
+"""What a call raises when it fails, by whatever fault; `explain` has the words for it."""
+
 _DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline of the call", default=None)
+_CODES = {status: status.name.title().replace("_", "") for status in Status} | {Status.CANCELLED: "Canceled"}
 
 
 class Codec(CodecBase):  # type: ignore[misc]
@@ -88,7 +89,7 @@ class _ClientProtocol(H2Protocol):  # type: ignore[misc]
 
 
 class GoChannel(Channel):  # type: ignore[misc]
-    """A connection to a plugin's socket that is made anew when it is lost and somebody calls, as grpc-go's is."""
+    """A connection to a plugin's socket. As grpc-go's, it is made again when it was lost and somebody calls."""
 
     def __init__(self, path: Path, endpoint: str, *, user_agent: str, authority: str, limit: int | None) -> None:
         super().__init__(path=str(path), codec=Codec(limit))
@@ -126,52 +127,24 @@ class GoChannel(Channel):  # type: ignore[misc]
         super().close()
 
 
-class _Methods(dict[str, Handler]):
-    """The methods of a server; for all others the answer of grpc-go's server.go."""
-
-    def get(self, path: str, default: object = None) -> Handler:
-        return super().get(path) or Handler(_unknown(path, self), Cardinality.UNARY_UNARY, None, None)
-
-
-def _unknown(path: str, methods: dict[str, Handler]) -> Callable[[Any], Any]:
-    service, _, method = path.removeprefix("/").rpartition("/")
-    known = any(name.startswith(f"/{service}/") for name in methods)
-    text = f"unknown method {method} for service {service}" if known else f"unknown service {service}"
-
-    async def refuse(stream: object) -> None:
-        raise GRPCError(Status.UNIMPLEMENTED, text)
-
-    return refuse
+def explain(error: BaseException, path: Path) -> str:
+    """The error as grpc-go prints it."""
+    if isinstance(error, GRPCError):
+        return f"rpc error: code = {_CODES[error.status]} desc = {error.message or ''}"
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+    if isinstance(error, OSError) and error.errno is not None:
+        reason = f"dial unix {path}: connect: {_errno_text(error.errno)}"
+        text = f'connection error: desc = "transport: Error while dialing: {reason}"'
+        return f"rpc error: code = Unavailable desc = {text}"
+    return f"rpc error: code = Unavailable desc = error reading from server: {error or 'EOF'}"
 
 
-class GoServer(Server):  # type: ignore[misc]
-    """A server on a bound unix socket that can begin to listen late and can end as a killed process does."""
-
-    def __init__(self, services: list[Any], limit: int = 4 << 20) -> None:
-        super().__init__(services, codec=Codec(limit))
-        self._mapping: _Methods = _Methods(self._mapping)
-        self._server: asyncio.AbstractServer | None = None
-        self._protocols: list[H2Protocol] = []
-
-    def _protocol_factory(self) -> H2Protocol:
-        self._protocols = [one for one in self._protocols if not one.handler.closing]
-        self._protocols.append(super()._protocol_factory())
-        return self._protocols[-1]
-
-    async def listen(self, sock: socket.socket) -> None:
-        """Listens on a bound socket, besides those that it listens on already. The file stays when the server ends."""
-        how: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        if self._server is not None:
-            self._server.close()
-        self._server = await self._loop.create_unix_server(self._protocol_factory, sock=sock, **how)
-        self._server_closed_fut = self._loop.create_future()
-
-    def end(self) -> None:
-        """Stops listening and drops every connection and call at once, without a farewell."""
-        if self._server is None:
-            return
-        self.close()
-        for protocol in self._protocols:
-            transport = getattr(protocol.connection, "_transport", None)
-            if transport is not None:
-                transport.abort()
+def _errno_text(number: int) -> str:
+    """Go's words for an errno: lower case."""
+    return {
+        errno.ENOENT: "no such file or directory",
+        errno.ECONNREFUSED: "connection refused",
+        errno.EINVAL: "invalid argument",
+        errno.EACCES: "permission denied",
+    }.get(number, f"errno {number}")

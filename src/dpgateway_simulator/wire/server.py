@@ -1,0 +1,65 @@
+"""A grpclib server that looks like grpc-go: its answers to unknown methods, and its end when the process is killed."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
+from grpclib.protocol import H2Protocol
+from grpclib.server import Server
+
+from dpgateway_simulator.wire.client import Codec
+
+
+class _Methods(dict[str, Handler]):
+    """The methods of a server; for all others the answer of grpc-go's server.go."""
+
+    def get(self, path: str, default: object = None) -> Handler:
+        return super().get(path) or Handler(_unknown(path, self), Cardinality.UNARY_UNARY, None, None)
+
+
+def _unknown(path: str, methods: dict[str, Handler]) -> Callable[[Any], Any]:
+    service, _, method = path.removeprefix("/").rpartition("/")
+    known = any(name.startswith(f"/{service}/") for name in methods)
+    text = f"unknown method {method} for service {service}" if known else f"unknown service {service}"
+
+    async def refuse(stream: object) -> None:
+        raise GRPCError(Status.UNIMPLEMENTED, text)
+
+    return refuse
+
+
+class GoServer(Server):  # type: ignore[misc]
+    """A server on a bound unix socket that can begin to listen late and can end as a killed process does."""
+
+    def __init__(self, services: list[Any], limit: int = 4 << 20) -> None:
+        super().__init__(services, codec=Codec(limit))
+        self._mapping: _Methods = _Methods(self._mapping)
+        self._server: asyncio.AbstractServer | None = None
+        self._protocols: list[H2Protocol] = []
+
+    def _protocol_factory(self) -> H2Protocol:
+        self._protocols = [one for one in self._protocols if not one.handler.closing]
+        self._protocols.append(super()._protocol_factory())
+        return self._protocols[-1]
+
+    async def listen(self, sock: socket.socket) -> None:
+        """Listens on a bound socket, besides those that it listens on already. The file stays when the server ends."""
+        how: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        if self._server is not None:
+            self._server.close()
+        self._server = await self._loop.create_unix_server(self._protocol_factory, sock=sock, **how)
+        self._server_closed_fut = self._loop.create_future()
+
+    def end(self) -> None:
+        """Stops listening and drops every connection and call at once, without a GOAWAY."""
+        if self._server is None:
+            return
+        self.close()
+        for protocol in self._protocols:
+            transport = getattr(protocol.connection, "_transport", None)
+            if transport is not None:
+                transport.abort()
