@@ -8,7 +8,7 @@ Layout = Literal["per device", "per container", "with checksum", "by NUMA node"]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """One release. Words in quotes are the kubelet's own texts; `{}` fields are filled in where they are used."""
+    """One release. `*_error` are the kubelet's own texts; where they are used, `{}` in them is filled in."""
 
     version: str
     minor: int
@@ -19,24 +19,24 @@ class Behaviour:
     receive_limit: int | None  # bytes in one message, None: unlimited
     # registering
     version_error: str
-    empty_name_error: str | None  # None: an empty name is as bad as any other
+    empty_name_error: str | None  # None: name_error says it
     name_error: str
     qualified_names: bool
     clients: Literal["first list", "replaced", "newest", "one", "many"]
     blocking_dial: bool
     synchronous: bool  # Register dials and asks for the options before it answers
-    register_context: bool  # a Register that its caller gives up is given up
-    options_stay: bool  # a Register without options keeps those of the one before
+    register_context: bool  # the kubelet gives up a Register when its caller does
+    options_stay: bool  # options belong to the resource, and stay when its plugin is gone
     replaced_keep_health: bool  # kubernetes #62773
-    disconnect_crashes: bool  # the end of a client whose resource is already forgotten
+    disconnect_crashes: bool  # the kubelet panics when a client ends whose resource is forgotten
     # devices
-    list_replaces: bool  # else a list is compared with the endpoint's own last one
+    list_replaces: bool  # False: only the difference to the endpoint's last list counts
     hides_unhealthy: bool
-    grace: float | None  # seconds from the end of the stream until the resource is forgotten; None: devices go with it
+    grace: float | None  # seconds from a stream's end until the resource is forgotten; None: its devices go with it
     topology: bool
     # the directory
     directory_mode: int
-    removes_socket: bool  # kubelet.sock goes when the kubelet ends in order
+    removes_socket: bool  # an orderly end removes kubelet.sock
     cleans: Literal["files", "sockets"]
     deprecation_file: bool
     checkpoint_writes: Layout
@@ -48,13 +48,13 @@ class Behaviour:
     # pods
     allocates: Literal["start", "pod", "container"]
     admission_error: str
-    ignores_unknown: bool  # a resource that the node doesn't know is none of the predicate's business
+    ignores_unknown: bool  # the predicate leaves out resources that the node doesn't know
     unregistered_error: str
     unknown_plugin_error: str
-    empty_answer_error: str | None  # None: the kubelet crashes
-    vanished_crashes: bool  # an allocated id that isn't in the list is a nil pointer
-    needs_healthy: bool  # no allocation, not even of nothing, without a healthy device
-    spares_running: bool  # containers found running at start are left alone until the sources are ready
+    empty_answer_error: str | None  # None: the kubelet panics
+    vanished_crashes: bool  # the kubelet panics when an allocated id isn't in the list
+    needs_healthy: bool  # without a healthy device nothing is allocated, not even 0 devices
+    spares_running: bool  # until the sources are ready, containers found running keep what they have
     sidecars: bool
     pre_start: bool
     zero_pre_starts: bool  # PreStartContainer also for a limit of 0
@@ -64,5 +64,5 @@ class Behaviour:
     cdi: bool
     cdi_annotation: bool
     topology_policies: bool
-    health_status: bool  # health changes of held devices go into the pod's status
-    resource_status: bool  # the status of a container has the health of its devices
+    health_status: bool  # a held device's change of health makes the kubelet write the pod's status
+    resource_status: bool  # a container's status names its devices and their health

@@ -62,7 +62,7 @@ class Choice:
         raise AllocationError(text)
 
     def _check(self) -> bool:
-        """Whether anything is to be allocated, after all that can be said against it."""
+        """Whether anything is to be allocated; AllocationError if the request can't be granted."""
         does, resource = self._behaviour, self._request.resource
         held = self._ledger.held(self._request.pod, self._request.container, resource)
         if held is not None:

@@ -33,7 +33,7 @@ class SingleConnections(Connections):
             raise
         except asyncio.CancelledError:  # the caller gave up, which matters from 1.35 on
             self._remove(endpoint)
-            self._incarnation.emit("register given up", resource=endpoint.resource, endpoint=endpoint.name)
+            self._incarnation.emit("register given up", **endpoint.about)
             raise
         self._connected(endpoint)
         self._spawn(endpoint, self._run(endpoint))
@@ -46,14 +46,13 @@ class SingleConnections(Connections):
             raise RefusedError(f"failed to get device plugin options: {error}") from error
 
     async def _run(self, endpoint: Endpoint) -> None:
-        """The client that is found by the resource's name when a stream ends may be another one: kubernetes #121994."""
+        """When a stream ends the client is looked up by its resource, and may be a newer one: kubernetes #121994."""
         await follow(self._incarnation, endpoint)
         client = self._client(endpoint)
         if client is None:
             return
         self._remove(client)
-        if client.plugin is not None:
-            client.plugin.close()
+        client.close()
         self._disconnected(client)
 
     def _add(self, endpoint: Endpoint) -> None:
@@ -79,33 +78,33 @@ class ManyConnections(SingleConnections):
 
     def __init__(self, incarnation: Incarnation) -> None:
         super().__init__(incarnation)
-        self._many: dict[str, list[Endpoint]] = {}
-        self._store: dict[str, dict[Path, Endpoint]] = {}
+        self._clients_of: dict[str, list[Endpoint]] = {}
+        self._connected_at: dict[str, dict[Path, Endpoint]] = {}
 
     async def _greet(self, endpoint: Endpoint, request: Registration) -> None:
         await super()._greet(endpoint, request)
-        stored = self._store.setdefault(endpoint.resource, {})
+        stored = self._connected_at.setdefault(endpoint.resource, {})
         if endpoint.path in stored:
             raise RefusedError(f"device plugin already connected: {endpoint.path}")
         stored[endpoint.path] = endpoint
 
     def _add(self, endpoint: Endpoint) -> None:
-        self._many.setdefault(endpoint.resource, []).append(endpoint)
+        self._clients_of.setdefault(endpoint.resource, []).append(endpoint)
 
     def _remove(self, endpoint: Endpoint) -> None:
-        others = [one for one in self._many.get(endpoint.resource, []) if one.path != endpoint.path]
-        self._many[endpoint.resource] = others
+        others = [one for one in self._clients_of.get(endpoint.resource, []) if one.path != endpoint.path]
+        self._clients_of[endpoint.resource] = others
 
     def _client(self, endpoint: Endpoint) -> Endpoint | None:
-        return next((one for one in self._many.get(endpoint.resource, []) if one.path == endpoint.path), None)
+        return next((one for one in self._clients_of.get(endpoint.resource, []) if one.path == endpoint.path), None)
 
     def _disconnected(self, client: Endpoint) -> None:
-        stored = self._store.get(client.resource, {})
+        stored = self._connected_at.get(client.resource, {})
         if client.path not in stored:
             return
         stored.pop(client.path).stopped_at = self._incarnation.now()
         if stored:
             self._connected(next(iter(stored.values())))  # any of them: Go's map order
         else:
-            del self._store[client.resource]
+            del self._connected_at[client.resource]
             self._incarnation.ledger.mark_unhealthy(client.resource)

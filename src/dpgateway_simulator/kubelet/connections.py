@@ -37,15 +37,13 @@ class Connections(ABC):
     def close(self) -> None:
         """Ends all connections, as the end of the process does."""
         for endpoint in self._opened:
-            if endpoint.plugin is not None:
-                endpoint.plugin.close()
+            endpoint.close()
 
     def drop(self, resource: str | None = None) -> int:
         """Breaks the connections to the plugins of a resource, or to all; returns how many."""
         broken = [one for one in self._opened if resource in (None, one.resource) and one.stopped_at is None]
         for endpoint in broken:
-            if endpoint.plugin is not None:
-                endpoint.plugin.close()
+            endpoint.close()
         return len(broken)
 
     def _open(self, request: Registration) -> Endpoint:
@@ -54,12 +52,10 @@ class Connections(ABC):
 
     def _connected(self, endpoint: Endpoint) -> None:
         self.endpoints[endpoint.resource] = endpoint
-        self._incarnation.emit("connected", resource=endpoint.resource, endpoint=endpoint.name)
+        self._incarnation.emit("connected", **endpoint.about)
 
     def _failed(self, endpoint: Endpoint, reason: object) -> None:
-        self._incarnation.emit(
-            "registration failed", resource=endpoint.resource, endpoint=endpoint.name, reason=str(reason)
-        )
+        self._incarnation.emit("registration failed", **endpoint.about, reason=str(reason))
 
     def _spawn(self, endpoint: Endpoint, work: Coroutine[Any, Any, None]) -> None:
         self._incarnation.tasks.spawn(f"kubelet: {endpoint.resource} at {endpoint.name}", work)
@@ -116,16 +112,13 @@ class ReplacingConnections(Connections):
         return None
 
     def _inherited(self, device: Device) -> Device:
-        """With its health as it was before the fix of kubernetes #62773: a Healthy list is then no change."""
-        return (
-            device
-            if self._incarnation.behaviour.replaced_keep_health
-            else dataclasses.replace(device, health="Unhealthy")
-        )
+        """Before the fix of kubernetes #62773 its health stayed, so that a list with it Healthy changed nothing."""
+        keeps = self._incarnation.behaviour.replaced_keep_health
+        return device if keeps else dataclasses.replace(device, health="Unhealthy")
 
 
 class NewestConnections(Connections):
-    """1.12 to 1.24: the newest is called; older streams live on and their lists count (runEndpoint)."""
+    """1.12 to 1.24: the newest is called; older streams go on and their lists count (runEndpoint)."""
 
     async def register(self, request: Registration) -> None:
         endpoint = self._open(request)

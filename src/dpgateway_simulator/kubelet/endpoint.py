@@ -22,7 +22,7 @@ _NIL = "invalid memory address or nil pointer dereference"
 
 @dataclass(eq=False)
 class Endpoint:
-    """A plugin, or what a checkpoint says was one: then there is no `plugin` and it is stopped from the beginning."""
+    """A registered plugin. One that only the checkpoint knows has no `plugin`, and is stopped from the beginning."""
 
     resource: str
     name: str  # as it was registered
@@ -32,15 +32,24 @@ class Endpoint:
     stopped_at: float | None = None
     devices: dict[str, Device] = field(default_factory=dict)  # its own last list, where lists are compared
 
+    @property
+    def about(self) -> dict[str, str]:
+        """For events."""
+        return {"resource": self.resource, "endpoint": self.name}
+
     def reach(self) -> Plugin:
-        """The plugin to call."""
+        """The plugin to call; AllocationError if it is stopped."""
         if self.plugin is None or self.stopped_at is not None:
             raise AllocationError(f"endpoint &{{{self.resource} {self.path}}} has been stopped")
         return self.plugin
 
-    def stop(self, now: float) -> None:
+    def close(self) -> None:
+        """Ends the connection, if there is one."""
         if self.plugin is not None:
             self.plugin.close()
+
+    def stop(self, now: float) -> None:
+        self.close()
         self.stopped_at = now
 
     def expired(self, now: float, grace: float) -> bool:
@@ -50,12 +59,8 @@ class Endpoint:
 def opened(incarnation: Incarnation, request: Registration) -> Endpoint:
     """An endpoint that isn't connected yet; the endpoint field is joined as Go's filepath.Join does."""
     path = Path(os.path.normpath(f"{incarnation.node.directory}/{request.endpoint}"))
-    return Endpoint(
-        request.resource,
-        request.endpoint,
-        path,
-        Plugin(incarnation.behaviour, request.resource, path, request.endpoint),
-    )
+    plugin = Plugin(incarnation.behaviour, request.resource, path, request.endpoint)
+    return Endpoint(request.resource, request.endpoint, path, plugin)
 
 
 async def dial(incarnation: Incarnation, endpoint: Endpoint) -> None:
@@ -75,7 +80,7 @@ async def dial(incarnation: Incarnation, endpoint: Endpoint) -> None:
 async def _try(incarnation: Incarnation, endpoint: Endpoint) -> None:
     delay = _FIRST_BACKOFF
     while True:
-        incarnation.emit("dialling", resource=endpoint.resource, endpoint=endpoint.name)
+        incarnation.emit("dialling", **endpoint.about)
         try:
             return await endpoint.reach().dial()
         except OSError:
@@ -84,10 +89,9 @@ async def _try(incarnation: Incarnation, endpoint: Endpoint) -> None:
 
 
 async def follow(incarnation: Incarnation, endpoint: Endpoint, first: Callable[[], None] | None = None) -> None:
-    """Takes list after list until the stream ends, calling `first` after the first; a plugin's failure ends it."""
-    about = {"resource": endpoint.resource, "endpoint": endpoint.name}
+    """Takes list after list until the stream ends, also by a failure; calls `first` after the first list."""
     reason = "EOF"
-    incarnation.emit("stream opened", **about)
+    incarnation.emit("stream opened", **endpoint.about)
     try:
         async for devices in endpoint.reach().lists():
             take(incarnation, endpoint, devices)
@@ -96,7 +100,7 @@ async def follow(incarnation: Incarnation, endpoint: Endpoint, first: Callable[[
                 first = None
     except PluginError as error:
         reason = str(error)
-    incarnation.emit("stream ended", **about, reason=reason)
+    incarnation.emit("stream ended", **endpoint.about, reason=reason)
 
 
 def take(incarnation: Incarnation, endpoint: Endpoint, devices: tuple[Device, ...]) -> None:
@@ -106,17 +110,17 @@ def take(incarnation: Incarnation, endpoint: Endpoint, devices: tuple[Device, ..
         incarnation.ledger.replace(endpoint.resource, devices)
     else:
         incarnation.ledger.change(endpoint.resource, *_difference(endpoint, devices))
-    healthy = sum(device.healthy for device in devices)
-    ids = tuple(device.id for device in devices)
     if incarnation.behaviour.checkpoint_each_list:
         incarnation.save()
-    incarnation.emit("list received", resource=endpoint.resource, endpoint=endpoint.name, devices=ids, healthy=healthy)
+    healthy = sum(device.healthy for device in devices)
+    ids = tuple(device.id for device in devices)
+    incarnation.emit("list received", **endpoint.about, devices=ids, healthy=healthy)
     if incarnation.behaviour.health_status:
         _report_health(incarnation, endpoint.resource, held_before)
 
 
 def _difference(endpoint: Endpoint, devices: Iterable[Device]) -> tuple[list[Device], list[Device]]:
-    """Up to 1.11: what is new or changed its health, and what is gone; the same id again is compared with the first."""
+    """Up to 1.11: what is new or changed its health, and what is gone."""
     cached, kept, seen = endpoint.devices, [], set()
     for device in devices:
         seen.add(device.id)
@@ -134,7 +138,7 @@ def _health_of_held(incarnation: Incarnation, resource: str) -> dict[str, str | 
 
 
 def _report_health(incarnation: Incarnation, resource: str, before: dict[str, str | None]) -> None:
-    """KEP-4680: a held device's other health, or its return, makes the pod's status anew; that it vanished doesn't."""
+    """KEP-4680: a pod's status is written when a held device changes its health or returns, not when it goes."""
     after = _health_of_held(incarnation, resource)
     changed = {device for device, health in after.items() if health is not None and health != before.get(device)}
     pods = {one.pod for one in incarnation.ledger.holdings.values() if one.resource == resource and one.ids & changed}

@@ -77,7 +77,7 @@ def short_of(
 ) -> tuple[str, str] | None:
     """The first resource that doesn't suffice and the kubelet's words for it.
 
-    From 1.10 on a resource that the node doesn't know is left out, for it could be one of the cluster.
+    From 1.10 on a resource that the node doesn't know is left out, because it may be one of the whole cluster.
     """
     used = sum((requests(other) for other in others), Counter[str]())
     for resource, wanted in requests(pod).items():

@@ -5,15 +5,14 @@ from collections.abc import Container
 from typing import Any
 
 from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.endpoint import Endpoint
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-
-Counts = dict[str, int]
+from dpgateway_simulator.kubelet.ledger import Ledger
 
 
 def capacity(incarnation: Incarnation, connections: Connections) -> dict[str, Any]:
     """GetCapacity. It is what forgets a resource whose plugin is gone for more than the grace period."""
-    healthy = incarnation.ledger.healthy
-    grace = incarnation.behaviour.grace
+    healthy, grace = incarnation.ledger.healthy, incarnation.behaviour.grace
     if grace is None:  # 1.8 leaves out what is zero (cm/container_manager_linux.go)
         counts = {resource: len(ids) for resource, ids in healthy.items() if ids}
         return {"capacity": counts, "allocatable": dict(counts), "removed": []}
@@ -44,31 +43,34 @@ def resources(incarnation: Incarnation, connections: Connections, pods: Containe
     """Every resource's plugin, counts, devices and holders as they are now; unlike `capacity` it forgets nothing."""
     ledger = incarnation.ledger
     names = ledger.healthy.keys() | ledger.unhealthy.keys() | ledger.allocated.keys()
-    return {name: _resource(incarnation, connections, name, pods) for name in sorted(names)}
+    return {name: _resource(ledger, name, connections.endpoints.get(name), pods) for name in sorted(names)}
 
 
-def _resource(incarnation: Incarnation, connections: Connections, name: str, pods: Container[str]) -> dict[str, Any]:
-    healthy, unhealthy = incarnation.ledger.healthy.get(name, set()), incarnation.ledger.unhealthy.get(name, set())
-    holders: dict[str, list[str]] = {}
-    for one in incarnation.ledger.holdings.values():
-        # a deleted pod's devices are free only when the next pod is admitted (updateAllocatedDevices)
-        gone = "" if one.pod in pods else " (deleted)"
-        for device in one.ids if one.resource == name else ():
-            holders.setdefault(device, []).append(f"{one.pod}/{one.container}{gone}")
-    known = incarnation.ledger.known.get(name, {})
+def _resource(ledger: Ledger, name: str, endpoint: Endpoint | None, pods: Container[str]) -> dict[str, Any]:
+    healthy, unhealthy = ledger.healthy.get(name, set()), ledger.unhealthy.get(name, set())
+    known, holders = ledger.known.get(name, {}), _holders(ledger, name, pods)
     found = []
     for device in sorted(healthy | unhealthy | holders.keys(), key=natural):
         health = "Healthy" if device in healthy else "Unhealthy" if device in unhealthy else "gone"
         numa = (known[device].nodes if device in known else None) or ()
         found.append({"id": device, "health": health, "numa": list(numa), "holders": holders.get(device, [])})
-    endpoint = connections.endpoints.get(name)
     stopped = endpoint is None or endpoint.plugin is None or endpoint.stopped_at is not None
     return {
         "plugin": "none" if endpoint is None else "gone" if stopped else "connected",
-        "capacity": len(healthy) + (0 if incarnation.behaviour.hides_unhealthy else len(unhealthy)),
+        "capacity": len(healthy) + (0 if ledger.hides_unhealthy else len(unhealthy)),
         "allocatable": len(healthy),
         "devices": found,
     }
+
+
+def _holders(ledger: Ledger, resource: str, pods: Container[str]) -> dict[str, list[str]]:
+    """By device. Those of a deleted pod are free only when the next pod is admitted (updateAllocatedDevices)."""
+    holders: dict[str, list[str]] = {}
+    for one in ledger.holdings.values():
+        gone = "" if one.pod in pods else " (deleted)"
+        for device in one.ids if one.resource == resource else ():
+            holders.setdefault(device, []).append(f"{one.pod}/{one.container}{gone}")
+    return holders
 
 
 def natural(text: str) -> list[tuple[int, str]]:
@@ -81,29 +83,29 @@ def devices(incarnation: Incarnation, pod: str, container: str) -> dict[str, Any
     ledger = incarnation.ledger
     holdings = ledger.of_container(pod, container)
     allocatable = {
-        resource: {device: _device(incarnation, resource, device) for device in sorted(ids)}
+        resource: {device: _device(ledger, resource, device) for device in sorted(ids)}
         for resource, ids in ledger.healthy.items()
     }
     held: dict[str, Any] = {one.resource: {device: {} for device in sorted(one.ids)} for one in holdings}
     answer: dict[str, Any] = {"container": held, "allocatable": allocatable}
     if incarnation.behaviour.resource_status:
-        answer["status"] = [{"name": container, "allocatedResourcesStatus": _status(incarnation, held)}]
+        answer["status"] = [{"name": container, "allocatedResourcesStatus": _status(ledger, held)}]
     return answer
 
 
-def _device(incarnation: Incarnation, resource: str, device: str) -> dict[str, Any]:
-    known = incarnation.ledger.known.get(resource, {}).get(device)
+def _device(ledger: Ledger, resource: str, device: str) -> dict[str, Any]:
+    known = ledger.known.get(resource, {}).get(device)
     answer: dict[str, Any] = {"ID": device, "health": "Healthy"}
     if known is not None and known.nodes is not None:
         answer["topology"] = {"nodes": [{"ID": node} if node else {} for node in known.nodes]}
     return answer
 
 
-def _status(incarnation: Incarnation, held: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _status(ledger: Ledger, held: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """UpdateAllocatedResourcesStatus: an id that isn't in the list counts as Healthy."""
     answer = []
     for resource, ids in held.items():
-        known = incarnation.ledger.known.get(resource, {})
+        known = ledger.known.get(resource, {})
         health = {one: known[one].healthy if one in known else True for one in ids}
         resources = [{"resourceID": one, "health": "Healthy" if health[one] else "Unhealthy"} for one in ids]
         answer.append({"name": resource, "resources": resources})

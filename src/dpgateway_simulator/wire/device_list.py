@@ -22,7 +22,7 @@ class Device:
 
 
 class DeviceList:
-    """The message; `parse` as betterproto's messages have it. ValueError for what is no such message."""
+    """The message. `parse` is called as that of betterproto's messages; ValueError if the bytes are no such message."""
 
     def __init__(self) -> None:
         self.devices: tuple[Device, ...] = ()
