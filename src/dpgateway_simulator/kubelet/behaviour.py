@@ -60,7 +60,6 @@ class Behaviour:
     zero_pre_starts: bool  # PreStartContainer also for a limit of 0
     reallocates: Literal["never", "pod", "container"]
     preferred: bool
-    annotations: bool
     cdi: bool
     cdi_annotation: bool
     topology_policies: bool

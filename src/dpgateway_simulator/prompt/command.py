@@ -3,6 +3,7 @@
 import asyncio
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -119,12 +120,13 @@ def simulate(  # noqa: PLR0913, PLR0917  one per option
     except script.ScriptError as error:
         raise click.UsageError(str(error)) from error
     _check(directory.absolute())
-    plan = Plan(version, directory, todo, policy, numa, patience)
+    plan = Plan(version, directory, policy, numa, patience)
     if todo is None and foreground.at_terminal():
         from dpgateway_simulator.prompt import prompt  # noqa: PLC0415  a tenth of a second that scripts needn't wait
 
         sys.exit(asyncio.run(prompt.run(plan, output)))
-    sys.exit(asyncio.run(foreground.run(plan, Printer(output))))
+    work = foreground.forever if todo is None else partial(script.do, todo=todo)
+    sys.exit(asyncio.run(foreground.run(plan, Printer(output), work)))
 
 
 def _check(directory: Path) -> None:

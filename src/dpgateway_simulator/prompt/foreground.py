@@ -1,49 +1,51 @@
-"""One simulated kubelet in the foreground: until a signal, or until its script or other work ends."""
+"""One simulated kubelet in the foreground: until a signal, or until the work ends that drives the kubelet."""
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-
-import click
+from typing import Any
 
 from dpgateway_simulator.kubelet.kubelet import Kubelet
-from dpgateway_simulator.prompt import script, steps, verbs
 from dpgateway_simulator.prompt.printing import Printer
-from dpgateway_simulator.prompt.session import Session, WordsError
+from dpgateway_simulator.prompt.session import Session
+
+Work = Callable[[Session], Coroutine[Any, Any, int]]
+"""Drives a session's kubelet; the exit code."""
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run. Without steps it runs until SIGINT or SIGTERM."""
+    """The kubelet to run, and how many seconds its steps wait."""
 
     version: str
     directory: Path
-    steps: list[script.Step] | None = None
     policy: str = "none"
     numa: int = 1
     patience: float = 30.0
 
 
 def at_terminal() -> bool:
-    """Whether there is somebody to type: terminals at both ends, and this process not in the background."""
+    """Whether somebody may type: input and output are terminals, and this process isn't in the background."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
-async def run(plan: Plan, printer: Printer, work: Callable[[Session], Awaitable[int]] | None = None) -> int:
-    """Runs until a signal, the script's end, or that of the work that drives the kubelet instead; the exit code."""
+async def run(plan: Plan, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING) -> int:
+    """Runs a kubelet until one of the signals comes or the work ends; the exit code."""
     kubelet = Kubelet(plan.version, plan.directory, policy=plan.policy, numa=plan.numa)
     kubelet.journal.listen(printer.event)
     ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if work else [])):  # its terminal is closed
+    for number in signals:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await kubelet.start()
-    waiting = asyncio.create_task(ended.wait(), name="until SIGTERM")
+    waiting = asyncio.create_task(ended.wait(), name="until a signal")
     session = Session(kubelet, printer.answer, plan.patience)
-    working = asyncio.create_task(_work(session, plan, work), name="work")
+    working = asyncio.create_task(work(session), name="work")
     await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     working.cancel()
@@ -52,24 +54,6 @@ async def run(plan: Plan, printer: Printer, work: Callable[[Session], Awaitable[
     return 0 if working.cancelled() else working.result()
 
 
-async def _work(session: Session, plan: Plan, work: Callable[[Session], Awaitable[int]] | None) -> int:
-    """Does what there is to do, nothing for ever if there is nothing; the exit code."""
-    if work is not None:
-        return await work(session)
-    if plan.steps is not None:
-        return await _steps(session, plan.steps)
+async def forever(_: Session) -> int:
+    """The work of a kubelet that nobody drives."""
     return await asyncio.Future[int]()
-
-
-async def _steps(session: Session, todo: list[script.Step]) -> int:
-    """Does the steps; the exit code."""
-    for step in todo:
-        try:
-            await verbs.run(session, step.line)
-        except WordsError as error:
-            click.echo(f"{step.where}: {error}", err=True)
-            return 2
-        except steps.FAILURES as error:
-            click.echo(f"{step.where}: {step.line}: {error}", err=True)
-            return 1
-    return 0

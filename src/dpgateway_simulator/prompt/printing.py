@@ -1,13 +1,21 @@
-"""Events and answers as lines of text, or as JSON, one object a line."""
+"""Events, answers and tables of devices: as lines of text, or as JSON with one object a line.
+
+Tables are made from what `Kubelet.resources` says, so that a printed one, a live one and the toolbar say the same.
+"""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from dpgateway_simulator.kubelet.events import Event
-from dpgateway_simulator.prompt import tables
+from dpgateway_simulator.kubelet.kubelet import Kubelet
+
+Resources = Mapping[str, Mapping[str, Any]]
+Row = tuple[str, str, str, str]
+HEAD: Row = ("DEVICE", "HEALTH", "NUMA", "HELD BY")
+_PLUGIN = {"connected": "", "gone": ", its plugin is gone", "none": ", no plugin"}
 
 
 class Printer:
@@ -29,16 +37,69 @@ class Printer:
         if self._json:
             self._echo(json.dumps({name: value}, default=str))
         elif name == "capacity":
-            self._echo(_rows(value))
+            self._echo(_capacity(value))
         elif name == "table":
-            self._echo("\n".join(tables.lines(value)))
+            self._echo("\n".join(lines(value)))
         else:
             self._echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
 
 
-def _rows(value: dict[str, Any]) -> str:
+def _capacity(value: dict[str, Any]) -> str:
     names = sorted(value["capacity"].keys() | value["allocatable"].keys())
     rows = [(name, value["capacity"].get(name, "-"), value["allocatable"].get(name, "-")) for name in names]
     width = max([len("RESOURCE"), *map(len, names)])
     table = [("RESOURCE", "CAPACITY", "ALLOCATABLE"), *rows]
     return "\n".join(f"{name:<{width}}  {capacity:>8}  {allocatable:>11}" for name, capacity, allocatable in table)
+
+
+def lines(resources: Resources, limit: int | None = None) -> list[str]:
+    """A headline and a table per resource. With a limit of lines, devices that are healthy and free are left out."""
+    shown = {name: [_row(one) for one in about["devices"]] for name, about in resources.items()}
+    total = sum(2 + len(rows) for rows in shown.values())
+    cut = limit is not None and total > limit
+    rows = [row for name in shown for row in shown[name]]
+    widths = [max(len(row[column]) for row in (HEAD, *rows)) for column in range(3)]
+    found: list[str] = []
+    for name, about in resources.items():
+        found.append(headline(name, about))
+        found += _table([row for row in shown[name] if not cut or _matters(row)], widths)
+        left = sum(not _matters(row) for row in shown[name]) if cut else 0
+        found += [f"  ... and {left} healthy and free"] if left else []
+    if limit is not None and len(found) > limit:
+        found = [*found[: limit - 1], f"... and {len(found) - limit + 1} lines more"]
+    return found or ["no resource: no plugin has registered"]
+
+
+def headline(name: str, about: Mapping[str, Any]) -> str:
+    """One resource's counts, and whether its plugin is there."""
+    held = sum(bool(one["holders"]) for one in about["devices"])
+    counts = f"{about['allocatable']} of {about['capacity']} allocatable, {held} held"
+    return f"{name}: {counts}{_PLUGIN[about['plugin']]}"
+
+
+def state(kubelet: Kubelet) -> str:
+    """The kubelet in one line: version, whether it runs, each resource's allocatable/capacity, pods."""
+    if kubelet.crashed:
+        return f"{kubelet.version} crashed: {kubelet.crashed}"
+    if not kubelet.running:
+        return f"{kubelet.version} isn't running"
+    counts = [f"{name} {about['allocatable']}/{about['capacity']}" for name, about in kubelet.resources().items()]
+    pods = f"{len(kubelet.pods)} pod{'s' * (len(kubelet.pods) != 1)}"
+    return "  ".join([f"{kubelet.version} runs", *(counts or ["no resource"]), pods])
+
+
+def _row(device: Mapping[str, Any]) -> Row:
+    numa = ",".join(map(str, device["numa"])) or "-"
+    return device["id"], device["health"], numa, ", ".join(device["holders"]) or "-"
+
+
+def _matters(row: Row) -> bool:
+    return row[1] != "Healthy" or row[3] != "-"
+
+
+def _table(rows: Sequence[Row], widths: Sequence[int]) -> list[str]:
+    one, two, three = widths
+    return [
+        f"  {device:<{one}}  {health:<{two}}  {numa:<{three}}  {holders}"
+        for device, health, numa, holders in ((HEAD, *rows) if rows else ())
+    ]

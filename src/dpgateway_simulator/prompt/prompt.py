@@ -1,7 +1,7 @@
 """`simulate` at a terminal: a prompt with completion, history and help, on the kubelet that it runs.
 
 Events are printed above the line that is being typed. An error is printed, and the next line is asked for. What the
-verbs do is in `steps` and `watching`, what may be completed in `completing`.
+verbs do is in `steps`, `checks` and `terminal_verbs`, what may be completed in `completion`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from prompt_toolkit.styles import Style
 
 from dpgateway_simulator.kubelet.errors import Crashed
 from dpgateway_simulator.kubelet.events import Event
-from dpgateway_simulator.prompt import foreground, tables, verbs
+from dpgateway_simulator.prompt import foreground, printing, verbs
 from dpgateway_simulator.prompt.completion import Line
 from dpgateway_simulator.prompt.foreground import Plan
 from dpgateway_simulator.prompt.printing import Printer
@@ -34,7 +34,8 @@ STYLE = Style.from_dict({"bottom-toolbar": "noreverse bg:ansibrightblack ansiwhi
 async def run(plan: Plan, output: str) -> int:
     """Runs a kubelet with a prompt until the user leaves, or a signal; the exit code."""
     screen = Screen(wraps=output != "json")
-    return await foreground.run(plan, Printer(output, screen.write), lambda session: Prompt(session, screen).run())
+    signals = (*foreground.ENDING, signal.SIGHUP)  # SIGHUP: the terminal is closed
+    return await foreground.run(plan, Printer(output, screen.write), lambda one: Prompt(one, screen).run(), signals)
 
 
 class Screen:
@@ -116,7 +117,7 @@ class Prompt:
             except Crashed as error:
                 self._screen.write(_bad(f"the kubelet crashed: {error}"))
                 break
-            except Exception as error:  # whatever it is, the kubelet and the user's work are worth more
+            except Exception as error:  # no error is worth the loss of the kubelet, and of the user's work with it
                 self._screen.write(_bad(str(error) or repr(error)))
                 break
         return True
@@ -139,7 +140,7 @@ class Prompt:
     def _toolbar(self) -> StyleAndTextTuples:
         kubelet = self._session.kubelet
         room = self._lines.output.get_size().columns - 1
-        text = f"kubelet {tables.state(kubelet)}"
+        text = f"kubelet {printing.state(kubelet)}"
         return [("" if kubelet.running else "class:bad", text if len(text) <= room else f"{text[: room - 3]}...")]
 
 

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
-from dpgateway_simulator.prompt import verbs
+from dpgateway_simulator.prompt import steps, verbs
+from dpgateway_simulator.prompt.session import Session, WordsError
 
 
 class ScriptError(Exception):
@@ -29,13 +31,27 @@ def read(path: Path) -> list[Step]:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"{path}: can't be read: {error}") from error
-    steps = list(_yaml(path, text) if path.suffix in {".yaml", ".yml"} else _lines(path, text))
-    for step in steps:
+    found = list(_yaml(path, text) if path.suffix in {".yaml", ".yml"} else _lines(path, text))
+    for step in found:
         try:
             verbs.split(step.line)
-        except verbs.WordsError as error:
+        except WordsError as error:
             raise ScriptError(f"{step.where}: {error}") from error
-    return steps
+    return found
+
+
+async def do(session: Session, todo: list[Step]) -> int:
+    """Does the steps until one fails; the exit code."""
+    for step in todo:
+        try:
+            await verbs.run(session, step.line)
+        except WordsError as error:
+            click.echo(f"{step.where}: {error}", err=True)
+            return 2
+        except steps.FAILURES as error:
+            click.echo(f"{step.where}: {step.line}: {error}", err=True)
+            return 1
+    return 0
 
 
 def _lines(path: Path, text: str) -> Iterator[Step]:

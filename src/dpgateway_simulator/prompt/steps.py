@@ -103,19 +103,19 @@ async def drop_streams(session: Session, words: list[str]) -> None:
 
 
 async def misbehave(session: Session, words: list[str]) -> None:
-    wishes = session.kubelet.misbehaviour
+    misbehaviour = session.kubelet.misbehaviour
     match words:
         case ["refuse", code, *text]:
             try:
-                wishes.refuse_register(" ".join(text), code)
+                misbehaviour.refuse_register(" ".join(text), code)
             except KeyError as error:
                 raise WordsError(f"found {code!r}, expected a gRPC status such as UNAVAILABLE") from error
         case ["stall"]:
-            wishes.stall_register()
+            misbehaviour.stall_register()
         case ["stall", resource]:
-            wishes.stall_register(resource)
+            misbehaviour.stall_register(resource)
         case ["late", seconds]:
-            wishes.late_listen = number(seconds, "a number of seconds")
+            misbehaviour.late_listen = number(seconds, "a number of seconds")
         case _:
             expected = "refuse CODE TEXT, stall [RESOURCE] or late SECONDS"
             raise WordsError(f"found {' '.join(words)!r}, expected {expected}")

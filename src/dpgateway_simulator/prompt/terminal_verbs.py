@@ -1,18 +1,66 @@
-"""What the prompt has beyond a script's verbs: `watch`, `help`, `quit`; and how it helps."""
+"""The verbs that only a terminal has: `watch`, `help`, `quit`."""
 
+import contextlib
 import shutil
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import click
+from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
-from dpgateway_simulator.prompt import live
+from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
+from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.prompt import checks, printing
 from dpgateway_simulator.prompt.session import Session, WordsError
 from dpgateway_simulator.prompt.verbs import VERBS, Verb
+
+# besides <any>: prompt_toolkit has bindings of its own for these, which are more specific than <any>
+KEYS = ("<any>", "enter", "escape", "c-c", "c-d", "up", "down", "left", "right")
 
 
 class Quit(Exception):
     """The user wants to leave."""
+
+
+async def watch(session: Session, words: list[str]) -> None:
+    """The verb `watch`: the table as it changes, below the events, until a key is pressed.
+
+    Raises StepError for a resource that there isn't.
+    """
+    checks.chosen(session.kubelet, words)
+    keys = KeyBindings()
+    for key in KEYS:
+        keys.add(key)(_end)
+    table = Window(FormattedTextControl(partial(_live, session, words), show_cursor=False))
+    application: Application[None] = Application(Layout(table), key_bindings=keys)
+    forget = session.kubelet.journal.listen(_redraw(application))
+    try:
+        await application.run_async(handle_sigint=False)
+    finally:
+        forget()
+
+
+def _end(event: KeyPressEvent) -> None:
+    if not event.app.is_done:
+        event.app.exit()
+
+
+def _redraw(application: Application[None]) -> Callable[[Event], None]:
+    return lambda _: application.invalidate()
+
+
+def _live(session: Session, words: list[str]) -> str:
+    """As many lines as there is room for, and one for the end of watching."""
+    application = get_app()
+    rows = application.output.get_size().rows - 3
+    found = [f"kubelet {printing.state(session.kubelet)}"]
+    with contextlib.suppress(NotRunningError, Crashed):
+        resources = session.kubelet.resources()
+        found += printing.lines({name: one for name, one in resources.items() if not words or name in words}, rows)
+    return "\n".join(found if application.is_done else [*found, "(a key ends watching)"])
 
 
 async def explain(_: Session, words: list[str]) -> None:
@@ -48,7 +96,7 @@ def usage(line: str) -> str:
 
 KNOWN: Mapping[str, Verb] = {
     **VERBS,
-    "watch": Verb(live.watch, "[RESOURCE ...]", "show the table as it changes, until a key is pressed"),
+    "watch": Verb(watch, "[RESOURCE ...]", "show the table as it changes, until a key is pressed"),
     "help": Verb(explain, "[COMMAND]", "say what there is, or what a command takes"),
     "quit": Verb(leave, "", "stop the kubelet and end, as Ctrl-D does"),
 }

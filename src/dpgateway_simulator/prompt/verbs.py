@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from dpgateway_simulator.prompt import checks, steps
-from dpgateway_simulator.prompt.session import Session, StepError, WordsError
+from dpgateway_simulator.prompt.session import Session, WordsError
 
 Run = Callable[[Session, list[str]], Awaitable[None]]
 
@@ -37,7 +37,7 @@ VERBS: dict[str, Verb] = {
     "start": Verb(steps.start, "", "start the kubelet after stop, kill or a crash, without its pods"),
     "stop": Verb(steps.stop, "", "end in order"),
     "kill": Verb(steps.kill, "", "end at once; kubelet.sock stays behind"),
-    "restart": Verb(steps.restart, "[gracefully]", "kill (or stop), start, and admit the running pods anew"),
+    "restart": Verb(steps.restart, "[gracefully]", "kill (or stop), start, and admit the running pods again"),
     "upgrade": Verb(steps.upgrade, "VERSION", "restart as another version, newer or older"),
     "register": Verb(
         steps.register, "RESOURCE ENDPOINT [VERSION]", "send Register, as the plugin that serves ENDPOINT would"
@@ -82,6 +82,3 @@ def table() -> str:
         left = f"{name} {verb.words}".rstrip()
         lines += [f"{left:<{width}}  {verb.help}"] if len(left) <= width else [left, f"{'':<{width}}  {verb.help}"]
     return "\n".join(lines)
-
-
-__all__ = ["VERBS", "Session", "StepError", "Verb", "WordsError", "run", "split", "table"]

@@ -17,7 +17,7 @@ from prompt_toolkit.output import DummyOutput
 
 from dpgateway_simulator import behaviour
 from dpgateway_simulator.kubelet.events import Event
-from dpgateway_simulator.prompt import tables
+from dpgateway_simulator.prompt import printing
 from dpgateway_simulator.prompt.foreground import Plan
 from dpgateway_simulator.prompt.prompt import Prompt, Screen, history, run, wrapped
 from dpgateway_simulator.prompt.session import Session
@@ -187,13 +187,13 @@ async def test_json_is_not_wrapped(talk):
 async def test_the_table_has_devices_that_are_gone_and_pods_that_are_deleted(rig):
     kubelet, plugin = await rig.both("1.34")
     await kubelet.admit("p1", {"c": {X: 2}})
-    assert tables.state(kubelet) == f"1.34 runs  {X} 2/2  1 pod"
+    assert printing.state(kubelet) == f"1.34 runs  {X} 2/2  1 pod"
     await plugin.set(d1=None)
-    assert tables.lines(kubelet.resources())[-1].split() == ["d1", "gone", "-", "p1/c"]
+    assert printing.lines(kubelet.resources())[-1].split() == ["d1", "gone", "-", "p1/c"]
     kubelet.remove("p1")
-    assert "p1/c (deleted)" in tables.lines(kubelet.resources())[-1]
+    assert "p1/c (deleted)" in printing.lines(kubelet.resources())[-1]
     kubelet._manager.incarnation.crash("panic: oops")
-    assert tables.state(kubelet) == "1.34 crashed: panic: oops"
+    assert printing.state(kubelet) == "1.34 crashed: panic: oops"
 
 
 async def test_the_prompt_says_that_the_kubelet_crashed(rig):
@@ -212,15 +212,15 @@ def test_many_devices_fit_a_few_lines():
 
     devices = [device(1, holders=["p/c"]), device(2, health="Unhealthy"), *map(device, range(3, 100))]
     found = {X: {"plugin": "gone", "capacity": 99, "allocatable": 98, "devices": devices}}
-    assert len(tables.lines(found)) == 101
-    assert tables.lines(found, 10) == [
+    assert len(printing.lines(found)) == 101
+    assert printing.lines(found, 10) == [
         f"{X}: 98 of 99 allocatable, 1 held, its plugin is gone",
         "  DEVICE  HEALTH     NUMA  HELD BY",
         "  d1      Healthy    -     p/c",
         "  d2      Unhealthy  -     -",
         "  ... and 97 healthy and free",
     ]
-    assert tables.lines(found, 3)[-1] == "... and 3 lines more"
+    assert printing.lines(found, 3)[-1] == "... and 3 lines more"
 
 
 def test_long_lines_go_on_below_their_text():

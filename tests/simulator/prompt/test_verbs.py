@@ -3,7 +3,7 @@
 import pytest
 
 from dpgateway_simulator.prompt import verbs
-from dpgateway_simulator.prompt.verbs import Session, StepError, WordsError
+from dpgateway_simulator.prompt.session import Session, StepError, WordsError
 
 X = "example.com/x"
 
