@@ -2,31 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from dpgateway_simulator.kubelet import store
 from dpgateway_simulator.kubelet.behaviour import Behaviour
-from dpgateway_simulator.kubelet.clock import Clock
 from dpgateway_simulator.kubelet.errors import Crashed
-from dpgateway_simulator.kubelet.events import Journal
 from dpgateway_simulator.kubelet.ledger import Ledger
-from dpgateway_simulator.kubelet.misbehaviour import Misbehaviour
+from dpgateway_simulator.kubelet.node import Node
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Node:
-    """What stays the same when a kubelet starts again; `numa` are the numbers of the machine's NUMA nodes."""
-
-    directory: Path
-    clock: Clock
-    journal: Journal
-    misbehaviour: Misbehaviour
-    policy: str = "none"
-    numa: tuple[int, ...] = (0,)
 
 
 class Incarnation:

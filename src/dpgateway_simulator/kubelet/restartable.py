@@ -12,8 +12,8 @@ from dpgateway_simulator.kubelet.clock import Clock, RealClock
 from dpgateway_simulator.kubelet.device_manager import DeviceManager
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
 from dpgateway_simulator.kubelet.events import Journal
-from dpgateway_simulator.kubelet.incarnation import Incarnation, Node
-from dpgateway_simulator.kubelet.misbehaviour import Misbehaviour
+from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.kubelet.node import Misbehaviour, Node
 from dpgateway_simulator.kubelet.releases import behaviour
 
 Reply = dict[str, Any]

@@ -1,9 +1,13 @@
-"""What a simulated kubelet can be told to do wrong, or late."""
+"""What stays when a kubelet ends and starts again: its node, and what it was told to do wrong or late."""
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from grpclib.const import Status
+
+from dpgateway_simulator.kubelet.clock import Clock
+from dpgateway_simulator.kubelet.events import Journal
 
 
 @dataclass
@@ -37,3 +41,15 @@ class Misbehaviour:
     async def stall(self, resource: str) -> None:
         while {resource, None} & self.stalled:
             await self._released.wait()
+
+
+@dataclass(frozen=True)
+class Node:
+    """`policy` is the topology manager's, `numa` are the numbers of the machine's NUMA nodes."""
+
+    directory: Path
+    clock: Clock
+    journal: Journal
+    misbehaviour: Misbehaviour
+    policy: str = "none"
+    numa: tuple[int, ...] = (0,)
