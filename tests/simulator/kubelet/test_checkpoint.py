@@ -9,8 +9,8 @@ from dpgateway_simulator.kubelet.behaviour import Layout
 from dpgateway_simulator.kubelet.checkpoint import Checkpoint, CorruptError, checksum, read, spew, write
 from dpgateway_simulator.kubelet.ledger import Holding
 from dpgateway_simulator.wire.dialects import Answer
+from tests.simulator.rig import X
 
-X = "example.com/x"
 REAL_1_8 = '{"Entries":[{"PodUID":"p1","ContainerName":"c","ResourceName":"x.com/y","DeviceID":"d1"}]}'
 RESPONSE = (
     "ChIKDEtVQkVMRVRTX0lEUxICZDESEgoIL21udC9yaWcSBC90bXAYARocCgsvZGV2L3JpZy1kMRIJL2Rldi9udWxsGgJydyIKCgNyaWcSA3llcw=="

@@ -1,6 +1,5 @@
 import asyncio
 
-from dpgateway_simulator import ManualClock
 from dpgateway_simulator.kubelet.events import Event, Journal
 
 
@@ -28,22 +27,3 @@ async def test_waiting_looks_again_after_every_event():
     journal.emit("one")
     journal.emit("two")
     assert await waiting
-
-
-async def test_a_clock_that_is_turned():
-    clock, woken = ManualClock(), []
-
-    async def sleep(seconds):
-        await clock.sleep(seconds)
-        woken.append(seconds)
-
-    async with asyncio.TaskGroup() as tasks:
-        for seconds in (3, 1):
-            tasks.create_task(sleep(seconds))
-        await asyncio.sleep(0)
-        clock.advance(1)
-        await asyncio.sleep(0)
-        assert woken == [1]
-        clock.advance(2)
-    assert woken == [1, 3]
-    assert clock.time() == 3

@@ -1,7 +1,8 @@
 from dpgateway_simulator.kubelet.ledger import Holding, Ledger
 from dpgateway_simulator.kubelet.pods import Container, Pod, allocatable, containers, requests, short_of
+from tests.simulator.rig import X
 
-X, Y = "example.com/x", "example.com/y"
+Y = "example.com/y"
 
 
 def pod(name="p", **numbers):

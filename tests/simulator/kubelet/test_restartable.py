@@ -2,9 +2,16 @@
 
 import pytest
 
-from dpgateway_simulator import Kubelet, UnknownVersionError
+from dpgateway_simulator import Kubelet, NotRunningError, UnknownVersionError
+from tests.simulator.rig import X
 
-X = "example.com/x"
+
+async def test_stop_removes_the_socket_but_in_1_8(rig, era):
+    kubelet = await rig.kubelet(era)
+    await kubelet.stop()
+    assert (kubelet.directory / "kubelet.sock").exists() == (era == "1.8")
+    with pytest.raises(NotRunningError, match="isn't running"):
+        kubelet.capacity()
 
 
 async def crossing(rig, old, new):

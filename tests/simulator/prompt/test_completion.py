@@ -4,8 +4,7 @@ from prompt_toolkit.document import Document
 
 from dpgateway_simulator.prompt.completion import ARGUMENTS, Line
 from dpgateway_simulator.prompt.terminal_verbs import KNOWN
-
-X = "example.com/x"
+from tests.simulator.rig import X
 
 
 @pytest.fixture

@@ -17,15 +17,14 @@ from prompt_toolkit.output import DummyOutput
 
 from dpgateway_simulator import behaviour
 from dpgateway_simulator.kubelet.events import Event
-from dpgateway_simulator.prompt import printing
 from dpgateway_simulator.prompt.foreground import Plan
 from dpgateway_simulator.prompt.prompt import Prompt, Screen, history, run, wrapped
 from dpgateway_simulator.prompt.session import Session
-from dpgateway_simulator.prompt.terminal_verbs import KNOWN
-from tests.docs.pages import Page
+from tests.simulator.rig import X
 
-X = "example.com/x"
 RUN = "from dpgateway_simulator.prompt.command import simulate; simulate()"
+
+
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()].|\r")
 
 
@@ -184,18 +183,6 @@ async def test_json_is_not_wrapped(talk):
     assert '{"table": {}}\n' in await talk("table\rquit\r", "json")
 
 
-async def test_the_table_has_devices_that_are_gone_and_pods_that_are_deleted(rig):
-    kubelet, plugin = await rig.both("1.34")
-    await kubelet.admit("p1", {"c": {X: 2}})
-    assert printing.state(kubelet) == f"1.34 runs  {X} 2/2  1 pod"
-    await plugin.set(d1=None)
-    assert printing.lines(kubelet.resources())[-1].split() == ["d1", "gone", "-", "p1/c"]
-    kubelet.remove("p1")
-    assert "p1/c (deleted)" in printing.lines(kubelet.resources())[-1]
-    kubelet._manager.incarnation.crash("panic: oops")
-    assert printing.state(kubelet) == "1.34 crashed: panic: oops"
-
-
 async def test_the_prompt_says_that_the_kubelet_crashed(rig):
     said = []
     with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
@@ -206,23 +193,6 @@ async def test_the_prompt_says_that_the_kubelet_crashed(rig):
     assert "panic: oops\n`start` starts it again" in said[0]
 
 
-def test_many_devices_fit_a_few_lines():
-    def device(number, **more):
-        return {"id": f"d{number}", "health": "Healthy", "numa": [], "holders": []} | more
-
-    devices = [device(1, holders=["p/c"]), device(2, health="Unhealthy"), *map(device, range(3, 100))]
-    found = {X: {"plugin": "gone", "capacity": 99, "allocatable": 98, "devices": devices}}
-    assert len(printing.lines(found)) == 101
-    assert printing.lines(found, 10) == [
-        f"{X}: 98 of 99 allocatable, 1 held, its plugin is gone",
-        "  DEVICE  HEALTH     NUMA  HELD BY",
-        "  d1      Healthy    -     p/c",
-        "  d2      Unhealthy  -     -",
-        "  ... and 97 healthy and free",
-    ]
-    assert printing.lines(found, 3)[-1] == "... and 3 lines more"
-
-
 def test_long_lines_go_on_below_their_text():
     assert wrapped("    0.001  one two", 15) == "    0.001  one\n           two"
 
@@ -230,9 +200,3 @@ def test_long_lines_go_on_below_their_text():
 def test_without_a_place_for_it_history_is_kept_in_memory(monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     assert type(history()).__name__ == "InMemoryHistory"
-
-
-def test_what_only_the_prompt_has_is_documented():
-    text = Page("reference/command-line.md").text
-    for name in ("watch", "help", "quit"):
-        assert f"- `{name} {KNOWN[name].words}".rstrip() + f"`: {KNOWN[name].help[:4].capitalize()}" in text

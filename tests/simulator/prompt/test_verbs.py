@@ -4,8 +4,7 @@ import pytest
 
 from dpgateway_simulator.prompt import verbs
 from dpgateway_simulator.prompt.session import Session, StepError, WordsError
-
-X = "example.com/x"
+from tests.simulator.rig import X
 
 
 @pytest.fixture

@@ -1,0 +1,75 @@
+"""Allocate: who gets which devices, and what an answer or an error makes of them."""
+
+import pytest
+
+from dpgateway_simulator import Crashed
+from tests.simulator.rig import X
+
+
+async def test_an_app_container_reuses_the_devices_of_its_init_container(rig, era):
+    kubelet, plugin = await rig.both(era)
+    await kubelet.admit("p1", {"c": {X: 1}}, init={"i": {X: 1}})
+    first, second = plugin.asked()
+    assert (first == second) == (era != "1.8")
+
+
+@pytest.mark.parametrize(("version", "same"), [("1.25", True), ("1.28", True), ("1.29", False), ("1.37", False)])
+async def test_a_sidecar_keeps_its_devices(rig, version, same):
+    kubelet, plugin = await rig.both(version)
+    sidecar = {"name": "i", "restartPolicy": "Always", "resources": {X: 1}}
+    assert (await kubelet.admit("p1", {"c": {X: 1}}, init=[sidecar]))["ok"]
+    first, second = plugin.asked()
+    assert (first == second) == same
+
+
+async def test_an_allocate_error_is_the_pods_and_frees_the_devices(rig, era):
+    kubelet, plugin = await rig.both(era)
+
+    async def refuse(ids):
+        raise RuntimeError("no")
+
+    plugin.hooks["Allocate"] = refuse
+    reply = await kubelet.admit("p1", {"c": {X: 1}})
+    text = kubelet.behaviour.admission_error.split("{}")[0] + "rpc error: code = Unknown desc = "
+    assert not reply["ok"]
+    assert reply["error"].startswith(text)
+    assert reply["stage"] == ("start" if era == "1.8" else "admit")
+    plugin.hooks.clear()
+    kubelet.remove("p1")
+    assert (await kubelet.admit("p2", {"c": {X: 2}}))["ok"]
+
+
+async def test_empty_container_responses(rig, era):
+    kubelet, plugin = await rig.both(era)
+    plugin.empty = True
+    if era == "1.10":
+        with pytest.raises(Crashed, match="index out of range"):
+            await kubelet.admit("p1", {"c": {X: 1}})
+        assert "index out of range" in kubelet.crashed
+        assert not kubelet.running
+        await kubelet.start()
+        assert not kubelet.crashed
+        return
+    reply = await kubelet.admit("p1", {"c": {X: 1}})
+    assert reply["ok"] == (kubelet.behaviour.minor < 10)
+    if not reply["ok"]:
+        assert "o containers return in allocation response" in reply["error"]
+        again = await kubelet.admit("p2", {"c": {X: 2}})
+        assert "Requested: 2, Available: 1" in again["error"], "the devices stay taken"
+
+
+@pytest.mark.parametrize(("version", "crashes"), [("1.12", False), ("1.31", False), ("1.34", True), ("1.37", True)])
+async def test_a_device_that_leaves_during_its_allocate(rig, version, crashes):
+    kubelet, plugin = await rig.both(version)
+
+    async def vanish(ids):
+        await plugin.set(**dict.fromkeys(ids))
+
+    plugin.hooks["Allocate"] = vanish
+    if crashes:
+        with pytest.raises(Crashed, match=r"nil pointer dereference in .*allocateContainerResources"):
+            await kubelet.admit("p1", {"c": {X: 1}})
+        with pytest.raises(Crashed):
+            kubelet.capacity()
+    else:
+        assert (await kubelet.admit("p1", {"c": {X: 1}}))["ok"]

@@ -1,0 +1,42 @@
+"""What a kubelet can be told to do wrong or late."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from dpgateway_simulator import ManualClock
+from tests.simulator.rig import X, refusal
+
+
+async def test_refusing_and_stalling_on_demand(rig):
+    kubelet = await rig.kubelet("1.37")
+    plugin = await rig.plugin(kubelet).serve()
+    kubelet.misbehaviour.refuse_register("not today", "UNAVAILABLE", resource=X)
+    assert await refusal(plugin.register()) == (grpc.StatusCode.UNAVAILABLE, "not today")
+    kubelet.misbehaviour.behave()
+    kubelet.misbehaviour.stall_register()
+    since = len(kubelet.events)
+    registering = asyncio.create_task(plugin.register())
+    await kubelet.wait_for_event("register", since)
+    assert kubelet.counts(X) == (None, None)
+    kubelet.misbehaviour.behave()
+    await registering
+    await kubelet.wait_for(lambda: kubelet.counts(X) == (2, 2))
+
+
+async def test_the_socket_may_be_there_before_anybody_listens(rig):
+    clock = ManualClock()
+    kubelet = await rig.kubelet("1.37", clock=clock)
+    await kubelet.stop()
+    kubelet.misbehaviour.late_listen = 2
+    since = len(kubelet.events)
+    starting = asyncio.create_task(kubelet.start())
+    await kubelet.wait_for_event("socket created", since)
+    assert (kubelet.directory / "kubelet.sock").is_socket()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_unix_connection(kubelet.directory / "kubelet.sock")
+    clock.advance(2)
+    await starting
+    _, writer = await asyncio.open_unix_connection(kubelet.directory / "kubelet.sock")
+    writer.close()

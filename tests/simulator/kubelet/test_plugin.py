@@ -1,0 +1,81 @@
+"""What goes over the wire to a plugin, seen by a server that is neither grpcio nor grpclib."""
+
+import asyncio
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+
+from dpgateway_simulator import behaviour
+from dpgateway_simulator.kubelet.errors import PluginError
+from dpgateway_simulator.kubelet.plugin import Plugin
+from dpgateway_simulator.wire.sockets import bound
+
+
+async def first_request(path):
+    """The headers of the first request that comes to a socket."""
+    headers = asyncio.get_running_loop().create_future()
+
+    async def serve(reader, writer):
+        connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
+        connection.initiate_connection()
+        writer.write(connection.data_to_send())
+        while data := await reader.read(65536):
+            for event in connection.receive_data(data):
+                if isinstance(event, h2.events.RequestReceived):
+                    headers.set_result(dict(event.headers))
+            writer.write(connection.data_to_send())
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, path)
+    return server, headers
+
+
+@pytest.mark.parametrize(
+    ("version", "agent", "path_as_authority"),
+    [("1.8", "grpc-go/1.3.0", True), ("1.25", "grpc-go/1.47.0", True), ("1.26", "grpc-go/1.49.0", False)],
+)
+async def test_a_request_looks_like_the_kubelets(tmp_path, version, agent, path_as_authority):
+    path = tmp_path / "x.sock"
+    server, headers = await first_request(path)
+    plugin = Plugin(behaviour(version), "example.com/x", path, "x.sock")
+    calling = asyncio.create_task(plugin.allocate(["d0"]))
+    seen = await headers
+    plugin.close()
+    await asyncio.wait({calling})
+    server.close()
+    assert calling.exception()
+    assert seen["user-agent"] == agent
+    assert seen[":authority"] == (str(path) if path_as_authority else "localhost")
+    assert seen["te"] == "trailers"
+    assert "grpc-timeout" not in seen
+
+
+async def test_pre_start_container_has_30_seconds(tmp_path):
+    server, headers = await first_request(tmp_path / "x.sock")
+    plugin = Plugin(behaviour("1.37"), "example.com/x", tmp_path / "x.sock", "x.sock")
+    calling = asyncio.create_task(plugin.pre_start(["d0"]))
+    timeout = (await headers)["grpc-timeout"]
+    plugin.close()
+    await asyncio.wait({calling})
+    server.close()
+    assert calling.exception()
+    number, unit = int(timeout[:-1]), timeout[-1]
+    assert 29 <= number * {"S": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}[unit] <= 30
+
+
+async def test_a_plugin_that_ends_between_our_connection_and_our_first_word_is_lost_like_any_other(tmp_path):
+    path = tmp_path / "x.sock"
+    listening = bound(path)
+    listening.listen()
+    plugin = Plugin(behaviour("1.37"), "example.com/x", path, "x.sock")
+
+    async def first():
+        return [devices async for devices in plugin.lists()]
+
+    asking = asyncio.ensure_future(first())  # connects when it runs, and speaks a turn later
+    asyncio.get_running_loop().call_soon(listening.close)
+    with pytest.raises(PluginError, match="the plugin closed the connection"):
+        await asking
+    plugin.close()

@@ -1,0 +1,23 @@
+import asyncio
+
+import pytest
+
+from dpgateway_simulator import NotRunningError
+from tests.simulator.rig import X
+
+
+async def test_a_kubelet_that_dies_while_it_is_asked(rig):
+    kubelet, plugin = await rig.both("1.37")
+    asked = asyncio.Event()
+
+    async def hang(ids):
+        asked.set()
+        await asyncio.Event().wait()
+
+    plugin.hooks["Allocate"] = hang
+    admitting = asyncio.create_task(kubelet.admit("p1", {"c": {X: 1}}))
+    await asked.wait()
+    assert kubelet.counts(X) == (2, 2), "a slow Allocate doesn't hold up the node's status"
+    await kubelet.kill()
+    with pytest.raises(NotRunningError, match="ended while"):
+        await admitting
