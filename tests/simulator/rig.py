@@ -82,7 +82,7 @@ class PluginRig:
 
     async def set(self, **health: str | None) -> None:
         """Changes devices, None removes one, and waits until the kubelet has the list."""
-        self.health = {one: state for one, state in (self.health | health).items() if state}  # type: ignore[misc]
+        self.health = {one: state for one, state in (self.health | health).items() if state}
         since = len(self.kubelet.events)
         self._wake()
         await self.kubelet.wait_for_event("list received", since, endpoint=self.endpoint)

@@ -3,12 +3,14 @@
 import pytest
 
 from dpgateway_simulator import Crashed
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 
 @pytest.mark.parametrize(("version", "crashes"), [("1.31", False), ("1.34", True), ("1.37", True)])
 @pytest.mark.parametrize("listed", [True, False])
-async def test_a_held_device_missing_after_a_restart_with_a_topology_policy(rig, version, crashes, listed):
+async def test_a_held_device_missing_after_a_restart_with_a_topology_policy(
+    rig: Rig, version: str, crashes: bool, listed: bool
+) -> None:
     """Listed Unhealthy it does no harm."""
     kubelet = await rig.kubelet(version, policy="best-effort", numa=2)
     plugin = rig.plugin(kubelet)
@@ -30,7 +32,7 @@ async def test_a_held_device_missing_after_a_restart_with_a_topology_policy(rig,
         assert (await kubelet.admit("p1", {"c": {X: 1}}, start=False))["ok"]
 
 
-async def test_single_numa_node_refuses_what_spans_two(rig):
+async def test_single_numa_node_refuses_what_spans_two(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.37", policy="single-numa-node", numa=2)
     plugin = rig.plugin(kubelet, d0="Healthy", d1="Healthy", d2="Healthy")
     plugin.nodes = {"d0": [0], "d1": [1], "d2": [1]}

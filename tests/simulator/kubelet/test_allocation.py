@@ -3,10 +3,10 @@
 import pytest
 
 from dpgateway_simulator import Crashed
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 
-async def test_an_app_container_reuses_the_devices_of_its_init_container(rig, era):
+async def test_an_app_container_reuses_the_devices_of_its_init_container(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     await kubelet.admit("p1", {"c": {X: 1}}, init={"i": {X: 1}})
     first, second = plugin.asked()
@@ -14,7 +14,7 @@ async def test_an_app_container_reuses_the_devices_of_its_init_container(rig, er
 
 
 @pytest.mark.parametrize(("version", "same"), [("1.25", True), ("1.28", True), ("1.29", False), ("1.37", False)])
-async def test_a_sidecar_keeps_its_devices(rig, version, same):
+async def test_a_sidecar_keeps_its_devices(rig: Rig, version: str, same: bool) -> None:
     kubelet, plugin = await rig.both(version)
     sidecar = {"name": "i", "restartPolicy": "Always", "resources": {X: 1}}
     assert (await kubelet.admit("p1", {"c": {X: 1}}, init=[sidecar]))["ok"]
@@ -22,10 +22,10 @@ async def test_a_sidecar_keeps_its_devices(rig, version, same):
     assert (first == second) == same
 
 
-async def test_an_allocate_error_is_the_pods_and_frees_the_devices(rig, era):
+async def test_an_allocate_error_is_the_pods_and_frees_the_devices(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
 
-    async def refuse(ids):
+    async def refuse(ids: tuple[str, ...]) -> None:
         raise RuntimeError("no")
 
     plugin.hooks["Allocate"] = refuse
@@ -39,7 +39,7 @@ async def test_an_allocate_error_is_the_pods_and_frees_the_devices(rig, era):
     assert (await kubelet.admit("p2", {"c": {X: 2}}))["ok"]
 
 
-async def test_empty_container_responses(rig, era):
+async def test_empty_container_responses(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     plugin.empty = True
     if era == "1.10":
@@ -59,10 +59,10 @@ async def test_empty_container_responses(rig, era):
 
 
 @pytest.mark.parametrize(("version", "crashes"), [("1.12", False), ("1.31", False), ("1.34", True), ("1.37", True)])
-async def test_a_device_that_leaves_during_its_allocate(rig, version, crashes):
+async def test_a_device_that_leaves_during_its_allocate(rig: Rig, version: str, crashes: bool) -> None:
     kubelet, plugin = await rig.both(version)
 
-    async def vanish(ids):
+    async def vanish(ids: tuple[str, ...]) -> None:
         await plugin.set(**dict.fromkeys(ids))
 
     plugin.hooks["Allocate"] = vanish

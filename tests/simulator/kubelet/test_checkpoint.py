@@ -34,7 +34,7 @@ DEVICE, CONTAINER, CHECKED, NUMA = LAYOUTS
 
 
 @pytest.mark.parametrize("text", [REAL_1_12, REAL_1_24])
-def test_the_checksum_is_that_of_real_files(text):
+def test_the_checksum_is_that_of_real_files(text: str) -> None:
     content = json.loads(text)
     assert checksum(content["Data"]) == content["Checksum"]
 
@@ -43,14 +43,14 @@ def test_the_checksum_is_that_of_real_files(text):
     ("layouts", "text"),
     [((CHECKED,), REAL_1_12), ((NUMA, CHECKED), REAL_1_12), ((NUMA,), REAL_1_24)],
 )
-def test_real_files_are_read(layouts, text):
+def test_real_files_are_read(layouts: tuple[Layout, ...], text: str) -> None:
     found = read(layouts, text)
     assert found.registered == ("x.com/y",)
     assert {one.pod: one.ids for one in found.holdings} in ({"p1": {"d1"}, "p2": {"d0"}}, {"p1": {"d0"}, "p2": {"d1"}})
     assert all(one.answer is not None and one.answer.mounts[0].host_path == "/tmp" for one in found.holdings)
 
 
-def test_an_entry_per_device_gathers_a_containers_devices():
+def test_an_entry_per_device_gathers_a_containers_devices() -> None:
     text = write(DEVICE, [Holding("p", "c", X, {0: ["b", "a"]}, None)], {})
     assert json.loads(text)["Entries"][0] == {
         "PodUID": "p",
@@ -63,7 +63,7 @@ def test_an_entry_per_device_gathers_a_containers_devices():
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
-def test_what_is_written_is_read_again(layout):
+def test_what_is_written_is_read_again(layout: Layout) -> None:
     found = read((layout,), write(layout, [HOLDING], {X: ["d0"], "example.com/y": []}))
     assert found.registered == (X, "example.com/y")
     (one,) = found.holdings
@@ -71,7 +71,7 @@ def test_what_is_written_is_read_again(layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_nothing_is_written_as_null(layout):
+def test_nothing_is_written_as_null(layout: Layout) -> None:
     text = write(layout, [], {})
     assert "null" in text
     assert read((layout,), text) == Checkpoint()
@@ -86,7 +86,7 @@ def test_nothing_is_written_as_null(layout):
         (CONTAINER, CHECKED),
     ],
 )
-def test_older_readers_ignore_what_they_do_not_know(reader, writer):
+def test_older_readers_ignore_what_they_do_not_know(reader: Layout, writer: Layout) -> None:
     assert read((reader,), write(writer, [HOLDING], {X: ["d0"]})) == Checkpoint()
 
 
@@ -102,12 +102,12 @@ def test_older_readers_ignore_what_they_do_not_know(reader, writer):
         (NUMA, REAL_1_24[:-20], "Expecting|Unterminated|delimiter"),
     ],
 )
-def test_what_a_release_cannot_read(reader, text, error):
+def test_what_a_release_cannot_read(reader: Layout, text: str, error: str) -> None:
     with pytest.raises(CorruptError, match=error):
         read((reader,), text)
 
 
-def test_the_text_that_is_hashed():
+def test_the_text_that_is_hashed() -> None:
     data = {"PodDeviceEntries": None, "RegisteredDevices": {"b": [], "a": ["1", "2"]}}
     assert spew(data) == (
         "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)<nil> "

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 NONE_HEALTHY = f"no healthy devices present; cannot allocate unhealthy devices {X}"
 
 
 @pytest.mark.parametrize(("version", "called"), [("1.16", False), ("1.19", True), ("1.25", True), ("1.37", True)])
-async def test_preference_comes_before_allocate(rig, version, called):
+async def test_preference_comes_before_allocate(rig: Rig, version: str, called: bool) -> None:
     kubelet = await rig.kubelet(version)
     plugin = rig.plugin(kubelet, d0="Healthy", d1="Healthy", d2="Healthy")
     plugin.options["get_preferred_allocation_available"] = True
@@ -35,7 +35,7 @@ async def test_preference_comes_before_allocate(rig, version, called):
         ("1.37", True, ""),
     ],
 )
-async def test_readmission_before_the_plugin_is_back(rig, version, running, error):
+async def test_readmission_before_the_plugin_is_back(rig: Rig, version: str, running: bool, error: str) -> None:
     kubelet, _ = await rig.both(version)
     await kubelet.admit("p1", {"c": {X: 1}})
     await kubelet.kill()
@@ -46,7 +46,7 @@ async def test_readmission_before_the_plugin_is_back(rig, version, running, erro
     assert reply.get("reason") == ("UnexpectedAdmissionError" if error else None)
 
 
-async def test_a_finished_init_container_is_the_pods_death_at_a_restart(rig):
+async def test_a_finished_init_container_is_the_pods_death_at_a_restart(rig: Rig) -> None:
     kubelet, _ = await rig.both("1.37")
     assert (await kubelet.admit("p1", {"c": {X: 1}}, init={"i": {X: 1}}))["ok"]
     (reply,) = await kubelet.restart()
@@ -54,7 +54,7 @@ async def test_a_finished_init_container_is_the_pods_death_at_a_restart(rig):
     assert kubelet.pods == ()
 
 
-async def test_a_limit_of_zero(rig, era):
+async def test_a_limit_of_zero(rig: Rig, era: str) -> None:
     kubelet = await rig.kubelet(era)
     await rig.plugin(kubelet, d0="Unhealthy").start()
     reply = await kubelet.admit("p1", {"c": {X: 0}})
@@ -67,7 +67,7 @@ async def test_a_limit_of_zero(rig, era):
         assert reply["ok"]
 
 
-async def test_a_pod_that_changes_its_wish_is_refused(rig):
+async def test_a_pod_that_changes_its_wish_is_refused(rig: Rig) -> None:
     kubelet, _ = await rig.both("1.37")
     await kubelet.admit("p1", {"c": {X: 1}})
     reply = await kubelet.admit("p1", {"c": {X: 2}})

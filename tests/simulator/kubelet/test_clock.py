@@ -3,10 +3,10 @@ import asyncio
 from dpgateway_simulator import ManualClock
 
 
-async def test_a_clock_that_is_turned():
+async def test_a_clock_that_is_turned() -> None:
     clock, woken = ManualClock(), []
 
-    async def sleep(seconds):
+    async def sleep(seconds: float) -> None:
         await clock.sleep(seconds)
         woken.append(seconds)
 

@@ -6,10 +6,10 @@ import pytest
 
 from dpgateway_simulator import ManualClock
 from dpgateway_simulator.wire.sockets import bound
-from tests.simulator.rig import UNKNOWN, X, refusal
+from tests.simulator.rig import UNKNOWN, Rig, X, refusal
 
 
-async def test_a_plugin_that_is_not_served(rig, era):
+async def test_a_plugin_that_is_not_served(rig: Rig, era: str) -> None:
     """From 1.25 on Register waits 10 seconds for it; before, it is accepted and nothing comes of it."""
     clock = ManualClock()
     kubelet = await rig.kubelet(era, clock=clock)
@@ -26,7 +26,7 @@ async def test_a_plugin_that_is_not_served(rig, era):
     assert await kubelet.wait_for(lambda: kubelet.counts(X) == ((0, 0) if era == "1.9" else (None, None)))
 
 
-async def test_a_plugin_that_is_served_while_the_kubelet_tries(rig):
+async def test_a_plugin_that_is_served_while_the_kubelet_tries(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.37", clock=clock)
     plugin = rig.plugin(kubelet)
@@ -38,7 +38,7 @@ async def test_a_plugin_that_is_served_while_the_kubelet_tries(rig):
     await kubelet.wait_for(lambda: kubelet.counts(X) == (2, 2))
 
 
-async def test_a_plugin_that_accepts_but_says_nothing_is_not_connected(rig):
+async def test_a_plugin_that_accepts_but_says_nothing_is_not_connected(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.37", clock=clock)
     with bound(kubelet.directory / "x.sock") as silent:
@@ -49,7 +49,7 @@ async def test_a_plugin_that_accepts_but_says_nothing_is_not_connected(rig):
         assert (await refusal(registering))[1] == "failed to dial device plugin: context deadline exceeded"
 
 
-async def test_a_name_too_long_for_the_real_directory_is_not_dialled(rig):
+async def test_a_name_too_long_for_the_real_directory_is_not_dialled(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.8", clock=clock)
     plugin = rig.plugin(kubelet, "x" * 76)
@@ -59,7 +59,7 @@ async def test_a_name_too_long_for_the_real_directory_is_not_dialled(rig):
 
 
 @pytest.mark.parametrize(("version", "fits"), [("1.9", True), ("1.10", False), ("1.37", False)])
-async def test_a_list_above_4_mib_ends_the_stream_from_1_10_on(rig, version, fits):
+async def test_a_list_above_4_mib_ends_the_stream_from_1_10_on(rig: Rig, version: str, fits: bool) -> None:
     kubelet = await rig.kubelet(version)
     plugin = rig.plugin(kubelet, **{"x" * 4_300_000: "Healthy"})
     await plugin.serve()

@@ -3,8 +3,9 @@ import asyncio
 from dpgateway_simulator.kubelet.events import Event, Journal
 
 
-async def test_events_are_kept_heard_and_followed():
-    journal, heard = Journal(lambda: 7.0), []
+async def test_events_are_kept_heard_and_followed() -> None:
+    journal = Journal(lambda: 7.0)
+    heard: list[Event] = []
     forget = journal.listen(heard.append)
     journal.emit("one", devices=tuple(range(10)))
     forget()
@@ -21,7 +22,7 @@ async def test_events_are_kept_heard_and_followed():
     assert seen == ["one", "two", "three"]
 
 
-async def test_waiting_looks_again_after_every_event():
+async def test_waiting_looks_again_after_every_event() -> None:
     journal = Journal(lambda: 0.0)
     waiting = asyncio.create_task(journal.wait(lambda: len(journal.events) == 2))
     journal.emit("one")

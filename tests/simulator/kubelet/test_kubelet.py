@@ -3,10 +3,10 @@
 import pytest
 
 from dpgateway_simulator import NotRunningError
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 
-async def test_a_plugin_registers_and_a_pod_gets_its_devices(rig, era):
+async def test_a_plugin_registers_and_a_pod_gets_its_devices(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     does = kubelet.behaviour
     assert kubelet.counts(X) == (2, 2)
@@ -26,14 +26,14 @@ async def test_a_plugin_registers_and_a_pod_gets_its_devices(rig, era):
     assert (await kubelet.admit("p2", {"c": {X: 1}}))["ok"]
 
 
-async def test_unknown_pods_and_containers_are_named(rig):
+async def test_unknown_pods_and_containers_are_named(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.37")
     await kubelet.admit("p1", {"c": {}})
     assert (await kubelet.start_container("p2", "c"))["error"] == 'pod "p2" is not active'
     assert (await kubelet.start_container("p1", "d"))["error"] == 'pod "p1" has no container "d"'
 
 
-async def test_raw_calls_reach_the_plugin(rig):
+async def test_raw_calls_reach_the_plugin(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.37")
     answer = await kubelet.allocate(X, ["d1"])
     assert answer is not None
@@ -45,13 +45,13 @@ async def test_raw_calls_reach_the_plugin(rig):
         await kubelet.allocate("example.com/y", [])
 
 
-async def test_waiting_tells_what_happened_last(rig):
+async def test_waiting_tells_what_happened_last(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.37")
     with pytest.raises(TimeoutError, match=r"last events: .*started"):
         await kubelet.wait_for(lambda: False, timeout=0)
 
 
-async def test_kubelet_sock_can_be_touched_renamed_and_made_anew_while_streams_go_on(rig):
+async def test_kubelet_sock_can_be_touched_renamed_and_made_anew_while_streams_go_on(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.37")
     inode = (kubelet.directory / "kubelet.sock").stat().st_ino
     kubelet.touch_socket()

@@ -6,10 +6,10 @@ import grpc
 import pytest
 
 from dpgateway_simulator import ManualClock
-from tests.simulator.rig import X, refusal
+from tests.simulator.rig import Rig, X, refusal
 
 
-async def test_refusing_and_stalling_on_demand(rig):
+async def test_refusing_and_stalling_on_demand(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.37")
     plugin = await rig.plugin(kubelet).serve()
     kubelet.misbehaviour.refuse_register("not today", "UNAVAILABLE", resource=X)
@@ -25,7 +25,7 @@ async def test_refusing_and_stalling_on_demand(rig):
     await kubelet.wait_for(lambda: kubelet.counts(X) == (2, 2))
 
 
-async def test_the_socket_may_be_there_before_anybody_listens(rig):
+async def test_the_socket_may_be_there_before_anybody_listens(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.37", clock=clock)
     await kubelet.stop()

@@ -1,6 +1,7 @@
 """What goes over the wire to a plugin, seen by a server that is neither grpcio nor grpclib."""
 
 import asyncio
+from pathlib import Path
 
 import h2.config
 import h2.connection
@@ -10,14 +11,15 @@ import pytest
 from dpgateway_simulator import behaviour
 from dpgateway_simulator.kubelet.errors import PluginError
 from dpgateway_simulator.kubelet.plugin import Plugin
+from dpgateway_simulator.wire.device_list import Device
 from dpgateway_simulator.wire.sockets import bound
 
 
-async def first_request(path):
+async def first_request(path: Path) -> tuple[asyncio.Server, asyncio.Future[dict[str, str]]]:
     """The headers of the first request that comes to a socket."""
     headers = asyncio.get_running_loop().create_future()
 
-    async def serve(reader, writer):
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
         connection.initiate_connection()
         writer.write(connection.data_to_send())
@@ -36,7 +38,9 @@ async def first_request(path):
     ("version", "agent", "path_as_authority"),
     [("1.8", "grpc-go/1.3.0", True), ("1.25", "grpc-go/1.47.0", True), ("1.26", "grpc-go/1.49.0", False)],
 )
-async def test_a_request_looks_like_the_kubelets(tmp_path, version, agent, path_as_authority):
+async def test_a_request_looks_like_the_kubelets(
+    tmp_path: Path, version: str, agent: str, path_as_authority: bool
+) -> None:
     path = tmp_path / "x.sock"
     server, headers = await first_request(path)
     plugin = Plugin(behaviour(version), "example.com/x", path, "x.sock")
@@ -52,7 +56,7 @@ async def test_a_request_looks_like_the_kubelets(tmp_path, version, agent, path_
     assert "grpc-timeout" not in seen
 
 
-async def test_pre_start_container_has_30_seconds(tmp_path):
+async def test_pre_start_container_has_30_seconds(tmp_path: Path) -> None:
     server, headers = await first_request(tmp_path / "x.sock")
     plugin = Plugin(behaviour("1.37"), "example.com/x", tmp_path / "x.sock", "x.sock")
     calling = asyncio.create_task(plugin.pre_start(["d0"]))
@@ -65,13 +69,15 @@ async def test_pre_start_container_has_30_seconds(tmp_path):
     assert 29 <= number * {"S": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}[unit] <= 30
 
 
-async def test_a_plugin_that_ends_between_our_connection_and_our_first_word_is_lost_like_any_other(tmp_path):
+async def test_a_plugin_that_ends_between_our_connection_and_our_first_word_is_lost_like_any_other(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "x.sock"
     listening = bound(path)
     listening.listen()
     plugin = Plugin(behaviour("1.37"), "example.com/x", path, "x.sock")
 
-    async def first():
+    async def first() -> list[tuple[Device, ...]]:
         return [devices async for devices in plugin.lists()]
 
     asking = asyncio.ensure_future(first())  # connects when it runs, and speaks a turn later

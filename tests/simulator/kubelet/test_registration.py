@@ -6,7 +6,7 @@ import pytest
 from dpgateway_simulator import behaviour
 from dpgateway_simulator.kubelet.errors import RefusedError
 from dpgateway_simulator.kubelet.registration import check, extended, quoted
-from tests.simulator.rig import UNIMPLEMENTED, UNKNOWN, refusal
+from tests.simulator.rig import UNIMPLEMENTED, UNKNOWN, Rig, refusal
 
 WRONG = 'requested API version "v0" is not supported by kubelet. Supported version'
 
@@ -22,18 +22,18 @@ WRONG = 'requested API version "v0" is not supported by kubelet. Supported versi
         ("1.37", f'{WRONG} is ["v1beta1"]'),
     ],
 )
-async def test_a_wrong_version(rig, version, text):
+async def test_a_wrong_version(rig: Rig, version: str, text: str) -> None:
     plugin = rig.plugin(await rig.kubelet(version))
     assert await refusal(plugin.register(version="v0")) == (UNKNOWN, text)
 
 
-async def test_a_bad_name_after_a_good_version(rig, era):
+async def test_a_bad_name_after_a_good_version(rig: Rig, era: str) -> None:
     plugin = rig.plugin(await rig.kubelet(era))
     text = "the ResourceName is invalid" if era == "1.8" else 'the ResourceName "nodomain" is invalid'
     assert await refusal(plugin.register(resource="nodomain")) == (UNKNOWN, text)
 
 
-async def test_the_other_service_is_unknown(rig, era):
+async def test_the_other_service_is_unknown(rig: Rig, era: str) -> None:
     kubelet = await rig.kubelet(era)
     plugin = rig.plugin(kubelet)
     other = "v1alpha2" if kubelet.behaviour.api == "v1beta1" else "v1beta1"
@@ -41,7 +41,7 @@ async def test_the_other_service_is_unknown(rig, era):
     assert await refusal(plugin.register(api=other)) == (UNIMPLEMENTED, f"unknown service {service}.Registration")
 
 
-async def test_an_unknown_method_is_named(rig):
+async def test_an_unknown_method_is_named(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.37")
     async with grpc.aio.insecure_channel(f"unix:{kubelet.directory}/kubelet.sock") as channel:
         code, text = await refusal(channel.unary_unary("/v1beta1.Registration/Nope")(b""))
@@ -66,21 +66,21 @@ async def test_an_unknown_method_is_named(rig):
         ("e" * 245 + "/x", True, False),
     ],
 )
-def test_extended_resource_names_became_stricter_with_1_10(name, old, new):
+def test_extended_resource_names_became_stricter_with_1_10(name: str, old: bool, new: bool) -> None:
     assert extended(name, qualified=False) == old
     assert extended(name, qualified=True) == new
 
 
-def test_the_version_is_checked_first():
+def test_the_version_is_checked_first() -> None:
     with pytest.raises(RefusedError, match="requested API version"):
         check(behaviour("1.37"), "v1", "nodomain")
 
 
-def test_1_8_has_a_word_for_no_name():
+def test_1_8_has_a_word_for_no_name() -> None:
     with pytest.raises(RefusedError, match=r"^invalid Empty ResourceName$"):
         check(behaviour("1.8"), "0.1", "")
 
 
 @pytest.mark.parametrize(("text", "go"), [("a", '"a"'), ('a"b\\', '"a\\"b\\\\"'), ("a\n", '"a\\n"')])
-def test_quoting_as_go_does(text, go):
+def test_quoting_as_go_does(text: str, go: str) -> None:
     assert quoted(text) == go

@@ -12,25 +12,25 @@ from dpgateway_simulator.wire.dialects import DIALECTS
 FIELDS = {field.name for field in dataclasses.fields(Behaviour)} - {"version", "minor"}
 
 
-def test_every_minor_version_is_known():
+def test_every_minor_version_is_known() -> None:
     assert versions()[0] == "1.8"
     assert versions()[-1] == "1.37"
     assert [behaviour(one).minor for one in versions()] == list(range(8, 38))
 
 
-def test_rows_change_only_fields_of_a_behaviour_in_order():
+def test_rows_change_only_fields_of_a_behaviour_in_order() -> None:
     assert set(releases.FIRST) == FIELDS
     assert all(changes.keys() <= FIELDS for changes in releases.CHANGES.values())
     assert list(releases.CHANGES) == sorted(releases.CHANGES)
 
 
 @pytest.mark.parametrize("text", ["1.24", "v1.24", "1.24.17", " 1.24 "])
-def test_ways_to_write_a_version(text):
+def test_ways_to_write_a_version(text: str) -> None:
     assert behaviour(text).minor == 24
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.7", "1.38", "2.0", "1.24-rc", "latest"])
-def test_versions_that_do_not_exist(text):
+def test_versions_that_do_not_exist(text: str) -> None:
     with pytest.raises(UnknownVersionError, match=r"expected 1\.8 to 1\.37"):
         behaviour(text)
 
@@ -39,11 +39,11 @@ def test_versions_that_do_not_exist(text):
     ("version", "api", "package"),
     [("1.8", "0.1", "deviceplugin"), ("1.9", "v1alpha2", "deviceplugin"), ("1.10", "v1beta1", "v1beta1")],
 )
-def test_the_three_apis(version, api, package):
+def test_the_three_apis(version: str, api: str, package: str) -> None:
     assert (behaviour(version).api, DIALECTS[behaviour(version).api].package) == (api, package)
 
 
-def test_backported_fixes_come_and_go_with_the_patch():
+def test_backported_fixes_come_and_go_with_the_patch() -> None:
     needs = {one: behaviour(one).needs_healthy for one in ("1.25.9", "1.25.10", "1.26.4", "1.26.5", "1.27.1", "1.28.0")}
     assert needs == {
         "1.25.9": False, "1.25.10": True, "1.26.4": False, "1.26.5": True, "1.27.1": False, "1.28.0": True,

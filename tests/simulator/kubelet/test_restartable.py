@@ -1,12 +1,14 @@
 """Restarts and upgrades: what survives from one kubelet to the next."""
 
+from pathlib import Path
+
 import pytest
 
 from dpgateway_simulator import Kubelet, NotRunningError, UnknownVersionError
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 
-async def test_stop_removes_the_socket_but_in_1_8(rig, era):
+async def test_stop_removes_the_socket_but_in_1_8(rig: Rig, era: str) -> None:
     kubelet = await rig.kubelet(era)
     await kubelet.stop()
     assert (kubelet.directory / "kubelet.sock").exists() == (era == "1.8")
@@ -14,7 +16,10 @@ async def test_stop_removes_the_socket_but_in_1_8(rig, era):
         kubelet.capacity()
 
 
-async def crossing(rig, old, new):
+Ids = tuple[str, ...]
+
+
+async def crossing(rig: Rig, old: str, new: str) -> tuple[Ids, bool, bool, list[Ids], list[Ids]]:
     """A pod holds a device and the node changes its release: is Allocate repeated, what gets the next pod?"""
     kubelet, plugin = await rig.both(old)
     await kubelet.admit("p1", {"c": {X: 1}})
@@ -38,29 +43,29 @@ KEPT = [
 
 
 @pytest.mark.parametrize("step", KEPT)
-async def test_crossings_that_keep_the_allocation(rig, step):
+async def test_crossings_that_keep_the_allocation(rig: Rig, step: str) -> None:
     held, early, late, repeated, following = await crossing(rig, *step.split())
     assert (held, early, late, repeated, following) == (("d0",), True, True, [], [("d1",)])
 
 
 @pytest.mark.parametrize("step", ["1.10 1.12", "1.12 1.10", "1.24 1.12"])
-async def test_crossings_that_ask_the_plugin_again(rig, step):
+async def test_crossings_that_ask_the_plugin_again(rig: Rig, step: str) -> None:
     held, early, late, repeated, following = await crossing(rig, *step.split())
     assert (held, early, late, repeated, following) == (("d0",), True, True, [("d0",)], [("d1",)])
 
 
 @pytest.mark.parametrize("step", ["1.12 1.31", "1.9 1.8"])
-async def test_crossings_that_give_a_device_twice(rig, step):
+async def test_crossings_that_give_a_device_twice(rig: Rig, step: str) -> None:
     held, early, late, repeated, following = await crossing(rig, *step.split())
     assert (held, early, late, repeated, following) == (("d0",), True, True, [], [("d0",)])
 
 
-async def test_from_1_8_to_1_9_a_pod_is_refused_until_the_plugin_is_back(rig):
+async def test_from_1_8_to_1_9_a_pod_is_refused_until_the_plugin_is_back(rig: Rig) -> None:
     held, early, late, repeated, following = await crossing(rig, "1.8", "1.9")
     assert (held, early, late, repeated, following) == (("d0",), False, True, [("d0",)], [("d1",)])
 
 
-async def test_an_upgrade_takes_the_pods_along(rig):
+async def test_an_upgrade_takes_the_pods_along(rig: Rig) -> None:
     kubelet, _ = await rig.both("1.24")
     await kubelet.admit("p1", {"c": {X: 1}})
     assert await kubelet.upgrade("1.37") == [{"pod": "p1", "ok": True}]
@@ -70,14 +75,14 @@ async def test_an_upgrade_takes_the_pods_along(rig):
     assert [one.kind for one in kubelet.events].count("started") == 2
 
 
-async def test_an_unknown_version_changes_nothing(rig):
+async def test_an_unknown_version_changes_nothing(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.24")
     with pytest.raises(UnknownVersionError, match=r"'1\.99', expected 1\.8 to 1\.37"):
         await kubelet.upgrade("1.99")
     assert kubelet.running
 
 
-async def test_a_kubelet_as_a_context(tmp_path):
+async def test_a_kubelet_as_a_context(tmp_path: Path) -> None:
     async with Kubelet("1.37", tmp_path / "dp") as kubelet:
         assert kubelet.running
         with pytest.raises(RuntimeError, match="running already"):
@@ -85,12 +90,12 @@ async def test_a_kubelet_as_a_context(tmp_path):
     assert not kubelet.running
 
 
-async def test_a_path_too_long_for_an_address(rig, tmp_path):
+async def test_a_path_too_long_for_an_address(rig: Rig, tmp_path: Path) -> None:
     rig.directory = tmp_path / ("a" * 60) / ("b" * 60)
     kubelet = await rig.kubelet("1.37")
     assert (kubelet.directory / "kubelet.sock").is_socket()
 
 
-def test_an_unknown_policy_is_refused(tmp_path):
+def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'strict', expected one of none, "):
         Kubelet("1.37", tmp_path, policy="strict")

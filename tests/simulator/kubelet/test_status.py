@@ -1,10 +1,10 @@
 """What the node's status and its pods' say of devices."""
 
 from dpgateway_simulator import ManualClock
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 
-async def test_health_moves_allocatable_and_a_missing_device_leaves_capacity(rig, era):
+async def test_health_moves_allocatable_and_a_missing_device_leaves_capacity(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     await plugin.set(d0="Unhealthy")
     assert kubelet.counts(X) == ((2, 1) if kubelet.behaviour.minor >= 10 else (1, 1))
@@ -14,7 +14,7 @@ async def test_health_moves_allocatable_and_a_missing_device_leaves_capacity(rig
     assert kubelet.counts(X) == (1, 1)
 
 
-async def test_a_resource_is_forgotten_after_five_minutes(rig, era):
+async def test_a_resource_is_forgotten_after_five_minutes(rig: Rig, era: str) -> None:
     clock = ManualClock()
     kubelet, plugin = await rig.both(era, clock=clock)
     await plugin.stop()
@@ -27,11 +27,11 @@ async def test_a_resource_is_forgotten_after_five_minutes(rig, era):
     assert kubelet.counts(X) == (None, None)
 
 
-async def test_the_health_of_held_devices(rig):
+async def test_the_health_of_held_devices(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.37")
     await kubelet.admit("p1", {"c": {X: 1}})
 
-    def health():
+    def health() -> tuple[str, int]:
         (resource,) = kubelet.devices("p1", "c")["status"][0]["allocatedResourcesStatus"]
         changes = [one for one in kubelet.events if one.kind == "health changed"]
         return resource["resources"][0]["health"], len(changes)
@@ -43,7 +43,7 @@ async def test_the_health_of_held_devices(rig):
     assert health() == ("Healthy", 1), "a missing one counts as healthy, and nobody is told"
 
 
-async def test_devices_of_a_pod_and_all_healthy_ones(rig):
+async def test_devices_of_a_pod_and_all_healthy_ones(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.24")
     plugin = rig.plugin(kubelet)
     plugin.nodes = {"d1": [0]}

@@ -1,10 +1,10 @@
 """What a start deletes, and what it keeps."""
 
 from dpgateway_simulator import behaviour
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 
-async def test_a_sub_directory_and_its_sockets_survive(rig, era):
+async def test_a_sub_directory_and_its_sockets_survive(rig: Rig, era: str) -> None:
     kubelet = await rig.kubelet(era)
     (kubelet.directory / "sub").mkdir()
     plugin = await rig.plugin(kubelet, "sub/x.sock").start()
@@ -14,7 +14,7 @@ async def test_a_sub_directory_and_its_sockets_survive(rig, era):
     await kubelet.wait_for(lambda: kubelet.counts(X) == (2, 2))
 
 
-async def test_a_killed_kubelet_cleans_the_directory_and_keeps_the_allocation(rig, era):
+async def test_a_killed_kubelet_cleans_the_directory_and_keeps_the_allocation(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     await kubelet.admit("p1", {"c": {X: 1}})
     stray, folder = kubelet.directory / "stray", kubelet.directory / "sub"

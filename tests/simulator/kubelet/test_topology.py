@@ -1,39 +1,39 @@
+from collections.abc import Sequence
+
 import pytest
 
 from dpgateway_simulator.kubelet.topology import Candidates, Hint, MissingDeviceError, hints, merge
 
-NODES = {"a": (0,), "b": (1,), "c": (1,), "d": None}
+NODES: dict[str, tuple[int, ...] | None] = {"a": (0,), "b": (1,), "c": (1,), "d": None}
 BOTH = frozenset({0, 1})
 
 
-def candidates(available, number, reusable=(), *, possible=True):
+def candidates(available: str, number: int, reusable: str = "", *, possible: bool = True) -> Candidates:
     return Candidates(NODES, frozenset(available), frozenset(reusable), number, possible=possible)
 
 
-def found(*arguments, **how):
-    return {
-        (tuple(sorted(one.affinity or ())), one.preferred) for one in hints(*arguments, missing_crashes=False, **how)
-    }
+def found(some: Candidates, numa: Sequence[int]) -> set[tuple[tuple[int, ...], bool]]:
+    return {(tuple(sorted(one.affinity or ())), one.preferred) for one in hints(some, numa, missing_crashes=False)}
 
 
-def test_hints_are_the_node_sets_that_suffice_the_smallest_preferred():
+def test_hints_are_the_node_sets_that_suffice_the_smallest_preferred() -> None:
     assert found(candidates("abc", 1), (0, 1)) == {((0,), True), ((1,), True), ((0, 1), False)}
     assert found(candidates("abc", 2), (0, 1)) == {((1,), True), ((0, 1), False)}
     assert found(candidates("abc", 3), (0, 1)) == {((0, 1), True)}
     assert found(candidates("ab", 2), (0, 1)) == {((0, 1), False)}, "b and c would do on one node, were c free"
 
 
-def test_reusable_devices_must_be_within():
+def test_reusable_devices_must_be_within() -> None:
     assert found(candidates("bc", 2, "a"), (0, 1)) == {((0, 1), False)}
 
 
-def test_no_topology_is_no_preference_and_the_impossible_is_none_at_all():
+def test_no_topology_is_no_preference_and_the_impossible_is_none_at_all() -> None:
     plain = Candidates({"d": None}, frozenset("d"), frozenset(), 1)
     assert hints(plain, (0, 1), missing_crashes=True) == [Hint(None, preferred=True)]
     assert hints(candidates("a", 2, possible=False), (0, 1), missing_crashes=True) == [Hint(None, preferred=False)]
 
 
-def test_an_unlisted_device_is_a_nil_pointer_in_some_releases():
+def test_an_unlisted_device_is_a_nil_pointer_in_some_releases() -> None:
     with pytest.raises(MissingDeviceError):
         hints(candidates("az", 1), (0, 1), missing_crashes=True)
     assert hints(candidates("az", 1), (0, 1), missing_crashes=False)
@@ -57,5 +57,5 @@ one, other, wide = (Hint(frozenset(nodes), preferred=p) for nodes, p in (({0}, T
         ("restricted", [], BOTH, True),
     ],
 )
-def test_merging(policy, resources, affinity, admitted):
+def test_merging(policy: str, resources: list[list[Hint]], affinity: set[int] | None, admitted: bool) -> None:
     assert merge(policy, resources, (0, 1)) == (affinity, admitted)

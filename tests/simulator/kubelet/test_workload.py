@@ -3,14 +3,14 @@ import asyncio
 import pytest
 
 from dpgateway_simulator import NotRunningError
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 
-async def test_a_kubelet_that_dies_while_it_is_asked(rig):
+async def test_a_kubelet_that_dies_while_it_is_asked(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.37")
     asked = asyncio.Event()
 
-    async def hang(ids):
+    async def hang(ids: tuple[str, ...]) -> None:
         asked.set()
         await asyncio.Event().wait()
 

@@ -5,18 +5,21 @@ import json
 import signal
 import socket
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from dpgateway_simulator.prompt.command import simulate
 
 RUN = "from dpgateway_simulator.prompt.command import simulate; simulate()"
+Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(tmp_path):
-    def invoke(*steps, arguments=(), environment=None):
+def run(tmp_path: Path) -> Run:
+    def invoke(*steps: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Result:
         script = tmp_path / "script"
         script.write_text("\n".join(steps))
         words = ["--device-plugins-dir", str(tmp_path / "dp"), "--script", str(script), *arguments]
@@ -25,7 +28,7 @@ def run(tmp_path):
     return invoke
 
 
-def test_a_script_runs_and_prints_what_the_kubelet_sees(run, tmp_path):
+def test_a_script_runs_and_prints_what_the_kubelet_sees(run: Run, tmp_path: Path) -> None:
     result = run("print capacity", "upgrade 1.37", "print files", arguments=["--kubelet", "1.24"])
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
@@ -35,21 +38,21 @@ def test_a_script_runs_and_prints_what_the_kubelet_sees(run, tmp_path):
     assert 'files: ["DEPRECATION", "kubelet.sock"]' in lines
 
 
-def test_json_is_one_object_a_line(run):
+def test_json_is_one_object_a_line(run: Run) -> None:
     result = run("print capacity", arguments=["--output", "json"])
     objects = [json.loads(line) for line in result.output.splitlines()]
     assert {"capacity": {"capacity": {}, "allocatable": {}, "removed": []}} in objects
     assert [one["event"] for one in objects if "event" in one] == ["socket created", "started", "stopped"]
 
 
-def test_a_failed_step_is_1_and_is_named(run, tmp_path):
+def test_a_failed_step_is_1_and_is_named(run: Run, tmp_path: Path) -> None:
     result = run("kill", "expect running", "print files")
     assert result.exit_code == 1
     assert f"{tmp_path}/script:2: expect running: the kubelet isn't running" in result.output
     assert "files:" not in result.output
 
 
-def test_a_question_to_a_dead_kubelet_fails(run):
+def test_a_question_to_a_dead_kubelet_fails(run: Run) -> None:
     result = run("kill", "print capacity")
     assert result.exit_code == 1
     assert "isn't running" in result.output
@@ -58,7 +61,7 @@ def test_a_question_to_a_dead_kubelet_fails(run):
 @pytest.mark.parametrize(
     ("step", "error"), [("dance", "unknown step 'dance'"), ("delete", "found 'nothing', expected POD")]
 )
-def test_a_script_that_makes_no_sense_is_2(run, tmp_path, step, error):
+def test_a_script_that_makes_no_sense_is_2(run: Run, tmp_path: Path, step: str, error: str) -> None:
     result = run("", step)
     assert result.exit_code == 2
     assert f"{tmp_path}/script:2: {error}" in result.output
@@ -72,13 +75,13 @@ def test_a_script_that_makes_no_sense_is_2(run, tmp_path, step, error):
         (["--script", "/nowhere"], "can't be read"),
     ],
 )
-def test_wrong_usage_is_2(run, arguments, error):
+def test_wrong_usage_is_2(run: Run, arguments: list[str], error: str) -> None:
     result = run(arguments=arguments)
     assert result.exit_code == 2
     assert error in result.output
 
 
-def test_options_come_from_the_environment(run):
+def test_options_come_from_the_environment(run: Run) -> None:
     result = run("kill", environment={"DPGATEWAY_KUBELET": "1.10", "DPGATEWAY_OUTPUT": "json"})
     assert '"version": "1.10"' in result.output
     assert all(
@@ -86,7 +89,7 @@ def test_options_come_from_the_environment(run):
     )
 
 
-def test_a_directory_with_other_files_is_left_alone(run, tmp_path):
+def test_a_directory_with_other_files_is_left_alone(run: Run, tmp_path: Path) -> None:
     (tmp_path / "dp").mkdir()
     (tmp_path / "dp" / "thesis.tex").write_text("x")
     result = run("kill")
@@ -95,7 +98,7 @@ def test_a_directory_with_other_files_is_left_alone(run, tmp_path):
     assert (tmp_path / "dp" / "thesis.tex").exists()
 
 
-def test_a_directory_where_a_kubelet_serves_is_left_alone(run, tmp_path):
+def test_a_directory_where_a_kubelet_serves_is_left_alone(run: Run, tmp_path: Path) -> None:
     (tmp_path / "dp").mkdir()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(tmp_path / "dp" / "kubelet.sock"))
@@ -105,13 +108,13 @@ def test_a_directory_where_a_kubelet_serves_is_left_alone(run, tmp_path):
     assert "a kubelet serves" in result.output
 
 
-def test_the_leftovers_of_a_kubelet_are_taken_over(run):
+def test_the_leftovers_of_a_kubelet_are_taken_over(run: Run) -> None:
     assert run("kill").exit_code == 0
     assert run("kill").exit_code == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_without_a_script_it_runs_until_a_signal(tmp_path, number):
+async def test_without_a_script_it_runs_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     words = ["--device-plugins-dir", str(tmp_path / "dp"), "--output", "json"]
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", RUN, *words, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None

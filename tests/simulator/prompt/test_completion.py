@@ -1,23 +1,29 @@
+from dataclasses import dataclass
+
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from dpgateway_simulator import Kubelet
 from dpgateway_simulator.prompt.completion import ARGUMENTS, Line
 from dpgateway_simulator.prompt.terminal_verbs import KNOWN
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
+
+
+@dataclass
+class Complete:
+    kubelet: Kubelet
+
+    def __call__(self, text: str) -> list[str]:
+        found = Line(self.kubelet, KNOWN).get_completions(Document(text), CompleteEvent())
+        return [text[: len(text) + one.start_position] + one.text for one in found]
 
 
 @pytest.fixture
-async def complete(rig):
+async def complete(rig: Rig) -> Complete:
     kubelet, _ = await rig.both("1.24")
     await kubelet.admit("p1", {"main": {X: 1}})
-
-    def candidates(text):
-        found = Line(kubelet, KNOWN).get_completions(Document(text), CompleteEvent())
-        return [text[: len(text) + one.start_position] + one.text for one in found]
-
-    candidates.kubelet = kubelet
-    return candidates
+    return Complete(kubelet)
 
 
 @pytest.mark.parametrize(
@@ -48,11 +54,11 @@ async def complete(rig):
         ("dance ", []),
     ],
 )
-async def test_a_line_is_completed_with_what_there_is(complete, text, expected):
+async def test_a_line_is_completed_with_what_there_is(complete: Complete, text: str, expected: list[str]) -> None:
     assert complete(text) == expected
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-async def test_a_kubelet_that_does_not_run_offers_what_it_can(complete, name):
+async def test_a_kubelet_that_does_not_run_offers_what_it_can(complete: Complete, name: str) -> None:
     await complete.kubelet.kill()
     assert all(one.startswith(f"{name} ") for one in complete(f"{name} "))

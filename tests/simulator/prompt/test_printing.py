@@ -1,8 +1,10 @@
+from typing import Any
+
 from dpgateway_simulator.prompt import printing
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 
-async def test_the_table_has_devices_that_are_gone_and_pods_that_are_deleted(rig):
+async def test_the_table_has_devices_that_are_gone_and_pods_that_are_deleted(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.34")
     await kubelet.admit("p1", {"c": {X: 2}})
     assert printing.state(kubelet) == f"1.34 runs  {X} 2/2  1 pod"
@@ -10,12 +12,12 @@ async def test_the_table_has_devices_that_are_gone_and_pods_that_are_deleted(rig
     assert printing.lines(kubelet.resources())[-1].split() == ["d1", "gone", "-", "p1/c"]
     kubelet.remove("p1")
     assert "p1/c (deleted)" in printing.lines(kubelet.resources())[-1]
-    kubelet._manager.incarnation.crash("panic: oops")
+    kubelet._running().incarnation.crash("panic: oops")
     assert printing.state(kubelet) == "1.34 crashed: panic: oops"
 
 
-def test_many_devices_fit_a_few_lines():
-    def device(number, **more):
+def test_many_devices_fit_a_few_lines() -> None:
+    def device(number: int, **more: object) -> dict[str, Any]:
         return {"id": f"d{number}", "health": "Healthy", "numa": [], "holders": []} | more
 
     devices = [device(1, holders=["p/c"]), device(2, health="Unhealthy"), *map(device, range(3, 100))]

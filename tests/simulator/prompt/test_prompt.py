@@ -8,19 +8,20 @@ import re
 import struct
 import sys
 import termios
-from types import SimpleNamespace
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from dpgateway_simulator import behaviour
+from dpgateway_simulator import Kubelet
 from dpgateway_simulator.kubelet.events import Event
 from dpgateway_simulator.prompt.foreground import Plan
 from dpgateway_simulator.prompt.prompt import Prompt, Screen, history, run, wrapped
 from dpgateway_simulator.prompt.session import Session
-from tests.simulator.rig import X
+from tests.simulator.rig import Rig, X
 
 RUN = "from dpgateway_simulator.prompt.command import simulate; simulate()"
 
@@ -31,7 +32,7 @@ ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()].|\r")
 class Terminal:
     """A process on a pseudo-terminal of 80 columns; nobody answers where the cursor is."""
 
-    def __init__(self, directory, state):
+    def __init__(self, directory: Path, state: Path) -> None:
         self.directory, self._raw, self.text, self.seen = directory, b"", "", 0
         self._environment = os.environ | {
             "TERM": "xterm",
@@ -39,7 +40,7 @@ class Terminal:
             "XDG_STATE_HOME": str(state),
         }
 
-    async def start(self, version):
+    async def start(self, version: str) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         words = [sys.executable, "-c", RUN, "--kubelet", version, "--device-plugins-dir", str(self.directory)]
@@ -51,7 +52,7 @@ class Terminal:
         self._changed = asyncio.Event()
         asyncio.get_running_loop().add_reader(self._master, self._read)
 
-    def _read(self):
+    def _read(self) -> None:
         try:
             data = os.read(self._master, 65536)
         except OSError:  # EIO: the other end is closed
@@ -62,10 +63,10 @@ class Terminal:
         self.text = ESCAPES.sub("", self._raw.decode(errors="replace"))
         self._changed.set()
 
-    def type(self, text):
+    def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    async def shows(self, text):
+    async def shows(self, text: str) -> None:
         """Waits until it comes, after what came last."""
         async with asyncio.timeout(10):
             while (at := self.text.find(text, self.seen)) < 0:
@@ -73,12 +74,12 @@ class Terminal:
                 await self._changed.wait()
         self.seen = at + len(text)
 
-    async def do(self, line, *texts):
+    async def do(self, line: str, *texts: str) -> None:
         self.type(f"{line}\r")
         for text in texts:
             await self.shows(text)
 
-    async def close(self):
+    async def close(self) -> None:
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
@@ -87,16 +88,16 @@ class Terminal:
 
 
 @pytest.fixture
-async def terminal(short_path):
+async def terminal(short_path: Path) -> AsyncIterator[Terminal]:
     one = Terminal(short_path / "dp", short_path / "state")
     yield one
     await one.close()
 
 
-async def test_an_upgrade_is_rehearsed_at_a_terminal(terminal, rig, short_path):
+async def test_an_upgrade_is_rehearsed_at_a_terminal(terminal: Terminal, rig: Rig, short_path: Path) -> None:
     await terminal.start("1.24")
     await terminal.shows("kubelet 1.24>")
-    plugin = rig.plugin(SimpleNamespace(directory=terminal.directory, behaviour=behaviour("1.24")))
+    plugin = rig.plugin(Kubelet("1.24", terminal.directory))
     terminal.type("pod p1 ")
     await plugin.serve()
     await plugin.register()
@@ -129,12 +130,15 @@ async def test_an_upgrade_is_rehearsed_at_a_terminal(terminal, rig, short_path):
     assert "+upgrade 1.31" in (short_path / "state/dpgateway/simulate_history").read_text()
 
 
+Talk = Callable[..., Awaitable[str]]
+
+
 @pytest.fixture
-async def talk(short_path, monkeypatch, capsys):
+async def talk(short_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Talk:
     """Types text at a prompt whose output goes nowhere; what was printed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(short_path / "state"))
 
-    async def typed(text, output="table"):
+    async def typed(text: str, output: str = "table") -> str:
         with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
             keys.send_text(text)
             async with asyncio.timeout(10):
@@ -159,44 +163,47 @@ async def talk(short_path, monkeypatch, capsys):
         ("# nothing", "help` lists the commands"),
     ],
 )
-async def test_an_error_is_said_and_the_next_line_is_done(talk, line, said):
+async def test_an_error_is_said_and_the_next_line_is_done(talk: Talk, line: str, said: str) -> None:
     text = await talk(f"{line}\rprint files\rquit\r")
     assert said in text
     assert 'files: ["DEPRECATION"' in text
     assert "stopped version=1.24" in text
 
 
-async def test_pasted_lines_are_done_until_one_fails(talk):
+async def test_pasted_lines_are_done_until_one_fails(talk: Talk) -> None:
     text = await talk("\x1b[200~print files\nexpect ended\nkill\n\x1b[201~\r\x04")
     assert "files:" in text
     assert "the kubelet isn't ended" in text
     assert "killed" not in text
 
 
-async def test_after_a_kill_start_starts_it(talk):
+async def test_after_a_kill_start_starts_it(talk: Talk) -> None:
     text = await talk("kill\rtable\rwatch\rstart\rquit\r")
     assert text.count("the kubelet isn't running") == 2
     assert text.count("started version=1.24") == 2
 
 
-async def test_json_is_not_wrapped(talk):
+async def test_json_is_not_wrapped(talk: Talk) -> None:
     assert '{"table": {}}\n' in await talk("table\rquit\r", "json")
 
 
-async def test_the_prompt_says_that_the_kubelet_crashed(rig):
-    said = []
+async def test_the_prompt_says_that_the_kubelet_crashed(rig: Rig) -> None:
+    said: list[str] = []
+
+    class Listening(Screen):
+        def write(self, text: str) -> None:
+            said.append(text)
+
     with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
-        screen = Screen()
-        screen.write = said.append
         kubelet = await rig.kubelet("1.34")
-        Prompt(Session(kubelet, print), screen)._hint(Event("crashed", 0.0, {"reason": "panic: oops"}))
+        Prompt(Session(kubelet, print), Listening())._hint(Event("crashed", 0.0, {"reason": "panic: oops"}))
     assert "panic: oops\n`start` starts it again" in said[0]
 
 
-def test_long_lines_go_on_below_their_text():
+def test_long_lines_go_on_below_their_text() -> None:
     assert wrapped("    0.001  one two", 15) == "    0.001  one\n           two"
 
 
-def test_without_a_place_for_it_history_is_kept_in_memory(monkeypatch):
+def test_without_a_place_for_it_history_is_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     assert type(history()).__name__ == "InMemoryHistory"

@@ -1,27 +1,35 @@
 """The words that drive a simulated kubelet."""
 
+from typing import Any
+
 import pytest
 
+from dpgateway_simulator import Kubelet
 from dpgateway_simulator.prompt import verbs
 from dpgateway_simulator.prompt.session import Session, StepError, WordsError
-from tests.simulator.rig import X
+from tests.simulator.rig import PluginRig, Rig, X
+
+
+class Rehearsal(Session):
+    """A session that keeps what it prints, beside the plugin of its kubelet."""
+
+    def __init__(self, kubelet: Kubelet, plugin: PluginRig, rig: Rig) -> None:
+        self.printed: list[tuple[str, Any]] = []
+        super().__init__(kubelet, lambda name, value: self.printed.append((name, value)), patience=0)
+        self.plugin, self.rig = plugin, rig
 
 
 @pytest.fixture
-async def session(rig):
-    kubelet, plugin = await rig.both("1.24")
-    printed = []
-    one = Session(kubelet, lambda name, value: printed.append((name, value)), patience=0)
-    one.printed, one.plugin, one.rig = printed, plugin, rig
-    return one
+async def session(rig: Rig) -> Rehearsal:
+    return Rehearsal(*await rig.both("1.24"), rig)
 
 
-async def do(session, *lines):
+async def do(session: Session, *lines: str) -> None:
     for line in lines:
         await verbs.run(session, line)
 
 
-async def test_a_rehearsal(session):
+async def test_a_rehearsal(session: Rehearsal) -> None:
     await do(
         session, f"wait {X}=2/2 within 1", f"pod p1 {X}=1  # one", "expect pod p1", f"expect {X}=2", "expect running"
     )
@@ -37,7 +45,7 @@ async def test_a_rehearsal(session):
     await do(session, "stop", "expect ended", "start", "kill", "start", "behave", "pause 0", "run true")
 
 
-async def test_misbehaving_in_words(session):
+async def test_misbehaving_in_words(session: Rehearsal) -> None:
     await do(session, "misbehave refuse UNAVAILABLE not today", f"misbehave stall {X}", "misbehave stall")
     await do(session, "misbehave late 0", "behave")
     await do(
@@ -51,7 +59,7 @@ async def test_misbehaving_in_words(session):
     )
 
 
-async def test_registering_in_words(session):
+async def test_registering_in_words(session: Rehearsal) -> None:
     await do(session, "register example.com/y y.sock", "see registered resource=example.com/y")
     api = session.kubelet.behaviour.api
     with pytest.raises(StepError, match=r"Register answered UNKNOWN: .*v0"):
@@ -59,14 +67,14 @@ async def test_registering_in_words(session):
     await do(session, f"register example.com/y y.sock {api}")
 
 
-async def test_the_clock_is_turned_beyond_the_kubelets_patience(session):
+async def test_the_clock_is_turned_beyond_the_kubelets_patience(session: Rehearsal) -> None:
     await do(session, f"wait {X}=2/2 within 10")
     await session.plugin.stop()
     await do(session, f"wait {X}=0/2 within 10", "clock 299", f"expect {X}=0/2", "clock 2", "print capacity")
     assert X not in session.printed[-1][1]["capacity"]
 
 
-async def test_seeing_events_in_their_order(session):
+async def test_seeing_events_in_their_order(session: Rehearsal) -> None:
     await do(session, f"pod p1 init:i:{X}=1 side:{X}=1 {X}=1")
     await do(session, "see registered", "see pod_admitted pod=p1", "see container_started container=c")
     with pytest.raises(StepError, match="no event pod_admitted pod=p1 within 0 s"):
@@ -89,7 +97,7 @@ async def test_seeing_events_in_their_order(session):
         ("start", "running already"),
     ],
 )
-async def test_steps_that_fail(session, line, error):
+async def test_steps_that_fail(session: Rehearsal, line: str, error: str) -> None:
     with pytest.raises(StepError, match=error):
         await do(session, line)
 
@@ -122,12 +130,12 @@ async def test_steps_that_fail(session, line, error):
         ("stop now", "found 'now', expected nothing"),
     ],
 )
-async def test_words_that_make_no_sense(session, line, error):
+async def test_words_that_make_no_sense(session: Rehearsal, line: str, error: str) -> None:
     with pytest.raises(WordsError, match=error):
         await do(session, line)
 
 
-def test_every_verb_is_in_the_table_of_help():
+def test_every_verb_is_in_the_table_of_help() -> None:
     text = verbs.table()
     assert all(verb.help in text and name in text for name, verb in verbs.VERBS.items())
     assert max(map(len, text.splitlines())) <= 120

@@ -4,7 +4,7 @@ from dpgateway_simulator.wire import v1beta1
 from dpgateway_simulator.wire.device_list import Device, DeviceList
 
 
-def test_it_reads_what_betterproto_writes():
+def test_it_reads_what_betterproto_writes() -> None:
     topology = v1beta1.TopologyInfo([v1beta1.NumaNode(0), v1beta1.NumaNode(300), v1beta1.NumaNode(-1)])
     devices = [
         v1beta1.Device("d0", "Healthy"),
@@ -22,7 +22,7 @@ def test_it_reads_what_betterproto_writes():
     assert DeviceList().parse(b"").devices == ()
 
 
-def test_unknown_fields_are_skipped():
+def test_unknown_fields_are_skipped() -> None:
     inner = b"\x0a\x02d0\x12\x07Healthy" + b"\x20\x05" + b"\x2d1234" + b"\x3112345678"
     assert DeviceList().parse(b"\x0a" + bytes([len(inner)]) + inner + b"\x10\x01").devices == (Device("d0", "Healthy"),)
 
@@ -30,6 +30,6 @@ def test_unknown_fields_are_skipped():
 @pytest.mark.parametrize(
     "data", [b"\x0a\x05d0", b"\x0a", b"\xff", b"\x0b", b"\x0a\x03\x0a\x01\xff", b"\x0a\x02\x18\x01"]
 )
-def test_rubbish(data):
+def test_rubbish(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"beyond|expected|decode"):
         DeviceList().parse(data)
