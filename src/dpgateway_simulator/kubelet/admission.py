@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from dpgateway_simulator.kubelet import pods, starting, status, topology
 from dpgateway_simulator.kubelet.allocation import Allocator, Reusable
+from dpgateway_simulator.kubelet.choice import Request
 from dpgateway_simulator.kubelet.connections import Connections
-from dpgateway_simulator.kubelet.endpoint import nil_pointer
 from dpgateway_simulator.kubelet.errors import AllocationError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.pods import Container, Pod
@@ -60,7 +60,8 @@ class Admission:
             if not self._ledger.is_plugin_resource(resource) or not (number or self._behaviour.zero_pre_starts):
                 continue
             if self._behaviour.pre_start:
-                await starting.pre_start(self._incarnation, self._connections, pod, container, resource)
+                request = Request(pod.name, container.name, resource, number)
+                await starting.pre_start(self._incarnation, self._connections, request)
             again |= self._ledger.held(pod.name, container.name, resource) is None
         if again:
             await self._reallocate(pod, container)
@@ -117,7 +118,7 @@ class Admission:
             ]
         except topology.MissingDeviceError:
             where = "devicemanager.(*ManagerImpl).generateDeviceTopologyHints"
-            raise self._incarnation.crash(nil_pointer(where)) from None
+            raise self._incarnation.nil_pointer(where) from None
         affinity, admitted = topology.merge(self._policy, hints, numa)
         if not admitted:
             raise PodRefusedError("TopologyAffinityError", topology.NO_LOCALITY)

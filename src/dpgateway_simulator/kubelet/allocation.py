@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 
 from dpgateway_simulator.kubelet.choice import Choice, Request
 from dpgateway_simulator.kubelet.connections import Connections
-from dpgateway_simulator.kubelet.endpoint import nil_pointer
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.ledger import Held, Holding
@@ -16,6 +15,22 @@ from dpgateway_simulator.wire.dialects import Answer
 
 Reusable = dict[str, set[str]]
 Affinity = Callable[[str, str], frozenset[int] | None]  # (pod, container): the NUMA nodes that the admission chose
+
+
+async def ask(
+    incarnation: Incarnation, connections: Connections, request: Request, ids: Iterable[str]
+) -> Answer | None:
+    """Allocate, and the events that tell of it; None when the answer holds no container."""
+    endpoint = connections.endpoints.get(request.resource)
+    if endpoint is None:
+        raise AllocationError(incarnation.behaviour.unknown_plugin_error.format(request.resource))
+    devices = tuple(sorted(ids))
+    incarnation.emit("allocate", **request.about, devices=devices)
+    try:
+        return await endpoint.reach().allocate(devices)
+    except (PluginError, AllocationError) as error:
+        incarnation.emit("allocate failed", **request.about, reason=str(error))
+        raise AllocationError(str(error)) from error
 
 
 class Allocator:
@@ -56,17 +71,11 @@ class Allocator:
             self._incarnation.save()
 
     async def _call(self, request: Request, ids: set[str]) -> Answer:
-        endpoint = self._connections.endpoints.get(request.resource)
-        if endpoint is None:
-            self._ledger.recount()
-            raise AllocationError(self._behaviour.unknown_plugin_error.format(request.resource))
-        self._incarnation.emit("allocate", **request.about, devices=tuple(sorted(ids)))
         try:
-            answer = await endpoint.reach().allocate(sorted(ids))
-        except (PluginError, AllocationError) as error:
+            answer = await ask(self._incarnation, self._connections, request, ids)
+        except AllocationError:
             self._ledger.recount()
-            self._incarnation.emit("allocate failed", **request.about, reason=str(error))
-            raise AllocationError(str(error)) from error
+            raise
         if answer is not None:
             return answer
         if self._behaviour.empty_answer_error is None:
@@ -77,7 +86,7 @@ class Allocator:
         known, held = self._ledger.known.get(resource, {}), Held()
         for device in sorted(ids):
             if device not in known and self._behaviour.vanished_crashes:
-                raise self._incarnation.crash(nil_pointer("devicemanager.(*ManagerImpl).allocateContainerResources"))
+                raise self._incarnation.nil_pointer("devicemanager.(*ManagerImpl).allocateContainerResources")
             nodes = known[device].nodes if device in known else None
             for node in nodes or (self._behaviour.no_numa_key,):
                 held.setdefault(node, []).append(device)

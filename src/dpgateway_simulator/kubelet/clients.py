@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 from dpgateway_simulator.kubelet.connections import Connections
-from dpgateway_simulator.kubelet.endpoint import Endpoint, dial, follow, nil_pointer
+from dpgateway_simulator.kubelet.endpoint import Endpoint, dial, follow
 from dpgateway_simulator.kubelet.errors import PluginError, RefusedError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.wire.dialects import Registration
@@ -70,7 +70,7 @@ class SingleConnections(Connections):
             self._incarnation.ledger.mark_unhealthy(client.resource)
             current.stopped_at = self._incarnation.now()
         elif self._incarnation.behaviour.disconnect_crashes:
-            raise self._incarnation.crash(nil_pointer("devicemanager.(*ManagerImpl).PluginDisconnected"))
+            raise self._incarnation.nil_pointer("devicemanager.(*ManagerImpl).PluginDisconnected")
 
 
 class ManyConnections(SingleConnections):

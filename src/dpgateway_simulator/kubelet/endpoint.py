@@ -17,7 +17,6 @@ from dpgateway_simulator.wire.dialects import Options, Registration
 
 DIAL_TIMEOUT = 10.0
 _FIRST_BACKOFF, _BACKOFF_FACTOR = 1.0, 1.6  # grpc-go's connection back-off, without its jitter
-_NIL = "invalid memory address or nil pointer dereference"
 
 
 @dataclass(eq=False)
@@ -144,8 +143,3 @@ def _report_health(incarnation: Incarnation, resource: str, before: dict[str, st
     pods = {one.pod for one in incarnation.ledger.holdings.values() if one.resource == resource and one.ids & changed}
     if pods:
         incarnation.emit("health changed", resource=resource, pods=tuple(sorted(pods)))
-
-
-def nil_pointer(where: str) -> str:
-    """The reason of a panic as the Go runtime prints it."""
-    return f"panic: runtime error: {_NIL} in {where}"

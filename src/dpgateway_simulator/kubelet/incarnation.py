@@ -11,6 +11,7 @@ from dpgateway_simulator.kubelet.ledger import Ledger
 from dpgateway_simulator.kubelet.node import Node
 
 T = TypeVar("T")
+_NIL = "invalid memory address or nil pointer dereference"
 
 
 class Incarnation:
@@ -67,6 +68,10 @@ class Incarnation:
         self.crashed = reason
         self.end("crashed", reason=reason)
         return Crashed(reason)
+
+    def nil_pointer(self, function: str) -> Crashed:
+        """A panic in a function of the kubelet, in the words of the Go runtime."""
+        return self.crash(f"panic: runtime error: {_NIL} in {function}")
 
 
 class Tasks:

@@ -1,4 +1,4 @@
-"""What stays when a kubelet ends and starts again: its node, and what it was told to do wrong or late."""
+"""What stays when a kubelet ends and starts again: its node, with what the kubelet is told to do wrong or late."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from dpgateway_simulator.kubelet.events import Journal
 
 @dataclass
 class Misbehaviour:
-    """What it is told holds through restarts until `behave`. A resource of None means all."""
+    """Refuses and stalls Register, and listens late, until `behave`, through all restarts. None means all resources."""
 
     refusals: dict[str | None, tuple[Status, str]] = field(default_factory=dict)
     stalled: set[str | None] = field(default_factory=set)
@@ -20,15 +20,15 @@ class Misbehaviour:
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def refuse_register(self, text: str, code: str = "UNKNOWN", resource: str | None = None) -> None:
-        """Register answers with this error from now on. `code` is a gRPC status name."""
+        """From now on Register answers with this error. `code` is the name of a gRPC status."""
         self.refusals[resource] = (Status[code.upper()], text)
 
     def stall_register(self, resource: str | None = None) -> None:
-        """Register doesn't answer, nor does anything happen, until `behave`."""
+        """From now on Register does nothing and doesn't answer."""
         self.stalled.add(resource)
 
     def behave(self) -> None:
-        """Takes all of it back; stalled calls go on."""
+        """Ends all misbehaviour; stalled calls go on."""
         self.refusals.clear()
         self.stalled.clear()
         self.late_listen = 0.0

@@ -6,11 +6,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dpgateway_simulator.kubelet.allocation import ask
 from dpgateway_simulator.kubelet.behaviour import Behaviour
+from dpgateway_simulator.kubelet.choice import Request
 from dpgateway_simulator.kubelet.connections import Connections
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.ledger import Holding
+from dpgateway_simulator.kubelet.ledger import Holding, Ledger
 from dpgateway_simulator.kubelet.pods import Container, Pod
 from dpgateway_simulator.wire.dialects import Answer
 from dpgateway_simulator.wire.v1beta1 import DeviceSpec, Mount
@@ -18,63 +20,51 @@ from dpgateway_simulator.wire.v1beta1 import DeviceSpec, Mount
 RunOptions = dict[str, Any]
 
 
-async def pre_start(
-    incarnation: Incarnation, connections: Connections, pod: Pod, container: Container, resource: str
-) -> None:
+async def pre_start(incarnation: Incarnation, connections: Connections, request: Request) -> None:
     """callPreStartContainerIfNeeded; AllocationError when the container can't start."""
-    endpoint = connections.endpoints.get(resource)
+    endpoint = connections.endpoints.get(request.resource)
     if endpoint is None:
         if incarnation.behaviour.options_stay:
             return
-        raise AllocationError(f"endpoint not found in cache for a registered resource: {resource}")
+        raise AllocationError(f"endpoint not found in cache for a registered resource: {request.resource}")
     if endpoint.options is None or not endpoint.options.pre_start_required:
         return
-    ids = incarnation.ledger.held(pod.name, container.name, resource)
+    ids = incarnation.ledger.held(request.pod, request.container, request.resource)
     if ids is None:
-        where = f"pod {pod.name}, container {container.name}, resource {resource}"
+        where = f"pod {request.pod}, container {request.container}, resource {request.resource}"
         raise AllocationError(f"no devices found allocated in local cache for {where}")
-    about = {"resource": resource, "pod": pod.name, "container": container.name}
-    incarnation.emit("prestart", **about, devices=tuple(sorted(ids)))
+    incarnation.emit("prestart", **request.about, devices=tuple(sorted(ids)))
     try:
         await endpoint.reach().pre_start(sorted(ids))
     except (PluginError, AllocationError) as error:
-        incarnation.emit("prestart failed", **about, reason=str(error))
+        incarnation.emit("prestart failed", **request.about, reason=str(error))
         raise AllocationError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
 
 
 async def allocate(incarnation: Incarnation, connections: Connections, pod: Pod, container: Container) -> RunOptions:
     """Allocates what the container asks for; what it runs with. Raises AllocationError."""
-    ledger, answers = incarnation.ledger, []
-    for resource, wanted in container.resources.items():
-        if resource not in ledger.healthy or not wanted:
+    answers = []
+    for resource, number in container.resources.items():
+        if resource not in incarnation.ledger.healthy or not number:
             continue
-        ledger.recount()
-        held = ledger.held(pod.name, container.name, resource) or set()
-        available, missing = ledger.available(resource), wanted - len(held)
-        if len(available) < missing:
-            text = f"requested number of devices unavailable for {resource}. Requested: {missing}"
-            raise AllocationError(f"{text}, Available: {len(available)}")
-        ids = [*sorted(held), *sorted(available)[:missing]]
-        ledger.hold(Holding(pod.name, container.name, resource, {0: ids}, None))
-        answers.append(await _call(incarnation, connections, ledger.holdings[pod.name, container.name, resource]))
+        request = Request(pod.name, container.name, resource, number)
+        ids = _ids(incarnation.ledger, request)
+        incarnation.ledger.hold(Holding(pod.name, container.name, resource, {0: ids}, None))
+        answers.append(await ask(incarnation, connections, request, ids) or Answer())
+        incarnation.emit("allocated", **request.about, devices=tuple(sorted(ids)))
     incarnation.save()
     return merged(incarnation.behaviour, answers, f"{pod.name}-{container.name}")
 
 
-async def _call(incarnation: Incarnation, connections: Connections, holding: Holding) -> Answer:
-    endpoint = connections.endpoints.get(holding.resource)
-    if endpoint is None:
-        raise AllocationError(incarnation.behaviour.unknown_plugin_error.format(holding.resource))
-    about = {"resource": holding.resource, "pod": holding.pod, "container": holding.container}
-    ids = tuple(sorted(holding.ids))
-    incarnation.emit("allocate", **about, devices=ids)
-    try:
-        answer = await endpoint.reach().allocate(ids)
-    except (PluginError, AllocationError) as error:
-        incarnation.emit("allocate failed", **about, reason=str(error))
-        raise AllocationError(str(error)) from error
-    incarnation.emit("allocated", **about, devices=ids)
-    return answer or Answer()
+def _ids(ledger: Ledger, request: Request) -> list[str]:
+    """What the container holds already, and as much more as it asks for."""
+    ledger.recount()
+    held = ledger.held(request.pod, request.container, request.resource) or set()
+    available, missing = ledger.available(request.resource), request.number - len(held)
+    if len(available) < missing:
+        text = f"requested number of devices unavailable for {request.resource}. Requested: {missing}"
+        raise AllocationError(f"{text}, Available: {len(available)}")
+    return [*sorted(held), *sorted(available)[:missing]]
 
 
 def merged(behaviour: Behaviour, answers: Iterable[Answer], container_id: str) -> RunOptions:
