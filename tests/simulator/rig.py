@@ -1,4 +1,4 @@
-"""A device plugin to hold against the simulated kubelet: grpcio's HTTP/2, so that it isn't the simulator's own."""
+"""A device plugin for tests of simulated kubelets. It speaks through grpcio, because they speak through grpclib."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ UNKNOWN, UNIMPLEMENTED = grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNIMPLEMENTED
 
 
 class PluginRig:
-    """One resource on one socket. `calls`: (method, ids); `hooks`: a coroutine function per method, which may raise."""
+    """One resource on one socket. `calls` has (method, ids) of each call. A method awaits its hook, which may raise."""
 
     def __init__(self, kubelet: Kubelet, endpoint: str = "x.sock", resource: str = X, **health: str) -> None:
         self.kubelet, self.endpoint, self.resource = kubelet, endpoint, resource
@@ -33,7 +33,7 @@ class PluginRig:
         self.calls: list[tuple[str, tuple[str, ...]]] = []
         self.hooks: dict[str, Callable[[tuple[str, ...]], Awaitable[None]]] = {}
         self.metadata: dict[str, str] = {}
-        self.seconds: float | None = None  # what a deadline left to GetDevicePluginOptions
+        self.seconds: float | None = None  # until the deadline of the last GetDevicePluginOptions
         self.streams = Counter[str]()
         self._changed = asyncio.Event()
         self._ended, self._version = False, 0
@@ -67,7 +67,7 @@ class PluginRig:
             message: Any = v1beta1.RegisterRequest(**request, options=v1beta1.DevicePluginOptions(**self.options))
         else:
             message = v1alpha2.RegisterRequest(**request)
-        # its own connection: the process's pool may still have one to the kubelet that was there before
+        # not the process's pool, which may still have a connection to the kubelet before this one
         own = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.insecure_channel(f"unix:{self.kubelet.directory}/kubelet.sock", own) as channel:
             await channel.unary_unary(f"/{package}.Registration/Register")(bytes(message), timeout=20)
@@ -81,7 +81,7 @@ class PluginRig:
         return self
 
     async def set(self, **health: str | None) -> None:
-        """Changes devices, None removes one, and waits until the kubelet has the list."""
+        """Changes devices' health, and waits until the kubelet has the list. None removes a device."""
         self.health = {one: state for one, state in (self.health | health).items() if state}
         since = len(self.kubelet.events)
         self._wake()
@@ -187,7 +187,7 @@ class Rig:
         return kubelet
 
     async def kubelet_again(self, before: Kubelet, version: str) -> Kubelet:
-        """Another version on the same directory, before it has read its pods; p1's container c runs."""
+        """Starts another version on the same directory. It hasn't read its pods yet; container c of p1 runs."""
         kubelet = Kubelet(version, before.directory)
         self._stack.push_async_callback(kubelet.kill)
         await kubelet.start(sources_ready=False, running=["p1/c"])

@@ -41,7 +41,7 @@ class Allocator:
         self._ledger, self._behaviour = incarnation.ledger, incarnation.behaviour
 
     async def allocate(self, pod: Pod, container: Container, reusable: Reusable, affinity: Affinity) -> None:
-        """All resources of one container; init containers leave theirs in `reusable` for those that come after."""
+        """All resources of one container. Init containers leave their devices in `reusable` for the next ones."""
         await self._resources(pod, container, reusable, affinity)
         keeps = container in pod.init and not (container.restartable and self._behaviour.sidecars)
         for one in self._ledger.of_container(pod.name, container.name):
@@ -49,7 +49,7 @@ class Allocator:
             reusable[one.resource] = before | one.ids if keeps else before - one.ids
 
     def collect(self) -> None:
-        """UpdateAllocatedDevices: frees what pods that are gone held, once all pod sources were read."""
+        """UpdateAllocatedDevices: frees the devices of pods that are gone, once all pod sources were read."""
         if self._incarnation.sources_ready and self._ledger.keep_only(self._active()):
             self._ledger.recount()
 

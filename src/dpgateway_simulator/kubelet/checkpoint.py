@@ -27,7 +27,7 @@ class CorruptError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file says: who holds what, and which resources were registered."""
+    """What a file says: which container holds what, and which resources were registered."""
 
     holdings: tuple[Holding, ...] = ()
     registered: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ def _by_node(holding: Holding) -> dict[str, list[str]]:
 
 
 def read(layouts: Sequence[Layout], text: str) -> Checkpoint:
-    """What a release that can read `layouts` makes of a file; CorruptError if none of them fits."""
+    """What a file says to a release that reads these layouts. CorruptError if the file has none of them."""
     problems = []
     for layout in layouts:
         try:
@@ -82,7 +82,7 @@ def read(layouts: Sequence[Layout], text: str) -> Checkpoint:
 
 
 def _read(layout: Layout, content: object) -> Checkpoint:
-    """Go's encoding/json ignores what it doesn't know: a file of 1.8 is an empty one to 1.9, and one of 1.9 to 1.8."""
+    """Go's encoding/json ignores unknown keys: to 1.9 a file of 1.8 is an empty one, and to 1.8 one of 1.9."""
     if not isinstance(content, dict):
         raise CorruptError("not an object")
     if layout == "per device":

@@ -1,7 +1,7 @@
-"""Registration from 1.25 on: Register connects and asks for the options before it answers (PR #109016).
+"""Registration from 1.25 on: the kubelet connects and asks for the options before it answers Register (PR #109016).
 
-1.25 to 1.36: one client per resource; the end of any stream disconnects it (kubernetes #121994). From 1.37: several
-clients, by socket path.
+Up to 1.36 a resource has one client, which the end of any stream disconnects (kubernetes #121994). From 1.37 on it has
+a client for each socket path.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class SingleConnections(Connections):
             self._remove(endpoint)
             self._failed(endpoint, error)
             raise
-        except asyncio.CancelledError:  # the caller gave up, which matters from 1.35 on
+        except asyncio.CancelledError:  # the caller gave up; only kubelets from 1.35 on notice
             self._remove(endpoint)
             self._incarnation.emit("register given up", **endpoint.about)
             raise
@@ -74,7 +74,7 @@ class SingleConnections(Connections):
 
 
 class ManyConnections(SingleConnections):
-    """From 1.37: clients and endpoints by socket path (PR #135437); a path twice is refused, and forgets its client."""
+    """From 1.37: clients and endpoints by socket path (PR #135437). A path can't register twice."""
 
     def __init__(self, incarnation: Incarnation) -> None:
         super().__init__(incarnation)
@@ -85,6 +85,7 @@ class ManyConnections(SingleConnections):
         await super()._greet(endpoint, request)
         stored = self._connected_at.setdefault(endpoint.resource, {})
         if endpoint.path in stored:
+            # `register` then removes the path's client, the connected one too, as the kubelet does
             raise RefusedError(f"device plugin already connected: {endpoint.path}")
         stored[endpoint.path] = endpoint
 

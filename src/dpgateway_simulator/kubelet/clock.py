@@ -1,4 +1,4 @@
-"""The simulated kubelet's clock, which a caller may turn: 10 s for a plugin to answer, 5 minutes for its return."""
+"""The simulated kubelet's clock. A caller may turn it forward, past the kubelet's 10 s and 5 minutes of patience."""
 
 import asyncio
 import contextlib
@@ -7,18 +7,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds, from any beginning."""
+    """Counts seconds. Only differences of its times mean anything."""
 
     def time(self) -> float: ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def advance(self, seconds: float) -> None:
-        """Lets `seconds` pass and wakes those whose time has come."""
+        """Turns the clock forward by `seconds`, and wakes the sleepers that are due."""
 
 
 class RealClock:
-    """Time as it passes, and as it is turned forward."""
+    """Real time, plus all that the clock was turned forward."""
 
     def __init__(self) -> None:
         self._ahead = 0.0

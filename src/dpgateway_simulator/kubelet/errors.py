@@ -2,15 +2,15 @@
 
 
 class Crashed(RuntimeError):
-    """The kubelet's own code panicked, as the real release does; the text is the reason."""
+    """The kubelet panicked, as the real release does; the text is the reason."""
 
 
 class NotRunningError(RuntimeError):
-    """Something was asked of a kubelet that isn't started."""
+    """A kubelet that isn't running was asked for something."""
 
 
 class RefusedError(Exception):
-    """The kubelet says no to a registration; gRPC code UNKNOWN with this text, as for any plain Go error."""
+    """The kubelet refuses a registration, with this text."""
 
 
 class PluginError(Exception):

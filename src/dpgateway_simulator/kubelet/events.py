@@ -1,4 +1,4 @@
-"""What a simulated kubelet sees and does, as a list of events that one can follow or wait for."""
+"""What a simulated kubelet sees and does, as a list of events to follow or wait for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened: `registered`, `list received`, `stream ended`, `allocate`, ... and its particulars."""
+    """One thing that happened: its kind, such as `registered` or `list received`, and its details."""
 
     kind: str
     time: float
@@ -28,7 +28,7 @@ def _short(value: object, limit: int = 8) -> str:
 
 
 class Journal:
-    """The events of one simulated kubelet through all its lives. Nothing is ever awaited while an event is written."""
+    """The events of all incarnations of one simulated kubelet. Writing an event never awaits anything."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self.events: list[Event] = []
@@ -49,7 +49,7 @@ class Journal:
         return lambda: self._listeners.remove(listener)
 
     def wake(self) -> None:
-        """Makes those who wait look again."""
+        """Lets every waiting task look again."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -60,7 +60,7 @@ class Journal:
         return value
 
     async def follow(self, start: int = 0) -> AsyncIterator[Event]:
-        """Every event from the `start`-th on, as they come, for ever."""
+        """Yields every event from the `start`-th on, and never ends."""
         while True:
             while start < len(self.events):
                 start += 1

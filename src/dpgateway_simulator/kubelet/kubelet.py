@@ -72,7 +72,7 @@ class Kubelet(Restartable):
         return tuple(one.name for one in found.all) if found else ()
 
     def remove(self, pod: str) -> Reply:
-        """The pod is gone. Its devices are free when the next pod asks for some."""
+        """Removes a pod. Its devices are free when the next pod asks for some."""
         self._running().workload.remove(pod)
         return {"ok": True}
 
@@ -81,7 +81,7 @@ class Kubelet(Restartable):
         return status.devices(self._running().incarnation, pod, container)
 
     def sources_ready(self, value: bool = True) -> None:
-        """Whether all sources of pods have been read; until then no device is freed."""
+        """Says whether all sources of pods have been read. Until they have been, no device is freed."""
         self._running().incarnation.sources_ready = value
 
     # what it sees
@@ -95,7 +95,7 @@ class Kubelet(Restartable):
         predicate: Callable[[], T],
         timeout: float | None = 10,  # noqa: ASYNC109  its expiry tells more than asyncio.timeout's
     ) -> T:
-        """The first true value of `predicate`, which is asked now and after every event."""
+        """Asks `predicate` now and after every event; returns its first true value."""
         try:
             async with asyncio.timeout(timeout):
                 return await self.journal.wait(predicate)
@@ -104,7 +104,7 @@ class Kubelet(Restartable):
             raise TimeoutError(f"not within {timeout} s; last events: {last}") from error
 
     async def wait_for_event(self, kind: str, since: int = 0, **fields: object) -> Event:
-        """The first event of a kind, with these fields, from the `since`-th event on, within 10 seconds."""
+        """Waits, 10 seconds at most, for an event with these fields; the first `since` events don't count."""
 
         def found() -> Event | None:
             return next((one for one in self.events[since:] if _matches(one, kind, fields)), None)
@@ -138,24 +138,22 @@ class Kubelet(Restartable):
         return self._running().connections.drop(resource)
 
     def touch_socket(self) -> None:
-        """chmod of kubelet.sock to what it is: its ctime changes, the file stays the same."""
+        """Sets kubelet.sock's mode to what it is. The ctime changes, the file stays the same."""
         self._socket.chmod(self._socket.stat().st_mode)
 
     def rename_socket(self) -> None:
-        """kubelet.sock moved away and back: the directory's watchers see a new name, of the same file."""
+        """Moves kubelet.sock away and back. Whoever watches the directory sees a new name of the same file."""
         aside = self._socket.with_name(".kubelet.sock.aside")
         self._socket.rename(aside).rename(self._socket)
 
     def delete_socket(self) -> None:
-        """kubelet.sock is deleted under the running kubelet; open connections stay."""
+        """Deletes kubelet.sock under the running kubelet; open connections stay."""
         self._socket.unlink()
 
     async def recreate_socket(self) -> None:
-        """The same kubelet deletes kubelet.sock and makes it again; open connections stay."""
+        """Deletes kubelet.sock and has the same kubelet make it again; open connections stay."""
         self._socket.unlink(missing_ok=True)
         await self._running().listen()
-
-    # within
 
     @property
     def _socket(self) -> Path:

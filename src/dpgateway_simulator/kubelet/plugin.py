@@ -30,7 +30,7 @@ class Plugin:
         self._stub = v1beta1.DevicePluginStub(self._channel)
 
     async def dial(self) -> None:
-        """Connects; OSError when nobody serves there."""
+        """Connects. OSError if nobody serves there."""
         await self._channel.dial()
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Plugin:
         return set(answer.container_responses[0].device_i_ds) if answer.container_responses else set()
 
     async def pre_start(self, ids: Sequence[str]) -> None:
-        """PreStartContainer; 30 seconds."""
+        """PreStartContainer, within 30 seconds."""
         request = v1beta1.PreStartContainerRequest(devices_ids=list(ids))
         await self._call(self._stub.pre_start_container(request, timeout=PRE_START_TIMEOUT))
 

@@ -25,7 +25,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod; its name is its uid, too."""
+    """A pod. Its name is also its uid."""
 
     name: str
     containers: tuple[Container, ...]
@@ -64,7 +64,7 @@ def requests(pod: Pod) -> Counter[str]:
 
 
 def allocatable(ledger: Ledger, counts: Mapping[str, int], pod: str) -> dict[str, int]:
-    """The node's allocatable; for a pod that holds devices at least what is held, so that it survives a restart."""
+    """The node's allocatable devices. A pod with devices finds at least those in use, so that it survives a restart."""
     node = dict(counts)
     if any(one.pod == pod for one in ledger.holdings.values()):
         for resource, ids in ledger.allocated.items():

@@ -26,7 +26,7 @@ def quoted(text: str) -> str:
 
 
 def extended(name: str, *, qualified: bool) -> bool:
-    """Whether it is an extended resource's; from 1.10 on it must still be a qualified name behind `requests.`."""
+    """Whether an extended resource may have this name. From 1.10 on `requests.<name>` must be a qualified name."""
     if "/" not in name or "kubernetes.io/" in name:
         return False
     if not qualified:
@@ -54,7 +54,7 @@ class Registrar:
         self._misbehaviour = incarnation.node.misbehaviour
 
     async def register(self, request: Registration) -> None:
-        """Answers, or raises GRPCError as a Go server that returns a plain error does: code UNKNOWN."""
+        """Registers a plugin. A refusal is a GRPCError of code UNKNOWN, as a Go server answers a plain error."""
         about = {"resource": request.resource, "endpoint": request.endpoint, "version": request.version}
         self._incarnation.emit("register", **about)
         await self._misbehaviour.stall(request.resource)
@@ -72,7 +72,7 @@ class Registrar:
             raise GRPCError(*told)
         check(self._incarnation.behaviour, request.version, request.resource)
         if self._incarnation.behaviour.synchronous and not self._incarnation.behaviour.register_context:
-            # 1.25 to 1.34 dial in the background context: a caller that gives up changes nothing
+            # 1.25 to 1.34 dial in the background context, so that nothing changes when the caller gives up
             work = self._incarnation.tasks.spawn(f"kubelet: Register {request.resource}", self._quietly(request))
             error = await asyncio.shield(work)
             if error is not None:

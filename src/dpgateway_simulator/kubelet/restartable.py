@@ -75,19 +75,19 @@ class Restartable:
             raise
 
     async def stop(self) -> None:
-        """Ends in order: kubelet.sock is removed (1.8 leaves it)."""
+        """Ends the kubelet in order. kubelet.sock is removed, but not by 1.8."""
         manager = self._running()
         await self._end("stopped")
         if self.behaviour.removes_socket:
             manager.socket.unlink(missing_ok=True)
 
     async def kill(self) -> None:
-        """Ends at once: kubelet.sock and the checkpoint stay as they are. No error if it isn't running."""
+        """Ends the kubelet at once: kubelet.sock and the checkpoint stay as they are. No error if it isn't running."""
         if self._manager is not None:
             await self._end("killed")
 
     async def restart(self, *, graceful: bool = False) -> list[Reply]:
-        """Ends, starts, and admits the pods it had once more, as a real kubelet does; what became of them."""
+        """Ends and starts the kubelet. It admits its pods again, as a real kubelet does; returns a reply per pod."""
         old = self._running().workload if graceful else self._manager and self._manager.workload
         await (self.stop() if graceful else self.kill())
         pods = list(old.pods.values()) if old else []
@@ -99,7 +99,7 @@ class Restartable:
         return replies
 
     async def upgrade(self, version: str) -> list[Reply]:
-        """Stops and starts as another version, newer or older, in the same directory; what became of its pods."""
+        """Restarts as another version, newer or older, on the same directory; returns a reply per pod."""
         new = behaviour(version)
         if self.running:
             await self.stop()

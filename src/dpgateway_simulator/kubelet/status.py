@@ -1,4 +1,4 @@
-"""What a kubelet reports: the node's capacity, and a container's devices; and all that it has in memory of devices."""
+"""What a kubelet reports of the node's capacity and of a container's devices, and what it remembers of devices."""
 
 import re
 from collections.abc import Container
@@ -11,7 +11,7 @@ from dpgateway_simulator.kubelet.ledger import Ledger
 
 
 def capacity(incarnation: Incarnation, connections: Connections) -> dict[str, Any]:
-    """GetCapacity. It is what forgets a resource whose plugin is gone for more than the grace period."""
+    """GetCapacity. It also forgets each resource whose plugin is gone for longer than the grace period."""
     healthy, grace = incarnation.ledger.healthy, incarnation.behaviour.grace
     if grace is None:  # 1.8 leaves out what is zero (cm/container_manager_linux.go)
         counts = {resource: len(ids) for resource, ids in healthy.items() if ids}
@@ -64,7 +64,7 @@ def _resource(ledger: Ledger, name: str, endpoint: Endpoint | None, pods: Contai
 
 
 def _holders(ledger: Ledger, resource: str, pods: Container[str]) -> dict[str, list[str]]:
-    """By device. Those of a deleted pod are free only when the next pod is admitted (updateAllocatedDevices)."""
+    """By device. A deleted pod holds its devices until the next pod is admitted (updateAllocatedDevices)."""
     holders: dict[str, list[str]] = {}
     for one in ledger.holdings.values():
         gone = "" if one.pod in pods else " (deleted)"
@@ -74,7 +74,7 @@ def _holders(ledger: Ledger, resource: str, pods: Container[str]) -> dict[str, l
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """A key by which d10 comes after d9."""
+    """A key for sorting: d10 comes after d9."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", text)]
 
 

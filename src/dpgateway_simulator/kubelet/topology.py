@@ -13,12 +13,12 @@ Mask = frozenset[int]
 
 
 class MissingDeviceError(LookupError):
-    """A device was asked for its topology that isn't in the list."""
+    """A device isn't in the list, and its topology was asked for."""
 
 
 @dataclass(frozen=True)
 class Hint:
-    """Where a request would fit; no affinity means anywhere."""
+    """NUMA nodes on which a request fits. An affinity of None means any."""
 
     affinity: Mask | None
     preferred: bool
@@ -40,7 +40,7 @@ class Candidates:
 
 
 def hints(candidates: Candidates, numa: Sequence[int], *, missing_crashes: bool) -> list[Hint]:
-    """generateDeviceTopologyHints; MissingDeviceError if an id isn't listed and the release follows a nil pointer."""
+    """generateDeviceTopologyHints. `missing_crashes`: an id that isn't listed raises MissingDeviceError."""
     if not candidates.aligned:
         return [Hint(None, preferred=True)]
     if not candidates.possible:

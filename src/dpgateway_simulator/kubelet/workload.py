@@ -1,4 +1,4 @@
-"""The pods of one incarnation: each is admitted and its containers are started, and the reply says what came of it."""
+"""The pods of one incarnation: how a pod is admitted and its containers are started, and the reply to who asked."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ class Workload:
         self._admitting = asyncio.Lock()  # the kubelet admits one pod at a time
 
     async def admit(self, pod: Pod, *, start: bool) -> Reply:
-        """Admits a pod, and starts its containers if told so; a refused pod has failed and is gone."""
+        """Admits a pod and, if `start`, starts its containers. A refused pod has failed for good and is forgotten."""
         async with self._admitting:
             self.pods.pop(pod.name, None)
             self.pods[pod.name] = pod
@@ -63,13 +63,13 @@ class Workload:
         return {"name": container.name, "options": options}
 
     def remove(self, pod: str) -> None:
-        """The pod is gone. Its devices are free when the next pod asks for some."""
+        """Removes a pod. Its devices are free when the next pod asks for some."""
         self.pods.pop(pod, None)
         self.started = {one for one in self.started if one[0] != pod}
         self._incarnation.emit("pod removed", pod=pod)
 
     def _check(self) -> None:
-        """Whether the kubelet that was asked is still there to answer."""
+        """Raises an error if the kubelet ended while it was asked."""
         if self._incarnation.crashed:
             raise Crashed(self._incarnation.crashed)
         if self._incarnation.ended:
@@ -77,7 +77,7 @@ class Workload:
 
 
 def _gets(options: RunOptions | None) -> dict[str, tuple[str, ...]]:
-    """What there is in the options, as `docker run` would have it."""
+    """What the container gets, written as options of `docker run`."""
     if options is None:
         return {}
     gets = {

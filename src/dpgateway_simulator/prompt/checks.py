@@ -1,4 +1,4 @@
-"""The verbs that look: wait, expect, see, table, print."""
+"""The verbs that wait, check or show: `wait`, `expect`, `see`, `table`, `print`."""
 
 from typing import Any
 

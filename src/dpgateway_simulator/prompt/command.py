@@ -1,4 +1,4 @@
-"""`simulate`: one simulated kubelet in the foreground, by itself or driven by a script."""
+"""The command `simulate`: its options and help, and the checks before a kubelet starts."""
 
 import asyncio
 import stat
@@ -114,7 +114,7 @@ def _version(context: click.Context, parameter: click.Parameter, value: str) -> 
 def simulate(  # noqa: PLR0913, PLR0917  one per option
     version: str, directory: Path, script_file: Path | None, output: str, policy: str, numa: int, patience: float
 ) -> None:
-    """The command."""
+    """Runs what the options say, and exits."""
     try:
         todo = script.read(script_file) if script_file else None
     except script.ScriptError as error:
@@ -122,7 +122,7 @@ def simulate(  # noqa: PLR0913, PLR0917  one per option
     _check(directory.absolute())
     plan = Plan(version, directory, policy, numa, patience)
     if todo is None and foreground.at_terminal():
-        from dpgateway_simulator.prompt import prompt  # noqa: PLC0415  a tenth of a second that scripts needn't wait
+        from dpgateway_simulator.prompt import prompt  # noqa: PLC0415  it takes a tenth of a second
 
         sys.exit(asyncio.run(prompt.run(plan, output)))
     work = foreground.forever if todo is None else partial(script.do, todo=todo)
@@ -130,7 +130,7 @@ def simulate(  # noqa: PLR0913, PLR0917  one per option
 
 
 def _check(directory: Path) -> None:
-    """Refuses a directory where a kubelet lives, or where cleaning would delete what no kubelet made."""
+    """Refuses a directory where a kubelet serves, and one with files that a kubelet would delete."""
     if not directory.exists():
         return
     try:

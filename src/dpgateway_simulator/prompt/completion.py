@@ -1,4 +1,4 @@
-"""What may come next in a line: verbs, and the versions, resources, pods, containers and events of this moment."""
+"""Completes a line: with verbs, and with the versions, resources, pods, containers and events that there are now."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -12,7 +12,7 @@ from dpgateway_simulator.prompt.verbs import Verb
 
 Words = list[str]
 Candidates = Callable[[Kubelet, Words], Iterable[str]]
-"""From a kubelet and the words between the verb and the cursor's."""
+"""What may follow, given a kubelet and the words between the verb and the cursor."""
 
 
 def resources(kubelet: Kubelet) -> list[str]:
@@ -20,7 +20,7 @@ def resources(kubelet: Kubelet) -> list[str]:
 
 
 def amounts(kubelet: Kubelet) -> list[str]:
-    """RESOURCE=N, of as many devices as there are."""
+    """RESOURCE=N for every resource, N being the number of its devices."""
     found = kubelet.resources() if kubelet.running else {}
     return [f"{name}={len(about['devices'])}" for name, about in found.items()]
 
@@ -36,7 +36,7 @@ def _expect(kubelet: Kubelet, words: Words) -> list[str]:
 
 
 def _see(kubelet: Kubelet, words: Words) -> list[str]:
-    """The kinds of events so far; then the fields of the last such event, with their values."""
+    """First the kinds of events so far. After a kind, the fields of its last event."""
     if not words:
         return sorted({one.kind.replace(" ", "_") for one in kubelet.events})
     last = next((one for one in reversed(kubelet.events) if one.kind.replace(" ", "_") == words[0]), None)
@@ -97,7 +97,7 @@ ARGUMENTS: dict[str, Candidates] = {
 
 
 class Line(Completer):
-    """Completes a line for a kubelet. `verbs` are those that the prompt has, with their help beside them."""
+    """Completes lines for a kubelet. `verbs` are all that the prompt has; their help is shown beside them."""
 
     def __init__(self, kubelet: Kubelet, verbs: Mapping[str, Verb]) -> None:
         self._kubelet, self._verbs = kubelet, verbs

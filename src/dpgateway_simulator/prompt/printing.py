@@ -53,7 +53,7 @@ def _capacity(value: dict[str, Any]) -> str:
 
 
 def lines(resources: Resources, limit: int | None = None) -> list[str]:
-    """A headline and a table per resource. With a limit of lines, devices that are healthy and free are left out."""
+    """A headline and a table per resource. Past `limit` lines, devices that are healthy and free are only counted."""
     shown = {name: [_row(one) for one in about["devices"]] for name, about in resources.items()}
     total = sum(2 + len(rows) for rows in shown.values())
     cut = limit is not None and total > limit
@@ -71,14 +71,14 @@ def lines(resources: Resources, limit: int | None = None) -> list[str]:
 
 
 def headline(name: str, about: Mapping[str, Any]) -> str:
-    """One resource's counts, and whether its plugin is there."""
+    """One resource's counts, and a word if its plugin is missing."""
     held = sum(bool(one["holders"]) for one in about["devices"])
     counts = f"{about['allocatable']} of {about['capacity']} allocatable, {held} held"
     return f"{name}: {counts}{_PLUGIN[about['plugin']]}"
 
 
 def state(kubelet: Kubelet) -> str:
-    """The kubelet in one line: version, whether it runs, each resource's allocatable/capacity, pods."""
+    """The kubelet in one line: version, whether it runs, each resource's allocatable/capacity, number of pods."""
     if kubelet.crashed:
         return f"{kubelet.version} crashed: {kubelet.crashed}"
     if not kubelet.running:

@@ -32,14 +32,14 @@ STYLE = Style.from_dict({"bottom-toolbar": "noreverse bg:ansibrightblack ansiwhi
 
 
 async def run(plan: Plan, output: str) -> int:
-    """Runs a kubelet with a prompt until the user leaves, or a signal; the exit code."""
+    """Runs a kubelet with a prompt until the user leaves or a signal comes; the exit code."""
     screen = Screen(wraps=output != "json")
     signals = (*foreground.ENDING, signal.SIGHUP)  # SIGHUP: the terminal is closed
     return await foreground.run(plan, Printer(output, screen.write), lambda one: Prompt(one, screen).run(), signals)
 
 
 class Screen:
-    """Text for the terminal. A line that is being typed is taken away for it, and put back below.
+    """Writes to the terminal. The line that is being typed is erased first, and drawn again below the text.
 
     Not with run_in_terminal: it makes the terminal cooked for a moment, in which a Ctrl-D would be lost.
     """
@@ -75,8 +75,8 @@ class Prompt:
         self._work: asyncio.Task[bool] | None = None
 
     async def run(self) -> int:
-        """Until the user leaves; the exit code."""
-        # unlike a signal's usual handler this one never ends the process; it stays while prompt_toolkit's come and go
+        """Asks until the user leaves; the exit code."""
+        # one handler throughout: prompt_toolkit's come and go with each line, and in between a signal ends the process
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         forget = self._session.kubelet.journal.listen(self._hint)
         self._screen.write(WELCOME)
@@ -88,7 +88,7 @@ class Prompt:
         return 0
 
     async def _one(self) -> bool:
-        """Asks for one line, or for several that are pasted, and does them; whether to ask for more."""
+        """Asks for a line, or for lines that are pasted, and does them. Returns whether to ask again."""
         try:
             text = await self._lines.prompt_async(handle_sigint=False)
         except KeyboardInterrupt:
@@ -123,7 +123,7 @@ class Prompt:
         return True
 
     def _interrupt(self) -> None:
-        """SIGINT: from the terminal while a line is being done, from elsewhere at any time."""
+        """Ends what is being done, or else the line that is being typed."""
         application = get_app_or_none()
         if self._work is not None:
             self._work.cancel()
@@ -145,7 +145,7 @@ class Prompt:
 
 
 def wrapped(line: str, columns: int) -> str:
-    """A line that is too long goes on in the column where an event's text begins, and isn't broken within a word."""
+    """Breaks a long line between words; it goes on in the column where an event's text begins."""
     if len(line) <= columns:
         return line
     wrapper = textwrap.TextWrapper(columns, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
@@ -153,7 +153,7 @@ def wrapped(line: str, columns: int) -> str:
 
 
 def history() -> History:
-    """The lines of earlier sessions, kept in $XDG_STATE_HOME; in memory only where that can't be written."""
+    """The lines of earlier sessions, kept in $XDG_STATE_HOME. Where nothing can be written, lines stay in memory."""
     home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     path = Path(home).expanduser() / "dpgateway" / "simulate_history"
     try:

@@ -1,4 +1,4 @@
-"""Scripts: files of steps, one a line, or a YAML list of them. Errors name file, line and what was expected."""
+"""Scripts are files of steps: one step a line, or a YAML list. Errors name file, line and what was expected."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ class ScriptError(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """One line and where it stands."""
+    """One line, and the file and line number where it stands."""
 
     line: str
     where: str
 
 
 def read(path: Path) -> list[Step]:
-    """The steps of a file, all checked for their verbs; `.yaml` and `.yml` are YAML, all else is lines."""
+    """The steps of a file, each with a known verb. `*.yaml` and `*.yml` are read as YAML, other files as lines."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""One kubelet being driven by words: where its output goes, and how the words are read."""
+"""One kubelet that words drive: where its output goes, and how the words are read."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from dpgateway_simulator.kubelet.kubelet import Kubelet
 
 
 class StepError(Exception):
-    """A step whose words are right and which failed."""
+    """A step was understood, and failed."""
 
 
 class WordsError(Exception):
-    """A step whose words make no sense: what was found, what was expected."""
+    """A step wasn't understood. The text says what was found and what was expected."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Wanted:
 
 
 def number(word: str, what: str) -> float:
-    """A count of something, not negative."""
+    """A number that isn't negative; `what` is said if the word is none."""
     try:
         value = float(word)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The verbs that do something. What doesn't come true raises StepError, what can't be read WordsError."""
+"""The verbs that do something. A step that fails raises StepError; one that can't be read raises WordsError."""
 
 import asyncio
 

@@ -53,7 +53,7 @@ def _redraw(application: Application[None]) -> Callable[[Event], None]:
 
 
 def _live(session: Session, words: list[str]) -> str:
-    """As many lines as there is room for, and one for the end of watching."""
+    """As many lines as fit the terminal, the last one says how to end."""
     application = get_app()
     rows = application.output.get_size().rows - 3
     found = [f"kubelet {printing.state(session.kubelet)}"]
@@ -89,7 +89,7 @@ async def leave(_: Session, words: list[str]) -> None:
 
 
 def usage(line: str) -> str:
-    """The words that a line's verb takes; empty for an unknown verb, and for one without words."""
+    """How a line's verb is used. Empty if the verb is unknown, or takes no words."""
     name = line.split(maxsplit=1)[0]
     return f"usage: {name} {KNOWN[name].words}" if name in KNOWN and KNOWN[name].words else ""
 

@@ -57,13 +57,13 @@ VERBS: dict[str, Verb] = {
 
 
 async def run(session: Session, line: str, known: Mapping[str, Verb] = VERBS) -> None:
-    """Runs one line. WordsError if it makes no sense, StepError if what it says doesn't come true."""
+    """Runs one line. WordsError if it isn't understood, StepError if it fails."""
     words = split(line, known)
     await known[words[0]].run(session, words[1:])
 
 
 def split(line: str, known: Mapping[str, Verb] = VERBS) -> list[str]:
-    """A line's words, the first being a verb; quotes as in a shell."""
+    """A line's words, quoted as in a shell. The first one is a known verb."""
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
@@ -75,7 +75,7 @@ def split(line: str, known: Mapping[str, Verb] = VERBS) -> list[str]:
 
 
 def table() -> str:
-    """All verbs with their words and help, for `--help`."""
+    """All verbs with their words and help, as `--help` shows them."""
     width = max(len(f"{name} {verb.words}") for name, verb in VERBS.items() if len(verb.words) < 40)
     lines = []
     for name, verb in VERBS.items():

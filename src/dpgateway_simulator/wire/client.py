@@ -22,7 +22,7 @@ from dpgateway_simulator.wire import sockets
 
 Headers = list[tuple[str, str]]
 FAILURES = (GRPCError, ProtocolError, StreamTerminatedError, TimeoutError, OSError, AssertionError)
-"""What a call raises when it fails, by whatever fault; `explain` has the words for it."""
+"""All that a failing call raises; `explain` has the words for each."""
 
 _DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline of the call", default=None)
 _CODES = {status: status.name.title().replace("_", "") for status in Status} | {Status.CANCELLED: "Canceled"}
@@ -50,7 +50,7 @@ class Codec(CodecBase):  # type: ignore[misc]
 
 
 class _ClientProtocol(H2Protocol):  # type: ignore[misc]
-    """A connection that knows when the other side has spoken first, and whose requests carry another user-agent."""
+    """A connection that notes the plugin's first word, and sends the headers that grpc-go would send."""
 
     def __init__(self, channel: "GoChannel", *arguments: object) -> None:
         super().__init__(*arguments)
@@ -85,11 +85,11 @@ class _ClientProtocol(H2Protocol):  # type: ignore[misc]
         super().connection_lost(exc)
         if not self.spoken.done():
             self.spoken.set_exception(ConnectionResetError("the plugin closed the connection"))
-            self.spoken.exception()  # nobody may be waiting
+            self.spoken.exception()  # asyncio warns of an error that nobody fetches
 
 
 class GoChannel(Channel):  # type: ignore[misc]
-    """A connection to a plugin's socket. As grpc-go's, it is made again when it was lost and somebody calls."""
+    """A connection to a plugin's socket. After a loss the next call connects again, as with grpc-go."""
 
     def __init__(self, path: Path, endpoint: str, *, user_agent: str, authority: str, limit: int | None) -> None:
         super().__init__(path=str(path), codec=Codec(limit))
@@ -109,7 +109,7 @@ class GoChannel(Channel):  # type: ignore[misc]
         sock = sockets.connected(self._socket_path, self._endpoint)
         loop = asyncio.get_running_loop()
         _, protocol = await loop.create_unix_connection(self._protocol_factory, sock=sock)
-        if protocol.handler.connection_lost:  # with the first word that was sent; grpclib would use it all the same
+        if protocol.handler.connection_lost:  # lost with the first word sent; grpclib would go on and use it
             raise ConnectionResetError("the plugin closed the connection")
         return protocol
 

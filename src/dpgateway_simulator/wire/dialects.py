@@ -1,4 +1,4 @@
-"""The APIs that a kubelet speaks: what Register and Allocate look like in each, as plain values.
+"""The APIs that a kubelet speaks: what Register and Allocate look like in each.
 
 Field numbers and names are in the generated modules. The answers of older APIs are kept in v1beta1's messages, which can
 say all that the older ones can.
@@ -92,7 +92,7 @@ def _answer(
 
 
 def _merged(response: v0_1.AllocateResponse) -> Answer:
-    """All of 0.1's specs in one; the container manager of 1.8 adds them up as they come."""
+    """All of 0.1's specs in one answer. The container manager of 1.8 adds them up in their order."""
     envs: dict[str, str] = {}
     for spec in response.spec:
         envs = spec.envs | envs  # the first one wins
@@ -104,7 +104,7 @@ _DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 def _noting_deadline(method: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-    """The generated services hand on the request, but not the call's deadline."""
+    """Notes the call's deadline, because the generated services hand on the request only."""
 
     async def call(stream: Stream[Any, Any]) -> None:
         _DEADLINE.set(stream.deadline)

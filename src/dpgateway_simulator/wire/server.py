@@ -1,4 +1,4 @@
-"""A grpclib server that looks like grpc-go: its answers to unknown methods, and its end when the process is killed."""
+"""A grpclib server that looks like grpc-go: how it answers unknown methods, and how it ends when it is killed."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from dpgateway_simulator.wire.client import Codec
 
 
 class _Methods(dict[str, Handler]):
-    """The methods of a server; for all others the answer of grpc-go's server.go."""
+    """The methods of a server. All other methods get the answer of grpc-go's server.go."""
 
     def get(self, path: str, default: object = None) -> Handler:
         return super().get(path) or Handler(_unknown(path, self), Cardinality.UNARY_UNARY, None, None)
@@ -47,7 +47,7 @@ class GoServer(Server):  # type: ignore[misc]
         return self._protocols[-1]
 
     async def listen(self, sock: socket.socket) -> None:
-        """Listens on a bound socket, besides those that it listens on already. The file stays when the server ends."""
+        """Listens on a bound socket instead of the last one; open connections stay, and so does the file at the end."""
         how: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         if self._server is not None:
             self._server.close()

@@ -1,4 +1,4 @@
-"""Unix sockets by path, also by paths longer than the 107 bytes that a socket address holds."""
+"""Unix sockets by path. A path may be longer than the 107 bytes that a socket address holds."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ REAL_DIRECTORY = "/var/lib/kubelet/device-plugins/"
 
 @contextlib.contextmanager
 def address(path: Path) -> Iterator[str]:
-    """An address for bind or connect that is short enough: through the open directory, if need be."""
+    """An address for bind or connect. If the path is too long, the address goes through the open directory."""
     if len(os.fsencode(path)) <= LONGEST:
         yield str(path)
         return
@@ -45,7 +45,7 @@ def connected(path: Path, endpoint: str) -> socket.socket:
     sock.setblocking(False)
     try:
         with address(path) as short:
-            sock.connect(short)  # never blocks on a unix socket but for a full backlog: EAGAIN
+            sock.connect(short)  # never blocks on a unix socket; a full backlog is EAGAIN
     except OSError:
         sock.close()
         raise
