@@ -75,7 +75,7 @@ class Incarnation:
 
 
 class Tasks:
-    """Tasks that live no longer than their owner. `end` raises the first error that one had; a crash is no error.
+    """Tasks that end with their owner. `end` raises the first error that one had; a crash is no error.
 
     asyncio.TaskGroup must be entered and left by one and the same task; a kubelet is started and stopped by any.
     """

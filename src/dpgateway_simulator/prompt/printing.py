@@ -1,6 +1,7 @@
 """Events, answers and tables of devices: as lines of text, or as JSON with one object a line.
 
-Tables are made from what `Kubelet.resources` says, so that a printed one, a live one and the toolbar say the same.
+All tables are made from what `Kubelet.resources` says, so that the step `table`, the command `watch` and the toolbar
+agree.
 """
 
 import json

@@ -67,7 +67,7 @@ async def test_a_limit_of_zero(rig: Rig, era: str) -> None:
         assert reply["ok"]
 
 
-async def test_a_pod_that_changes_its_wish_is_refused(rig: Rig) -> None:
+async def test_a_pod_that_changes_its_request_is_refused(rig: Rig) -> None:
     kubelet, _ = await rig.both("1.37")
     await kubelet.admit("p1", {"c": {X: 1}})
     reply = await kubelet.admit("p1", {"c": {X: 2}})

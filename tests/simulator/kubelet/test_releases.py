@@ -1,6 +1,8 @@
 """Every version has its row, and the rows are of fields that exist."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from dpgateway_simulator.kubelet import releases
 from dpgateway_simulator.kubelet.behaviour import Behaviour
 from dpgateway_simulator.wire.dialects import DIALECTS
 
+SOURCES = Path(releases.__file__).parents[1]
 FIELDS = {field.name for field in dataclasses.fields(Behaviour)} - {"version", "minor"}
 
 
@@ -22,6 +25,14 @@ def test_rows_change_only_fields_of_a_behaviour_in_order() -> None:
     assert set(releases.FIRST) == FIELDS
     assert all(changes.keys() <= FIELDS for changes in releases.CHANGES.values())
     assert list(releases.CHANGES) == sorted(releases.CHANGES)
+
+
+def test_modules_ask_for_every_column_and_compare_no_releases() -> None:
+    """Else something that differs by release stands elsewhere, or a column means nothing."""
+    modules = [path for path in SOURCES.rglob("*.py") if path.name not in {"releases.py", "behaviour.py"}]
+    asked = {name for path in modules for name in re.findall(r"(?<!mis)(?:behaviour|does)\.(\w+)", path.read_text())}
+    assert asked - FIELDS == {"version"}
+    assert FIELDS - asked == set()
 
 
 @pytest.mark.parametrize("text", ["1.24", "v1.24", "1.24.17", " 1.24 "])
