@@ -27,7 +27,7 @@ def arrows() -> dict[tuple[State, State], list[str]]:
 
 
 def drawing() -> str:
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.AWAY.name}"]
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.UNREADY.name}"]
     lines += [f"    {a.name} --> {b.name}: {', '.join(events)}" for (a, b), events in arrows().items()]
     lines += ["```", "", "STOP leads from every state to STOPPED.", ""]
     states = [state for state in State if state is not State.STOPPED]

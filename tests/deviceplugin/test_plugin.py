@@ -24,7 +24,8 @@ class Running:
         self.node = Node("node-a", directory, [NAME], lambda change: None, lambda: False)
         threads = Threads()
         self.driver = RunningDriver(config, "node-a", threads, log)
-        self.plugin = Plugin(config, self.driver, Front(self.node, KubeletClient(directory, APIS, group), threads), group)
+        front = Front(self.node, KubeletClient(directory, APIS, group), threads)
+        self.plugin = Plugin(config, self.driver, front, group)
         runs = (self.node.run, self.driver.run, self.plugin.run)
         self.tasks = [group.create_task(run()) for run in runs]
         self.directory = directory
