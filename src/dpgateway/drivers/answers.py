@@ -16,11 +16,10 @@ MOST_DEVICES = 200_000
 def devices(answer: object) -> tuple[Device, ...]:
     """What ``devices()`` returned. Consumes it, so it runs on the driver's thread."""
     listed = _sequence("devices()", answer, MOST_DEVICES)
-    seen: set[str] = set()
-    for device in listed:
-        if device.id in seen:
-            raise DriverFault(f"devices() listed the id {device.id!r} twice; an id means one device")
-        seen.add(device.id)
+    ids = [device.id for device in listed]
+    if len(set(ids)) < len(ids):
+        ((twice, _),) = Counter(ids).most_common(1)
+        raise DriverFault(f"devices() listed the id {twice!r} twice; an id means one device")
     return listed
 
 
@@ -50,9 +49,9 @@ def _sequence(what: str, answer: object, most: int) -> tuple[Device, ...]:
     items = tuple(itertools.islice(answer, most + 1))
     if len(items) > most:
         raise DriverFault(f"{what} returned more than {most} devices")
-    for item in items:
-        if not isinstance(item, Device):
-            raise DriverFault(f"{what} returned {item!r:.200} among its devices, expected a Device")
+    if not all(issubclass(kind, Device) for kind in set(map(type, items))):
+        wrong = next(item for item in items if not isinstance(item, Device))
+        raise DriverFault(f"{what} returned {wrong!r:.200} among its devices, expected a Device")
     return items
 
 

@@ -137,7 +137,8 @@ def _look_alike(old: Offers, new: Offers) -> bool:
     """Whether a kubelet would see no difference: a reason doesn't travel, so another reason is no news."""
     if old.keys() != new.keys():
         return False
-    return all(_looks(old[id_]) == _looks(offer) for id_, offer in new.items() if old[id_] is not offer)
+    changed = [id_ for id_, offer in new.items() if old[id_] is not offer]
+    return all(_looks(old[id_]) == _looks(new[id_]) for id_ in changed)
 
 
 def _looks(offer: Offer) -> tuple[bool, tuple[int, ...]]:
