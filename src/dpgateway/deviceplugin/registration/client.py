@@ -25,7 +25,12 @@ DEADLINE = 30.0
 The kubelet dials back within Register, for up to 10 s (plugin/v1beta1/client.go, 1.25), and asks for options.
 """
 
-_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
+_OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    # a kubelet.sock that answers GOAWAY and stays connected would cost a core, and gigabytes, until the deadline
+    ("grpc.enable_retries", 0),
+]
 
 
 class ApiRefused(KubeletError):
