@@ -168,17 +168,23 @@ async def test_a_kubelet_that_does_not_answer_is_given_up_at_the_deadline_and_se
 async def test_a_kubelet_that_says_goodbye_and_stays_connected_fails_at_once(client, short_path):
     """With gRPC's own retries the call goes on until its deadline, with a core busy and half a gigabyte a second."""
     settings, goaway = b"\0\0\0\4\0\0\0\0\0", b"\0\0\x08\7\0\0\0\0\0" + bytes(8)
+    connections = []
 
     async def serve(reader, writer):
+        connections.append(writer)
         writer.write(settings + goaway)
-        await writer.drain()
         await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        connections.remove(writer)
 
     server = await asyncio.start_unix_server(serve, short_path / "kubelet.sock")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(RegisterFailed, match="UNAVAILABLE"):
         await client.register(v1beta1.API, WHAT)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
+    await client.close()
+    await until(lambda: not connections)
     server.close()
 
 
