@@ -1,8 +1,8 @@
 """The allocate lane: ``allocate`` and ``prefer``, one call at a time, each with its deadline.
 
-When a deadline passes, the RPC fails, and the next call takes the lane; what the old one answers in the end is dropped,
-and its devices are released. Waiting for one's turn counts. With MOST_STUCK calls hanging, further calls fail at once:
-a fifth would hang, too.
+When a deadline passes, the call fails, and the next call takes the lane. What the driver returns after that is dropped,
+and the caller is told, so that the devices can be released. The time that a call waits for its turn counts. While
+MOST_STUCK calls hang, further calls fail at once: a fifth would hang, too.
 """
 
 from __future__ import annotations
@@ -41,16 +41,15 @@ class AllocateLane:
         self._name, self._threads = name, threads
         self._turn = asyncio.Lock()
         self._queued = 0
-        """Who waits for a turn; with nobody, a free lock is taken at once, and needs no timer."""
+        """How many calls wait for their turn. While none does, a free lock is taken at once, without a timer."""
         self._current: _Running | None = None
         self._stuck: dict[asyncio.Future[Any], _Running] = {}
 
     async def call(
         self, method: str, function: Callable[[], T], seconds: float, end: float, late: Callable[[], None] | None = None
     ) -> T:
-        """Runs ``function`` when it is its turn, until ``end`` (time.monotonic(), ``seconds`` after the first attempt).
-
-        ``late`` is called if the driver answers after that; its answer is dropped.
+        """Runs ``function`` when its turn comes. ``end``: the deadline by time.monotonic(), which is ``seconds`` after
+        the first attempt. ``late`` is called if the driver returns something after that.
         """
         await self._take_turn(method, end, seconds)
         try:
@@ -94,7 +93,7 @@ class AllocateLane:
             done = future.done()
         finally:
             timer.cancel()
-            if not done:  # the deadline, or the RPC was cancelled, be it in the moment of the answer
+            if not done:  # the deadline passed, or the caller was cancelled, perhaps just as the answer came
                 self._abandon(future, late)
         return done
 

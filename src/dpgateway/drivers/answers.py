@@ -1,4 +1,4 @@
-"""What a driver may answer. Anything else becomes a DriverFault that says what the driver did."""
+"""Checks what a driver returns and raises. What breaks the contract becomes a DriverFault that says what it did."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_DEVICES = 200_000
 
 
 def devices(answer: object) -> tuple[Device, ...]:
-    """What ``devices()`` returned. Consumes it, so it runs on the driver's thread."""
+    """What ``devices()`` returned. Consumes an iterator, so call it on the thread that called ``devices()``."""
     listed = _sequence("devices()", answer, MOST_DEVICES)
     ids = [device.id for device in listed]
     if len(set(ids)) < len(ids):
@@ -56,7 +56,7 @@ def _sequence(what: str, answer: object, most: int) -> tuple[Device, ...]:
 
 
 def fault(method: str, error: BaseException) -> GatewayError:
-    """What a driver raised, as one of our errors: its own are passed on, anything else is a bug of the driver."""
+    """What a driver raised, as one of our errors: one of ours stays as it is, any other is a bug of the driver."""
     if isinstance(error, GatewayError) and _speaks(error):
         return error
     return DriverFault(f"{method}() raised {describe(error)}")

@@ -1,8 +1,8 @@
 """What a driver is.
 
 A driver is a class with ``Options`` and the methods below. It has an ability by having the method: ``prefer``,
-``prepare``, ``release`` and ``close`` are optional. The gateway calls the methods on threads of its own, those of one
-driver on different ones, so a driver keeps its state in what it returns, or locks it.
+``prepare``, ``release`` and ``close`` are optional. The gateway calls the methods on its own threads, and different
+methods of one driver may run at the same time. So a driver keeps its state in what it returns, or locks it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Driver(Protocol):
 
     Each field has a type, a default unless it must be given, and ``metadata={"help": "one line"}``. A duration is a
     ``datetime.timedelta``. ``__post_init__`` raises ValueError for what types can't say. A method ``claims(self)``, if
-    there is one, names what no second resource of the same driver may claim too (a pool of boards, say).
+    there is one, returns names of things that only one resource of the driver can have (a pool of boards, say).
     """
 
     def __init__(self, options: Any, context: Context) -> None:  # noqa: ANN401  each driver has Options of its own
@@ -53,10 +53,10 @@ class Driver(Protocol):
         """
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        """What a container that gets ``devices`` needs. The values are those of the last list, the very objects: a
-        subclass of Device may carry what the driver has to know of them.
+        """What a container that gets ``devices`` needs. The values are the very objects of the last list: a subclass
+        of Device may carry what the driver has to know of them.
 
-        May be called again for devices that were allocated before: it gives the same answer, and takes nothing away.
+        May be called again for devices that were allocated before: gives the same answer, and takes nothing away.
         Raises DeviceUnavailable, DriverError, or Busy (then it is called again until the deadline).
         """
 
@@ -72,7 +72,7 @@ class Driver(Protocol):
     #     """The devices are free again."""
     #
     # def close(self) -> None:
-    #     """The gateway ends, or makes the driver anew."""
+    #     """The gateway ends, or makes the driver again."""
 
 
 DriverClass = Callable[..., Driver]

@@ -1,8 +1,8 @@
 """Finds drivers: entry points of the group ``dpgateway``, whose names are the drivers' names.
 
-Nothing that a driver package does at import can hurt another one: it may hang, so each is loaded on a thread with a
-deadline, by a plugin manager of its own, and a failure is a text in its :class:`Found`. Options are checked in
-``dpgateway.config``.
+A driver package can't hurt another one by what it does at import. The import may hang, so each package is loaded on a
+thread, with a deadline, by a plugin manager of its own. A failure is a text in the driver's :class:`Found`. What a
+configuration says under ``options`` is checked in ``dpgateway.config``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def find(names: Iterable[str] | None = None, loading: float = LOADING) -> dict[s
 
 
 def _points() -> tuple[Iterable[EntryPoint], Sequence[str]]:
-    """The entry points of our group, and what is wrong with packages whose own are broken, whatever they are."""
+    """The entry points of our group, and what is wrong with packages that have broken entry points of any group."""
     try:
         return entry_points(group=GROUP), ()
     except Exception:
@@ -98,9 +98,9 @@ def _found(points: list[EntryPoint], loading: float) -> Found:
 
 
 def load(point: EntryPoint, seconds: float = LOADING, check: Callable[[Any], None] | None = None) -> Any:  # noqa: ANN401  whatever the hook returned
-    """Imports the package behind ``point``. Returns what its hook returns, which ``check``, if given, has let pass.
+    """Imports the package behind ``point``, and returns what its hook returns. ``check`` looks at that, and may raise.
 
-    Raises Unfit, whatever the package raises, and when all this takes longer than ``seconds``.
+    Raises Unfit when the package or ``check`` raises anything, and when all this takes longer than ``seconds``.
     """
     try:
         driver, error = _threads.run(f"load {point.name}", lambda: _outcome(point, check), seconds)

@@ -1,8 +1,11 @@
-"""What may be asked of one driver that runs: three lanes that never wait for one another.
+"""The calls of one running driver. They go through three lanes that never wait for one another:
 
-list      the driver's devices, asked at the start, after ``changed``, and every ``refresh``   (drivers/listing.py)
-allocate  ``allocate`` and ``prefer``, one at a time                                           (drivers/allocating.py)
-prepare   ``prepare`` and ``release``, at once for different devices                           (drivers/preparing.py)
+list      ``devices``, one call at a time: at the start, after ``changed``, every ``refresh``  (drivers/listing.py)
+allocate  ``allocate`` and ``prefer``, one call at a time                                      (drivers/allocating.py)
+prepare   ``prepare`` and ``release``, at the same time for different devices                  (drivers/preparing.py)
+
+The list lane belongs to the running driver; :class:`Lanes` has the calls of the other two. Which ids a container gets
+is decided elsewhere: here there are only devices.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ LAST_CHANCE = 0.1
 
 
 class Lanes:
-    """The calls. Every error names the resource and the driver."""
+    """Used from the event loop. Every error names the resource and the driver."""
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class Lanes:
         self._allocating = AllocateLane(config.name, threads)
 
     async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
-        """Asks the driver until the ``allocate`` deadline; ``late`` is called if it answers after that."""
+        """Asks the driver until the ``allocate`` deadline; ``late`` is called if the driver returns after that."""
         devices = tuple(devices)
         self.preparing.given(devices)
         seconds = self._config.timeouts.allocate.total_seconds()
@@ -91,14 +94,14 @@ class Lanes:
                 await _until_free(lambda end: self.preparing.prepare(devices, call, end - time.monotonic()), seconds)
 
     def release(self, devices: Sequence[Device], free: Free) -> None:
-        """Tells the driver, if it wants to know, which devices are free; nobody waits for it.
+        """Tells a driver that has ``release`` which devices are free; nobody waits for the call.
 
-        ``free`` is asked again when it is their turn, because a device may be given away meanwhile.
+        When the call's turn comes, ``free`` says which devices still are, because some may be given away meanwhile.
         """
         if "release" not in self.abilities or not devices:
             return
         call = self._driver.release  # type: ignore[attr-defined]  # an ability
-        with contextlib.suppress(DriverError):  # the driver ended, and with it whatever it held
+        with contextlib.suppress(DriverError):  # the driver ended, and whatever it held ended with it
             self.preparing.release(devices, call, free).add_done_callback(self._released)
 
     def close(self) -> None:
@@ -111,7 +114,7 @@ class Lanes:
 
     @contextlib.contextmanager
     def _blaming(self, devices: Sequence[Device]) -> Iterator[None]:
-        """Errors say whose they are, because the kubelet shows them to whoever reads the pod's events."""
+        """Errors name the resource, the devices and the driver, because people read them in the pod's events."""
         try:
             yield
         except GatewayError as error:
@@ -126,8 +129,8 @@ class Lanes:
 async def _until_free(ask: Callable[[float], Awaitable[T]], seconds: float) -> T:
     """Asks a Busy driver again, in calls that the kubelet doesn't repeat: Allocate is sent once (every release).
 
-    ``seconds``: for all attempts; ``ask`` gets their end, as time.monotonic(). Raises Busy if the driver still is at
-    the last attempt.
+    ``seconds``: for all attempts; ``ask`` gets their end, by time.monotonic(). Raises Busy if the driver is still busy
+    at the last attempt.
     """
     end, pause = time.monotonic() + seconds, FIRST_PAUSE
     while True:

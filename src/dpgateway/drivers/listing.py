@@ -1,6 +1,7 @@
-"""The list lane: what the driver says there is. One thread, never two calls at once.
+"""The list lane: asks one driver for its devices, again and again, never two calls at once.
 
-When the deadline passes, the list stays and everything on it is Unhealthy; the late answer is taken when it comes.
+When the deadline passes, the lane says so and goes on waiting; the late answer is taken when it comes. The last list
+and its version are the running driver's (drivers/running.py).
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ Answer = tuple[Device, ...] | str
 FIRST_RETRY = 1.0
 """Seconds until a driver that failed to list is asked again; doubling up to ``refresh``."""
 
-
 PATIENCE = 3
-"""Times in a row that a driver may announce a change while it lists; one that always does isn't asked without pause."""
+"""Times in a row that a driver may announce a change while it lists. After that it gets a rest before each call."""
 FIRST_REST, LONGEST_REST = 0.01, 1.0
-"""Seconds."""
+"""Seconds: the first rest, doubling up to the longest."""
 
 
 class Announcements:
@@ -40,7 +40,7 @@ class Announcements:
         self.event = asyncio.Event()
 
     def changed(self) -> None:
-        if self._told:  # a thread that says it without end must not fill the loop's queue
+        if self._told:  # a thread that calls this without end must not fill the loop's queue
             return
         self._told = True
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
@@ -52,7 +52,7 @@ class Announcements:
 
 
 class ListLane:
-    """Asks one driver for its devices for as long as it runs."""
+    """Used from the event loop."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ListLane:
                     await self._announcements.event.wait()
 
     async def _ask(self, driver: Driver) -> AsyncGenerator[Answer, None]:
-        """One answer; or two, if the first is that it is late."""
+        """One answer; or two, if the first says that the driver is late."""
         asked = time.monotonic()
         future = self._threads.call(f"{self._name} list", lambda: answers.devices(driver.devices()))
         try:

@@ -1,11 +1,13 @@
-"""The prepare lane: ``prepare`` and ``release``, at once for different devices, one at a time for each.
+"""The prepare lane: ``prepare`` and ``release``, at the same time for different devices, one at a time for each device.
 
-When a deadline passes, the RPC fails and says how far the call is. The call goes on, because hardware that is being
-programmed can't be told to stop. A later prepare of the same devices joins it. If the call succeeded meanwhile, that is
-the answer, unless one of the devices was released, changed, or given away together with others since.
+When a deadline passes, whoever waits gets an error that says how far the call is. The call goes on, because hardware
+that is being programmed can't be told to stop. A later prepare of the same devices joins the call. If the call has
+succeeded by then, the later prepare returns at once, unless one of the devices was released, changed, or given away
+together with others since.
 
-A call that hasn't begun is dropped once nobody waits for it, and a release skips what was given away again: the devices
-may be another container's by then. The kubelet tries again by itself (pkg/kubelet, every release since 1.10).
+A call that hasn't begun is dropped once nobody waits for it, and a release leaves out devices that were given away
+again, because they may be another container's by then. The kubelet tries again by itself (pkg/kubelet, every release
+since 1.10). Who holds a device is known elsewhere: a release gets a function that says what is still free.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ KEPT = 300.0
 
 Key = frozenset[str]
 Begin = Callable[[], Callable[[], object]]
-"""Returns what is to be done, when its turn has come."""
+"""Called when the call's turn has come; returns what to run."""
 Free = Callable[[Sequence[Device]], Sequence[Device]]
-"""Those of the devices that no container has, nor may be getting."""
+"""Returns those of the devices that no container has or may be getting."""
 Outcome = asyncio.Future[None]
 
 
@@ -49,7 +51,7 @@ class Preparation:
     overdue: bool = False
     """Somebody waited for it in vain."""
     outdated: bool = False
-    """One of its devices was given to another container meanwhile: its success answers nobody later."""
+    """One of its devices was given to another container meanwhile, so its success doesn't answer a later prepare."""
 
     def enter(self, phase: str) -> None:
         self.phase, self.since = phase, time.monotonic()
@@ -106,7 +108,7 @@ class PrepareLane:
         function: Callable[[Sequence[Device]], object],
         free: Free,
     ) -> asyncio.Future[None]:
-        """Runs ``function`` with those that are still ``free`` when no other call uses the devices."""
+        """Once no other call uses the devices, runs ``function`` with those that are still ``free``."""
         devices = tuple(devices)
         key = frozenset(device.id for device in devices)
 
@@ -158,7 +160,7 @@ class PrepareLane:
         return call, future
 
     async def _run(self, call: Preparation, key: Key, begin: Begin) -> Exception | None:
-        """What the driver raised, as a value: one call's error doesn't end the group."""
+        """Returns what the driver raised, because one call's error must not end the group."""
         error: Exception | None = None
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -200,7 +202,7 @@ class PrepareLane:
 
 
 def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, ...]]]:
-    """What counts of devices; what else a driver's own class carries may not be comparable."""
+    """What is compared of devices; what else a driver's own class carries may not be comparable."""
     return {device.id: (device.health, device.numa_nodes) for device in devices}
 
 

@@ -1,6 +1,7 @@
-"""One resource's driver for as long as the gateway runs: made, asked, and made again when it couldn't be made.
+"""One resource's driver while the resource is served: made, asked for its list, closed; after a failure made again.
 
-What the driver says is one value that anyone may watch; what may be asked of the driver are its :class:`Lanes`.
+What the driver says is one value that anyone may watch; its calls are its :class:`Lanes`. A running driver knows
+nobody who watches or calls it.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class Said:
     devices: tuple[Device, ...] | None = None
     """Its last list; None before the first one."""
     failure: str = ""
-    """Why it doesn't say what there is now; empty while it does, and before it first should have."""
+    """Why it doesn't say what there is now; empty while it does, and until its first list is due."""
     overdue: bool = False
-    """The deadline of its first list is over: whoever waits for that needn't wait any longer."""
+    """The deadline of its first list is over, so nobody should wait for that list any longer."""
 
 
 class RunningDriver:
-    """Used from the event loop. It is the only place where a driver's failures are caught widely."""
+    """Used from the event loop."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class RunningDriver:
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.said = Observable(Said())
-        """Published with each list, with each failure, and when there are other calls."""
+        """Published with each list, with each failure, and when ``calls`` changes."""
         self.calls: Lanes | None = None
         """None while there is no driver to ask."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
@@ -111,7 +112,7 @@ class RunningDriver:
             self._fail(answer)
             return
         if self.calls is not None:
-            self.calls.preparing.listed(answer)  # a device that changed may have lost what was prepared
+            self.calls.preparing.listed(answer)
         self.said.publish(replace(self.said.value, devices=answer, failure=""))
 
     def _detach(self) -> None:
@@ -137,7 +138,7 @@ class RunningDriver:
             raise answers.fault("__init__", error) from error
 
     async def _close(self, seconds: float) -> None:
-        """Closes the driver, if there is one that wants that."""
+        """Closes the driver, if there is one that has ``close``."""
         driver, self._driver = self._driver, None
         close = getattr(driver, "close", None)
         if not callable(close):

@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class Observable(Generic[T]):
-    """Owned by one, watched by any number of others on the same event loop.
+    """One owner publishes it, and any number of others on the same event loop watch it.
 
-    It is a value with a version, not a queue of changes: all who watch see the same value, a slow one skips to the
-    newest, and one that stops watching takes nothing away from the others.
+    It is a value with a version, not a queue of changes: all watchers see the same value, a slow watcher skips to the
+    newest, and a watcher that stops takes nothing away from the others.
     """
 
     def __init__(self, value: T) -> None:
@@ -28,11 +28,11 @@ class Observable(Generic[T]):
         self._changed = asyncio.Event()
 
     def amend(self, value: T) -> None:
-        """Sets a value whose difference matters to nobody who waits."""
+        """Replaces the value and wakes nobody, because the difference matters to no watcher."""
         self.value = value
 
     async def newer(self, version: int) -> int:
-        """The version of now as soon as it is above ``version``; at once if it already is."""
+        """Waits until the version is above ``version``, and returns it."""
         while self.version <= version:
             await self._changed.wait()
         return self.version

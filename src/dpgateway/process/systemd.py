@@ -1,6 +1,6 @@
 """Tells systemd the state of the service: sd_notify(3), a datagram of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
 
-Without that variable systemd doesn't want to know. The caller decides what systemd gets to know.
+Without that variable systemd doesn't listen. The caller decides what systemd is told.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Notifier:
 
     @classmethod
     def take(cls, environment: MutableMapping[str, str]) -> Notifier | None:
-        """None if systemd doesn't want to know. Removes the variables, because they aren't for our children."""
+        """None if systemd doesn't listen. Removes the variables, because they aren't for our child processes."""
         address = environment.pop("NOTIFY_SOCKET", "")
         microseconds = environment.pop("WATCHDOG_USEC", "")
         ours = environment.pop("WATCHDOG_PID", "") in {"", str(os.getpid())}

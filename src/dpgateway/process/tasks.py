@@ -1,4 +1,4 @@
-"""How tasks go on after what went wrong: again, after a pause that doubles."""
+"""Runs again what failed, after a pause that doubles."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ async def persist(
 ) -> None:
     """Runs ``run`` until it returns; tells ``failed`` what it raised, and runs it again.
 
-    The pause before that is ``first`` seconds, and doubles up to ``longest``. A run that lived longer than
-    ``LONGEST_PAUSE`` counts as a success: the next pause is the first one again.
+    The first pause is ``first`` seconds; pauses double up to ``longest``. A run that lived longer than
+    ``LONGEST_PAUSE`` counts as a success: the pause after it is the first one again.
     """
     failures = 0
     while True:

@@ -1,11 +1,11 @@
 """Daemon threads that run blocking calls: as few as do the work, and as many as it takes when calls hang.
 
-Daemon threads of our own, not ``asyncio.to_thread``: the interpreter waits for those of its executor when it exits, and
-a driver, or a lock, may hang for ever.
+They are threads of our own, not those of ``asyncio.to_thread``, because the interpreter waits for the threads of its
+executor when it exits, and a driver, or a lock, may hang for ever.
 
-An idle thread takes a job at once. Without one, a thread is started for the job, up to the usual number. Beyond that
-number the job waits for a thread, but not for long: a thread of its own is started when its patience is over. So calls
-that return share a few threads, and a call that hangs keeps one thread from the others, and nothing else.
+An idle thread takes a job at once. If none is idle, a thread is started for the job, up to the usual number of threads.
+Beyond that number the job waits, but not for long: when its patience is over, one more thread is started for it. So
+calls that return share a few threads, and a call that hangs takes one thread away from the others, and nothing else.
 
 Nobody polls: the caller's event loop has a timer while a job waits, and a caller without a loop waits anyway.
 """
@@ -40,18 +40,18 @@ class Threads:
 
     def __init__(self, usual: int = 8, patience: float = 0.05, idle: float = 10.0) -> None:
         self._usual, self._patience, self._idle = usual, patience, idle
-        self._lock = threading.Lock()  # for what follows; while a thread is free, no job waits
+        self._lock = threading.Lock()  # guards the fields below; while a thread is free, no job waits
         self._count = 0
-        self._free: list[_Inbox] = []  # the last comes first, so that threads that aren't needed stay idle, and end
+        self._free: list[_Inbox] = []  # taken from the end, so that threads that aren't needed stay idle, and end
         self._waiting: OrderedDict[_Job, None] = OrderedDict()
 
     def call(self, name: str, function: Callable[[], T]) -> asyncio.Future[T]:
         """Runs ``function`` on a thread, for the event loop that runs now. Never blocks.
 
         The future gets what the function returns or raises; SystemExit and others that would steer the event loop come
-        as the cause of a RuntimeError. It gets a RuntimeError, too, when the system has no thread left and none of ours
-        could run the function. Cancelling the future abandons the result, not the call: the function runs to its end,
-        and also begins if it hasn't yet.
+        as the cause of a RuntimeError. The future also gets a RuntimeError when the system has no thread left and none
+        of ours could run the function. Cancelling the future abandons the result, not the call: a function that hasn't
+        begun still begins, and runs to its end.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -130,23 +130,23 @@ class Threads:
         return False
 
     def _serve(self, inbox: _Inbox) -> None:
-        """The life of a thread. While it waits, it holds nothing of a job that it had."""
+        """The life of a thread. While the thread waits, it holds nothing of an earlier job."""
         thread = threading.current_thread()
         job: _Job | None = inbox.get()
         while job is not None:
             thread.name = job.name
             function, job.function = job.function, None
             job.result, job.error = _outcome(function)
-            del function  # before another job is taken: the last reference to a driver may run code that hangs
+            del function  # before another job is taken: dropping the last reference to a driver may run code that hangs
             following = self._following(inbox)
             if following is None:
                 thread.name = IDLE
-            job.deliver()  # last: who has the result finds this thread free
+            job.deliver()  # last, so that whoever has the result finds this thread free
             job = None
             job = following or self._rest(inbox)
 
     def _following(self, inbox: _Inbox) -> _Job | None:
-        """The job that has waited longest; without one, the thread is free."""
+        """The job that has waited longest. If none waits, the thread is noted as free."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popitem(last=False)[0]
@@ -154,7 +154,7 @@ class Threads:
             return None
 
     def _rest(self, inbox: _Inbox) -> _Job | None:
-        """The next job that comes; None when none has come for so long that the thread may end."""
+        """The next job that comes; None if none came for so long that the thread ends."""
         try:
             return inbox.get(timeout=self._idle)
         except queue.Empty:
@@ -163,7 +163,7 @@ class Threads:
                     self._free.remove(inbox)
                     self._count -= 1
                     return None
-            return inbox.get()  # it came at the last moment
+            return inbox.get()  # a job came at the last moment
 
 
 class _Job:
@@ -184,7 +184,7 @@ class _Job:
         self.function: Callable[[], Any] | None = function
 
     def deliver(self) -> None:
-        """From the thread that ran it."""
+        """Called on the thread that ran the function."""
         if self.loop is None:
             self.settle()
             return
@@ -194,7 +194,7 @@ class _Job:
             return
 
     def settle(self) -> None:
-        """Gives the outcome away, and keeps nothing of it: a thread or a timer may hold this job a moment longer."""
+        """Gives the outcome to the future and keeps none of it, because a thread or a timer may hold this job longer."""
         future, result, error = self.future, self.result, self.error
         del self.future, self.result, self.error
         if future.done():  # cancelled
@@ -222,7 +222,7 @@ def _harmless(error: BaseException) -> bool:
 
 
 def _tamed(error: BaseException) -> Exception:
-    """What would steer the event loop, or pass every ``except Exception`` up to the end of the process, as an error."""
+    """An ordinary error in place of one that would steer the event loop, or pass every ``except Exception``."""
     tamed = RuntimeError(describe(error))
     tamed.__cause__ = error
     return tamed
