@@ -54,7 +54,7 @@ class Gateway:
         self._tasks.append(self._group.create_task(supervised(name, run), name=name))
 
     async def _serve(self, config: ResourceConfig) -> None:
-        """One resource, until it is cancelled: then nothing of it is left."""
+        """Serves one resource until it is cancelled; then nothing of it is left."""
         log = bind(_log, resource=config.name)
         async with asyncio.TaskGroup() as group:
             driver = RunningDriver(config, self._node.name, self._threads, log)

@@ -1,4 +1,4 @@
-"""How the gateway is, as one value: what systemd learns of it today."""
+"""How the gateway is, as one value. Today only systemd is told of it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.plugin import Plugin
 
 LONGEST_START = 60.0
-"""Seconds after which the start is over, whatever isn't: systemd waits 90, unless told otherwise."""
+"""Seconds after which the start counts as over, whatever isn't ready: systemd waits 90, unless told otherwise."""
 KNOWN_AFTER = 1.0
-"""Seconds from the ``list`` deadline of a driver to when its failure is surely known."""
+"""Seconds after a driver's ``list`` deadline at which a failure of the driver is surely known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class Standing:
 
     name: str
     started: bool
-    """It has come as far as it can without a kubelet, or without an operator's help."""
+    """The resource has come as far as it can without a kubelet, or without an operator's help."""
     streaming: bool = False
     """A kubelet listens."""
     failed: bool = False
 
     @classmethod
     def of(cls, config: ResourceConfig, plugin: Plugin | None, age: float, *, directory: bool) -> Standing:
-        """``age``: seconds since the start; ``directory``: whether there is the kubelet's."""
+        """``age``: seconds since the start; ``directory``: whether the kubelet's directory exists."""
         overdue = age >= min(config.timeouts.list.total_seconds() + KNOWN_AFTER, LONGEST_START)
         if plugin is None:
             return cls(config.name, started=overdue)
@@ -39,7 +39,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What systemd gets to know."""
+    """What systemd is told."""
 
     ready: bool
     text: str

@@ -57,7 +57,7 @@ def _ids(entry: dict[str, Any]) -> Iterable[tuple[str, int]]:
 
 
 def _list(value: object) -> list[Any]:
-    """A kubelet writes an empty list as null. Anything else that is empty isn't a kubelet's, and proves nothing."""
+    """A kubelet writes an empty list as null. No kubelet writes anything else for it, so that would prove nothing."""
     if value is None:
         return []
     if not isinstance(value, list):

@@ -1,4 +1,7 @@
-"""The kubelet's device-plugins directory: its checkpoint, and what is said when no kubelet comes, or none can."""
+"""The kubelet's device-plugins directory: the bytes of its checkpoint, and why no kubelet is there, or why none can be.
+
+What the bytes mean is in ``checkpoint``, when to look in ``watch``.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,16 @@ from dpgateway.node import checkpoint
 
 SOCKET = "kubelet.sock"
 LARGEST_CHECKPOINT = 32 * 1024 * 1024
-"""Bytes, far more than kubelets write: each registered id, and each container's answer. The event loop waits for it."""
+"""Bytes: far more than a kubelet writes, which is each registered id and each container's allocation. The event loop
+waits while the file is read."""
 PATIENCE = 10.0
-"""Seconds without a kubelet after which the log says so: one that restarts is back sooner."""
+"""Seconds without a kubelet after which the log says so: a kubelet that restarts is back sooner."""
 
 _log = logging.getLogger(__name__)
 
 
 def read_checkpoint(directory: Path) -> tuple[bytes, float]:
-    """The file, and when it was written, in seconds.
+    """The file, and when it was written, in seconds since the epoch.
 
     Raises OSError unless it is a regular file: a pipe would be read for ever if nobody wrote to it.
     """
@@ -58,7 +62,9 @@ def fault(directory: Path) -> str:
 
 
 def forbidden(directory: Path) -> str:
-    """Why this user can't serve there; empty if it can, or if there is nothing yet. Root is never refused for good."""
+    """Why this user can't serve there; empty if it can, or if there is nothing yet. Always empty for root, whom nothing
+    refuses for good.
+    """
     uid = os.geteuid()
     if uid == 0 or os.access(directory, os.W_OK | os.X_OK):
         return ""
@@ -71,7 +77,7 @@ def forbidden(directory: Path) -> str:
 
 
 class Absence:
-    """Says once that no kubelet is there, when that has been so for a while. Used from the event loop."""
+    """Logs once that no kubelet has been there for a while. Used from the event loop."""
 
     def __init__(self, directory: Path, patience: float = PATIENCE) -> None:
         self._directory, self._patience = directory, patience
@@ -79,7 +85,7 @@ class Absence:
         self._there = True
 
     def look(self, *, there: bool) -> None:
-        """Whether there is a kubelet.sock now."""
+        """``there``: whether there is a kubelet.sock now."""
         if there != self._there and self._timer is not None:
             self._timer.cancel()
         if not there and self._there:

@@ -3,11 +3,11 @@
 Three sources, none of which is enough:
 
 - the *note*: what the kubelet wrote into its checkpoint, read some time after it was written;
-- what was *granted*: ids that we gave to a container, as long as the note may be older than that;
+- what was *granted*: ids that a front gave to a container, as long as the note may be older than that;
 - what is *in flight*: ids of Allocates that haven't been answered. The kubelet chose them already.
 
 Everything works over ids as the kubelet knows them. Times are seconds since the epoch, as files carry them; the caller
-reads the clock.
+reads the clock, and reads the files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 NOTED_WITHIN = 10.0
-"""Seconds from an Allocate to the note of it. A checkpoint that was written for another reason may lack it until then;
-later, what the file says is true."""
+"""Seconds from an Allocate to the note of it. A checkpoint that was written for another reason may lack the Allocate
+until then; a later one is right."""
 
 CLOCK_STEP = 0.02
 """Seconds by which a file's time may lag behind the clock, because the kernel stamps files with its last tick."""
@@ -31,22 +31,22 @@ Held = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Who asks gets a value that never changes; each event makes a new one."""
+    """A value that never changes; each event makes a new one."""
 
     note: Note | None = None
-    """None: it wasn't read yet, or it can't be read."""
+    """None: the note wasn't read yet, or it can't be read."""
     looked: bool = False
     """Whether somebody tried to read the note."""
     written: float = 0.0
     """When the kubelet wrote the note."""
     granted: Mapping[str, float] = field(default_factory=dict)
-    """When each id was given that the note may not have yet."""
+    """The ids that the note may not have yet, and when each was given."""
     in_flight: tuple[tuple[str, ...], ...] = ()
     """The ids of each Allocate that is under way."""
     kubelet_since: float = 0.0
-    """When this kubelet appeared. What an older note says of containers that ended proves nothing to it."""
+    """When this kubelet appeared. An older note doesn't prove that a container gave up an id."""
     counted: frozenset[str] = frozenset()
-    """The ids that were held at some time, and whose end nobody was told yet."""
+    """The ids that were held at some time, and of which nobody was told yet that they are free."""
 
     # what is held
 
@@ -61,7 +61,7 @@ class Holdings:
 
     @property
     def freed(self) -> frozenset[str]:
-        """The ids that no container holds any more, and whose end nobody was told yet."""
+        """The ids that no container holds any more, and of which nobody was told that yet."""
         held = self.held
         if held is None or self.written < self.kubelet_since:
             return frozenset()
@@ -69,18 +69,18 @@ class Holdings:
 
     @property
     def last_known(self) -> frozenset[str]:
-        """The ids that a container may hold, also while the note can't be read: those that were held before it."""
+        """The ids that a container may hold. While the note can't be read, these are the ids that were held before."""
         return self.counted.union(*self.in_flight)
 
     def look_again(self, lost: Iterable[str]) -> float | None:
-        """Seconds after which one of ``lost`` ids may be held no more, though the note doesn't change."""
+        """Seconds after which one of the ``lost`` ids may be free although the note doesn't change; None: never."""
         waits = self.note is not None and not self.granted.keys().isdisjoint(lost)
         return NOTED_WITHIN if waits else None
 
     # what happens
 
     def noted(self, note: Note | None, written: float, now: float) -> Holdings:
-        """The checkpoint was read; None: that failed."""
+        """The checkpoint was read; ``note`` is None if that failed."""
         granted = self.granted
         if note is not None:
             granted = {id_: at for id_, at in granted.items() if not _is_in(note, id_, at, written, now)}
@@ -92,14 +92,14 @@ class Holdings:
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
 
-        Nothing was ever allocated, or the file was deleted. Then what it said last stays true; and if that couldn't be
-        read, it stays unknown until a kubelet writes the file again.
+        Nothing was ever allocated, or the file was deleted. If the file was deleted, what it said last stays true; if
+        it couldn't be read before, what containers hold stays unknown until a kubelet writes the file again.
         """
         return self if self.looked else self.noted({}, 0.0, now)
 
     def new_kubelet(self, since: float) -> Holdings:
-        """Another kubelet appeared at ``since``. It may have forgotten what containers hold, and what it doesn't know
-        of hasn't been released by it, whatever an older checkpoint says.
+        """Another kubelet appeared at ``since``. It may have forgotten what containers hold, so an id that it doesn't
+        know need not be free, whatever an older checkpoint says.
         """
         return replace(self, counted=frozenset(), kubelet_since=since)
 
@@ -113,13 +113,13 @@ class Holdings:
         return replace(self._landed(ids), granted=granted, counted=self.counted.union(ids))
 
     def failed(self, ids: tuple[str, ...]) -> Holdings:
-        """The Allocate of ``ids`` failed: its ids are as they were. A note that was read meanwhile counted them."""
+        """The Allocate of ``ids`` failed: the ids are as they were. A note that was read meanwhile counted them."""
         landed = self._landed(ids)
         held = landed.held
         return landed if held is None else replace(landed, counted=landed.counted - (frozenset(ids) - held))
 
     def told(self) -> Holdings:
-        """Whoever wants to know was told what was freed."""
+        """Whoever wants to know was told which ids were freed."""
         return replace(self, counted=self.counted - self.freed)
 
     def _landed(self, ids: tuple[str, ...]) -> Holdings:

@@ -1,8 +1,8 @@
 """Which life of the kubelet a ``kubelet.sock`` belongs to.
 
-A kubelet creates its socket anew at each start. The file is another one if its device or inode differ; inodes are
-reused at once, so a new ctime tells too, but only together with the news that the file was created, or while no
-kubelet streams from us: chmod, touch and relabelling change the ctime of a living kubelet's socket.
+A kubelet creates a new socket at each start. The file is a new one if its device or inode differ. Inodes are reused at
+once, so a new ctime tells too, but only together with a CREATE event for the file, or while no kubelet's stream is
+open: chmod, touch and relabelling change the ctime of a living kubelet's socket.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Incarnations:
         return self._there
 
     def see(self, found: SocketFile | None, *, created: bool, streaming: bool) -> Change:
-        """``created``: a CREATE event came for the file since the last look; ``streaming``: a stream of it is open."""
+        """``created``: a CREATE event came for the file since the last look; ``streaming``: a kubelet streams."""
         if found is None:
             was, self._there = self._there, False
             return Change.GONE if was else Change.NONE
@@ -72,6 +72,6 @@ class Incarnations:
     def _is_new(self, last: SocketFile | None, found: SocketFile, *, created: bool, streaming: bool) -> bool:
         if last is None or self._first is None or not last.same_inode(found):
             return True
-        if created:  # the file may have been seen already, by a look at the DELETE before its CREATE
+        if created:  # a look at an earlier DELETE event may have seen this file already
             return self._first.ctime != found.ctime
         return last.ctime != found.ctime and not streaming

@@ -1,6 +1,7 @@
-"""What one node's kubelet tells: whether it is there, which life of it this is, and what its containers hold.
+"""What one node's kubelet tells: whether it is there, which incarnation of it, and what its containers hold.
 
-Fronts watch the holdings, and are told of a kubelet that comes or goes. The node knows no front.
+Anyone may watch the holdings, and whoever allocates publishes there what is in flight. Whoever makes the node is called
+when a kubelet comes or goes. The node knows no front.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from dpgateway.node.watch import DirectoryWatch
 from dpgateway.process.observable import Observable
 
 READING = 0.1
-"""Seconds from a change of the kubelet's checkpoint to its reading. Before anything is dropped it is read anyway."""
+"""Seconds from a change of the kubelet's checkpoint until it is read. Before an id is dropped it is read anyway."""
 WRITING = 1.0
-"""Seconds that a kubelet takes to write its checkpoint, at most. One that is damaged for longer stays so until the
-kubelet writes it again; a kubelet that started from it has forgotten what it said."""
+"""Seconds that a kubelet takes at most to write its checkpoint. A file that is damaged for longer stays damaged until
+the kubelet writes it again; a kubelet that started from a damaged file has forgotten what the file said."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Node:
     # the checkpoint
 
     def _read_soon(self) -> None:
-        """Once for many changes: a kubelet that starts writes its checkpoint for each resource that returns to it."""
+        """Reads once for many changes: a starting kubelet writes its checkpoint for each resource that registers."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().call_later(READING, self.read_checkpoint)
 
@@ -118,7 +119,7 @@ class Node:
             holdings.publish(change(resource, holdings.value))
 
     def _complain(self, text: str, written: float) -> None:
-        """Once; and not about a file that a kubelet may be writing, because 1.8 and 1.9 write it in place."""
+        """Logs ``text`` once, but not while a kubelet may be writing the file: 1.8 and 1.9 write it in place."""
         if time.time() - written > WRITING and text != self._complaint:
             self._complaint = text
             _log.warning("%s", text)

@@ -1,9 +1,9 @@
 """Watches the kubelet's device-plugins directory.
 
-Says when ``kubelet.sock`` should be looked at, and when the checkpoint should be read; looking is up to the caller. The
-watch is installed first, then everything is looked at, so nothing falls between. The directory may not exist yet: then
-the nearest parent that does is watched; we never create it. Whatever happens, all is looked at every POLL seconds, and
-without inotify (its instances and watches can be used up) every POLL_BLIND.
+Says when ``kubelet.sock`` should be looked at, and when the checkpoint should be read; the caller does both. The watch
+is installed first, then everything is looked at, so no change is missed. If the directory doesn't exist yet, the
+nearest parent that does is watched; we never create the directory. Whatever happens, everything is looked at every POLL
+seconds, and without inotify (its instances and watches can be used up) every POLL_BLIND seconds.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ POLL_BLIND = 1.0
 
 _ENTRY = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ATTRIB
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
-# Of the directory's name in its parent: as long as we have a file of it open, deleting it doesn't make a DELETE_SELF.
+# Events of the directory's name in its parent: while a file in it is open, deleting the directory makes no DELETE_SELF.
 _NAME = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.MOVE_SELF | Mask.ONLYDIR
-# 1.8 and 1.9 write the checkpoint in place; later ones rename it.
+# Kubelets 1.8 and 1.9 write the checkpoint in place; later kubelets rename a file over it.
 _CONTENT = Mask.CLOSE_WRITE
 _LOST = Mask.Q_OVERFLOW | Mask.IGNORED | Mask.UNMOUNT | Mask.DELETE_SELF | Mask.MOVE_SELF
 
@@ -44,8 +44,8 @@ class DirectoryWatch:
     def __init__(
         self, directory: Path, look: Callable[[bool], None], read: Callable[[], None], poll: float = POLL
     ) -> None:
-        """``look(created)``: kubelet.sock may have changed, ``created`` if an event said so; ``read()``: so may the
-        checkpoint.
+        """``look(created)`` is called when kubelet.sock may have changed (``created``: it may be a new file), ``read()``
+        when the checkpoint may have changed.
         """
         self._directory, self._look, self._read, self._poll = directory, look, read, poll
         self._blind = False
@@ -66,7 +66,7 @@ class DirectoryWatch:
             await self._follow(inotify)
 
     async def _follow(self, inotify: Inotify) -> None:
-        """Until what is watched is no longer the right place."""
+        """Watches until another place is the right one to watch."""
         place = self._nearest()
         watch = inotify.add_watch(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
         if place != place.parent:
@@ -90,7 +90,7 @@ class DirectoryWatch:
                     due = clock() + self._poll
                     self._look_everywhere(created=False)
                 elif within:
-                    continue  # it was the right place a moment ago, and something happens in it
+                    continue  # this was the right place a moment ago, and something happens in it
                 here = place == self._nearest() and _inode(place) == watched
         self._look_everywhere(created=True)
 
@@ -128,7 +128,7 @@ class DirectoryWatch:
 
 @contextlib.asynccontextmanager
 async def _reading(inotify: Inotify) -> AsyncIterator[Events]:
-    """The events, read by a task of their own: one that came just when a wait for it ended would be lost."""
+    """The events, read by a task of their own, because one that comes just as a wait for it ends would be lost."""
     events: Events = asyncio.Queue()
 
     async def read() -> None:
@@ -143,7 +143,7 @@ async def _reading(inotify: Inotify) -> AsyncIterator[Events]:
         yield events
     finally:
         task.cancel()
-        await asyncio.wait({task})  # before the descriptor is closed that it may be waiting for
+        await asyncio.wait({task})  # because the caller then closes the descriptor that the task may be waiting for
 
 
 async def _next(events: Events, seconds: float) -> Event | None:
