@@ -1,6 +1,6 @@
 """From a document and the drivers that were found to a :class:`Configuration`: every key typed, options included.
 
-And what is allowed, but may not do what its author wants.
+:func:`advise` names what is allowed, but may not do what its author wants.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _ready(entry: Entry, found: FoundDriver, problems: list[Problem]) -> Resourc
 
 
 def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:
-    """What ``call`` returns, or how it failed: it runs the driver's code, whose failure is its resource's alone."""
+    """What ``call`` returns, or how it failed. It runs the driver's code, whose failure touches only its resource."""
     try:
         return call(), None
     except KeyboardInterrupt:
@@ -102,7 +102,7 @@ def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:
 def _claim(
     resource: ResourceConfig, entry: Entry, claimed: dict[object, ResourceConfig], problems: list[Problem]
 ) -> ResourceConfig:
-    """Notes what the resource's options claim for it alone; a second claim of the same is an error."""
+    """Notes what the resource's options claim for this resource alone; a second claim of the same thing is an error."""
     again, failure = _tried("Options.claims", lambda: _claimed_again(resource, claimed))
     if failure:
         return replace(resource, options=None, driver_class=None, failure=failure)

@@ -50,7 +50,7 @@ class Entry:
         return str(self.written.value.get("driver"))
 
     def serves(self, node_name: str) -> bool:
-        """Whether the resource is for this node; an invalid one is taken to be."""
+        """Whether the resource is for this node; an invalid resource counts as one that is."""
         return self.resource is None or any(fnmatchcase(node_name, pattern) for pattern in self.resource.nodes)
 
 
@@ -105,7 +105,7 @@ def read(path: Path) -> tuple[Document, tuple[Problem, ...]]:
 
 
 def _misspelt(file: dict[object, object]) -> bool:
-    """Whether ``resources`` is there under a name that is told as a mistake already."""
+    """Whether ``resources`` is there under a name that is reported as a mistake already."""
     return any(did_you_mean(key, ["resources"]) for key in file)
 
 
@@ -133,7 +133,7 @@ def _join(whole: Written, more: Written, problems: list[Problem]) -> None:
 
 
 def _check_defaults(defaults: Written, problems: list[Problem]) -> None:
-    """What is wrong with the defaults is so even if no resource uses them."""
+    """A mistake in the defaults is reported even if no resource uses them."""
     expected = "any key of a resource but name and driver"
     wrong = OWN.intersection(defaults.value)
     problems.extend(Problem(defaults.place(key), "an unknown key", expected) for key in wrong)

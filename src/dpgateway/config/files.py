@@ -1,4 +1,4 @@
-"""YAML files as plain values, beside an index of where each of them stands."""
+"""Reads YAML files as plain values, with an index of the place of each value."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Step
 LARGEST_FILE = 16 * 1024 * 1024
 """Bytes."""
 MOST_VALUES = 200_000
-"""Of one file, each as often as aliases repeat it."""
+"""In one file; a value counts as often as aliases repeat it."""
 MISNAMED = frozenset({".yml", ".YAML", ".YML", ".json"})
-"""Endings that a directory's files may have in the belief that they are read."""
+"""Endings of files in a directory that their author may believe to be read."""
 
 _SYNTAX_ERRORS = (
     ("'\\t'", "a tab", "spaces", "YAML is indented with spaces only"),
@@ -39,7 +39,7 @@ _SYNTAX_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A plain value (dicts, lists and scalars), and the index of where files have it and all that is in it."""
+    """A plain value (dicts, lists and scalars), and the index of its places: where the files have it, and its parts."""
 
     value: Any
     places: MutableMapping[Steps, Place]

@@ -136,7 +136,7 @@ class _Reader:
 
 @cache
 def _kinds(kind: type) -> dict[str, Kind]:
-    """Those of its fields. Cached, because each text in an annotation is compiled again."""
+    """The kinds of a dataclass's fields. Cached, because each text in an annotation is compiled again."""
     return get_type_hints(kind)
 
 
@@ -220,4 +220,4 @@ SCALARS: Mapping[Kind, Callable[[Any], Any]] = {
     timedelta: parse_duration,
     Any: lambda value: value,
 }
-"""How each is read that has no values within."""
+"""How each kind is read that has no values inside it."""

@@ -146,7 +146,7 @@ class ResourceKeys:
     """One entry of ``resources``. Its ``options`` are as the file has them: the driver's types aren't known yet."""
 
     unknown_key: ClassVar = "the driver's own keys belong under options"
-    """The hint for a key that there isn't."""
+    """The hint for an unknown key."""
 
     name: str = field(metadata=_about("the extended resource", check_resource_name))
     driver: str = field(metadata=_about("the driver's name, as `dpgateway drivers` lists it", _filled))

@@ -8,8 +8,8 @@ One class in a driver's tests runs the whole contract under pytest::
         def make(self, context):
             return MyDriver(MyDriver.Options(), context)
 
-Without pytest, ``check_driver(lambda context: MyDriver(MyDriver.Options(), context))`` does the same at once. For tests
-of one's own, ``Recorder().context()`` is a driver's context, whose recorder knows what the driver said.
+Without pytest, ``check_driver(lambda context: MyDriver(MyDriver.Options(), context))`` does the same at once. For
+further tests, ``Recorder().context()`` is a driver's context; the recorder knows what the driver said through it.
 """
 
 from dpgateway.testing.calls import ContractBroken

@@ -58,7 +58,7 @@ class Caller:
             raise self.broken(call, f"hasn't returned after {self.seconds:g} s") from None
 
     def result(self, method: str, *arguments: object) -> Any:  # noqa: ANN401  the caller looks at it
-        """What the method returns; a Busy is asked again until the deadline, another error breaks the contract."""
+        """What the method returns; a Busy driver is asked again until the deadline, other errors break the contract."""
         pause, waited = threading.Event(), 0.0
         while isinstance(outcome := self.outcome(method, *arguments), Busy) and waited < self.seconds:
             pause.wait(0.05)
@@ -99,7 +99,7 @@ class Caller:
 
 
 class DirectCaller(Caller):
-    """Calls on the thread that asks, for tests with threads of their own."""
+    """Calls on the caller's own thread, for tests that start threads themselves."""
 
     def _run(self, call: str, method: str, arguments: tuple[object, ...]) -> Outcome:
         return _run(self.driver, method, arguments)

@@ -44,7 +44,8 @@ class DriverContract:
                     raise broken(driver, f": expected it to have {name}, found none")
             for name in ("devices", "allocate", *abilities(driver)):
                 if inspect.iscoroutinefunction(getattr(driver, name)):
-                    raise caller.broken(name, "expected a plain method, for it runs on a thread, found an async one")
+                    expected = "expected a plain method, because it runs on a thread"
+                    raise caller.broken(name, f"{expected}, found an async one")
 
     def test_is_found_through_its_entry_point(self) -> None:
         with self._driver() as caller:
@@ -63,11 +64,11 @@ class DriverContract:
             first = _ids(caller)
             again = _ids(caller)
         with self._driver() as caller:
-            anew = _ids(caller)
+            later = _ids(caller)
         if first != again:
             raise caller.broken("devices()", f"expected the same ids when asked again, found {first}, then {again}")
-        if first != anew:
-            raise caller.broken("devices()", f"expected the same ids from a new driver, found {first}, then {anew}")
+        if first != later:
+            raise caller.broken("devices()", f"expected the same ids from a new driver, found {first}, then {later}")
 
     def test_allocate_gives_the_same_answer_again(self) -> None:
         with self._driver() as caller:
@@ -79,7 +80,7 @@ class DriverContract:
                     )
 
     def test_allocate_refuses_with_an_error_of_its_own(self) -> None:
-        """The gateway refuses what isn't healthy by itself; but a device may fail between the list and the call."""
+        """The gateway itself refuses what isn't healthy; but a device may fail between the list and the call."""
         with self._driver() as caller:
             healthy = caller.healthy()[0]
             sick = replace(healthy, health=Health.unhealthy("the contract test says so"))

@@ -84,8 +84,8 @@ def _parts(hint: object) -> Iterator[object]:
         yield from _parts(argument)
 
 
-# Runs in a fresh interpreter. What is over when the import is over, and leaves no trace, does no harm: imports of
-# ctypes run ldconfig, say. What stays, or was written somewhere, does.
+# Runs in a fresh interpreter. What ends with the import and leaves no trace does no harm: importing ctypes runs
+# ldconfig, for example. What stays, or was written somewhere, does harm.
 _PROBE = """
 import os, signal, sys, threading, importlib, logging
 found, watching = [], True
@@ -122,7 +122,7 @@ def check_import(driver: type, seconds: float) -> None:
     module = entry_point(driver).module
     command = [sys.executable, "-B", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROBE}", module]
     expected = f": expected nothing to happen at the import of {module}, found"
-    with tempfile.TemporaryFile() as output:  # no pipe, for a child that the import leaves behind would keep it open
+    with tempfile.TemporaryFile() as output:  # a child that the import leaves behind would keep a pipe open
         run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
         try:
             run.wait(seconds)
