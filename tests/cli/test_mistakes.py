@@ -441,7 +441,7 @@ class TestRun:
         run.write(chardev("paths: [/dev/no-such-thing*]"))
         first = run.start()
         run.says("there are no devices yet", first)  # it serves
-        entry = run.says("waiting, for another gateway serves example.com/a: pid ")
+        entry = run.says("waiting because another gateway serves example.com/a: pid ")
         assert entry["message"].endswith(f"pid {first.pid}; this one takes over when that one ends")
         assert entry["level"] == "warning"
 

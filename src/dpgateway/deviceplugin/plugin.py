@@ -1,4 +1,7 @@
-"""One resource as a device plugin, from its driver to the kubelet: its parts and their wires, its run and its end."""
+"""One resource as a device plugin, from its driver to the kubelet: makes and connects the parts, runs and ends them.
+
+It watches the running driver and passes on what the driver says. All else is done by the parts.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Front:
-    """What the resources share that are offered through this API."""
+    """What all resources of this front share."""
 
     node: Node
     client: KubeletClient
@@ -45,7 +48,7 @@ class Plugin:
         self.driver = driver
         self.served = False
         self.trouble = ""
-        """Why it can't be served."""
+        """Why the resource can't be served."""
         self._node = node = front.node
         self._group = group
         self._source = f"driver {config.driver}", config.where
@@ -64,7 +67,7 @@ class Plugin:
     # its life
 
     async def run(self) -> None:
-        """Serves as soon as there is a directory and a list; then the rest is left to events, until it is cancelled."""
+        """Serves once there is a directory, registers once there is a list, then follows events until cancelled."""
         for name, follow in (
             ("list", self._follow_driver),
             ("holdings", self._resource.follow_holdings),
@@ -88,13 +91,13 @@ class Plugin:
         self.registrar.ready()
 
     async def _holdings_known(self) -> None:
-        """A first list without what containers hold may miss an id, and crash the kubelet."""
+        """Waits until it is known what containers hold: a first list that misses a held id may crash the kubelet."""
         version = 0
         while not self._holdings.value.known:
             version = await self._holdings.newer(version)
 
     def _failed(self, error: Exception) -> None:
-        """It can't be served now, but may be later: the directory is full, or somebody else's."""
+        """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
         if not isinstance(error, KubeletError | OSError):
             raise error
         level = logging.DEBUG if str(error) == self.trouble else logging.ERROR

@@ -1,4 +1,7 @@
-"""GetPreferredAllocation: the gateway's own preference, or the driver's. A wish, and never an error."""
+"""Which ids a container should get: asks the gateway's own preference (offer/preference.py), or the driver's.
+
+The answer is only advice: a failure is logged, and the choice is left to the kubelet.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +40,15 @@ class Preferring:
         return calls if calls is not None and "prefer" in calls.abilities else None
 
     def _order(self) -> Order | None:
-        """Of the gateway's own preference, if it has one: shares of different devices are better than of one."""
+        """The order of the gateway's own preference, if the resource has one. With shares it usually has one, because
+        shares of different devices are better than shares of one.
+        """
         if self._config.preference != "none":
             return self._config.preference
         return "spread" if self._config.shares.count > 1 and self._able() is None else None
 
     async def preferred(self, request: Preference) -> tuple[str, ...]:
-        """The best ids; none if the kubelet had better choose."""
+        """The best ids; none leaves the choice to the kubelet."""
         order = self._order()
         try:
             if order is not None:
@@ -51,7 +56,7 @@ class Preferring:
             return await self._ask_driver(request)
         except GatewayError as error:
             self._log.warning("no preference, so the kubelet chooses: %s", error)
-        except Exception:  # it's no more than a wish
+        except Exception:  # the kubelet can choose by itself
             self._log.exception("a bug: no preference, so the kubelet chooses")
         return ()
 

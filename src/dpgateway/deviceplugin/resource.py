@@ -1,7 +1,8 @@
 """The device plugin itself, in no version of the API: what a kubelet may ask of one resource, and what it gets.
 
-The only place where an offered id becomes a driver's device, and a driver's answer becomes a container's. Deadlines and
-threads are the lanes' (``dpgateway.drivers``), the words of each API ``dpgateway.deviceplugin.api``'s.
+Here the ids of a request become a driver's devices, and the driver's allocation becomes a container's. It also notes
+what is in flight, and tells the driver what is free. Deadlines and threads are left to ``dpgateway.drivers``, the
+messages of each API to ``dpgateway.deviceplugin.api``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Resource:
         self.name = config.name
         self.inventory = inventory
         self.api = first_api
-        """The dialect that was offered to the kubelet last: 1.8 and 1.9 share a path, but not the answer's format."""
+        """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
         self._ledger, self._holdings, self._driver = inventory.ledger, inventory.holdings, driver
         self._config = config
         self._log, self._clock = log, inventory.clock
@@ -72,14 +73,14 @@ class Resource:
                     await calls.prepare(devices, once=False)
                 self._devices(ids)  # a device that died meanwhile isn't given away
                 return Grant(ids, self._complete(allocation, api))
-        except BaseException:  # also the kubelet's end, in the middle of it
-            if allocation is not None:  # if preparing goes on, this comes after it, unless the kubelet tries again
+        except BaseException:  # also a cancelled RPC: the kubelet ended
+            if allocation is not None:  # a prepare that still runs comes first; devices given again aren't released
                 calls.release(self._unheld(devices), self._still_free)
             raise
 
     @contextmanager
     def _allocating(self, ids: tuple[str, ...]) -> Iterator[None]:
-        """While an Allocate of ``ids`` is in flight, and until the checkpoint tells what came of it, they are held."""
+        """The ids are held while their Allocate is in flight, and until the checkpoint tells what came of it."""
         holdings = self._holdings
         holdings.publish(holdings.value.began(ids))
         try:
@@ -97,12 +98,12 @@ class Resource:
         calls.release(free, self._still_free)
 
     def _unheld(self, devices: Iterable[Device]) -> list[Device]:
-        """Those of ``devices`` that certainly no container holds, nor may be getting."""
+        """Those of ``devices`` that no container holds or may be getting; none as long as that isn't known."""
         held = self._holdings.value.held
         return [] if held is None else self._without(devices, held)
 
     def _still_free(self, devices: Iterable[Device]) -> list[Device]:
-        """Those of ``devices``, none of which was held, that no container has got since, nor may be getting."""
+        """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
         return self._without(devices, self._holdings.value.last_known)
 
     def _without(self, devices: Iterable[Device], ids: Iterable[str]) -> list[Device]:
@@ -133,7 +134,7 @@ class Resource:
         return complete
 
     def _tell(self, level: int, message: str) -> None:
-        """Once per resource: it is the same for every allocation."""
+        """Logs the message once per resource, because it is the same for every allocation."""
         if message not in self._told:
             self._told.add(message)
             self._log.log(level, message)
@@ -169,7 +170,7 @@ class Resource:
     # PreStartContainer
 
     async def prepare(self, ids: Iterable[str]) -> None:
-        """Makes the devices of a container ready. An Unhealthy one may be what preparing mends; the driver decides."""
+        """Makes a container's devices ready. Preparing may be what repairs an Unhealthy one; the driver decides."""
         calls = self._calls()
         devices: dict[str, Device] = {}
         for offered in ids:

@@ -44,8 +44,8 @@ class DirectoryWatch:
     def __init__(
         self, directory: Path, look: Callable[[bool], None], read: Callable[[], None], poll: float = POLL
     ) -> None:
-        """``look(created)`` is called when kubelet.sock may have changed (``created``: it may be a new file), ``read()``
-        when the checkpoint may have changed.
+        """``look(created)`` is called when kubelet.sock may have changed (``created``: it may be a new file), and
+        ``read()`` when the checkpoint may have changed.
         """
         self._directory, self._look, self._read, self._poll = directory, look, read, poll
         self._blind = False

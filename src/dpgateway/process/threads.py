@@ -194,7 +194,7 @@ class _Job:
             return
 
     def settle(self) -> None:
-        """Gives the outcome to the future and keeps none of it, because a thread or a timer may hold this job longer."""
+        """Gives the outcome to the future and keeps none of it: a thread or a timer may hold this job longer."""
         future, result, error = self.future, self.result, self.error
         del self.future, self.result, self.error
         if future.done():  # cancelled

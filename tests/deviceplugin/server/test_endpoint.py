@@ -178,7 +178,7 @@ async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(se
             served = await serve(bind=False)
             opening = asyncio.ensure_future(served.endpoint.open())
             await until(records.texts)
-            said = f"waiting, for another gateway serves example.com/thing: pid {first.pid}"
+            said = f"waiting because another gateway serves example.com/thing: pid {first.pid}"
             (text,) = records.texts()
             assert text.startswith(said)
             assert health(await connect(served.socket).watch().read()) == {}

@@ -109,7 +109,7 @@ async def test_a_second_gateway_waits_and_says_who_holds_the_lock_and_takes_over
 
     second = asyncio.ensure_future(another())
     await until(lambda: told)
-    assert told[0].startswith(f"waiting, for another gateway serves {NAME}: pid {os.getpid()}")
+    assert told[0].startswith(f"waiting because another gateway serves {NAME}: pid {os.getpid()}")
     first.remove()  # with the lock's file: the second one waited for the lock of a file that nobody finds any more
     names = await second
     third = asyncio.ensure_future(another())

@@ -1,6 +1,6 @@
 """What one version of the kubelet's device-plugin API is: a value, with a row for each RPC that it has.
 
-What a version can't do is a row it lacks; nobody else asks which version it is.
+What a version can't do is a row it lacks; no other code asks which version it is.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Api:
     Lists are repeated fields, so the bytes of a list are those of its parts, joined.
     """
     forgetful: tuple[str, ...] = ()
-    """How those kubelets name themselves that keep the health a device had when its plugin went away, and take the
-    full list of the returned one for no change (#62773, Kubernetes 1.9 to 1.12); they get every id Unhealthy first."""
+    """User agents of kubelets that keep the health a device had when its plugin went away, and take the full list of
+    the plugin that returned for no change (#62773, Kubernetes 1.9 to 1.12). They get every id Unhealthy first."""
     pause: float = 0.0
-    """Seconds from one list to the next, of whichever resource, without which the kubelet may crash."""
+    """Seconds from one list to the next, of whichever resource; with less the kubelet may crash."""
     losses: tuple[str, ...] = ()
-    """What an allocation can't say here, for the operator who wonders."""
+    """Fields of an allocation that this version can't say; the log names those that are lost."""
 
     @property
     def service(self) -> str:

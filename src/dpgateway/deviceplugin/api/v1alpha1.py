@@ -1,8 +1,9 @@
 """Kubernetes 1.8: ``v1alpha1`` by its folder's name, ``0.1`` on the wire.
 
-The same package, paths and messages as ``v1alpha2``, but for the answer to Allocate: it has a part for each device. A
-kubelet merges the parts (containerManagerImpl.GetResources, 1.8), so what the container gets stands in the first one.
-This kubelet allocates again at each container start, so preparing inside Allocate is preparing before each start.
+The package, paths and messages are those of ``v1alpha2``, except the answer to Allocate, which has a part for each
+device. A kubelet merges the parts (containerManagerImpl.GetResources, 1.8), so the first part has all that the
+container gets. This kubelet allocates again at each container start, so preparing inside Allocate is preparing before
+each start.
 """
 
 from __future__ import annotations

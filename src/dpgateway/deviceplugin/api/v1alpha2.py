@@ -1,8 +1,8 @@
 """Kubernetes 1.9: ``v1alpha2``.
 
-Lost here, for the messages have no field for it: topology, preferred allocation, annotations, CDI names and the reason
-of an unhealthy device. There is no PreStartContainer: the gateway prepares inside Allocate. That is once per container,
-not once per start, for this kubelet doesn't allocate again when a container restarts.
+The messages have no field for topology, preferred allocation, annotations, CDI names and the reason of an unhealthy
+device: these are lost. There is no PreStartContainer, so the gateway prepares inside Allocate. That is once per
+container, not once per start, because this kubelet doesn't allocate again when a container restarts.
 """
 
 from __future__ import annotations

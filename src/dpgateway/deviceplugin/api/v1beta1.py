@@ -1,6 +1,6 @@
 """Kubernetes 1.10 and later: ``v1beta1``.
 
-The newest form of it speaks to all of them, for every change since 1.10 added a field or an RPC, and kubelets drop what
+All of them understand its newest form, because every change since 1.10 added a field or an RPC, and kubelets drop what
 they don't know: topology since 1.16, preferred allocation since 1.19, CDI names since 1.28.
 """
 

@@ -1,4 +1,4 @@
-"""What a resource's configuration adds to each allocation. It wins over the driver, and what it replaced is told."""
+"""What a resource's configuration adds to each allocation. It wins over the driver; callers log what it replaced."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The list of one resource as it is now.
 
 Brings together what the driver says, what containers hold, and time; keeps the ledger and publishes the list. It knows
-neither drivers nor RPCs: it is told what happened.
+neither drivers nor RPCs: its owner calls it when something happens.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Inventory:
         self.holdings, self.clock = holdings, clock
         self._reread, self._log = reread, log
         self._taken: tuple[Device, ...] = ()
-        """What is offered now, if the driver says all of it."""
+        """The driver's last list if all of it is offered as the driver says; else empty."""
         self._timer: asyncio.TimerHandle | None = None
 
     # what the driver says
@@ -60,7 +60,7 @@ class Inventory:
     def take(self, devices: tuple[Device, ...]) -> None:
         """The driver's whole list."""
         if self._taken and len(devices) == len(self._taken) and all(map(operator.is_, devices, self._taken)):
-            return  # most drivers keep what doesn't change
+            return  # most drivers return the same values while nothing changes
         fits, listed = self._fits(devices), self.list.value
         if not fits and listed is None:
             return
@@ -70,7 +70,7 @@ class Inventory:
         self._publish()
 
     def fail(self, reason: str, *, overdue: bool) -> None:
-        """The driver doesn't say what there is. ``overdue``: whoever waits for the first list gets one without it."""
+        """The driver doesn't say what there is. ``overdue``: the first list is due, so one is published."""
         self._taken = ()
         self.ledger.fail(reason, self.clock.monotonic())
         if overdue or self.list.value is not None:
@@ -100,7 +100,7 @@ class Inventory:
             self.look_later()
 
     def look_later(self) -> None:
-        """Sets the one timer: for the next id that may be dropped."""
+        """Sets the only timer, for the next id that may be dropped."""
         self.close()
         if not self.ledger.lost:
             return
@@ -134,7 +134,7 @@ class Inventory:
 
 
 def _look_alike(old: Offers, new: Offers) -> bool:
-    """Whether a kubelet would see no difference: a reason doesn't travel, so another reason is no news."""
+    """Whether a kubelet would see no difference. The reason isn't sent, so another reason makes none."""
     if old.keys() != new.keys():
         return False
     changed = [id_ for id_, offer in new.items() if old[id_] is not offer]

@@ -9,7 +9,7 @@ An id is listed as long as one of these holds:
   kubelet may have chosen it just before it vanished, and be about to allocate it.
 
 Everything here works over offered ids, after shares, so lowering ``shares`` loses ids just as unplugging does. Times
-are seconds of one monotonic clock that the caller reads.
+are seconds of one monotonic clock that the caller reads. When to look again is up to the inventory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Ledger:
         self._present: dict[str, str] = {}
         """The device of each id that is present."""
         self._offers: dict[str, Offer] = {}
-        """Of the ids that are present: the same value as long as nothing changes, so comparing long lists is cheap."""
+        """By present id. An offer that doesn't change stays the same object, so comparing long lists is cheap."""
         self._whole = True
         """Whether every share of every device is present."""
         self._lost: dict[str, Lost] = {}
@@ -111,8 +111,8 @@ class Ledger:
     def hold(self, held: Held, now: float, near: Note | None = None) -> bool:
         """Lists what the kubelet holds and the driver doesn't list, as lost; drops what nobody holds any more.
 
-        ``near``: the NUMA nodes of held ids, which a stricter topology manager wants to find again. True if the list
-        changed.
+        ``near``: the NUMA nodes of held ids, which a stricter topology manager wants to find again. Returns whether the
+        list changed.
         """
         unlisted = [i for i in held or () if i not in self._present and i not in self._lost]
         for offered in unlisted:
@@ -163,7 +163,7 @@ class Ledger:
         return Offer(offered, Health.unhealthy("a container holds it, but its share is gone"), device.numa_nodes)
 
     def resolve(self, ids: Collection[str], now: float) -> dict[str, Device] | Refusal:
-        """The device of each id, all of them present and healthy; or why the first one that isn't can't be had.
+        """The device of each id, all of them present and healthy; or why the first id that isn't so is refused.
 
         An id whose share is no longer offered still means its device: a 1.8 kubelet allocates again at each start.
         """
@@ -196,7 +196,7 @@ class Ledger:
         return self._devices.get(self._meaning.get(offered, ""))
 
     def devices_of(self, ids: Iterable[str]) -> set[str]:
-        """The ids of the devices that are present, of which these are shares."""
+        """The ids of the present devices behind these offered ids."""
         return {device.id for offered in ids if (device := self.device(offered))}
 
     @property

@@ -1,7 +1,7 @@
 """What the log says of devices: which turned Unhealthy and why, or Healthy again, are new, or left the list.
 
 Changes are gathered for a moment, because a device that flaps, or a hundred that vanish together, must not fill the
-log. What is as it was told last is no news, and devices of the same fate share a line.
+log. A device that is as the log said last is no news, and devices of the same fate share a line.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class News:
 
 
 def changes(told: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
-    """Each device, not each share of it, with what became of it; of a first list only what is Unhealthy.
+    """Each device that changed, not each share of it, with its fate; of a first list only the Unhealthy devices.
 
     Share 0 has the device's own id and stands for all of them.
     """

@@ -1,8 +1,8 @@
 """Which of the free ids are best for one container.
 
-In this order: the fewest repeats of one device (two shares of it are worth one), the fewest NUMA nodes, those of what
-must be included counted, then ``packed``: devices with the fewest free shares, or ``spread``: with the most, then the
-id.
+In this order: the fewest repeats of one device (two shares of it are worth one), the fewest NUMA nodes (those of the
+ids that must be included count), then ``packed``: devices with the fewest free shares, or ``spread``: with the most,
+then the id.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dpgateway.model import Device, Preference
 Order = Literal["packed", "spread"]
 
 _EXACT_NODES = 6
-"""Up to this many NUMA nodes every set of nodes is tried (63 of them); beyond, sets grow by the best next node."""
+"""Up to this many NUMA nodes every set of nodes is tried (63 of them); with more, sets grow by the best next node."""
 _MOST_LOOKS = 1_000_000
-"""Devices that may be looked at in doing so, counted once for each set; it takes half a second."""
+"""How many devices may be looked at to choose a set, counted once for each set; so many take half a second."""
 _MOST_NODES = 64
-"""With more NUMA nodes than any machine has, or devices that can't be looked at for each, any is as good as another."""
+"""With more NUMA nodes (no machine has so many), or too many devices to look at for each, only two sets are tried."""
 
 Nodes = frozenset[int]
 
@@ -99,7 +99,7 @@ class _Table:
             yield grown
 
     def _best_first(self, sets: Iterable[tuple[int, ...]]) -> list[Nodes]:
-        """Of sets of one size, those with the best ranked devices first, so that order decides between equals."""
+        """The sets, all of one size, those with the best ranked devices first: among equal sets ``order`` decides."""
         rank = {device: place for place, device in enumerate(self._ranked)}
         key = {s: [rank[d] for d in self._within(self._must_nodes | set(s))[:64]] for s in sets}
         return [frozenset(s) for s in sorted(key, key=lambda s: (key[s], s))]
@@ -113,7 +113,7 @@ class _Table:
         return [d for d in self._ranked if self._nodes[d] in inside]
 
     def choose(self, nodes: Nodes, wanted: int) -> list[str] | None:
-        """``wanted`` ids near ``nodes`` only, each round one of each device, those that have fewest already first."""
+        """``wanted`` ids near ``nodes`` only: each round one id of each device, those with the fewest first."""
         candidates = self._within(nodes)
         if sum(len(self._free[d]) for d in candidates) < wanted:
             return None

@@ -1,7 +1,7 @@
 """How long a resource's list may be, and how long it may become.
 
 A list must be short enough even if everything on it turns Unhealthy one day, and NUMA nodes count. Nothing is encoded
-to find that out: a bound that is quick to count settles nearly every list, and the exact size is arithmetic.
+to find that out: a bound that is quick to count is enough for nearly every list, and the exact size is arithmetic.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dpgateway.deviceplugin.offer.ledger import Ledger, Lost
 from dpgateway.model import Device, Offer
 
 LARGEST_LIST = 4 * 1024 * 1024
-"""Bytes. A kubelet from 1.10 on ends the stream that sends it more (grpc-go's default); 1.8 and 1.9 would take it, but
-their node is upgraded one day."""
+"""Bytes. A kubelet from 1.10 on ends a stream that sends it more (grpc-go's default). Kubelets 1.8 and 1.9 would take a
+longer list, but their node is upgraded one day."""
 
 _MOST_FRAMING = 40
 """Bytes of an Unhealthy id's entry at most, without the id and its NUMA nodes: the word, every tag and length, and the
@@ -41,8 +41,8 @@ def too_long(
 ) -> str:
     """Why no kubelet would take the list of ``devices``; empty if it would.
 
-    ``besides``: bytes of what else is listed, at most; ``after()``: the whole list, if it isn't just of
-    ``devices``; it is asked only if that may be too long.
+    ``besides``: bytes of what else is listed, at most. ``after()``: the whole list, if it has more than ``devices``;
+    called only if the list may be too long.
     """
     ids = [device.id for device in devices]
     if bound(devices, ids, shares) + besides <= LARGEST_LIST:
@@ -71,7 +71,7 @@ def _entry(offer: Offer) -> int:
 
 
 def _field(length: int) -> int:
-    """Bytes of a field with so many bytes in it: a tag, the length, and what it is the length of."""
+    """Bytes of a field with so many bytes in it: a tag, the length, and the bytes."""
     return 1 + _varint(length) + length
 
 

@@ -1,7 +1,8 @@
 """The one RPC that goes to the kubelet: Register.
 
-One channel per incarnation for all resources. It has a subchannel pool of its own (gRPC's process-wide one remembers
-that a path failed, and makes the next connection wait), and is thrown away when it fails.
+There is one channel per incarnation for all resources. The channel has a subchannel pool of its own (gRPC's
+process-wide one remembers that a path failed, and makes the next connection wait), and is thrown away when it fails.
+When to register is the registrar's business.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class KubeletClient:
     def __init__(
         self, directory: Path, apis: tuple[Api, ...], group: asyncio.TaskGroup, deadline: float = DEADLINE
     ) -> None:
-        """``apis``: the versions to offer, newest first."""
+        """``apis``: the versions to register with, newest first."""
         self._socket, self._group, self._deadline = directory / SOCKET, group, deadline
         self._channel: Any = None
         self.apis = apis
@@ -89,7 +90,7 @@ class KubeletClient:
         return RegisterFailed(f"{code.name}: {text}", listening=listening)
 
     def _discard(self, channel: Any) -> None:  # noqa: ANN401  grpc comes without types
-        """Other resources may still wait on it for an answer, so it is closed when those have had their time."""
+        """Other resources may still wait for an answer on the channel, so their calls have their time to end."""
         if channel is None or channel is not self._channel:
             return
         self._channel = None

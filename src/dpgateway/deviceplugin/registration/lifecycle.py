@@ -1,26 +1,27 @@
 """Where one resource stands with the kubelet.
 
 States
-    UNREADY      it isn't served yet, or its list or what containers hold isn't known; and there is no kubelet.sock
-    DUE          the same, and a kubelet is there
-    AWAY         it is ready, and there is no kubelet.sock
+    UNREADY      not served yet, or the list or what containers hold isn't known; and there is no kubelet.sock
+    DUE          the same, but a kubelet is there
+    AWAY         ready, and there is no kubelet.sock
     REGISTERING  a Register is in flight
-    EXPECTING    the kubelet said yes, which before 1.25 proves nothing: it opens ListAndWatch within 15 s, or it didn't
+    EXPECTING    Register succeeded, which before 1.25 proves nothing; the kubelet should open ListAndWatch within 15 s
     SERVING      a stream of this kubelet is open, and a live stream outweighs everything
     WAITING      something failed; the next attempt is after a delay
     STOPPED      for good
 
 Rules
     - Nothing is registered before it is ready.
-    - A new kubelet gets a Register from every ready state, at once. Streams of the one before are disowned, not closed:
-      they die with their kubelet (and on 1.25 to 1.36 the end of an old stream kills the new registration).
-    - A deleted kubelet.sock changes nothing while a stream is open, or may be: only when waiting does it mean AWAY.
-    - Never two Registers of one resource in flight: REGISTERING is left before another one begins, its RPC cancelled.
-    - Results belong to an attempt; those of an older attempt, and timers that were replaced, are dropped before the
-      table.
+    - A new kubelet gets a Register from every ready state, at once. Streams of the older kubelet are disowned, not
+      closed: they die with that kubelet (and on 1.25 to 1.36 the end of an old stream kills the new registration).
+    - A deleted kubelet.sock changes nothing while a stream is open or may be; of the ready states only WAITING leads to
+      AWAY.
+    - Never two Registers of one resource are in flight: the RPC is cancelled before another one begins.
+    - Results belong to an attempt. Results of an older attempt, and timers that were replaced, are dropped before they
+      reach the table.
 
-The table decides every pair; ``dpgateway`` has no other place that decides whether to register. It is pure: the caller
-does what it says, and tells it what came of that.
+The table decides every pair of a state and an event; no other code decides whether to register. This module is pure:
+the registrar does what the table says, and feeds it what came of that.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from dpgateway.process.tasks import doubling
 
 
 class State(enum.Enum):
-    """Where it stands."""
+    """Where the resource stands."""
 
     UNREADY = "unready"
     DUE = "due"
@@ -92,10 +93,10 @@ _CHANGES: dict[State, dict[Event, tuple[State, Action]]] = {
     },
     State.AWAY: {
         Event.KUBELET_NEW: _REGISTER,
-        Event.KUBELET_BACK: _REGISTER,  # another resource's stream shows that it lives
+        Event.KUBELET_BACK: _REGISTER,  # another resource's stream shows that the kubelet lives
         Event.STREAM_OPEN: _SERVE,
     },
-    State.REGISTERING: {  # if kubelet.sock goes, the RPC will tell; REDO is checked again once the resource is served
+    State.REGISTERING: {  # if kubelet.sock goes, the RPC will tell; REDO is checked again when a stream opens
         Event.KUBELET_NEW: _REGISTER,
         Event.ACCEPTED: (State.EXPECTING, Action.EXPECT),
         Event.API_REFUSED: (State.REGISTERING, Action.NEXT_API),
@@ -163,7 +164,7 @@ class Lifecycle:
         if event is Event.API_REFUSED and self._refused + 1 >= self._apis:
             return Event.FAILED  # no API is left to try
         if event is Event.TIMER and self.state is State.WAITING and not self.kubelet:
-            return Event.KUBELET_GONE  # it went while we waited for something else
+            return Event.KUBELET_GONE  # kubelet.sock went while we waited for something else
         return event
 
 

@@ -1,7 +1,7 @@
 """Does what the lifecycle table says, for one resource: sends Register, starts timers, ends streams.
 
-Everything runs on the event loop. Events come in by method calls, also from within actions. The table is never entered
-twice at once, because no action waits.
+Everything runs on the event loop. Events come in as method calls, also from within actions. The table is never entered
+twice at once, because no action waits. Whether to register is decided in ``lifecycle``, how long to wait there too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpgateway.model import Options, Registration
 from dpgateway.node.incarnation import Change
 
 STREAM_DUE = 15.0
-"""Seconds from Register's success to ListAndWatch: a kubelet before 1.25 dials after it answered, for up to 10 s."""
+"""Seconds from Register's success to ListAndWatch: a kubelet before 1.25 answers first, then dials for up to 10 s."""
 
 
 @dataclass(eq=False)
@@ -68,11 +68,11 @@ class Registrar:
     # what happened
 
     def ready(self) -> None:
-        """The resource is served, and there is a list."""
+        """The resource is served, its list is there, and what containers hold was looked up."""
         self._feed(Event.READY)
 
     def kubelet(self, change: Change) -> None:
-        """What became of kubelet.sock. Streams of an older kubelet than this one are disowned."""
+        """What became of kubelet.sock. When the kubelet is a new one, the streams of the older kubelet are disowned."""
         if change is Change.NEW:
             self._streams.clear()
             self._backoff.new_kubelet(self._now())
@@ -204,7 +204,7 @@ class Registrar:
         self._feed(event, attempt)
 
     def _complain(self, text: str) -> None:
-        """Once, until a stream opens or the text changes: a stale kubelet.sock may refuse for days."""
+        """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days."""
         starting = not self._listening and self._now() - self._backoff.appeared < 1
         level = logging.DEBUG if text == self._complaint or starting else logging.WARNING
         self._complaint = self._complaint if starting else text

@@ -2,7 +2,7 @@
 
 One server serves for the life of the resource. A second one is bound only if the socket was deleted or the directory
 replaced, because a hard link needs the name. The first server's streams go on meanwhile, because they outweigh its
-missing file. It ends once the only stream is that of the second server.
+missing file. The first server ends once the only stream is the second server's.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _OPTIONS = [
 
 
 UNARY = 0.5
-"""Seconds that an older server's last calls have: an Allocate of a kubelet that has gone."""
+"""Seconds that the last calls of an older server have to end, such as an Allocate of a kubelet that has gone."""
 
 FAREWELL = 0.3
-"""Seconds that a stream has to take its end; one that doesn't read wouldn't."""
+"""Seconds that the ends of the streams have to be sent; a client that doesn't read never takes its end."""
 
 
 class Endpoint:
@@ -96,7 +96,7 @@ class Endpoint:
         self._servers.append(server)
 
     async def link(self) -> str:
-        """A new endpoint, never registered before. Serves again first if what was bound is gone."""
+        """A new endpoint, never registered before. If the bound socket is gone, binds another one first."""
         await self.open()
         self.handlers.make_ready()
         return self._names.link()
@@ -124,8 +124,8 @@ class Endpoint:
         """Ends the streams and the servers, and removes the names."""
         self.handlers.refusing = True
         self.handlers.end_streams()
-        # First the end of each stream, then that of the connection: of a stream that is open when the connection says
-        # goodbye, a kubelet 1.8 or 1.9 (grpc-go 1.3.0) never sees the end, and goes on counting its devices.
+        # Each stream ends before its connection. If a stream is open when the connection says goodbye, a kubelet 1.8 or
+        # 1.9 (grpc-go 1.3.0) never sees the stream's end, and goes on counting the resource's devices.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL):
                 await self.handlers.still()

@@ -37,7 +37,7 @@ _CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
 )
 
 LONGEST_TEXT = 2000
-"""Characters of an error that travel: a status is a header, and clients limit those to 8 KiB."""
+"""Characters of an error that are sent: a status is a header, and clients limit headers to 8 KiB."""
 
 KUBELET_AGENT = "grpc-go/"
 """How a kubelet of any release names itself; other clients are served, but say nothing about the kubelet."""
@@ -46,7 +46,7 @@ ServicerContext = Any
 """grpc.aio.ServicerContext, which comes without types."""
 
 Opened = Callable[[], Callable[[], None]]
-"""Told of each stream that a kubelet opens; what it returns is called at that stream's end."""
+"""Called for each stream that a kubelet opens; what it returns is called at that stream's end."""
 
 
 class Handlers:
@@ -78,12 +78,12 @@ class Handlers:
             Call.PREPARE: lambda ids, _: resource.prepare(ids),
         }
         self.refusing = False
-        """Refuse new calls: the gateway ends."""
+        """Whether new calls are refused, because the resource ends."""
 
     def generic(self) -> list[grpc.GenericRpcHandler]:
         """For a gRPC server: each service's methods, by name."""
         services: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
-        for api in reversed(self._apis):  # where two share a service, the newest one's row is the default
+        for api in reversed(self._apis):  # where two versions share a service, the newest version's row is the default
             methods = services.setdefault(api.service, {})
             methods |= {rpc.name: self._method(api, rpc) for rpc in api.rpcs}
         return [grpc.method_handlers_generic_handler(service, methods) for service, methods in services.items()]
@@ -100,7 +100,7 @@ class Handlers:
         return grpc.unary_unary_rpc_method_handler(answer)
 
     def _spoken(self, api: Api, rpc: Rpc) -> tuple[Api, Rpc]:
-        """The version that the kubelet accepted decides between those that share a path."""
+        """Where versions share a path, the version of the last Register decides."""
         spoken = self._resource.api
         if spoken is not api and spoken.service == api.service:
             for row in spoken.rpcs:
@@ -172,7 +172,7 @@ class Handlers:
         await self._still.wait()
 
     def make_ready(self) -> None:
-        """The kubelet is about to ask for the list, in the dialect that is offered to it."""
+        """Encodes the list for a kubelet that is about to ask for it, in the API of the Register."""
         self._lists.encode(self._resource.api)
 
     def end_streams(self) -> None:

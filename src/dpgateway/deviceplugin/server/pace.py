@@ -13,7 +13,7 @@ class Pace:
         self._next = 0.0
 
     async def turn(self, pause: float) -> None:
-        """Returns at once if ``pause`` is 0; else it is nobody else's turn for so many seconds from then on."""
+        """Waits for a turn, after which nobody else has one for ``pause`` seconds. Returns at once if that is 0."""
         if not pause:
             return
         async with self._turns:

@@ -4,8 +4,9 @@
                               /<hash>.sock      the bound socket
                               /<hash>-<n>.sock  a hard link to it, registered as endpoint; a new n for each registration
 
-A kubelet touches no sub-directory, so sockets outlive its restarts; and 1.37 refuses a name that it is connected to. A
-hash, for a resource's name may be longer than a socket's path. Under the lock, every ``<hash>-*`` is ours to remove.
+A kubelet touches no sub-directory, so sockets outlive its restarts; and 1.37 refuses a name that it is connected to.
+The name is a hash, because a resource's name may be longer than a socket's path. Under the lock, every ``<hash>-*`` is
+ours to remove. The server that binds the socket is ``endpoint``'s.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from dpgateway.process.unix import LONGEST
 
 FOLDER = "dpgateway"
 MOST_LINKS = 8
-"""A kubelet may still dial what an earlier Register named, for seconds; one that refuses for months must not use up the
-links that a file can have (65,000 on ext4)."""
+"""For some seconds a kubelet may still dial what an earlier Register named. But a kubelet that refuses for months must
+not use up the links that a file can have (65,000 on ext4)."""
 
 LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
 """As long as those that we register."""
@@ -76,7 +77,7 @@ class SocketNames:
         self.folder.chmod(0o700)
 
     async def lock(self, wait: Wait, tell: Callable[[str], None]) -> None:
-        """Returns when no other gateway serves the resource. ``tell`` is told who does."""
+        """Returns when no other gateway serves the resource. ``tell`` gets a text that says which one does."""
         while not self._locked():
             self.unlock()
             descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -95,8 +96,8 @@ class SocketNames:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
-            who = holder or "it left no name"
-            tell(f"waiting, for another gateway serves {self._resource}: {who}; this one takes over when that one ends")
+            found = f"another gateway serves {self._resource}: {holder or 'it left no name'}"
+            tell(f"waiting because {found}; this one takes over when that one ends")
             await wait(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))
 
     def _locked(self) -> bool:

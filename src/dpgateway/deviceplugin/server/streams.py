@@ -1,4 +1,4 @@
-"""ListAndWatch: the inventory of one resource, in the bytes of each API.
+"""ListAndWatch: the list of one resource, in the bytes of each API.
 
 A stream is bound to its own context and ends with it, or when the server says so. It owns nothing but the version that
 it sent last. The bytes of a list are made once per version, for all streams.
@@ -51,7 +51,7 @@ class Lists:
         self._encoded: dict[str, tuple[int, bytes]] = {}
 
     def encode(self, api: Api) -> bytes:
-        """The bytes of the list of now, made once per version."""
+        """The bytes of the current list, made once per version."""
         version, encoded = self._encoded.get(api.name, (0, b""))
         if version != self._inventory.version and self._inventory.value is not None:
             encoder = self._encoders.setdefault(api.name, ListEncoder(api))

@@ -1,1 +1,1 @@
-"""The kubelet's messages, generated from protos/ by tools/regenerate.py; only ``api`` and ``kubelet`` import them."""
+"""The kubelet's messages, generated from protos/ by tools/regenerate.py; only ``api`` imports them."""
