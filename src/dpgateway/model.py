@@ -222,6 +222,10 @@ class Offer:
     numa_nodes: tuple[int, ...] = ()
 
 
+Offers = Mapping[str, Offer]
+"""All that a resource lists, by id."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """The answer for one container: the ids that the kubelet asked for, and what the container gets with them."""

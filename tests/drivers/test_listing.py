@@ -33,7 +33,7 @@ class Lane:
         config = configured(timeouts={"list": deadline}, refresh=refresh)
         lane = ListLane(config, Threads(), self.announcements, self._log)
         driver = type("Driver", (), {"devices": staticmethod(devices)})()
-        self._tasks.append(asyncio.ensure_future(self._listen(lane.answers(driver))))
+        self._tasks.append(asyncio.ensure_future(self._listen(lane.listen(driver))))
 
     async def _listen(self, answers):
         async for answer in answers:

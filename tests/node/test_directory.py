@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from dpgateway.deviceplugin.server.sockets import LONGEST_ENDPOINT, SocketNames, too_deep
-from dpgateway.node.directory import Absence, fault, is_there, read_checkpoint, why_none
+from dpgateway.node.directory import Absence, is_there, misplaced, read_checkpoint, why_none
 from dpgateway.process.unix import LONGEST
 
 
 def test_a_directory_or_nothing_is_no_fault(tmp_path):
-    assert fault(tmp_path) == fault(tmp_path / "later") == ""
+    assert misplaced(tmp_path) == misplaced(tmp_path / "later") == ""
 
 
 def test_a_file_is(tmp_path):
     file = tmp_path / "file"
     file.touch()
-    assert f"found {file}, which is a file" in fault(file)
-    assert fault(tmp_path / "kubelet.sock").endswith(f"expected its directory: {tmp_path}")
+    assert f"found {file}, which is a file" in misplaced(file)
+    assert misplaced(tmp_path / "kubelet.sock").endswith(f"expected its directory: {tmp_path}")
 
 
 def test_a_path_is_too_long_when_what_is_registered_below_it_is(tmp_path):

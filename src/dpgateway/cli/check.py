@@ -14,7 +14,7 @@ from dpgateway.config import Configuration, Place, Problem, advise, in_order, re
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
-from dpgateway.node.directory import fault, is_there, why_none
+from dpgateway.node.directory import is_there, misplaced, why_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _judge(settings: Settings) -> Verdict:
         if resource.failure is not None
     )
     directory = settings.device_plugins_dir(configuration)
-    unfit = _told(settings, fault(directory))
+    unfit = _told(settings, misplaced(directory))
     warnings = () if problems and not document.entries else advise(document, drivers)
     warnings += _told(settings, _doubt(settings, directory)) + _unused(drivers, document.drivers)
     return Verdict(configuration, in_order(problems + more + failed + unfit), warnings)
@@ -65,7 +65,7 @@ def _judge(settings: Settings) -> Verdict:
 
 def _doubt(settings: Settings, directory: Path) -> str:
     """A directory that was asked for may be misspelt; that there is no kubelet where it usually is means nothing."""
-    if fault(directory):  # a problem already
+    if misplaced(directory):  # a problem already
         return ""
     missing = settings.flag_device_plugins_dir is not None and not is_there(directory)
     return too_deep(directory) or (why_none(directory) if missing else "")

@@ -11,7 +11,7 @@ from dpgateway.cli.options import Settings, configured
 from dpgateway.config import Configuration, InvalidConfiguration, advise, complete, did_you_mean, load
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
-from dpgateway.node.directory import fault, forbidden
+from dpgateway.node.directory import forbidden, misplaced
 from dpgateway.process import main as process
 from dpgateway.process.memory import share_one_heap
 
@@ -35,7 +35,7 @@ def run(context: click.Context, settings: Settings) -> None:
             _log.error("%s", problem)
         context.exit(2)
     directory = settings.device_plugins_dir(configuration)
-    if unfit := fault(directory) or forbidden(directory):
+    if unfit := misplaced(directory) or forbidden(directory):
         _log.error("%s", unfit)
         context.exit(2)
     if doubtful := too_deep(directory):

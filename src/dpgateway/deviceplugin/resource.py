@@ -43,7 +43,7 @@ class Resource:
         self._log, self._clock = log, inventory.clock
         self._preferring = Preferring(config, inventory.ledger, driver, log)
         self._extra = Additions(config.env, config.annotations, config.mounts)
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def options(self) -> Options:
         """What the kubelet should ask for. Without a driver nothing can say that a device needs no preparation."""
@@ -127,16 +127,18 @@ class Resource:
     def _complete(self, allocation: Allocation, api: Api) -> Allocation:
         complete, replaced = add(allocation, self._extra)
         for what in replaced:
-            self._tell(logging.INFO, f"the configuration replaces the driver's {what}")
+            self._log_once(logging.INFO, f"the configuration replaces the driver's {what}")
         for field in api.losses:
             if getattr(complete, field):
-                self._tell(logging.WARNING, f"the kubelet's API {api.name} has no {field}: containers don't get them")
+                self._log_once(
+                    logging.WARNING, f"the kubelet's API {api.name} has no {field}: containers don't get them"
+                )
         return complete
 
-    def _tell(self, level: int, message: str) -> None:
+    def _log_once(self, level: int, message: str) -> None:
         """Logs the message once per resource, because it is the same for every allocation."""
-        if message not in self._told:
-            self._told.add(message)
+        if message not in self._logged:
+            self._logged.add(message)
             self._log.log(level, message)
 
     def _calls(self) -> Lanes:

@@ -24,7 +24,7 @@ MOST_STUCK = 4
 
 
 @dataclass(slots=True)
-class _Running:
+class _Call:
     """A call of the driver."""
 
     method: str
@@ -42,8 +42,8 @@ class AllocateLane:
         self._turn = asyncio.Lock()
         self._queued = 0
         """How many calls wait for their turn. While none does, a free lock is taken at once, without a timer."""
-        self._current: _Running | None = None
-        self._stuck: dict[asyncio.Future[Any], _Running] = {}
+        self._current: _Call | None = None
+        self._stuck: dict[asyncio.Future[Any], _Call] = {}
 
     async def call(
         self, method: str, function: Callable[[], T], seconds: float, end: float, late: Callable[[], None] | None = None
@@ -56,7 +56,7 @@ class AllocateLane:
             if len(self._stuck) >= MOST_STUCK:
                 calls = ", ".join(map(str, self._stuck.values()))
                 raise DriverTimeout(f"{method}() isn't called, because {MOST_STUCK} calls hang: {calls}")
-            self._current = _Running(method)
+            self._current = _Call(method)
             future = self._threads.call(f"{self._name} {method}", function)
             answered = await self._answered(future, end - time.monotonic(), late)
         finally:

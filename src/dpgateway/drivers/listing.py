@@ -36,18 +36,18 @@ class Announcements:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._told = False
+        self._underway = False
         self.event = asyncio.Event()
 
     def changed(self) -> None:
-        if self._told:  # a thread that calls this without end must not fill the loop's queue
+        if self._underway:  # a thread that calls this without end must not fill the loop's queue
             return
-        self._told = True
+        self._underway = True
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
             self._loop.call_soon_threadsafe(self._hear)
 
     def _hear(self) -> None:
-        self._told = False
+        self._underway = False
         self.event.set()
 
 
@@ -68,7 +68,7 @@ class ListLane:
         self._failures = 0
         self._last_failure = ""
 
-    async def answers(self, driver: Driver) -> AsyncGenerator[Answer, None]:
+    async def listen(self, driver: Driver) -> AsyncGenerator[Answer, None]:
         """What the driver says, one answer after another, without end."""
         restless = 0
         while True:

@@ -34,11 +34,10 @@ Begin = Callable[[], Callable[[], object]]
 """Called when the call's turn has come; returns what to run."""
 Free = Callable[[Sequence[Device]], Sequence[Device]]
 """Returns those of the devices that no container has or may be getting."""
-Outcome = asyncio.Future[None]
 
 
 @dataclass
-class Preparation:
+class _Call:
     """One call of prepare or release that waits for its turn, is under way, or succeeded unseen."""
 
     method: str
@@ -71,8 +70,8 @@ class PrepareLane:
         self._closed = False
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._running: dict[Key, tuple[Preparation, Outcome]] = {}
-        self._unseen: dict[Key, Preparation] = {}
+        self._running: dict[Key, tuple[_Call, asyncio.Future[None]]] = {}
+        self._unseen: dict[Key, _Call] = {}
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
         """Returns when the devices are ready; raises DriverTimeout after ``deadline`` seconds, and goes on."""
@@ -132,7 +131,7 @@ class PrepareLane:
             now = _states(devices)
             self._forget(key for key, call in self._unseen.items() if not _states(call.devices).items() <= now.items())
 
-    def _drop_unless_wanted(self, key: Key, call: Preparation) -> None:
+    def _drop_unless_wanted(self, key: Key, call: _Call) -> None:
         if call.begun or call.waiters or call.task is None:
             return
         call.task.cancel()
@@ -147,19 +146,21 @@ class PrepareLane:
         for key in list(keys):
             del self._unseen[key]
 
-    def _start(self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin) -> tuple[Preparation, Outcome]:
+    def _start(
+        self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin
+    ) -> tuple[_Call, asyncio.Future[None]]:
         if self._closed:
             raise DriverError("the driver ended")
-        call = Preparation(method, devices)
+        call = _Call(method, devices)
         task = self._group.create_task(self._run(call, key, begin), name=f"{self._name} {method} {_names(devices)}")
-        future: Outcome = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda done: _copy(done, future))
         call.task = task
         if method == "prepare":
             self._running[key] = (call, future)
         return call, future
 
-    async def _run(self, call: Preparation, key: Key, begin: Begin) -> Exception | None:
+    async def _run(self, call: _Call, key: Key, begin: Begin) -> Exception | None:
         """Returns what the driver raised, because one call's error must not end the group."""
         error: Exception | None = None
         try:
@@ -177,7 +178,7 @@ class PrepareLane:
             self._finish(key, call, error)
         return error
 
-    def _finish(self, key: Key, call: Preparation, error: Exception | None) -> None:
+    def _finish(self, key: Key, call: _Call, error: Exception | None) -> None:
         if not call.outdated:
             del self._running[key]
         ran = time.monotonic() - call.since
@@ -206,7 +207,7 @@ def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, 
     return {device.id: (device.health, device.numa_nodes) for device in devices}
 
 
-def _copy(task: asyncio.Task[Exception | None], future: Outcome) -> None:
+def _copy(task: asyncio.Task[Exception | None], future: asyncio.Future[None]) -> None:
     if future.done():
         return
     error = DriverError("the driver ended") if task.cancelled() else task.exception() or task.result()

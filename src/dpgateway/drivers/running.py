@@ -98,8 +98,8 @@ class RunningDriver:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
                 self.said.publish(self.said.value)
                 lane = ListLane(self._config, self._threads, announcements, self._log)
-                async with contextlib.aclosing(lane.answers(driver)) as said:
-                    async for answer in said:
+                async with contextlib.aclosing(lane.listen(driver)) as heard:
+                    async for answer in heard:
                         self._hear(answer)
         except Exception:
             await self._close(CLOSING_FIRST)

@@ -49,7 +49,7 @@ def is_there(directory: Path) -> bool:
         return False
 
 
-def fault(directory: Path) -> str:
+def misplaced(directory: Path) -> str:
     """Why no kubelet can ever be met there; empty if one can."""
     what = "the device-plugins directory: found"
     if directory.name == SOCKET:

@@ -6,11 +6,11 @@ What a version can't do is a row it lacks; no other code asks which version it i
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpgateway.model import Offer, Registration
+from dpgateway.model import Offer, Offers, Registration
 
 
 class Call(enum.Enum):
@@ -82,16 +82,16 @@ class ListEncoder:
 
     def __init__(self, api: Api) -> None:
         self._to_offer = api.to_offer
-        self._offers: Mapping[str, Offer] = {}
+        self._offers: Offers = {}
         self._pieces: dict[str, bytes] = {}
 
-    def encode(self, offers: Mapping[str, Offer]) -> bytes:
+    def encode(self, offers: Offers) -> bytes:
         """The bytes of one whole list. The pieces of this list are kept for the next, and no others."""
-        known, kept = self._offers, self._pieces
-        if offers.keys() != known.keys():
+        before, kept = self._offers, self._pieces
+        if offers.keys() != before.keys():
             kept = {id_: kept.get(id_, b"") for id_ in offers}
         for id_, offer in offers.items():
-            if known.get(id_) is not offer:
+            if before.get(id_) is not offer:
                 kept[id_] = self._to_offer(offer)
         self._offers, self._pieces = offers, kept
         return b"".join(kept.values())

@@ -10,17 +10,15 @@ import asyncio
 import logging
 import operator
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer import size
 from dpgateway.deviceplugin.offer.ledger import Ledger
-from dpgateway.model import Device, Offer
+from dpgateway.model import Device, Offer, Offers
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
-
-Offers = Mapping[str, Offer]
 
 
 class Clock(Protocol):

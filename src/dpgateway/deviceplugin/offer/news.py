@@ -9,19 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dpgateway.deviceplugin.offer.shares import device_id
-from dpgateway.model import Offer
+from dpgateway.model import Offer, Offers
 from dpgateway.process.observable import Observable
 
 GATHERING = 0.5
 """Seconds."""
 MOST_NAMED, MOST_LINES = 10, 10
 """Devices named in a line, and lines about one change."""
-
-Offers = Mapping[str, Offer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class News:
         gathering: float = GATHERING,
     ) -> None:
         self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
-        self._told: Offers | None = None
+        self._logged: Offers | None = None
 
     async def follow(self) -> None:
         """Never returns."""
@@ -58,13 +56,13 @@ class News:
             await asyncio.sleep(self._gathering)
             version = self._list.version
             if self._list.value is not None and not self._quiet():
-                self._tell(self._list.value)
+                self._log_changes(self._list.value)
 
-    def _tell(self, now: Offers) -> None:
+    def _log_changes(self, now: Offers) -> None:
         fates: dict[Fate, list[str]] = defaultdict(list)
-        for device, fate in changes(self._told, now):
+        for device, fate in changes(self._logged, now):
             fates[fate].append(device)
-        self._told = now
+        self._logged = now
         lines = list(fates.items())
         for fate, devices in lines[:MOST_LINES]:
             subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
@@ -73,17 +71,17 @@ class News:
             self._log.warning("%d more devices changed, each in a way of its own", rest)
 
 
-def changes(told: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
+def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
     """Each device that changed, not each share of it, with its fate; of a first list only the Unhealthy devices.
 
     Share 0 has the device's own id and stands for all of them.
     """
-    before = told or {}
+    before = logged or {}
     changed = [i for i, offer in now.items() if before.get(i) is not offer]  # what didn't change is the same value
     changed += [i for i in before if i not in now]
     for device in dict.fromkeys(map(device_id, changed)):
         fate = _fate(before.get(device), now.get(device))
-        if fate is not None and not (fate is NEW and told is None):
+        if fate is not None and not (fate is NEW and logged is None):
             yield device, fate
 
 

@@ -117,7 +117,7 @@ class Registrar:
     def _nothing(self) -> None:
         pass
 
-    def _register_anew(self) -> None:
+    def _new_attempt(self) -> None:
         self._give_up()
         self._tried = self._apis.index(self._client.accepted) if self._client.accepted in self._apis else 0
         self._send()
@@ -227,7 +227,7 @@ _KUBELET = {
 
 _ACTIONS = {
     Action.NOTHING: Registrar._nothing,  # noqa: SLF001  the class's own table
-    Action.REGISTER: Registrar._register_anew,  # noqa: SLF001
+    Action.REGISTER: Registrar._new_attempt,  # noqa: SLF001
     Action.NEXT_API: Registrar._next_api,  # noqa: SLF001
     Action.EXPECT: Registrar._expect,  # noqa: SLF001
     Action.SERVE: Registrar._serve,  # noqa: SLF001

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from dpgateway.deviceplugin.api import Api, ListEncoder
 from dpgateway.deviceplugin.server.pace import Pace
-from dpgateway.model import Health, Offer
+from dpgateway.model import Health, Offers
 from dpgateway.process.observable import Observable
 
 _ENDING = Health.unhealthy("about to be listed")
-
-Offers = Mapping[str, Offer]
 
 
 class End:
@@ -45,23 +43,23 @@ class End:
 class Lists:
     """The lists of one resource."""
 
-    def __init__(self, inventory: Observable[Offers | None], pace: Pace) -> None:
-        self._inventory, self._pace = inventory, pace
+    def __init__(self, listed: Observable[Offers | None], pace: Pace) -> None:
+        self._list, self._pace = listed, pace
         self._encoders: dict[str, ListEncoder] = {}
         self._encoded: dict[str, tuple[int, bytes]] = {}
 
     def encode(self, api: Api) -> bytes:
         """The bytes of the current list, made once per version."""
         version, encoded = self._encoded.get(api.name, (0, b""))
-        if version != self._inventory.version and self._inventory.value is not None:
+        if version != self._list.version and self._list.value is not None:
             encoder = self._encoders.setdefault(api.name, ListEncoder(api))
-            encoded = encoder.encode(self._inventory.value)
-            self._encoded[api.name] = (self._inventory.version, encoded)
+            encoded = encoder.encode(self._list.value)
+            self._encoded[api.name] = (self._list.version, encoded)
         return encoded
 
     def encode_unhealthy(self, api: Api) -> bytes:
         """The same list, with every id Unhealthy."""
-        offers = self._inventory.value or {}
+        offers = self._list.value or {}
         return ListEncoder(api).encode({id_: replace(offer, health=_ENDING) for id_, offer in offers.items()})
 
     async def watch(self, api: Api, agent: str, end: End) -> AsyncGenerator[bytes, None]:
@@ -70,12 +68,12 @@ class Lists:
         while await self._is_next(version, api, end):
             if version == 0 and agent.startswith(api.forgetful):
                 yield self.encode_unhealthy(api)
-            version = self._inventory.version
+            version = self._list.version
             yield self.encode(api)
 
     async def _is_next(self, version: int, api: Api, end: End) -> bool:
         """Returns when it is the turn of a list after ``version``; False once the end is said."""
         async with end.interrupts():
-            await self._inventory.newer(version)
+            await self._list.newer(version)
             await self._pace.turn(api.pause)
         return not end.said
