@@ -28,7 +28,7 @@ class Budget:
 
 
 ALLOCATE = (
-    "each call goes to a thread of the driver and back, because a driver may block. Bare handlers that do only that "
+    "each call goes to a thread and back, because a driver may block. Bare handlers that do only that "
     "take %(allocate.threaded_over.us).0f µs more, too, because the hop wakes a sleeping core twice. The rest goes "
     "into checks of the kubelet's request and of the driver's answer. Each check is small, but the process's caches "
     "are cold. A kubelet admits one pod at a time, and takes longer for that"
@@ -41,8 +41,8 @@ RESTART = (
 MEMORY = (
     "with one resource the gateway takes %(memory.over.mb@1).1f MB more than the bare handlers: for protobuf's "
     "messages, reflection, the configuration's parser, the search for drivers, and our own code. With 64 resources it "
-    "takes %(memory.over.mb@64).1f MB more, because each resource has a thread that lists its devices, and each device "
-    "has an id, a health and its bytes"
+    "takes %(memory.over.mb@64).1f MB more, because each resource has tasks and tables of its own, and each device has "
+    "an id, a health and its bytes"
 )
 FIRST = "a list is sent in one piece, but by an asynchronous generator that can be ended, not by one write"
 
