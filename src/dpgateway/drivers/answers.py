@@ -56,7 +56,7 @@ def _sequence(what: str, answer: object, most: int) -> tuple[Device, ...]:
 
 
 def fault(method: str, error: BaseException) -> GatewayError:
-    """What a driver raised, as one of our errors: one of ours stays as it is, any other is a bug of the driver."""
+    """What a driver raised, as a GatewayError: a GatewayError stays as it is, anything else is a bug of the driver."""
     if isinstance(error, GatewayError) and _speaks(error):
         return error
     return DriverFault(f"{method}() raised {describe(error)}")

@@ -56,7 +56,7 @@ def misplaced(directory: Path) -> str:
         return f"{what} {directory}, which is a kubelet's socket, expected its directory: {directory.parent}"
     try:
         is_file = directory.exists() and not directory.is_dir()
-    except OSError:  # forbidden() tells
+    except OSError:  # forbidden() says why
         return ""
     return f"{what} {directory}, which is a file, expected the kubelet's directory" if is_file else ""
 

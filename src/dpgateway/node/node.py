@@ -40,7 +40,7 @@ class Node:
         changed: Callable[[Change], None],
         streaming: Callable[[], bool],
     ) -> None:
-        """``changed`` is told what became of ``kubelet.sock``; ``streaming``: whether a kubelet's stream is open."""
+        """``changed`` gets what became of ``kubelet.sock``; ``streaming`` says whether a kubelet's stream is open."""
         self.name = name
         self.directory = directory
         """The kubelet's device-plugins directory."""

@@ -1,7 +1,7 @@
 """The kubelet's device-plugin API: one module per version, pure functions between its messages and the model.
 
 ``from_*`` turn wire bytes into model values, ``to_*`` model values into wire bytes. A version is an ``Api`` in
-``APIS``: adding one takes its module and its name there, nothing else.
+``APIS``: a new version takes its module and its name there, nothing else. What the calls do is left to ``resource``.
 """
 
 from collections.abc import Iterable

@@ -96,7 +96,7 @@ _CHANGES: dict[State, dict[Event, tuple[State, Action]]] = {
         Event.KUBELET_BACK: _REGISTER,  # another resource's stream shows that the kubelet lives
         Event.STREAM_OPEN: _SERVE,
     },
-    State.REGISTERING: {  # if kubelet.sock goes, the RPC will tell; REDO is checked again when a stream opens
+    State.REGISTERING: {  # if kubelet.sock goes, the RPC fails; REDO is checked again when a stream opens
         Event.KUBELET_NEW: _REGISTER,
         Event.ACCEPTED: (State.EXPECTING, Action.EXPECT),
         Event.API_REFUSED: (State.REGISTERING, Action.NEXT_API),

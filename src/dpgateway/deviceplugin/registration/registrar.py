@@ -142,7 +142,7 @@ class Registrar:
         self._start(self._backoff.delay(self._now(), listening=self._listening))
 
     def _drain(self) -> None:
-        self._log.info("its options changed, so it is registered again")
+        self._log.info("the options changed, so the resource is registered again")
         self._endpoint.end_streams()
         self._listening = True
         self._wait()

@@ -92,9 +92,7 @@ class Handlers:
         if rpc.call is Call.WATCH:
             return grpc.unary_stream_rpc_method_handler(partial(self._watch, api, rpc))
 
-        async def answer(
-            raw: bytes, context: ServicerContext
-        ) -> bytes:  # gRPC asks at each call what a partial is a part of
+        async def answer(raw: bytes, context: ServicerContext) -> bytes:  # gRPC unwraps a partial at each call
             return await self._answer(api, rpc, raw, context)
 
         return grpc.unary_unary_rpc_method_handler(answer)
