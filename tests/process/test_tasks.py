@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from dpgateway.process.tasks import LONGEST_PAUSE, doubling, persist
-from tests.support.time import advance, in_manual_time
+from tests.support.time import advance, in_virtual_time
 
 
 def test_pauses_double_up_to_the_longest_for_ever():
@@ -24,7 +24,7 @@ class Failing:
             raise LookupError(len(self.began))
 
 
-@in_manual_time
+@in_virtual_time
 async def test_what_fails_is_told_and_run_again_after_pauses_that_double():
     one, began = Failing(4), asyncio.get_running_loop().time()
     task = asyncio.ensure_future(persist(one.run, one.errors.append, longest=5))
@@ -45,7 +45,7 @@ async def test_what_the_teller_raises_ends_it():
         await persist(run, tell)
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_cancelled_task_ends_at_once_and_is_no_failure():
     one = Failing(1, lives=LONGEST_PAUSE)
     task = asyncio.ensure_future(persist(one.run, one.errors.append))

@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from dpgateway.process.threads import Threads
-from tests.support.time import advance, in_manual_time
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
 FOR_EVER = 600.0
@@ -100,7 +100,7 @@ def test_calls_that_hang_do_not_delay_a_run(gate):
     assert time.monotonic() - begun < 10
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_call_waits_for_a_thread_as_long_as_its_patience(gate):
     threads, hung, begun = Threads(usual=1, patience=5), gate(), threading.Event()
     threads.call("hung", hung)
@@ -279,7 +279,7 @@ async def test_a_system_out_of_threads_leaves_a_call_to_those_that_there_are(out
     await running
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_call_gets_its_thread_once_the_system_has_one_again(out_of_threads, gate):
     threads, hung, begun = Threads(usual=1, patience=5), gate(), threading.Event()
     threads.call("hung", hung)

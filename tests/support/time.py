@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.clock.now
 
 
-def in_manual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Runs a test on a VirtualLoop."""
 
     @functools.wraps(test)

@@ -11,7 +11,7 @@ from dpgateway.deviceplugin.registration.registrar import STREAM_DUE, Registrar
 from dpgateway.errors import KubeletError
 from dpgateway.model import Options
 from dpgateway.node.incarnation import Change
-from tests.support.time import advance, in_manual_time
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns
 
 REFUSED = ApiRefused("requested API version is not supported")
@@ -115,7 +115,7 @@ async def registrar(log):
         assert rig.client.most_in_flight <= 1, "two Registers in flight"
 
 
-@in_manual_time
+@in_virtual_time
 async def test_nothing_is_sent_before_there_is_a_kubelet(log):
     async with registrar(log) as rig:
         rig.options_changed()
@@ -124,7 +124,7 @@ async def test_nothing_is_sent_before_there_is_a_kubelet(log):
         assert rig.calls == []
 
 
-@in_manual_time
+@in_virtual_time
 async def test_nothing_is_sent_before_the_resource_is_ready_and_then_at_once(log):
     async with asyncio.TaskGroup() as group:
         rig = Rig(group, log)
@@ -137,7 +137,7 @@ async def test_nothing_is_sent_before_the_resource_is_ready_and_then_at_once(log
         rig.stop()
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_new_kubelet_gets_a_register_at_once_with_a_new_link_and_the_options(log, records):
     async with registrar(log) as rig:
         rig.plug.wanted = Options(prepare=True, prefer=False)
@@ -152,7 +152,7 @@ async def test_a_new_kubelet_gets_a_register_at_once_with_a_new_link_and_the_opt
         assert records.texts() == ["registered"]
 
 
-@in_manual_time
+@in_virtual_time
 async def test_the_next_older_api_is_tried_in_the_same_attempt_spoken_before_it_is_sent(log):
     async with registrar(log) as rig:
         await rig.appear()
@@ -165,7 +165,7 @@ async def test_the_next_older_api_is_tried_in_the_same_attempt_spoken_before_it_
         assert rig.state is State.EXPECTING
 
 
-@in_manual_time
+@in_virtual_time
 async def test_an_attempt_begins_with_what_this_kubelet_accepted_last(log):
     async with registrar(log) as rig:
         rig.client.accepted = APIS[1]
@@ -173,7 +173,7 @@ async def test_an_attempt_begins_with_what_this_kubelet_accepted_last(log):
         assert rig.calls[0].api == "v1alpha2"
 
 
-@in_manual_time
+@in_virtual_time
 async def test_when_no_api_is_left_it_waits_and_begins_anew(log, records):
     async with registrar(log) as rig:
         await rig.appear()
@@ -184,7 +184,7 @@ async def test_when_no_api_is_left_it_waits_and_begins_anew(log, records):
         assert rig.calls[3].api == "v1beta1"
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_kubelet_that_does_not_listen_yet_is_tried_again_after_10_20_40_ms_without_a_warning(log, records):
     async with registrar(log) as rig:
         await rig.appear()
@@ -197,7 +197,7 @@ async def test_a_kubelet_that_does_not_listen_yet_is_tried_again_after_10_20_40_
         assert records.texts() == []
 
 
-@in_manual_time
+@in_virtual_time
 async def test_an_unavailable_kubelet_settles_nothing_about_the_api(log):
     async with registrar(log) as rig:
         await rig.appear()
@@ -206,7 +206,7 @@ async def test_an_unavailable_kubelet_settles_nothing_about_the_api(log):
         assert [call.api for call in rig.calls] == ["v1beta1"] * 2
 
 
-@in_manual_time
+@in_virtual_time
 async def test_failures_are_repeated_after_a_second_doubling_to_a_minute_and_complained_of_once(log, records):
     async with registrar(log) as rig:
         await rig.appear()
@@ -223,7 +223,7 @@ async def test_failures_are_repeated_after_a_second_doubling_to_a_minute_and_com
         assert records.texts() == ["registering failed: UNKNOWN: no"]
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_kubelet_that_refuses_for_days_is_still_tried(log):
     async with registrar(log) as rig:
         await rig.appear()
@@ -233,7 +233,7 @@ async def test_a_kubelet_that_refuses_for_days_is_still_tried(log):
         assert len(rig.calls) == 1201
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_register_that_succeeds_without_a_stream_is_repeated_after_15_s(log, records):
     async with registrar(log) as rig:
         await rig.appear()
@@ -247,7 +247,7 @@ async def test_a_register_that_succeeds_without_a_stream_is_repeated_after_15_s(
         assert len(rig.calls) == 2
 
 
-@in_manual_time
+@in_virtual_time
 async def test_while_a_stream_is_open_nothing_is_sent_whatever_happens_to_the_file(log):
     async with registrar(log) as rig:
         await rig.serve()
@@ -258,7 +258,7 @@ async def test_while_a_stream_is_open_nothing_is_sent_whatever_happens_to_the_fi
         assert (rig.state, len(rig.calls)) == (State.SERVING, 1)
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_lost_stream_of_the_same_kubelet_means_a_new_register_after_a_second_not_earlier(log):
     async with registrar(log) as rig:
         (await rig.serve())()
@@ -269,7 +269,7 @@ async def test_a_lost_stream_of_the_same_kubelet_means_a_new_register_after_a_se
         assert rig.calls[1].registration.endpoint == "link-2"
 
 
-@in_manual_time
+@in_virtual_time
 async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_resets_it(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
@@ -287,7 +287,7 @@ async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_re
         assert len(rig.calls) == 5
 
 
-@in_manual_time
+@in_virtual_time
 async def test_only_the_end_of_the_last_stream_counts(log):
     async with registrar(log) as rig:
         first = await rig.serve()
@@ -298,7 +298,7 @@ async def test_only_the_end_of_the_last_stream_counts(log):
         assert rig.state is State.WAITING
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_kubelet_that_went_while_we_waited_is_not_called_and_the_next_is_at_once(log):
     async with registrar(log) as rig:
         (await rig.serve())()
@@ -310,7 +310,7 @@ async def test_a_kubelet_that_went_while_we_waited_is_not_called_and_the_next_is
         assert len(rig.calls) == 2
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
@@ -320,7 +320,7 @@ async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
         assert (rig.state, len(rig.calls)) == (State.AWAY, 1)
 
 
-@in_manual_time
+@in_virtual_time
 async def test_when_the_file_is_back_a_resource_without_a_stream_registers_again(log):
     async with registrar(log) as rig:
         (await rig.serve())()
@@ -349,7 +349,7 @@ async def waiting(rig):
 
 
 @pytest.mark.parametrize("reach", [registering, expecting, serving, waiting], ids=lambda one: one.__name__)
-@in_manual_time
+@in_virtual_time
 async def test_a_new_kubelet_is_registered_with_at_once_from_every_state(log, reach):
     async with registrar(log) as rig:
         await reach(rig)
@@ -362,7 +362,7 @@ async def test_a_new_kubelet_is_registered_with_at_once_from_every_state(log, re
         assert (rig.state, len(rig.calls)) == (State.SERVING, 2)
 
 
-@in_manual_time
+@in_virtual_time
 async def test_streams_of_an_older_kubelet_are_disowned_not_ended(log):
     async with registrar(log) as rig:
         old = await rig.serve()
@@ -377,7 +377,7 @@ async def test_streams_of_an_older_kubelet_are_disowned_not_ended(log):
         assert rig.state is State.WAITING
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_late_answer_of_an_older_attempt_changes_nothing(log):
     async with registrar(log) as rig:
         await rig.appear()
@@ -394,7 +394,7 @@ async def test_a_late_answer_of_an_older_attempt_changes_nothing(log):
         assert rig.state is State.SERVING
 
 
-@in_manual_time
+@in_virtual_time
 async def test_a_late_stream_of_a_register_that_was_given_up_is_as_good_as_any(log):
     async with registrar(log) as rig:
         await waiting(rig)
@@ -403,7 +403,7 @@ async def test_a_late_stream_of_a_register_that_was_given_up_is_as_good_as_any(l
         assert (rig.state, len(rig.calls)) == (State.SERVING, 1)
 
 
-@in_manual_time
+@in_virtual_time
 async def test_changed_options_are_registered_anew_after_our_streams_were_ended_first(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
@@ -419,7 +419,7 @@ async def test_changed_options_are_registered_anew_after_our_streams_were_ended_
         assert rig.plug.done.count("ended") == 1
 
 
-@in_manual_time
+@in_virtual_time
 async def test_options_that_changed_while_registering_are_registered_once_it_is_served(log):
     async with registrar(log) as rig:
         await rig.appear()
@@ -432,7 +432,7 @@ async def test_options_that_changed_while_registering_are_registered_once_it_is_
 
 
 @pytest.mark.parametrize("error", [KubeletError("no directory"), OSError("no space"), LookupError("a bug")], ids=repr)
-@in_manual_time
+@in_virtual_time
 async def test_whatever_goes_wrong_before_sending_is_told_and_tried_again(log, records, error):
     async with registrar(log) as rig:
         rig.plug.fails = error
@@ -445,7 +445,7 @@ async def test_whatever_goes_wrong_before_sending_is_told_and_tried_again(log, r
 
 
 @pytest.mark.parametrize("reach", [registering, expecting, serving, waiting], ids=lambda one: one.__name__)
-@in_manual_time
+@in_virtual_time
 async def test_after_the_stop_nothing_is_sent_any_more(log, reach):
     async with registrar(log) as rig:
         await reach(rig)

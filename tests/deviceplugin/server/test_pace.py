@@ -8,7 +8,7 @@ from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.server.streams import End, Lists
 from dpgateway.model import Health, Offer
 from dpgateway.process.observable import Observable
-from tests.support.time import advance, in_manual_time
+from tests.support.time import advance, in_virtual_time
 
 PACED = replace(APIS[0], pause=0.01, forgetful=())
 
@@ -32,7 +32,7 @@ async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) ->
     return got
 
 
-@in_manual_time
+@in_virtual_time
 async def test_lists_of_all_resources_keep_the_pause_of_the_api():
     pace, times = Pace(), []
     began = asyncio.get_running_loop().time()
