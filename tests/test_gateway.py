@@ -21,7 +21,7 @@ R, S = "example.com/thing", "example.com/other"
 class Running:
     def __init__(self, directory):
         self.directory, self.stop = directory, asyncio.Event()
-        self.task = None
+        self.task: asyncio.Future[None] | None = None
 
     def start(self, *drivers):
         resources = tuple(
@@ -31,6 +31,7 @@ class Running:
         self.task = asyncio.ensure_future(serve(configuration, self.directory, "node-a", self.stop))
 
     async def end(self):
+        assert self.task is not None, "it was never started"
         self.stop.set()
         async with asyncio.timeout(2):
             await self.task
@@ -181,7 +182,7 @@ async def test_one_resource_that_is_stopped_leaves_nothing_and_the_other_is_not_
 
 
 async def test_a_resource_that_fails_by_a_bug_starts_again_and_the_other_is_not_touched(gateway, kubelet, caplog):
-    bugs = []
+    bugs: list[Exception] = []
 
     def look(device):
         if bugs and threading.current_thread() is threading.main_thread():  # what the gateway does, not its driver
@@ -191,9 +192,12 @@ async def test_a_resource_that_fails_by_a_bug_starts_again_and_the_other_is_not_
     odd = type("Odd", (Device,), {"health": property(look, lambda device, value: None)})
     contexts = []
 
-    class Driver(scripted(devices=lambda: [odd("a"), odd("b")])):
+    class Driver(Scripted):
         def __init__(self, options, context):
             contexts.append(context)
+
+        def devices(self):
+            return [odd("a"), odd("b")]
 
     gateway.start(Scripted, Driver)
     await offered(kubelet, R, S)

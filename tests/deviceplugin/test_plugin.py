@@ -84,7 +84,7 @@ async def test_a_driver_that_hangs_is_listed_at_the_deadline_and_as_it_is_once_i
 
 
 async def test_what_no_container_holds_any_more_is_released(run, short_path):
-    released = []
+    released: list[tuple[Device, ...]] = []
     write_checkpoint(short_path, "a", "b")
     one = run(scripted(release=released.append))
     await one.list()

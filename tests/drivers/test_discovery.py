@@ -121,7 +121,9 @@ def test_an_error_that_cannot_be_shown_is_a_failure_too(install):
 def test_a_package_that_interrupts_the_keyboard_fails_alone(install):
     """It is imported on a thread of its own, so it isn't Ctrl-C."""
     install("raise KeyboardInterrupt", module="t5_interrupt")
-    assert "KeyboardInterrupt" in discovery.find(["t5_interrupt"])["t5_interrupt"].failure
+    failure = discovery.find(["t5_interrupt"])["t5_interrupt"].failure
+    assert failure is not None
+    assert "KeyboardInterrupt" in failure
 
 
 @pytest.mark.parametrize("content", [b"[console_scripts]\nfo", b"\xff\xfe"])

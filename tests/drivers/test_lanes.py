@@ -28,11 +28,11 @@ class One(Lanes):
     def came_late(self):
         self.late += 1
 
-    async def allocate(self, devices):
-        return await super().allocate(devices, self.came_late)
+    async def allocate(self, devices, late=None):
+        return await super().allocate(devices, late or self.came_late)
 
-    def release(self, devices):
-        super().release(devices, self.free)
+    def release(self, devices, free=None):
+        super().release(devices, free or self.free)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def test_each_error_of_a_driver_keeps_its_kind_and_names_resource_device_a
 
 
 @pytest.mark.parametrize(
-    "answer", [None, "x", [Allocation()], (one for one in ())], ids=["none", "text", "list", "generator"]
+    "answer", [None, "x", [Allocation()], (one for one in [Allocation()])], ids=["none", "text", "list", "generator"]
 )
 async def test_a_wrong_allocation_is_a_fault_that_is_logged(make, records, answer):
     with pytest.raises(DriverFault, match=r"allocate\(\) returned .*, expected an Allocation"):
@@ -159,7 +159,9 @@ async def test_a_driver_without_release_isn_t_told(make):
 
 
 async def test_what_is_allocated_again_is_not_released(make, gate):
-    slow, released, held = gate(), [], set()
+    slow = gate()
+    released: list[tuple[Device, ...]] = []
+    held: set[str] = set()
     lanes = make(prepare=slow, release=released.append, held=held, timeouts=SOON)
     with pytest.raises(DriverTimeout):
         await lanes.prepare([A])

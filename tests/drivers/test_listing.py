@@ -3,6 +3,7 @@ import itertools
 import sys
 import threading
 import time
+from typing import Any, TypeVarTuple
 
 import pytest
 import uvloop
@@ -15,6 +16,7 @@ from tests.support.waiting import turns, until
 
 A, B = Device("a"), Device("b")
 NEVER = 3600
+Arguments = TypeVarTuple("Arguments")
 
 
 class Heard:
@@ -106,14 +108,18 @@ def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop():
     class Counting(asyncio.SelectorEventLoop):
         callbacks = 0
 
-        def call_soon_threadsafe(self, *arguments, **named):
+        def call_soon_threadsafe(self, callback: Any, *args: *Arguments, context: Any = None) -> asyncio.Handle:
             self.callbacks += 1
-            return super().call_soon_threadsafe(*arguments, **named)
+            return super().call_soon_threadsafe(callback, *args, context=context)
 
-    async def main():
-        announcements, loop = Announcements(), asyncio.get_running_loop()
+    def announce(announcements):
+        for _ in range(10_000):
+            announcements.changed()
+
+    async def main(loop):
+        announcements = Announcements()
         for count in (1, 2):
-            thread = threading.Thread(target=lambda: [announcements.changed() for _ in range(10_000)])
+            thread = threading.Thread(target=announce, args=[announcements])
             thread.start()
             thread.join()  # which keeps the loop busy
             assert loop.callbacks == count
@@ -121,7 +127,7 @@ def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop():
             assert announcements.event.is_set()
 
     with asyncio.Runner(loop_factory=Counting) as runner:
-        runner.run(main())
+        runner.run(main(runner.get_loop()))
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

@@ -210,7 +210,8 @@ async def test_containers_that_share_a_device_get_ready_though_each_takes_too_lo
 
 
 async def test_a_release_skips_what_was_given_away_when_its_turn_comes(lane, gate):
-    slow, released, free = gate(), [], [A, B]
+    slow, free = gate(), [A, B]
+    released: list[tuple[Device, ...]] = []
     await too_late(lane, [A], slow)
     release = lane.release([A, B], released.append, lambda devices: [d for d in devices if d in free])
     later = lane.release([A], released.append, lambda devices: [d for d in devices if d in free])
@@ -237,7 +238,7 @@ async def test_a_success_is_forgotten_when_a_new_list_has_another_device(lane, g
 async def test_devices_of_a_drivers_own_class_are_compared_by_what_counts(lane, gate):
     @dataclasses.dataclass(frozen=True)
     class Board(Device):
-        found: dict = dataclasses.field(default_factory=dict)
+        found: dict[str, int] = dataclasses.field(default_factory=dict)
 
     slow, never = gate(), gate()
     await too_late(lane, [Board("a", found={"at": 1})], slow)

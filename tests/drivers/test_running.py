@@ -6,7 +6,7 @@ import pytest
 from dpgateway import Device, DriverError
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.process.threads import Threads
-from tests.support.resources import configured, scripted
+from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import until
 
 A, B = Device("a"), Device("b")
@@ -64,7 +64,8 @@ async def test_a_driver_is_made_and_asked_and_can_be_called(run):
 async def test_everything_that_is_said_is_news_to_who_watches(run):
     lists = iter([[A], [A, B]])
     one = run(scripted(devices=lambda: next(lists, [B])), refresh=0.01)
-    seen, heard = -1, []
+    seen = -1
+    heard: list[tuple[Device, ...]] = []
     while heard[-1:] != [(B,)]:
         seen = await one.driver.said.newer(seen)
         heard.append(one.said.devices)
@@ -74,7 +75,7 @@ async def test_everything_that_is_said_is_news_to_who_watches(run):
 async def test_a_driver_gets_its_options_and_a_context(run):
     made = []
 
-    class Curious(scripted()):
+    class Curious(Scripted):
         def __init__(self, options, context):
             made.append((options, context))
             super().__init__(options, context)
@@ -89,7 +90,7 @@ async def test_a_driver_gets_its_options_and_a_context(run):
 async def test_a_driver_that_can_not_be_made_is_said_once_and_tried_again(run, records):
     answers = [ZeroDivisionError("no bus"), None]
 
-    class Shy(scripted()):
+    class Shy(Scripted):
         def __init__(self, options, context):
             if error := answers.pop(0):
                 raise error
@@ -103,7 +104,7 @@ async def test_a_driver_that_can_not_be_made_is_said_once_and_tried_again(run, r
 
 @pytest.mark.parametrize("error", [SystemExit(1), BaseExceptionGroup("x", [GeneratorExit()]), DriverError("no")])
 async def test_whatever_a_driver_raises_its_task_goes_on(run, records, error):
-    class Bad(scripted()):
+    class Bad(Scripted):
         def __init__(self, options, context):
             raise error
 
@@ -122,7 +123,7 @@ async def test_a_driver_that_is_not_installed_fails_its_resource(run, records):
 async def test_a_driver_that_hangs_being_made_is_overdue_at_the_deadline_and_taken_in_the_end(run, gate):
     slow = gate()
 
-    class Slow(scripted()):
+    class Slow(Scripted):
         def __init__(self, options, context):
             slow()
 
@@ -138,7 +139,7 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
     """Its failures have pauses of 1, 2, 4 seconds between them, and each of its calls a deadline of its own."""
     slow, began = gate(), asyncio.get_running_loop().time()
 
-    class Slow(scripted()):
+    class Slow(Scripted):
         def __init__(self, options, context):
             if hangs == "__init__":
                 slow()
@@ -159,12 +160,12 @@ async def test_a_driver_that_hangs_listing_keeps_its_list_and_says_why_until_it_
     slow, context = gate([A]), []
     lists = iter([lambda: [A, B], slow])
 
-    def listed():
-        return next(lists)()
-
-    class Slow(scripted(devices=listed)):
+    class Slow(Scripted):
         def __init__(self, options, given):
             context.append(given)
+
+        def devices(self):
+            return next(lists)()
 
     one = run(Slow, timeouts={"list": 0.05})
     await one.listed()
@@ -179,7 +180,7 @@ async def test_a_driver_that_hangs_listing_keeps_its_list_and_says_why_until_it_
 async def test_a_driver_that_hangs_in_allocate_and_prepare_lists_all_the_same(run, gate):
     hangs, context = gate(), []
 
-    class Stuck(scripted(allocate=hangs, prepare=hangs)):
+    class Stuck(Scripted):
         def __init__(self, options, given):
             context.append(given)
             self.count = 0
@@ -187,6 +188,12 @@ async def test_a_driver_that_hangs_in_allocate_and_prepare_lists_all_the_same(ru
         def devices(self):
             self.count += 1
             return [Device(f"d{number}") for number in range(self.count)]
+
+        def allocate(self, devices):
+            return hangs(devices)
+
+        def prepare(self, devices):
+            return hangs(devices)
 
     one = run(Stuck, timeouts={"allocate": 0.02, "prepare": 0.02})
     await one.listed()
@@ -212,9 +219,12 @@ async def test_without_its_driver_nothing_can_be_called(run):
 async def test_a_driver_that_failed_as_a_whole_is_closed_before_another_is_made(run):
     life = []
 
-    class Odd(scripted(close=lambda: life.append("closed"))):
+    class Odd(Scripted):
         def __init__(self, options, context):
             life.append("made")
+
+        def close(self):
+            life.append("closed")
 
         @property
         def prefer(self):

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -27,23 +28,29 @@ class Slow(io.StringIO):
         return super().write(text)
 
 
+class Logged:
+    """Sets up the log into a string, of which the caller gets the lines. Nothing is written while the gate is shut."""
+
+    def __init__(self):
+        self._stream = Slow()
+        self.gate = self._stream.gate
+
+    def __call__(self, log_format="json", log_level="info"):
+        logging.getLogger().handlers.clear()  # pytest's own would raise for a wrong format
+        log.setup(log_format, log_level, self._stream)
+        return lambda: self._stream.getvalue().splitlines()
+
+
 @pytest.fixture
 def logged(monkeypatch):
-    """Sets up the log into a string, and puts everything back afterwards."""
+    """Puts everything back afterwards."""
     for owner, hook in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
         monkeypatch.setattr(owner, hook, getattr(owner, hook))
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    stream = Slow()
-
-    def lines(log_format="json", log_level="info"):
-        root.handlers.clear()  # pytest's own would raise for a wrong format
-        log.setup(log_format, log_level, stream)
-        return lambda: stream.getvalue().splitlines()
-
-    lines.gate = stream.gate
-    yield lines
-    stream.gate.set()
+    logged = Logged()
+    yield logged
+    logged.gate.set()
     logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -151,10 +158,14 @@ def test_what_hangs_while_it_is_shown_holds_up_nobody_else(logged):
     assert json.loads(lines()[1])["message"] == "shown"
 
 
+UNFIT: Any = b"{{ x"
+"""The text of a syntax error has to be a string: with bytes it can't be formatted."""
+
+
 @pytest.mark.parametrize(
     "how",
     [
-        {"exc_info": (SyntaxError, SyntaxError("bad template", ("t.tpl", 1, 1, b"{{ x")), None)},
+        {"exc_info": (SyntaxError, SyntaxError("bad template", ("t.tpl", 1, 1, UNFIT)), None)},
         {"extra": {("a",): 1}},
     ],
     ids=["a traceback that can't be formatted", "a field whose name is no string"],

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import functools
 import gc
 import subprocess
 import sys
@@ -73,9 +74,10 @@ async def test_a_burst_of_calls_that_return_uses_the_usual_threads(ours, gate):
 
 
 async def test_waiting_calls_begin_in_order(gate):
-    threads, slow, begun = Threads(usual=1, patience=FOR_EVER), gate(), []
+    threads, slow = Threads(usual=1, patience=FOR_EVER), gate()
+    begun: list[int] = []
     threads.call("slow", slow)
-    calls = [threads.call("next", lambda number=number: begun.append(number)) for number in range(20)]
+    calls = [threads.call("next", functools.partial(begun.append, number)) for number in range(20)]
     slow.open()
     await soon(asyncio.gather(*calls))
     assert begun == list(range(20))
@@ -112,10 +114,11 @@ async def test_a_call_waits_for_a_thread_as_long_as_its_patience(gate):
 
 
 async def test_a_waiting_call_runs_once(gate, ours):
-    threads, slow, runs = Threads(usual=1, patience=0.01, idle=0), gate(), []
+    threads, slow = Threads(usual=1, patience=0.01, idle=0), gate()
+    runs: list[int] = []
     threads.call("slow", slow)
     await slow.entered()
-    calls = [threads.call("next", lambda number=number: runs.append(number)) for number in range(50)]
+    calls = [threads.call("next", functools.partial(runs.append, number)) for number in range(50)]
     slow.open()  # while their patience ends
     await soon(asyncio.gather(*calls))
     await until(lambda: not ours())
@@ -147,22 +150,23 @@ async def test_threads_that_are_not_needed_end_while_others_work(ours, gate):
 async def test_a_call_that_comes_while_its_thread_ends_is_run():
     threads = Threads(idle=0)
     for number in range(3000):
-        assert await soon(threads.call("next", lambda number=number: number)) == number
+        assert await soon(threads.call("next", functools.partial(abs, number))) == number
 
 
 def test_many_loops_and_threads_at_once(gate):
     threads, work, right = Threads(usual=4, patience=FOR_EVER, idle=0.0001), gate(), []
     work.open()
 
+    def working(found):
+        return work(), found
+
     async def calling():
         for _ in range(100):
-            calls = [threads.call("call", lambda found=found: (work(), found)) for found in range(4)]
+            calls = [threads.call("call", functools.partial(working, found)) for found in range(4)]
             right.append(await soon(asyncio.gather(*calls)) == [(None, found) for found in range(4)])
 
     def running():
-        right.extend(
-            threads.run("run", lambda found=found: (work(), found), 20) == (None, found) for found in range(400)
-        )
+        right.extend(threads.run("run", functools.partial(working, found), 20) == (None, found) for found in range(400))
 
     askers = [threading.Thread(target=lambda: asyncio.run(calling())) for _ in range(4)]
     askers += [threading.Thread(target=running) for _ in range(4)]

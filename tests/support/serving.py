@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc.aio
@@ -58,11 +59,9 @@ class Calls:
             raise self.error
 
 
-class Driver:
-    """One that runs."""
-
-    def __init__(self, calls: Any) -> None:
-        self.calls = calls
+def running(calls: Any) -> Any:
+    """A driver that runs and has these calls; without calls it doesn't run."""
+    return SimpleNamespace(calls=calls)
 
 
 class Audience:
@@ -79,9 +78,12 @@ class Audience:
         return lambda: self.open.remove(stream)
 
 
-class Group:
-    """Tasks that end with the test's event loop."""
+def group() -> Any:
+    """Stands in for a TaskGroup: its tasks end with the test's event loop."""
+    return _Group()
 
+
+class _Group:
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -100,12 +102,10 @@ class Served:
         self.directory = directory
         self.inventory = Inventory(self.config, nobody_holds_anything(), lambda: None, log)
         self.calls = Calls()
-        driver: Any = Driver(self.calls)
-        group: Any = Group()
-        self.resource = Resource(self.config, self.inventory, driver, APIS[0], log)
+        self.resource = Resource(self.config, self.inventory, running(self.calls), APIS[0], log)
         self.audience = Audience()
         self.handlers = Handlers(self.resource, APIS, self._opened, Pace(), log)
-        self.endpoint = Endpoint(directory, self.handlers, Threads(), group, log)
+        self.endpoint = Endpoint(directory, self.handlers, Threads(), group(), log)
 
     def _opened(self) -> Callable[[], None]:
         return self.audience.opened()

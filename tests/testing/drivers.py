@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 from dataclasses import dataclass, field, make_dataclass
+from typing import Any
 
 from dpgateway import Allocation, Device, DeviceNode, DeviceUnavailable, Health
 
@@ -14,7 +15,7 @@ class GoodOptions:
 
 
 class Good:
-    Options = GoodOptions
+    Options: type[Any] = GoodOptions
 
     def __init__(self, options=GoodOptions(), context=None):
         self.ids = [f"good-{n}" for n in range(options.count)]
@@ -44,7 +45,7 @@ class Good:
 
 
 class WithoutDevices(Good):
-    devices = None
+    devices = None  # type: ignore[assignment]  # its fault
 
 
 class AsyncAllocate(Good):
@@ -53,21 +54,26 @@ class AsyncAllocate(Good):
 
 
 class NoOptions(Good):
-    Options = None
+    Options = None  # type: ignore[assignment]  # its fault
 
 
 class ThawedOptions(Good):
     Options = make_dataclass("Thawed", [("count", int, field(default=1, metadata={"help": "how many"}))])
 
 
+@dataclass(frozen=True)
+class _Unexplained:
+    count: int = 1
+
+
 class UnexplainedOptions(Good):
-    Options = make_dataclass("Unexplained", [("count", int, field(default=1))], frozen=True)
+    Options = _Unexplained
 
 
 class UnexplainedPart(Good):
     Options = make_dataclass(
         "Whole",
-        [("parts", tuple[UnexplainedOptions.Options, ...], field(default=(), metadata={"help": "its parts"}))],
+        [("parts", tuple[_Unexplained, ...], field(default=(), metadata={"help": "its parts"}))],
         frozen=True,
     )
 
@@ -173,13 +179,13 @@ class AllocateCounts(Good):
 
 class AllocateOnlyOne(Good):
     def allocate(self, devices):
-        return Allocation(device_nodes=[DeviceNode(f"/dev/{d.id}", "/dev/thing") for d in devices])
+        return Allocation(device_nodes=tuple(DeviceNode(f"/dev/{d.id}", "/dev/thing") for d in devices))
 
 
 class AllocateKeyError(Good):
     def allocate(self, devices):
         known = {name: f"/dev/{name}" for name in [*self.ids, "sick"]}
-        return Allocation(device_nodes=[DeviceNode(known[d.id]) for d in devices])
+        return Allocation(device_nodes=tuple(DeviceNode(known[d.id]) for d in devices))
 
 
 class PrepareOnce(Good):
@@ -244,7 +250,7 @@ class CloseOnce(Good):
 class ClosedThenBroken(Good):
     def close(self):
         del self.ids[:]
-        self.allocate = None
+        self.allocate = None  # type: ignore[assignment, method-assign]  # its fault
 
 
 class LeavesThread(Good):
@@ -254,7 +260,7 @@ class LeavesThread(Good):
 
 
 class LeavesThreadWithoutClose(LeavesThread):
-    close = None
+    close = None  # type: ignore[assignment]  # its fault
 
 
 class Shares(Good):

@@ -1,6 +1,6 @@
 """Each way of breaking the contract is caught by the test meant for it, whose message says what and where."""
 
-import importlib.util
+import importlib
 import inspect
 import itertools
 import os
@@ -10,12 +10,7 @@ import pytest
 
 from dpgateway import Busy
 from dpgateway.testing import ContractBroken, DriverContract, check_driver
-
-_HERE = Path(__file__).with_name("drivers.py")
-_spec = importlib.util.spec_from_file_location("contract_drivers", _HERE)
-drivers = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(drivers)
-
+from tests.testing import drivers
 
 NEVER_DONE = {"DevicesHang", "LeavesThread", "LeavesThreadWithoutClose", "Deadlocks"}
 
@@ -23,10 +18,17 @@ NEVER_DONE = {"DevicesHang", "LeavesThread", "LeavesThreadWithoutClose", "Deadlo
 class Contract(DriverContract):
     def __init__(self, kind):
         self.kind = kind
-        self.deadline = 0.5 if kind.__name__ in NEVER_DONE else 10
 
     def make(self, context):
         return self.kind(drivers.GoodOptions(), context)
+
+
+class Impatient(Contract):
+    deadline = 0.5
+
+
+class OneAtATime(Contract):
+    together = 1
 
 
 BAD = [
@@ -74,7 +76,8 @@ BAD = [
 
 def _test(kind, words):
     name = next(name for name in dir(Contract) if name.startswith("test_") and words in name)
-    return getattr(Contract(kind), name)
+    contract = Impatient if kind.__name__ in NEVER_DONE else Contract
+    return getattr(contract(kind), name)
 
 
 @pytest.mark.parametrize(("name", "words", "message"), BAD, ids=[f"{name}" for name, _, _ in BAD])
@@ -101,9 +104,7 @@ def test_busy_is_asked_again_and_is_an_answer():
 
 
 def test_together_limits_how_many_devices_are_allocated_at_once():
-    contract = Contract(drivers.AllocateOnlyOne)
-    contract.together = 1
-    contract.test_allocate_gives_the_same_answer_again()
+    OneAtATime(drivers.AllocateOnlyOne).test_allocate_gives_the_same_answer_again()
 
 
 def _package(directory, name, body, value=None):
@@ -123,7 +124,7 @@ def packaged(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(name, more=_HOOK):
-        _package(tmp_path, name, _HERE.read_text() + more)
+        _package(tmp_path, name, Path(drivers.__file__).read_text() + more)
         return importlib.import_module(name).Good
 
     return make

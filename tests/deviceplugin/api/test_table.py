@@ -19,8 +19,8 @@ from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
-from dpgateway.model import Allocation, Device, Grant, Health, Offer, Registration
-from tests.support.serving import Driver, nobody_holds_anything
+from dpgateway.model import Allocation, Device, Grant, Health, Offer, Options, Registration
+from tests.support.serving import nobody_holds_anything, running
 
 each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 RPCS = [pytest.param(rpc, id=f"{api.name} {rpc.name}") for api in APIS for rpc in api.rpcs]
@@ -126,7 +126,8 @@ def by_id(offers):
 @settings(deadline=None, max_examples=60)
 def test_the_joined_bytes_are_those_of_the_whole_message(api, lists):
     """In the order in which the same ids were listed first."""
-    encoder, order = ListEncoder(api), []
+    encoder = ListEncoder(api)
+    order: list[str] = []
     for offers in map(by_id, lists):
         order = order if offers.keys() == set(order) else list(offers)
         assert encoder.encode(offers) == whole(api, [offers[id_] for id_ in order])
@@ -195,7 +196,7 @@ async def channel(tmp_path):
     config = ResourceConfig("example.com/thing", "x")
     inventory = Inventory(config, nobody_holds_anything(), lambda: None, log)
     inventory.take((Device("a"), Device("b", Health.unhealthy("wet"))))
-    resource = Resource(config, inventory, Driver(Calls()), APIS[0], log)
+    resource = Resource(config, inventory, running(Calls()), APIS[0], log)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(tuple(Handlers(resource, (V1BETA2, *APIS), opened, Pace(), log).generic()))
     server.add_insecure_port(f"unix:{tmp_path}/plugin.sock")
@@ -221,5 +222,5 @@ async def test_a_new_version_is_served_beside_the_others(channel):
 def test_a_new_version_is_chosen_and_registered_like_the_others():
     assert only(("v1alpha2", "v1beta2"), (V1BETA2, *APIS)) == (V1BETA2, APIS[1])
     assert V1BETA2.register_path == "/v1beta2.Registration/Register"
-    assert V1BETA2.to_register(Registration("example.com/thing", "s", None)) == b"example.com/thing"
+    assert V1BETA2.to_register(Registration("example.com/thing", "s", Options())) == b"example.com/thing"
     assert not V1BETA2.can(Call.PREFER)

@@ -10,7 +10,7 @@ from dpgateway.model import Device, Health, Offer
 
 WET = Health.unhealthy("wet")
 A, B = Device("a", numa_nodes=(1,)), Device("b")
-NOBODY = frozenset()
+NOBODY: frozenset[str] = frozenset()
 
 
 def ledger(*devices, shares=1, keep_lost=10):

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from collections.abc import Mapping
 
 import pytest
 
@@ -45,7 +46,8 @@ class Followed:
     """News of an inventory."""
 
     def __init__(self, log, gathering):
-        self.inventory, self.quiet = Observable(None), False
+        self.inventory: Observable[Mapping[str, Offer] | None] = Observable(None)
+        self.quiet = False
         self.news = News(self.inventory, log, lambda: self.quiet, gathering=gathering)
         self.task = asyncio.ensure_future(self.news.follow())
 

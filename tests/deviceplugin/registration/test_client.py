@@ -10,7 +10,7 @@ from dpgateway.deviceplugin.api import APIS, v1alpha1, v1alpha2, v1beta1
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import Options, Registration
-from tests.support.serving import Group
+from tests.support.serving import group
 from tests.support.waiting import until
 
 WHAT = Registration("example.com/thing", "dpgateway/x-1.sock", Options(prepare=True, prefer=False))
@@ -44,7 +44,7 @@ class FakeKubelet:
 
 @pytest.fixture
 async def client(short_path):
-    client = KubeletClient(short_path, APIS, Group())
+    client = KubeletClient(short_path, APIS, group())
     yield client
     await client.close()
 
@@ -155,7 +155,7 @@ async def test_a_new_kubelet_is_asked_on_a_new_connection_and_may_speak_another_
 
 async def test_a_kubelet_that_does_not_answer_is_given_up_at_the_deadline_and_settles_nothing(kubelet, short_path):
     kubelet.go_on.clear()
-    client = KubeletClient(short_path, APIS, Group(), deadline=0.5)
+    client = KubeletClient(short_path, APIS, group(), deadline=0.5)
     with pytest.raises(RegisterFailed, match="DEADLINE_EXCEEDED") as caught:
         await client.register(v1beta1.API, WHAT)
     assert caught.value.listening
@@ -204,7 +204,7 @@ async def test_a_directory_of_any_length_will_do(short_path):
     real.symlink_to(deep)
     kubelet = FakeKubelet(real)
     await kubelet.start()
-    client = KubeletClient(deep, APIS, Group())
+    client = KubeletClient(deep, APIS, group())
     await client.register(v1beta1.API, WHAT)
     assert kubelet.requests
     await client.close()

@@ -94,7 +94,7 @@ def test_the_usual_walk():
     assert lifecycle.state is State.SERVING
 
 
-@pytest.mark.parametrize("stale", sorted(RESULTS, key=lambda event: event.name))
+@pytest.mark.parametrize("stale", [event for event in Event if event in RESULTS])
 @pytest.mark.parametrize(
     "past",
     [(NEW,), (NEW, ACCEPTED), (NEW, FAILED), (NEW, REFUSED), (NEW, Event.STREAM_OPEN)],
@@ -144,8 +144,7 @@ def test_an_api_that_was_refused_stays_refused_in_its_attempt(between):
 def test_when_the_time_is_over_and_the_kubelet_is_gone_it_is_away():
     lifecycle = walk(NEW, Event.STREAM_OPEN, Event.KUBELET_GONE, Event.LAST_STREAM_END)
     assert lifecycle.state is State.WAITING
-    assert lifecycle.feed(Event.TIMER, lifecycle.attempt) is Action.GIVE_UP
-    assert lifecycle.state is State.AWAY
+    assert (lifecycle.feed(Event.TIMER, lifecycle.attempt), lifecycle.state) == (Action.GIVE_UP, State.AWAY)
 
 
 def test_when_the_file_came_back_meanwhile_it_tries_again():
@@ -353,7 +352,7 @@ def test_it_doubles_from_a_second_to_a_minute():
 @given(st.floats(0, 1), st.integers(1, 12))
 @settings(deadline=None)
 def test_at_most_a_quarter_is_added_at_random(random, count):
-    plain, jittered = (delays(Backoff(lambda number=number: number), count) for number in (0.0, random))
+    plain, jittered = (delays(Backoff(itertools.repeat(number).__next__), count) for number in (0.0, random))
     for least, delay in zip(plain, jittered, strict=True):
         assert least <= delay <= least * 1.25
 

@@ -1,6 +1,7 @@
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -79,8 +80,10 @@ class Rig(Registrar):
     """A registrar with both its sides."""
 
     def __init__(self, group, log):
-        self.plug, self.client = Plug(), Client()
-        super().__init__(self.plug, self.plug, self.client, group, log)
+        plug: Any = Plug()
+        client: Any = Client()
+        super().__init__(plug, plug, client, group, log)
+        self.plug, self.client = plug, client
 
     @property
     def calls(self):
@@ -293,7 +296,7 @@ async def test_only_the_end_of_the_last_stream_counts(log):
         first = await rig.serve()
         second = rig.stream_opened()
         first()
-        assert rig.state is State.SERVING
+        assert (rig.state, rig.streaming) == (State.SERVING, True)
         second()
         assert rig.state is State.WAITING
 
@@ -371,8 +374,7 @@ async def test_streams_of_an_older_kubelet_are_disowned_not_ended(log):
         new = rig.stream_opened()
         await rig.answer()
         old()
-        assert rig.state is State.SERVING
-        assert "ended" not in rig.plug.done
+        assert (rig.state, "ended" in rig.plug.done) == (State.SERVING, False)
         new()
         assert rig.state is State.WAITING
 
@@ -383,8 +385,7 @@ async def test_a_late_answer_of_an_older_attempt_changes_nothing(log):
         await rig.appear()
         stream = rig.stream_opened()  # before Register returned, as on every release
         stream()
-        assert rig.state is State.WAITING
-        assert rig.client.in_flight == 1
+        assert (rig.state, rig.client.in_flight) == (State.WAITING, 1)
         await turns()
         assert rig.client.in_flight == 0
         await advance(1.3)

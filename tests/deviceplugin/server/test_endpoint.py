@@ -17,7 +17,7 @@ from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
 from dpgateway.process.threads import Threads
-from tests.support.serving import V1ALPHA, V1BETA1, Group, health, status
+from tests.support.serving import V1ALPHA, V1BETA1, group, health, status
 from tests.support.waiting import turns, until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -159,7 +159,7 @@ import asyncio, sys
 from pathlib import Path
 from tests.support.logs import Records
 from dpgateway.process.threads import Threads
-from tests.support.serving import Group, Served
+from tests.support.serving import Served
 async def main():
     served = Served(Path(sys.argv[1]), Records().bound())
     served.inventory.take(())
@@ -174,6 +174,7 @@ async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(se
     command = [sys.executable, "-c", SECOND, str(short_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as first:  # noqa: ASYNC220  another gateway
         try:
+            assert first.stdout is not None
             assert await asyncio.to_thread(first.stdout.readline) == b"serving\n"
             served = await serve(bind=False)
             opening = asyncio.ensure_future(served.endpoint.open())
@@ -194,7 +195,7 @@ async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(se
 
 async def test_a_stop_while_waiting_for_another_gateway_is_heard(serve, short_path, log):
     served = await serve()
-    waiting = asyncio.ensure_future(Endpoint(short_path, served.handlers, Threads(), Group(), log).open())
+    waiting = asyncio.ensure_future(Endpoint(short_path, served.handlers, Threads(), group(), log).open())
     await turns()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

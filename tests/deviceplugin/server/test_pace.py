@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,11 +11,12 @@ from dpgateway.model import Health, Offer
 from dpgateway.process.observable import Observable
 from tests.support.time import advance, in_virtual_time
 
+Listed = Observable[Mapping[str, Offer] | None]
 PACED = replace(APIS[0], pause=0.01, forgetful=())
 
 
-def inventory():
-    made = Observable(None)
+def inventory() -> Listed:
+    made = Listed(None)
     made.publish({"a": Offer("a")})
     return made
 
@@ -34,7 +36,8 @@ async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) ->
 
 @in_virtual_time
 async def test_lists_of_all_resources_keep_the_pause_of_the_api():
-    pace, times = Pace(), []
+    pace = Pace()
+    times: list[float] = []
     began = asyncio.get_running_loop().time()
     sending = [asyncio.ensure_future(sent(Lists(inventory(), pace), PACED, times)) for _ in range(5)]
     await advance(1)
@@ -43,7 +46,8 @@ async def test_lists_of_all_resources_keep_the_pause_of_the_api():
 
 
 async def test_an_api_without_a_pause_waits_for_nobody():
-    pace, times = Pace(), []
+    pace = Pace()
+    times: list[float] = []
     began = asyncio.get_running_loop().time()
     await pace.turn(60)
     await sent(Lists(inventory(), pace), APIS[0], times)
@@ -76,7 +80,7 @@ async def test_a_stream_whose_end_was_said_before_it_waited_ends():
     end = End()
     end.say()
     async with asyncio.timeout(10):
-        for listed in (Observable(None), inventory()):
+        for listed in (Listed(None), inventory()):
             with pytest.raises(StopAsyncIteration):
                 await anext(Lists(listed, Pace()).watch(APIS[0], "", end))
 

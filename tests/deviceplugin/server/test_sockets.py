@@ -102,7 +102,8 @@ async def test_the_lock_says_who_holds_it(tmp_path):
 
 
 async def test_a_second_gateway_waits_and_says_who_holds_the_lock_and_takes_over(tmp_path):
-    first, told = await locked(tmp_path), []
+    first = await locked(tmp_path)
+    told: list[str] = []
 
     async def another():
         return await locked(tmp_path, wait=asyncio.to_thread, tell=told.append)
