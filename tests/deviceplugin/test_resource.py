@@ -23,6 +23,8 @@ from dpgateway.errors import (
 from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Options, Preference
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
+from tests.support.serving import running
+from tests.support.time import Clock
 
 NEW, V1ALPHA2, V1ALPHA1 = APIS
 NAME = "example.com/thing"
@@ -62,26 +64,9 @@ class Calls:
         return answer
 
 
-class Clock:
-    now = 1000.0
-
-    def monotonic(self):
-        return self.now
-
-    def time(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
     return Clock()
-
-
-class Driver:
-    """One that runs, or doesn't."""
-
-    def __init__(self, calls):
-        self.calls = calls
 
 
 @pytest.fixture
@@ -95,7 +80,7 @@ def make(log, clock):
         inventory = Inventory(config, holdings, lambda: None, log, clock)
         inventories.append(inventory)
         inventory.take(tuple(devices))
-        return Resource(config, inventory, Driver(calls), NEW, log)
+        return Resource(config, inventory, running(calls), NEW, log)
 
     yield new
     for inventory in inventories:
