@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from dpgateway.config import Place, Problem
+from tests.support.gateway import COMMAND
 
-COMMAND = Path(sys.executable).with_name("dpgateway")
 AS_NOBODY = """
 import contextlib, os, sys
 import dpgateway.cli.run
@@ -340,7 +340,7 @@ class Run:
 
     def start(self, *arguments, as_nobody=False, log="json"):
         given = ["--config=config.yaml", "--device-plugins-dir=device-plugins", "--node-name=n1", f"--log-format={log}"]
-        command = [sys.executable, "-c", AS_NOBODY] if as_nobody else [COMMAND]
+        command = [sys.executable, "-c", AS_NOBODY] if as_nobody else [*COMMAND]
         command += ["run", *given, *arguments]
         process = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -458,7 +458,7 @@ class TestRun:
             absent = f"raise ModuleNotFoundError('No module named {name}', name='{name}')"
             (run.folder / f"{name}.py").write_text(absent)
         environment = os.environ | {"PYTHONPATH": str(run.folder)}
-        command = [COMMAND, command, *(["--help"] if command == "simulate" else [])]
+        command = [*COMMAND, command, *(["--help"] if command == "simulate" else [])]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10, check=False)
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1].endswith("pip install 'dpgateway[simulator]'")

@@ -26,8 +26,8 @@ class Running:
         self.driver = RunningDriver(config, "node-a", threads, log)
         front = Front(self.node, KubeletClient(directory, APIS, group), threads)
         self.plugin = Plugin(config, self.driver, front, group)
-        runs = (self.node.run, self.driver.run, self.plugin.run)
-        self.tasks = [group.create_task(run()) for run in runs]
+        for runs in (self.node.run, self.driver.run, self.plugin.run):
+            group.create_task(runs())
         self.directory = directory
 
     async def list(self):
@@ -40,22 +40,31 @@ class Running:
         return first
 
 
+class Ended(Exception):
+    """Raised in a task group, it cancels all tasks of the group."""
+
+
+async def end(running):
+    for one in running:
+        await one.plugin.drain(0)
+        await one.plugin.close()
+    raise Ended
+
+
 @pytest.fixture
 async def run(short_path, log):
-    async with asyncio.TaskGroup() as group:
-        running = []
+    running = []
+    try:
+        async with asyncio.TaskGroup() as group:
 
-        def make(driver_class=None, **config):
-            running.append(Running(short_path, log, group, configured(driver_class=driver_class, **config)))
-            return running[-1]
+            def make(driver_class=None, **config):
+                running.append(Running(short_path, log, group, configured(driver_class=driver_class, **config)))
+                return running[-1]
 
-        yield make
-        for one in running:
-            await one.plugin.drain(0)
-            await one.plugin.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            if task.get_name() != "grpc" and task in group._tasks:
-                task.cancel()
+            yield make
+            await end(running)
+    except* Ended:
+        pass
 
 
 def write_checkpoint(directory, *ids):

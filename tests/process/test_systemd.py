@@ -1,21 +1,15 @@
 """What systemd is told: over a real socket, by the parts and by the real process."""
 
 import asyncio
-import json
 import os
-import shutil
-import signal
 import socket
-import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
 from dpgateway.process.systemd import Notifier
 from dpgateway.status import Report
+from tests.support.gateway import Gateway
 
-COMMAND = Path(sys.executable).with_name("dpgateway")
 DEVICES = {"name": "example.com/thing", "driver": "simulated", "options": {"count": 2}}
 HANGING = {
     "name": "example.com/slow",
@@ -24,14 +18,6 @@ HANGING = {
     "options": {"faults": [{"call": "list", "hang": True}]},
 }
 ABSENT = {"name": "example.com/absent", "driver": "absent"}
-
-
-@pytest.fixture
-def folder():
-    """Of a short path: a unix socket's has 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="systemd-"))
-    yield path
-    shutil.rmtree(path)
 
 
 class Systemd:
@@ -57,11 +43,17 @@ class Systemd:
 
 
 @pytest.fixture(params=["path", "abstract"])
-def systemd(request, folder):
-    address = str(folder / "notify") if request.param == "path" else f"@dpgateway-{folder.name}"
+def systemd(request, short_path):
+    address = str(short_path / "notify") if request.param == "path" else f"@dpgateway-{short_path.name}"
     systemd = Systemd(address)
     yield systemd
     systemd.close()
+
+
+def notifier_of(address, **environment):
+    notifier = Notifier.take({"NOTIFY_SOCKET": address, **environment})
+    assert notifier is not None
+    return notifier
 
 
 class TestNotifier:
@@ -72,17 +64,18 @@ class TestNotifier:
     def test_the_variables_are_not_for_children(self, systemd):
         environment = {"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1", "HOME": "/"}
         notifier = Notifier.take(environment)
+        assert notifier is not None
         notifier.close()
         assert environment == {"HOME": "/"}
 
     async def test_each_thing_is_told_when_it_changes(self, systemd):
-        notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address})
+        notifier = notifier_of(systemd.address)
         await told(notifier, systemd)
         assert systemd.heard == ["STATUS=a", "STATUS=b", "READY=1"]
 
     @pytest.mark.parametrize("pid", ["", str(os.getpid())], ids=["any process", "this process"])
     async def test_the_watchdog_hears_of_us_twice_in_its_time(self, systemd, pid):
-        notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "20000", "WATCHDOG_PID": pid})
+        notifier = notifier_of(systemd.address, WATCHDOG_USEC="20000", WATCHDOG_PID=pid)
         follow = asyncio.create_task(notifier.follow(lambda: Report(ready=True, text="")))
         async with asyncio.timeout(10):
             while systemd.heard.count("WATCHDOG=1") < 3:
@@ -91,12 +84,12 @@ class TestNotifier:
         notifier.close()
 
     async def test_the_watchdog_of_another_process_is_not_ours(self, systemd):
-        notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1"})
+        notifier = notifier_of(systemd.address, WATCHDOG_USEC="1", WATCHDOG_PID="1")
         await told(notifier, systemd)
         assert systemd.heard == ["STATUS=a", "STATUS=b", "READY=1"]
 
     def test_a_systemd_that_is_gone_costs_nothing(self, systemd):
-        notifier = Notifier.take({"NOTIFY_SOCKET": systemd.address})
+        notifier = notifier_of(systemd.address)
         systemd.close()
         notifier.send("READY=1")
         notifier.close()
@@ -113,53 +106,38 @@ async def told(notifier, systemd):
 
 class TestProcess:
     @pytest.fixture
-    async def run(self, folder, systemd):
-        started = []
+    async def process(self, short_path, systemd):
+        async with Gateway(short_path, short_path / "device-plugins") as process:
+            process.device_plugins_dir.mkdir()
+            process.environment["NOTIFY_SOCKET"] = systemd.address
+            yield process
 
-        async def run(*resources, directory=True, **environment):
-            if directory:
-                (folder / "device-plugins").mkdir()
-            config = folder / "config.yaml"
-            config.write_text(json.dumps({"resources": resources}))
-            options = [f"--config={config}", f"--device-plugins-dir={folder / 'device-plugins'}"]
-            environment = os.environ | {"NOTIFY_SOCKET": systemd.address} | environment
-            process = await asyncio.create_subprocess_exec(
-                COMMAND, "run", *options, env=environment, stderr=asyncio.subprocess.PIPE
-            )
-            started.append(process)
-            return process
-
-        yield run
-        for process in started:
-            if process.returncode is None:
-                process.kill()
-            await process.communicate()
-
-    async def test_it_is_ready_when_its_sockets_are_there_and_tells_of_its_end(self, run, systemd, folder):
-        process = await run(DEVICES)
+    async def test_it_is_ready_when_its_sockets_are_there_and_tells_of_its_end(self, process, systemd):
+        await process.start(DEVICES)
         await systemd.hears("READY=1")
-        assert len(list((folder / "device-plugins/dpgateway").glob("*.sock"))) == 1
+        assert sum(name.endswith(".sock") for name in process.names()) == 1
         assert "STATUS=1 resource, waiting for a kubelet" in systemd.heard
-        process.send_signal(signal.SIGTERM)
+        assert await process.end() == 0
         await systemd.hears("STOPPING=1")
-        assert await process.wait() == 0
 
-    async def test_without_the_kubelets_directory_it_is_ready_too(self, run, systemd):
-        await run(DEVICES, directory=False)
+    async def test_without_the_kubelets_directory_it_is_ready_too(self, process, systemd):
+        process.device_plugins_dir.rmdir()
+        await process.start(DEVICES)
         await systemd.hears("READY=1")
 
-    async def test_a_resource_that_fails_does_not_hold_up_the_others(self, run, systemd):
-        await run(DEVICES, ABSENT)
+    async def test_a_resource_that_fails_does_not_hold_up_the_others(self, process, systemd):
+        await process.start(DEVICES, ABSENT)
         await systemd.hears("READY=1")
         assert systemd.heard[-2] == "STATUS=2 resources, waiting for a kubelet, 1 failed: example.com/absent"
 
-    async def test_a_driver_that_hangs_holds_up_the_start_until_its_deadline(self, run, systemd):
-        await run(HANGING)
+    async def test_a_driver_that_hangs_holds_up_the_start_until_its_deadline(self, process, systemd):
+        await process.start(HANGING)
         await systemd.hears("READY=1")
         assert systemd.heard[-2] == "STATUS=1 resource, waiting for a kubelet, 1 failed: example.com/slow"
 
-    async def test_the_watchdog(self, run, systemd):
-        await run(DEVICES, WATCHDOG_USEC="100000")
+    async def test_the_watchdog(self, process, systemd):
+        process.environment["WATCHDOG_USEC"] = "100000"
+        await process.start(DEVICES)
         await systemd.hears("READY=1")
         systemd.heard.clear()
         await systemd.hears("WATCHDOG=1")
