@@ -1,9 +1,11 @@
 """For the tests of the gateway and of the backends alike."""
 
 import gc
+import threading
 from collections.abc import Generator
 
 import pytest
+import pytest_timeout
 from hypothesis import settings
 
 settings.register_profile("project", deadline=None)  # a busy machine is no failure
@@ -16,3 +18,28 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     yield
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
+    """Names a test that hangs, shows what each thread does, and ends the process.
+
+    Both ways of pytest-timeout do less: a signal ends no test whose tasks or fixtures hang, because it comes once; a
+    thread ends them all, but doesn't say which test it was.
+    """
+
+    def end() -> None:
+        terminal = item.config.get_terminal_writer()
+        terminal.line(f"\n{item.nodeid} has taken {settings.timeout:g} s: it hangs")
+        pytest_timeout.timeout_timer(item, settings)
+
+    timer = threading.Timer(settings.timeout, end)
+    timer.name, timer.daemon = "limit of the test", True
+
+    def cancel() -> None:
+        timer.cancel()
+        timer.join()
+
+    item.cancel_timeout = cancel
+    timer.start()
+    return True

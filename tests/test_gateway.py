@@ -65,10 +65,11 @@ def names(directory):
 
 
 async def test_a_gateway_that_ended_lets_its_process_live(gateway, kubelet):
+    before = set(threading.enumerate())
     gateway.start(Scripted)
     await offered(kubelet)
     await gateway.end()
-    await until(lambda: not any(isinstance(thread, threading.Timer) for thread in threading.enumerate()))
+    await until(lambda: not any(isinstance(thread, threading.Timer) for thread in set(threading.enumerate()) - before))
 
 
 async def test_every_resource_is_offered_to_the_kubelet_that_is_there(gateway, kubelet):

@@ -19,12 +19,20 @@ from tests.real_kubelet.programs import RELEASES
 
 HERE = Path(__file__).resolve().parent
 RESOURCE = "example.com/thing"
+LIMIT = 600
+"""Seconds for one test, because some start a whole node."""
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     named = (Path(arg.partition("::")[0]).resolve() for arg in config.args)
     asked = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1" or any(path.is_relative_to(HERE) for path in named)
     return None if asked else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LIMIT))
 
 
 @pytest.fixture(scope="session", autouse=True)

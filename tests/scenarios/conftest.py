@@ -22,8 +22,17 @@ ERAS = RELEASES if REAL else ("1.8", "1.9", "1.37")
 collect_ignore = [] if REAL else ["test_node.py"]
 HARMLESS = "Loaded running loop", "Using AsyncIOEngine"  # grpcio's own, at level debug
 
+HERE = Path(__file__).resolve().parent
+LIMIT = 600
+"""Seconds for one scenario with real kubelets, because some of them are whole nodes."""
 
 MEASURED = pytest.StashKey[list[tuple[str, str, dict[str, object]]]]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if REAL and item.path.is_relative_to(HERE) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LIMIT))
 
 
 @pytest.fixture

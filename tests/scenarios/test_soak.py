@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.real_kubelet.programs import RELEASES
-from tests.scenarios.engines import Real
+from tests.scenarios.engines import REAL, Real
 from tests.scenarios.gateway import COUNTED, Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
 from tests.support.waiting import until
@@ -23,6 +23,8 @@ MOST_POOL = 4
 SETTLING = 10.0
 """Seconds in which what a kubelet's end left behind must be gone."""
 SAME = ("tasks", "threads", "descriptors", "sockets", "files")
+
+pytestmark = pytest.mark.timeout(3600 if REAL else 120)  # a thousand restarts of a real kubelet
 
 
 @pytest.fixture
