@@ -97,9 +97,7 @@ def test_calls_that_hang_do_not_delay_a_run(gate):
     for _ in range(10):
         with pytest.raises(TimeoutError):
             threads.run("hung", hung, 0.01)
-    begun = time.monotonic()
-    assert threads.run("next", lambda: 3, 20) == 3
-    assert time.monotonic() - begun < 10
+    assert threads.run("next", lambda: 3, 10) == 3
 
 
 @in_virtual_time

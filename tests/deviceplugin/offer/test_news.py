@@ -7,6 +7,7 @@ import pytest
 from dpgateway.deviceplugin.offer.news import LEFT, MOST_LINES, MOST_NAMED, NEW, RECOVERED, Fate, News, changes
 from dpgateway.model import Health, Offer
 from dpgateway.process.observable import Observable
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
 
@@ -86,13 +87,16 @@ async def test_what_is_undone_at_once_is_no_news(followed, records):
     assert told(records) == [(logging.WARNING, "the device is Unhealthy: dry", "b")]
 
 
-async def test_what_fails_as_a_whole_is_said_elsewhere(followed, records):
+@in_virtual_time
+async def test_what_fails_as_a_whole_is_said_elsewhere(log, records):
+    followed = Followed(log, 0.01)
     followed.inventory.publish(listed(a="the driver failed", b="the driver failed"))
     followed.quiet = True
-    await asyncio.sleep(0.05)  # nothing tells that nothing is told
+    await advance(60)
+    assert records.texts() == []
     followed.quiet = False
     followed.inventory.publish(listed("a", b="wet"))
-    await until(records.texts)
+    await advance(60)
     assert told(records) == [(logging.WARNING, "the device is Unhealthy: wet", "b")]
 
 

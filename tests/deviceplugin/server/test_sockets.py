@@ -3,6 +3,7 @@ import fcntl
 import os
 import re
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -177,7 +178,8 @@ async def test_a_later_gateway_uses_other_names(tmp_path):
     first = bound(await locked(tmp_path))
     link = first.link()
     first.remove()
-    await asyncio.sleep(0.002)  # numbers begin with the clock's milliseconds
+    made = time.time_ns() // 1_000_000  # with which the numbers of a link begin
+    await until(lambda: time.time_ns() // 1_000_000 > made)
     second = bound(await locked(tmp_path))
     assert second.link() > link
     second.remove()
