@@ -65,9 +65,11 @@ class Gateway:
             try:
                 await plugin.run()
             finally:
-                await plugin.drain(GRACE)
-                driving.cancel()  # the driver closes while the server says goodbye
-                await plugin.close()
+                try:
+                    await plugin.drain(GRACE)
+                finally:
+                    driving.cancel()  # the driver closes while the server says goodbye
+                    await plugin.close()
 
     # the kubelet
 

@@ -204,6 +204,46 @@ async def test_a_driver_that_hangs_in_allocate_and_prepare_lists_all_the_same(ru
     await until(lambda: Device("d1") in one.said.devices)
 
 
+async def test_a_driver_that_is_made_in_vain_is_closed(run, gate):
+    slow, closed = gate(), threading.Event()
+
+    class Slow(Scripted):
+        def __init__(self, options, context):
+            slow()
+
+        def close(self):
+            closed.set()
+
+    one = run(Slow)
+    await slow.entered()
+    await one.end()
+    slow.open()
+    await until(closed.is_set)
+
+
+async def test_nobody_asks_a_driver_that_closes(run, gate):
+    closing = gate()
+
+    class Odd(Scripted):
+        made = 0
+
+        def __init__(self, options, context):
+            Odd.made += 1
+
+        @property
+        def prefer(self):
+            if Odd.made == 1:
+                raise LookupError("not this time")
+
+        def close(self):
+            closing()
+
+    one = run(Odd)
+    await closing.entered()
+    assert one.driver.calls is None
+    closing.open()
+
+
 async def test_without_its_driver_nothing_can_be_called(run):
     closed = threading.Event()
     one = run(scripted(close=closed.set))

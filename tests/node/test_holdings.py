@@ -74,6 +74,17 @@ def test_an_allocate_that_failed_holds_nothing_and_frees_nothing():
     assert holdings.noted(note(), NOW + 1, NOW + 1).freed == {"b"}
 
 
+def test_an_allocate_that_fails_does_not_hide_that_the_container_before_it_ended():
+    holdings = noted("a").began(("a",)).noted(note(), NOW + 1, NOW + 1)
+    assert holdings.freed == frozenset()
+    assert holdings.failed(("a",)).freed == {"a"}
+
+
+@pytest.mark.parametrize("held", [noted("a"), given(noted(), "a")], ids=["noted", "granted"])
+def test_what_a_container_holds_is_known_last_also_while_a_new_kubelet_has_written_nothing(held):
+    assert held.new_kubelet(NOW + 1).last_known == {"a"}
+
+
 def test_the_same_ids_may_be_in_flight_twice():
     holdings = noted().began(("a",)).began(("a",)).failed(("a",))
     assert holdings.held == {"a"}

@@ -47,6 +47,24 @@ async def test_what_the_teller_raises_ends_it():
 
 
 @in_virtual_time
+async def test_a_cancelled_task_that_fails_while_it_ends_is_not_run_again():
+    errors: list[Exception] = []
+
+    async def run():
+        try:
+            await asyncio.sleep(10)
+        finally:
+            raise LookupError("while it ended")
+
+    task = asyncio.ensure_future(persist(run, errors.append))
+    await advance(1)
+    task.cancel()
+    await advance(100)
+    assert task.cancelled()
+    assert [str(error) for error in errors] == ["while it ended"]
+
+
+@in_virtual_time
 async def test_a_cancelled_task_ends_at_once_and_is_no_failure():
     one = Failing(1, lives=LONGEST_PAUSE)
     task = asyncio.ensure_future(persist(one.run, one.errors.append))

@@ -16,6 +16,7 @@ from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
+from dpgateway.drivers.running import Said
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.log import Bound
 from dpgateway.process.observable import Observable
@@ -61,7 +62,7 @@ class Calls:
 
 def running(calls: Any) -> Any:
     """A driver that runs and has these calls; without calls it doesn't run."""
-    return SimpleNamespace(calls=calls)
+    return SimpleNamespace(calls=calls, said=Observable(Said(devices=())))
 
 
 class Audience:

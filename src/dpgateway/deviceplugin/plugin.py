@@ -121,12 +121,13 @@ class Plugin:
     # what it watches
 
     async def _follow_driver(self) -> None:
-        seen = 0
+        seen, taken = 0, None
         while True:
             seen = await self.driver.said.newer(seen)
             said = self.driver.said.value
+            if said.devices is not None and (said.devices is not taken or not said.failure):
+                taken = said.devices
+                self.inventory.take(taken)
             if said.failure:
                 self.inventory.fail(said.failure, overdue=said.overdue)
-            elif said.devices is not None:
-                self.inventory.take(said.devices)
             self.registrar.options_changed()

@@ -159,7 +159,8 @@ class Resource:
                 continue
             note = holdings.note
             self.inventory.hold(holdings)
-            if freed := holdings.freed:
+            listed = self._driver.calls is not None and self._driver.said.value.devices is not None
+            if listed and (freed := holdings.freed):  # without a list it waits for the next look at the checkpoint
                 self._holdings.publish(holdings.told())
                 self._release(freed)
 

@@ -98,14 +98,15 @@ class RunningDriver:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
                 self.said.publish(self.said.value)
                 lane = ListLane(self._config, self._threads, announcements, self._log)
-                async with contextlib.aclosing(lane.listen(driver)) as heard:
-                    async for answer in heard:
-                        self._hear(answer)
+                try:
+                    async with contextlib.aclosing(lane.listen(driver)) as heard:
+                        async for answer in heard:
+                            self._hear(answer)
+                finally:
+                    self._detach()  # nobody asks a driver that closes
         except Exception:
             await self._close(CLOSING_FIRST)
             raise
-        finally:
-            self._detach()
 
     def _hear(self, answer: tuple[Device, ...] | str) -> None:
         if isinstance(answer, str):
@@ -118,8 +119,8 @@ class RunningDriver:
     def _detach(self) -> None:
         if self.calls is not None:
             self.calls.close()
-            self.calls = None
-            self.said.publish(self.said.value)
+        self.calls = None
+        self.said.publish(self.said.value)
 
     async def _make(self, changed: Callable[[], None]) -> Driver:
         make: DriverClass | None = self._config.driver_class
@@ -127,15 +128,25 @@ class RunningDriver:
             raise DriverError(self._config.failure or "it isn't installed")
         context = Context(self._config.name, self._node_name, self._log, changed)
         future = self._threads.call(f"{self._config.name} make", lambda: make(self._config.options, context))
-        done, _ = await asyncio.wait({future}, timeout=self._deadline)
-        if not done:
-            self._fail(f"the driver hasn't been made within {self._deadline:g} s")
         try:
-            return await future
+            done, _ = await asyncio.wait({future}, timeout=self._deadline)
+            if not done:
+                self._fail(f"the driver hasn't been made within {self._deadline:g} s")
+                await asyncio.wait({future})
+        except asyncio.CancelledError:
+            future.add_done_callback(self._made_in_vain)
+            raise
+        try:
+            return future.result()
         except DriverError:
             raise
         except Exception as error:
             raise answers.fault("__init__", error) from error
+
+    def _made_in_vain(self, future: asyncio.Future[Driver]) -> None:
+        """The resource stopped while its driver was being made: nobody else knows that there is one to close."""
+        if future.exception() is None and callable(close := getattr(future.result(), "close", None)):
+            self._threads.call(f"{self._config.name} close", close)
 
     async def _close(self, seconds: float) -> None:
         """Closes the driver, if there is one that has ``close``."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 NOTED_WITHIN = 10.0
 """Seconds from an Allocate to the note of it. A checkpoint that was written for another reason may lack the Allocate
@@ -29,7 +30,7 @@ Held = frozenset[str] | None
 """The ids that containers hold; None when that can't be known, and then nothing may leave a list."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Holdings:
     """A value that never changes; each event makes a new one."""
 
@@ -46,11 +47,11 @@ class Holdings:
     kubelet_since: float = 0.0
     """When this kubelet appeared. An older note doesn't prove that a container gave up an id."""
     counted: frozenset[str] = frozenset()
-    """The ids that were held at some time, and of which nobody was told yet that they are free."""
+    """The ids that a note had, or should have had, and of which nobody was told yet that they are free."""
 
     # what is held
 
-    @property
+    @cached_property
     def held(self) -> Held:
         return None if self.note is None else frozenset(self.note).union(self.granted, *self.in_flight)
 
@@ -70,7 +71,7 @@ class Holdings:
     @property
     def last_known(self) -> frozenset[str]:
         """The ids that a container may hold. While the note can't be read, these are the ids that were held before."""
-        return self.counted.union(*self.in_flight)
+        return self.counted.union(self.note or (), self.granted, *self.in_flight)
 
     def look_again(self, lost: Iterable[str]) -> float | None:
         """Seconds after which one of the ``lost`` ids may be free although the note doesn't change; None: never."""
@@ -85,9 +86,9 @@ class Holdings:
         if note is not None:
             granted = {id_: at for id_, at in granted.items() if not _is_in(note, id_, at, written, now)}
         new = replace(self, note=note, looked=True, written=written, granted=granted)
-        if new.held is None or written < self.kubelet_since:
+        if note is None or written < self.kubelet_since:
             return new
-        return replace(new, counted=self.counted | new.held)
+        return replace(new, counted=self.counted.union(note, self.granted))
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -110,13 +111,11 @@ class Holdings:
     def gave(self, ids: tuple[str, ...], now: float) -> Holdings:
         """The Allocate of ``ids`` succeeded: a container has them until a newer note says otherwise."""
         granted = {**self.granted, **dict.fromkeys(ids, now)}
-        return replace(self._landed(ids), granted=granted, counted=self.counted.union(ids))
+        return replace(self._landed(ids), granted=granted)
 
     def failed(self, ids: tuple[str, ...]) -> Holdings:
-        """The Allocate of ``ids`` failed: the ids are as they were. A note that was read meanwhile counted them."""
-        landed = self._landed(ids)
-        held = landed.held
-        return landed if held is None else replace(landed, counted=landed.counted - (frozenset(ids) - held))
+        """The Allocate of ``ids`` failed: the ids are as they were before."""
+        return self._landed(ids)
 
     def told(self) -> Holdings:
         """Whoever wants to know was told which ids were freed."""

@@ -35,7 +35,7 @@ _LOST = Mask.Q_OVERFLOW | Mask.IGNORED | Mask.UNMOUNT | Mask.DELETE_SELF | Mask.
 
 _log = logging.getLogger(__name__)
 
-Events = asyncio.Queue[Event | OSError]
+Events = asyncio.Queue[Event | Exception]
 
 
 class DirectoryWatch:
@@ -135,7 +135,7 @@ async def _reading(inotify: Inotify) -> AsyncIterator[Events]:
         try:
             async for event in inotify:
                 events.put_nowait(event)
-        except OSError as error:
+        except Exception as error:  # whoever waits for events must hear of it
             events.put_nowait(error)
 
     task = asyncio.create_task(read(), name="read inotify")
@@ -151,7 +151,7 @@ async def _next(events: Events, seconds: float) -> Event | None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, seconds)):
             event = await events.get()
-            if isinstance(event, OSError):
+            if isinstance(event, Exception):
                 raise event
             return event
     return None

@@ -36,4 +36,6 @@ async def persist(
         except Exception as error:
             failures = 1 if time.monotonic() - began > LONGEST_PAUSE else failures + 1
             failed(error)
+            if (task := asyncio.current_task()) is not None and task.cancelling():  # an error came up while it ended
+                raise asyncio.CancelledError from error
         await asyncio.sleep(doubling(failures, longest, first))

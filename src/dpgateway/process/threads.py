@@ -42,6 +42,8 @@ class Threads:
         self._usual, self._patience, self._idle = usual, patience, idle
         self._lock = threading.Lock()  # guards the fields below; while a thread is free, no job waits
         self._count = 0
+        self._began: dict[_Inbox, float] = {}
+        """When each thread that has a job began with it."""
         self._free: list[_Inbox] = []  # taken from the end, so that threads that aren't needed stay idle, and end
         self._waiting: OrderedDict[_Job, None] = OrderedDict()
 
@@ -50,8 +52,8 @@ class Threads:
 
         The future gets what the function returns or raises; SystemExit and others that would steer the event loop come
         as the cause of a RuntimeError. The future also gets a RuntimeError when the system has no thread left and none
-        of ours could run the function. Cancelling the future abandons the result, not the call: a function that hasn't
-        begun still begins, and runs to its end.
+        of ours could run the function. Cancelling the future abandons the result: a function that has
+        begun runs to its end, and one that hasn't is dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -87,11 +89,16 @@ class Threads:
             if self._free:
                 self._free.pop().put(job)
                 return False
-            if self._count >= self._usual:
+            if self._quick() >= self._usual:
                 self._waiting[job] = None
                 return True
             self._count += 1
         return self._start(job)
+
+    def _quick(self) -> int:
+        """How many threads are at a job that may end soon. A job that has lasted long may hang, so it doesn't count."""
+        now = time.monotonic()
+        return sum(now - began < self._patience for began in list(self._began.values()))
 
     def _hurry(self, job: _Job) -> bool:
         """Starts one more thread for a job that still waits. Returns whether it has to wait even so."""
@@ -113,9 +120,11 @@ class Threads:
         """Starts a thread, which is counted already, for the job. Returns whether the job has to wait."""
         inbox: _Inbox = queue.SimpleQueue()
         inbox.put(job)
+        self._began[inbox] = time.monotonic()
         try:
             threading.Thread(target=self._serve, args=(inbox,), name=job.name, daemon=True).start()
         except (RuntimeError, MemoryError) as error:  # the system is out of threads
+            del self._began[inbox]
             with self._lock:
                 self._count -= 1
                 if self._free:
@@ -135,9 +144,11 @@ class Threads:
         job: _Job | None = inbox.get()
         while job is not None:
             thread.name = job.name
+            self._began[inbox] = time.monotonic()
             function, job.function = job.function, None
-            job.result, job.error = _outcome(function)
+            job.result, job.error = (None, None) if job.dropped() else _outcome(function)
             del function  # before another job is taken: dropping the last reference to a driver may run code that hangs
+            self._began.pop(inbox)
             following = self._following(inbox)
             if following is None:
                 thread.name = IDLE
@@ -182,6 +193,10 @@ class _Job:
     ) -> None:
         self.name, self.future, self.loop = name, future, loop
         self.function: Callable[[], Any] | None = function
+
+    def dropped(self) -> bool:
+        """Whether nobody wants the outcome, and nobody did before the function began."""
+        return self.future.cancelled()
 
     def deliver(self) -> None:
         """Called on the thread that ran the function."""

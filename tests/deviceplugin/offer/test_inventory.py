@@ -402,6 +402,18 @@ def test_the_very_same_devices_are_news_only_after_others_or_a_failure(node):
         assert node.listed == {"a": True, "b": True}
 
 
+def test_after_the_end_no_timer_is_set_whatever_happens(node):
+    node.take(A, B)
+    node.take(B)
+    node.inventory.close()
+    node.take()
+    node.allocate("b")
+    node.write(NOBODY)
+    reads = node.reads
+    node.sleep(3600)
+    assert node.reads == reads
+
+
 # a list that is too long for the kubelet
 
 

@@ -77,6 +77,17 @@ async def test_a_stream_that_ends_does_not_wait_for_its_turn():
             await reading
 
 
+async def test_an_end_may_be_said_twice():
+    end = End()
+    reading = asyncio.ensure_future(anext(Lists(Observable(None), Pace()).watch(APIS[0], "", end)))
+    await asyncio.sleep(0)
+    end.say()
+    await asyncio.sleep(0)
+    end.say()  # while the first one is under way
+    with pytest.raises(StopAsyncIteration):
+        await reading
+
+
 async def test_a_stream_whose_end_was_said_before_it_waited_ends():
     end = End()
     end.say()

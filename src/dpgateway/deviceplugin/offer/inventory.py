@@ -49,27 +49,29 @@ class Inventory:
         self._shares = config.shares.count
         self.holdings, self.clock = holdings, clock
         self._reread, self._log = reread, log
-        self._taken: tuple[Device, ...] = ()
+        self._taken: tuple[Device, ...] | None = None
         """The driver's last list if all of it is offered as the driver says; else empty."""
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     # what the driver says
 
     def take(self, devices: tuple[Device, ...]) -> None:
         """The driver's whole list."""
-        if self._taken and len(devices) == len(self._taken) and all(map(operator.is_, devices, self._taken)):
+        taken = self._taken
+        if taken is not None and len(devices) == len(taken) and all(map(operator.is_, devices, taken)):
             return  # most drivers return the same values while nothing changes
         fits, listed = self._fits(devices), self.list.value
         if not fits and listed is None:
             return
         only: Collection[str] | None = None if fits or listed is None else listed.keys()
         self.ledger.take(devices, self.clock.monotonic(), only)
-        self._taken = devices if fits else ()
+        self._taken = devices if fits else None
         self._publish()
 
     def fail(self, reason: str, *, overdue: bool) -> None:
         """The driver doesn't say what there is. ``overdue``: the first list is due, so one is published."""
-        self._taken = ()
+        self._taken = None
         self.ledger.fail(reason, self.clock.monotonic())
         if overdue or self.list.value is not None:
             self._publish()
@@ -99,8 +101,8 @@ class Inventory:
 
     def look_later(self) -> None:
         """Sets the only timer, for the next id that may be dropped."""
-        self.close()
-        if not self.ledger.lost:
+        self._stop_timer()
+        if self._closed or not self.ledger.lost:
             return
         holdings = self.holdings.value
         drop = self.ledger.next_drop(holdings.held)
@@ -116,6 +118,11 @@ class Inventory:
         self.hold(self.holdings.value)
 
     def close(self) -> None:
+        """Nothing is dropped from the list any more."""
+        self._closed = True
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -8,6 +8,7 @@ When to register is the registrar's business.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,11 @@ class KubeletClient:
         if channel is None or channel is not self._channel:
             return
         self._channel = None
-        self._group.create_task(channel.close(self._deadline), name="close a channel to the kubelet")
+        self._group.create_task(self._close(channel), name="close a channel to the kubelet")
+
+    async def _close(self, channel: Any) -> None:  # noqa: ANN401  grpc comes without types
+        with contextlib.suppress(Exception):  # nobody needs the channel, and its failure must not end the process
+            await channel.close(self._deadline)
 
     async def close(self) -> None:
         channel, self._channel = self._channel, None

@@ -55,6 +55,8 @@ class Endpoint:
         self._names = SocketNames(device_plugins, handlers.name)
         self._name, self._threads, self._group, self._log = handlers.name, threads, group, log
         self._servers: list[grpc.aio.Server] = []
+        self._older: list[grpc.aio.Server] = []
+        """Servers that are being stopped."""
         self._bound: os.stat_result | None = None
         self._opening = asyncio.Lock()
 
@@ -106,9 +108,13 @@ class Endpoint:
         self._names.keep_newest()
         if self.handlers.streaming == 1:
             *older, newest = self._servers
-            self._servers = [newest]
+            self._servers, self._older = [newest], [*self._older, *older]
             for server in older:
-                self._group.create_task(server.stop(UNARY), name=f"{self._name} end an older server")
+                self._group.create_task(self._end(server), name=f"{self._name} end an older server")
+
+    async def _end(self, server: grpc.aio.Server) -> None:
+        await server.stop(UNARY)
+        self._older.remove(server)
 
     def end_streams(self) -> None:
         self.handlers.end_streams()
@@ -130,7 +136,7 @@ class Endpoint:
             async with asyncio.timeout(FAREWELL):
                 await self.handlers.still()
         try:
-            await asyncio.gather(*(server.stop(0.2) for server in self._servers))
+            await asyncio.gather(*(server.stop(0.2) for server in [*self._older, *self._servers]))
         finally:
             self._names.remove()
 

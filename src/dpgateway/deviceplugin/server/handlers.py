@@ -112,7 +112,7 @@ class Handlers:
         api, rpc = self._spoken(api, rpc)
         if rpc.call is Call.ALLOCATE:
             self._count_allocates(1)
-            context.add_done_callback(lambda _: self._count_allocates(-1))  # not before gRPC has sent the answer
+            _when_sent(lambda: self._count_allocates(-1))
         try:
             return rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
         except DecodeError as error:
@@ -145,7 +145,7 @@ class Handlers:
         agent, end, closed = _agent(context), End(), None
         self._ends.add(end)  # before anybody is told of the stream, and may want to end it
         self._count(1)
-        context.add_done_callback(lambda _: self._count(-1))
+        _when_sent(lambda: self._count(-1))
         try:
             if agent.startswith(KUBELET_AGENT):
                 closed = self._opened()
@@ -180,6 +180,16 @@ class Handlers:
     async def quiet(self) -> None:
         """Returns when no Allocate is in flight, and each answer has been sent."""
         await self._quiet.wait()
+
+
+def _when_sent(tell: Callable[[], None]) -> None:
+    """Calls ``tell`` once gRPC has written what the handler that runs now answers.
+
+    The task of a handler is the task that writes its answer. A context's own callback may come earlier.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101  a coroutine runs in one
+    task.add_done_callback(lambda _: tell())
 
 
 def _agent(context: ServicerContext) -> str:

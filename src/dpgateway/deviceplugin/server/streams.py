@@ -27,9 +27,9 @@ class End:
         self._waits: asyncio.Timeout | None = None
 
     def say(self) -> None:
-        self.said = True
-        if self._waits is not None:
+        if self._waits is not None and not self.said:
             self._waits.reschedule(asyncio.get_running_loop().time())
+        self.said = True
 
     @contextlib.asynccontextmanager
     async def interrupts(self) -> AsyncGenerator[None, None]:
