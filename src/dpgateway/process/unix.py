@@ -6,21 +6,61 @@ a descriptor of its directory: /proc/self/fd gives that directory a short path.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import fcntl
 import functools
 import os
+import socket
+import sys
+import termios
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 LONGEST = 107
 """Bytes."""
+_LOOK = 0.002
+"""Seconds between two looks at what a peer has read."""
 
 
-def address(socket: Path) -> str:
-    """gRPC's address of ``socket``, to bind or to dial. The path of its directory may have any length."""
-    if len(os.fsencode(socket)) <= LONGEST:
-        return f"unix:{socket}"
-    return f"unix:/proc/self/fd/{_directory(socket.parent, socket.parent.stat().st_ino)}/{socket.name}"
+def address(path: Path) -> str:
+    """gRPC's address of the socket ``path``, to bind or to dial. The path of its directory may have any length."""
+    if len(os.fsencode(path)) <= LONGEST:
+        return f"unix:{path}"
+    return f"unix:/proc/self/fd/{_directory(path.parent, path.parent.stat().st_ino)}/{path.name}"
 
 
 @functools.cache
 def _directory(path: Path, inode: int) -> int:
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+async def read_by_peers(paths: Collection[str], seconds: float) -> None:
+    """Returns when all that was written to connections accepted at ``paths`` is read, after ``seconds`` at most.
+
+    ``paths``: as they were bound. Nothing tells when a peer reads, so this looks again and again.
+    """
+    end = time.monotonic() + seconds
+    while any(map(_unread, _accepted(paths))) and time.monotonic() < end:  # noqa: ASYNC110  there is no event
+        await asyncio.sleep(_LOOK)
+
+
+def _accepted(paths: Collection[str]) -> Iterator[int]:
+    """The descriptors of this process's sockets that have one of the paths: listeners, and what they accepted."""
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            if not str(link.readlink()).startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(link.name))) as copy:
+                if copy.family == socket.AF_UNIX and copy.getsockname() in paths:
+                    yield int(link.name)
+
+
+def _unread(descriptor: int) -> bool:
+    """Whether the peer of a connection hasn't read all yet: SIOCOUTQ (net/unix/af_unix.c, unix_ioctl)."""
+    try:
+        raw = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))  # the same number as SIOCOUTQ
+    except OSError:  # it is closed, or only listens
+        return False
+    return int.from_bytes(raw, sys.byteorder) > 0

@@ -36,6 +36,8 @@ _OPTIONS = [
 UNARY = 0.5
 """Seconds that the last calls of an older server have to end, such as an Allocate of a kubelet that has gone."""
 
+HEARING = 0.2
+"""Seconds that a kubelet has to read the last answers."""
 FAREWELL = 0.3
 """Seconds that the ends of the streams have to be sent; a client that doesn't read never takes its end."""
 
@@ -55,6 +57,8 @@ class Endpoint:
         self._names = SocketNames(device_plugins, handlers.name)
         self._name, self._threads, self._group, self._log = handlers.name, threads, group, log
         self._servers: list[grpc.aio.Server] = []
+        self._paths: set[str] = set()
+        """Where servers of ours were bound."""
         self._older: list[grpc.aio.Server] = []
         """Servers that are being stopped."""
         self._bound: os.stat_result | None = None
@@ -86,9 +90,9 @@ class Endpoint:
         server.add_generic_rpc_handlers(tuple(handlers))
         services = [handler.service_name() for handler in handlers]
         reflection.enable_server_reflection([*services, reflection.SERVICE_NAME], server, POOL)
-        path = self._names.base
+        path, address = self._names.base, unix.address(self._names.base)
         try:
-            server.add_insecure_port(unix.address(path))
+            server.add_insecure_port(address)
             await server.start()
             path.chmod(0o600)
             self._bound = path.stat()
@@ -96,6 +100,7 @@ class Endpoint:
             await server.stop(None)
             raise KubeletError(f"can't serve on {path}: {error}") from error
         self._servers.append(server)
+        self._paths.add(address.removeprefix("unix:"))
 
     async def link(self) -> str:
         """A new endpoint, never registered before. If the bound socket is gone, binds another one first."""
@@ -135,6 +140,8 @@ class Endpoint:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL):
                 await self.handlers.still()
+        # A client that finds an answer and the end of its connection at once may take the end for the answer.
+        await unix.read_by_peers(self._paths, HEARING)
         try:
             await asyncio.gather(*(server.stop(0.2) for server in [*self._older, *self._servers]))
         finally:

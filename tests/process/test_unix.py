@@ -1,0 +1,72 @@
+"""Over real sockets, also with paths that are too long for one."""
+
+import asyncio
+import socket
+import time
+
+import pytest
+
+from dpgateway.process.unix import LONGEST, address, read_by_peers
+from tests.support.waiting import turns
+
+
+@pytest.fixture
+def connect(short_path):
+    """Connections to a listener at a path, with both ends: the accepted one first."""
+    path, ends = short_path / "listener.sock", []
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def make():
+        peer = socket.socket(socket.AF_UNIX)
+        peer.connect(str(path))
+        ends.extend([peer, accepted := listener.accept()[0]])
+        return accepted, peer
+
+    yield make, {str(path)}
+    for one in (listener, *ends):
+        one.close()
+
+
+async def test_it_returns_at_once_when_everything_is_read(connect):
+    make, paths = connect
+    accepted, peer = make()
+    accepted.sendall(b"answer")
+    assert peer.recv(100) == b"answer"
+    async with asyncio.timeout(5):
+        await read_by_peers(paths, 60)
+
+
+async def test_it_returns_once_the_last_peer_has_read(connect):
+    make, paths = connect
+    pairs = [make(), make()]
+    for accepted, _ in pairs:
+        accepted.sendall(b"answer")
+    waiting = asyncio.ensure_future(read_by_peers(paths, 60))
+    for _, peer in pairs:
+        await turns()
+        assert not waiting.done()
+        peer.recv(100)
+    async with asyncio.timeout(5):
+        await waiting
+
+
+async def test_a_peer_that_never_reads_is_not_waited_for_for_ever(connect):
+    make, paths = connect
+    accepted, _ = make()
+    accepted.sendall(b"answer")
+    began = time.monotonic()
+    await read_by_peers(paths, 0.05)
+    assert time.monotonic() - began >= 0.05
+    await read_by_peers({"/another"}, 60)
+
+
+def test_a_path_of_any_length_has_an_address_that_fits(short_path):
+    deep = short_path.joinpath(*["d" * 50] * 4)
+    deep.mkdir(parents=True)
+    found = address(deep / "x.sock")
+    assert len(found) <= len("unix:") + LONGEST
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(found.removeprefix("unix:"))
+    assert (deep / "x.sock").is_socket()
