@@ -155,7 +155,8 @@ class Resource:
             seen = await self._holdings.newer(seen)
             holdings = self._holdings.value
             if holdings.note is note:
-                self.inventory.look_later()
+                if self._ledger.lost:
+                    self.inventory.look_later()
                 continue
             note = holdings.note
             self.inventory.hold(holdings)
