@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway import Device, Health
+from dpgateway import Allocation, Device, Health
 from dpgateway.config import Configuration
 from dpgateway.config.values import Kubelet as KubeletConfig
 from dpgateway.process.main import serve
 from dpgateway_simulator import Kubelet
 from tests.support.resources import Scripted, configured, scripted
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 R, S = "example.com/thing", "example.com/other"
 
@@ -179,6 +179,24 @@ async def test_one_resource_that_is_stopped_leaves_nothing_and_the_other_is_not_
     assert names(short_path) == [".lock", ".sock", ".sock"]
     await until(lambda: descriptors() < before)
     assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
+    assert (await kubelet.admit("q", {"c": {R: 1}}))["ok"]
+
+
+async def test_a_stop_that_is_interrupted_leaves_nothing_either(gateway, kubelet, short_path, gate):
+    slow = gate(Allocation())
+    gateway.start(Scripted, scripted(allocate=slow))
+    await offered(kubelet, R, S)
+    admission = asyncio.ensure_future(kubelet.admit("p", {"c": {S: 1}}))
+    await slow.entered()
+    (task,) = [task for task in asyncio.all_tasks() if task.get_name() == S]
+    for _ in range(2):  # the second time while it waits for the Allocate
+        task.cancel()
+        await turns()
+    await asyncio.wait({task}, timeout=5)
+    assert task.cancelled()
+    assert names(short_path) == [".lock", ".sock", ".sock"]
+    slow.open()
+    assert not (await admission)["ok"]
     assert (await kubelet.admit("q", {"c": {R: 1}}))["ok"]
 
 
