@@ -21,6 +21,7 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import RequestError
 from dpgateway.model import Allocation, Device, Grant, Options, Preference
+from dpgateway.node.holdings import Holdings
 
 
 class Resource:
@@ -82,13 +83,17 @@ class Resource:
     def _allocating(self, ids: tuple[str, ...]) -> Iterator[None]:
         """The ids are held while their Allocate is in flight, and until the checkpoint tells what came of it."""
         holdings = self._holdings
-        holdings.publish(holdings.value.began(ids))
+        holdings.amend(holdings.value.began(ids))
         try:
             yield
         except BaseException:
-            holdings.publish(holdings.value.failed(ids))
+            self._landed(holdings.value.failed(ids))
             raise
-        holdings.publish(holdings.value.gave(ids, self._clock.time()))
+        self._landed(holdings.value.gave(ids, self._clock.time()))
+
+    def _landed(self, holdings: Holdings) -> None:
+        """An Allocate ended. That is news only if an id may leave the list because of it."""
+        (self._holdings.publish if self._ledger.lost else self._holdings.amend)(holdings)
 
     def _allocated_late(self, calls: Lanes, devices: Sequence[Device]) -> None:
         """Nobody got the devices by that call; another call may have given them away meanwhile."""
