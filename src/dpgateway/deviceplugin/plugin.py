@@ -70,7 +70,7 @@ class Plugin:
         """Serves once there is a directory, registers once there is a list, then follows events until cancelled."""
         for name, follow in (
             ("list", self._follow_driver),
-            ("holdings", self._resource.follow_holdings),
+            ("holdings", self._resource.releases.follow_holdings),
             ("news", self._news.follow),
         ):
             self._group.create_task(follow(), name=f"{self.name} {name}")

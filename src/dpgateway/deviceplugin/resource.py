@@ -1,8 +1,8 @@
 """The device plugin itself, in no version of the API: what a kubelet may ask of one resource, and what it gets.
 
 Here the ids of a request become a driver's devices, and the driver's allocation becomes a container's. It also notes
-what is in flight, and tells the driver what is free. Deadlines and threads are left to ``dpgateway.drivers``, the
-messages of each API to ``dpgateway.deviceplugin.api``.
+what is in flight. Deadlines and threads are left to ``dpgateway.drivers``, the messages of each API to
+``dpgateway.deviceplugin.api``, and what is free again to ``dpgateway.deviceplugin.releases``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dpgateway.deviceplugin.offer.allocations import Additions, add
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.ledger import Refusal
 from dpgateway.deviceplugin.preferring import Preferring
+from dpgateway.deviceplugin.releases import Releases
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import RequestError
@@ -42,6 +43,7 @@ class Resource:
         self._ledger, self._holdings, self._driver = inventory.ledger, inventory.holdings, driver
         self._config = config
         self._log, self._clock = log, inventory.clock
+        self.releases = Releases(inventory, driver, log)
         self._preferring = Preferring(config, inventory.ledger, driver, log)
         self._extra = Additions(config.env, config.annotations, config.mounts)
         self._logged: set[str] = set()
@@ -69,14 +71,14 @@ class Resource:
         allocation = None
         try:
             with self._allocating(ids):
-                allocation = await calls.allocate(devices, lambda: self._allocated_late(calls, devices))
+                allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(calls, devices))
                 if "prepare" in calls.abilities and not api.can(Call.PREPARE):
                     await calls.prepare(devices, once=False)
                 self._devices(ids)  # a device that died meanwhile isn't given away
                 return Grant(ids, self._complete(allocation, api))
         except BaseException:  # also a cancelled RPC: the kubelet ended
             if allocation is not None:  # a prepare that still runs comes first; devices given again aren't released
-                calls.release(self._unheld(devices), self._still_free)
+                self.releases.release(calls, devices)
             raise
 
     @contextmanager
@@ -94,26 +96,6 @@ class Resource:
     def _landed(self, holdings: Holdings) -> None:
         """An Allocate ended. That is news only if an id may leave the list because of it."""
         (self._holdings.publish if self._ledger.lost else self._holdings.amend)(holdings)
-
-    def _allocated_late(self, calls: Lanes, devices: Sequence[Device]) -> None:
-        """Nobody got the devices by that call; another call may have given them away meanwhile."""
-        free = self._unheld(devices)
-        names = ", ".join(device.id for device in devices)
-        self._log.info("allocate() of %s answered after its deadline; %d are free again", names, len(free))
-        calls.release(free, self._still_free)
-
-    def _unheld(self, devices: Iterable[Device]) -> list[Device]:
-        """Those of ``devices`` that no container holds or may be getting; none as long as that isn't known."""
-        held = self._holdings.value.held
-        return [] if held is None else self._without(devices, held)
-
-    def _still_free(self, devices: Iterable[Device]) -> list[Device]:
-        """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
-        return self._without(devices, self._holdings.value.last_known)
-
-    def _without(self, devices: Iterable[Device], ids: Iterable[str]) -> list[Device]:
-        held = self._ledger.devices_of(ids)
-        return [device for device in devices if device.id not in held]
 
     def _devices(self, ids: tuple[str, ...]) -> tuple[Device, ...]:
         """The devices of ``ids``, each once."""
@@ -150,31 +132,6 @@ class Resource:
         if self._driver.calls is None:
             raise RequestError(f"resource {self.name}: its driver {self._config.driver} isn't running; see the log")
         return self._driver.calls
-
-    # what containers hold
-
-    async def follow_holdings(self) -> None:
-        """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
-        seen, note = 0, None
-        while True:
-            seen = await self._holdings.newer(seen)
-            holdings = self._holdings.value
-            if holdings.note is note:
-                if self._ledger.lost:
-                    self.inventory.look_later()
-                continue
-            note = holdings.note
-            self.inventory.hold(holdings)
-            listed = self._driver.calls is not None and self._driver.said.value.devices is not None
-            if listed and (freed := holdings.freed):  # without a list it waits for the next look at the checkpoint
-                self._holdings.publish(holdings.told())
-                self._release(freed)
-
-    def _release(self, ids: Iterable[str]) -> None:
-        calls, held = self._driver.calls, self._holdings.value.held
-        if calls is not None and held is not None:
-            free = self._ledger.devices_of(ids) - self._ledger.devices_of(held)
-            calls.release([self._ledger.devices[id_] for id_ in free], self._still_free)
 
     # PreStartContainer
 

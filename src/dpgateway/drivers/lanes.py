@@ -56,7 +56,8 @@ class Lanes:
     async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
         """Asks the driver until the ``allocate`` deadline; ``late`` is called if the driver returns after that."""
         devices = tuple(devices)
-        self.preparing.given(devices)
+        if "prepare" in self.abilities:
+            self.preparing.given(devices)
         seconds = self._config.timeouts.allocate.total_seconds()
 
         def call() -> Allocation:

@@ -58,7 +58,7 @@ class Node:
         self.freed = calls.freed
         self.inventory = Inventory(config, self.holdings, self.read, self.log, self.clock)
         self.resource = Resource(config, self.inventory, running(calls), APIS[0], self.log)
-        self.following = self.loop.create_task(self.resource.follow_holdings())
+        self.following = self.loop.create_task(self.resource.releases.follow_holdings())
         self.run(self.read)
 
     def run(self, function, *arguments, **named):
@@ -357,9 +357,9 @@ def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_fr
     end, end_other = node.begin("a"), node.begin("b")
     node.write(frozenset({"b"}))
     end(False)
-    assert node.resource._still_free([A, B]) == [A]
+    assert node.resource.releases.still_free([A, B]) == [A]
     end_other(False)
-    assert node.resource._still_free([A, B]) == [A]
+    assert node.resource.releases.still_free([A, B]) == [A]
     node.write(NOBODY)
     assert node.freed == ["b"]  # and not a, which nobody had
 
@@ -367,13 +367,13 @@ def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_fr
 def test_which_devices_nobody_holds(make):
     node = make(shares=2)
     node.take(A, B)
-    assert node.resource._unheld([A, B]) == [A, B]
+    assert node.resource.releases.unheld([A, B]) == [A, B]
     node.write(frozenset({"a::1"}))
     end = node.begin("b")
-    assert node.resource._unheld([A, B]) == []
+    assert node.resource.releases.unheld([A, B]) == []
     end()
     node.write("damaged")
-    assert node.resource._unheld([A, B]) == []
+    assert node.resource.releases.unheld([A, B]) == []
 
 
 def test_which_devices_nobody_got_since_though_the_checkpoint_cannot_be_read(make):
@@ -382,11 +382,11 @@ def test_which_devices_nobody_got_since_though_the_checkpoint_cannot_be_read(mak
     node.write(frozenset({"a"}))
     node.write(NOBODY)
     node.write("damaged")
-    assert node.resource._still_free([A, B]) == [A, B]
+    assert node.resource.releases.still_free([A, B]) == [A, B]
     end = node.begin("a::1")
-    assert node.resource._still_free([A, B]) == [B]
+    assert node.resource.releases.still_free([A, B]) == [B]
     end()
-    assert node.resource._still_free([A, B]) == [B]
+    assert node.resource.releases.still_free([A, B]) == [B]
 
 
 def test_the_very_same_devices_are_news_only_after_others_or_a_failure(node):

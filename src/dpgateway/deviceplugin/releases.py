@@ -1,0 +1,65 @@
+"""Tells one resource's driver which devices are free again: that no container holds them, or is getting them.
+
+What is held is known to ``dpgateway.node.holdings``, and when the driver's turn comes to ``dpgateway.drivers``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.drivers.lanes import Lanes
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.model import Device
+
+
+class Releases:
+    """Used from the event loop."""
+
+    def __init__(self, inventory: Inventory, driver: RunningDriver, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        self._inventory, self._driver, self._log = inventory, driver, log
+        self._ledger, self._holdings = inventory.ledger, inventory.holdings
+
+    async def follow_holdings(self) -> None:
+        """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
+        seen, note = 0, None
+        while True:
+            seen = await self._holdings.newer(seen)
+            holdings = self._holdings.value
+            if holdings.note is note:
+                if self._ledger.lost:
+                    self._inventory.look_later()
+                continue
+            note = holdings.note
+            self._inventory.hold(holdings)
+            calls = self._driver.calls
+            if calls is None or self._driver.said.value.devices is None or not holdings.freed:
+                continue  # without a list it waits for the next look at the checkpoint
+            self._holdings.publish(holdings.told())
+            freed = self._ledger.devices_of(holdings.freed)
+            self.release(calls, [self._ledger.devices[id_] for id_ in freed])
+
+    def release(self, calls: Lanes, devices: Iterable[Device]) -> None:
+        """Tells the driver which of the ``devices`` are free."""
+        calls.release(self.unheld(devices), self.still_free)
+
+    def allocated_late(self, calls: Lanes, devices: Sequence[Device]) -> None:
+        """Nobody got the devices by that call; another call may have given them away meanwhile."""
+        names = ", ".join(device.id for device in devices)
+        free = len(self.unheld(devices))
+        self._log.info("allocate() of %s answered after its deadline; %d are free again", names, free)
+        self.release(calls, devices)
+
+    def unheld(self, devices: Iterable[Device]) -> list[Device]:
+        """Those of ``devices`` that no container holds or may be getting; none as long as that isn't known."""
+        held = self._holdings.value.held
+        return [] if held is None else self._without(devices, held)
+
+    def still_free(self, devices: Sequence[Device]) -> list[Device]:
+        """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
+        return self._without(devices, self._holdings.value.last_known)
+
+    def _without(self, devices: Iterable[Device], ids: Iterable[str]) -> list[Device]:
+        held = self._ledger.devices_of(ids)
+        return [device for device in devices if device.id not in held]
