@@ -45,6 +45,67 @@ def test_one_node_is_offered_once_and_first_under_the_name_that_is_spelled_out(d
     assert caplog.messages == [refused]
 
 
+KERNEL, LINK = "ttyUSB0", "serial/by-id/usb-FTDI_A1-if00-port0"
+
+
+@pytest.mark.parametrize("link", [LINK, "serial/by-path/pci-0000:00:14.0-usb-0:1:1.0-port0", "v4l/by-new/x"])
+def test_a_lasting_name_wins_over_the_kernels_whatever_the_order_of_globs(dev, link, caplog):
+    caplog.set_level(logging.INFO)
+    dev.node(KERNEL, 4)
+    dev.link(link, f"../../{KERNEL}")
+    for paths in (("ttyUSB*", "*/by-*/*"), ("*/by-*/*", "ttyUSB*"), ("**",)):
+        assert reasons(dev.drive(*paths)) == {link: None}
+    refused = f"/dev/{KERNEL} is the same device as /dev/{link} (char 240:4), which is offered already"
+    assert caplog.messages.count(refused) == 3
+
+
+def test_a_lasting_name_wins_over_the_kernels_unless_both_are_spelled_out(dev):
+    dev.node(KERNEL, 4)
+    dev.link(LINK, f"../../{KERNEL}")
+    for paths in ((KERNEL, "serial/by-id/*"), ("serial/by-id/*", KERNEL), ("ttyUSB*", LINK)):
+        found = reasons(dev.drive(*paths))
+        assert found.pop(LINK) is None
+        assert all(str(reason).startswith(f"/dev/{KERNEL} is the same device as") for reason in found.values())
+        assert list(found) == [path for path in paths if path == KERNEL]
+    for paths in ((KERNEL, LINK), (LINK, KERNEL)):
+        assert [path for path, reason in reasons(dev.drive(*paths)).items() if reason is None] == [paths[0]]
+
+
+def test_a_link_of_the_operators_own_is_no_kernels_name(dev):
+    """Whoever spells out a link, or makes the directory that a glob goes through, knows which device it is."""
+    dev.node("bus/ttyUSB0", 4)
+    dev.link(LINK, "../../bus/ttyUSB0")
+    dev.link("modem", "bus/ttyUSB0")
+    dev.link("modems", "bus")
+    assert reasons(dev.drive("serial/by-id/*", "modem"))["modem"] is None
+    assert reasons(dev.drive("modem*/*", "serial/by-id/*")) == {"modems/ttyUSB0": None}
+
+
+def test_a_directory_whose_own_name_begins_so_makes_no_lasting_name(dev):
+    dev.node(KERNEL, 4)
+    dev.link("by-me", KERNEL)
+    dev.link("standby-0/x", f"../{KERNEL}")
+    assert reasons(dev.drive("ttyUSB*", "*-*", "*/*")) == {KERNEL: None}
+
+
+def test_a_lasting_name_that_cannot_be_an_id_hides_nothing(dev):
+    dev.node(KERNEL, 4)
+    dev.link("serial/by-id/usb::1", f"../../{KERNEL}")
+    assert reasons(dev.drive("ttyUSB*", "serial/by-id/*")) == {KERNEL: None}
+
+
+def test_a_lasting_name_that_comes_later_takes_nothing_from_a_container(dev):
+    """As with udev, which makes its links after the kernel has made the node."""
+    dev.node(KERNEL, 4)
+    driver = dev.drive("ttyUSB*", "serial/by-id/*")
+    (device,) = driver.devices()
+    driver.allocate([device])
+    dev.link(LINK, f"../../{KERNEL}")
+    assert reasons(driver) == {KERNEL: None}
+    driver.release([device])
+    assert reasons(driver) == {LINK: None}
+
+
 @pytest.mark.parametrize(("paths", "other"), [(("gps", "tty*"), {}), (("gps", "ttyUSB0"), {"ttyUSB0": ANY})])
 def test_what_a_container_has_is_not_offered_under_another_name(dev, paths, other):
     dev.node("ttyUSB0", 4)

@@ -31,7 +31,9 @@ def options(**changed):
         ({"container_path": "modem"}, "container_path: expected an absolute path, found 'modem'"),
         ({"container_path": "/dev/../x"}, "container_path: expected a path without"),
         ({"container_path": "/dev/tty{index}"}, "container_path: expected {name} or {id}, found '{index}'"),
+        ({"container_path": "//x"}, "container_path: expected a path without"),
         ({"dev": "host"}, "dev: expected an absolute path, found 'host'"),
+        ({"dev": "//x"}, "dev: expected a path without"),
     ],
 )
 def test_a_wrong_option_is_refused(changed, message):

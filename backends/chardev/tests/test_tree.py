@@ -83,3 +83,15 @@ def test_links_in_a_circle_end(dev):
     dev.link("y", "x")
     reason = "can't look at /dev/x: Too many levels of symbolic links"
     assert Tree(str(dev.path)).look("x", "char") == NoNode(reason, unknown=True)
+
+
+def test_as_many_links_as_the_kernel_follows(dev):
+    dev.node("0", 3)
+    for number in range(1, 42):
+        dev.link(str(number), str(number - 1))
+    assert (dev.path / "40").is_char_device()
+    assert Tree(str(dev.path)).look("40", "char") == Node("char", 240, 3)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        (dev.path / "41").stat()
+    reason = "can't look at /dev/41: Too many levels of symbolic links"
+    assert Tree(str(dev.path)).look("41", "char") == NoNode(reason, unknown=True)

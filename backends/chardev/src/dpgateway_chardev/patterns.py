@@ -16,6 +16,15 @@ def is_glob(path: str) -> bool:
     return any(character in path for character in "*?[")
 
 
+def is_lasting(path: str) -> bool:
+    """Whether a path is below a directory such as ``by-id`` or ``by-path``, where udev names devices for good.
+
+    The kernel's own names depend on the order in which it found the devices (udev's rules.d/60-serial.rules,
+    60-persistent-storage.rules).
+    """
+    return any(part.startswith("by-") for part in path.split("/")[:-1])
+
+
 def parse(path: str) -> tuple[str, ...]:
     """The components of a glob relative to /dev; a ``**`` at its end means everything below."""
     parts = tuple(path.split("/"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from dpgateway import Device, Health
 from dpgateway_chardev.numa import numa_nodes
 from dpgateway_chardev.options import HOST_DEV, CharDeviceOptions
-from dpgateway_chardev.patterns import ANY_DEPTH, excludes, name_matches, parse
+from dpgateway_chardev.patterns import ANY_DEPTH, excludes, is_lasting, name_matches, parse
 from dpgateway_chardev.tree import Interest, Node, NoNode, OutsideError, Tree
 
 
@@ -30,62 +30,72 @@ class Survey:
         self.devices: dict[str, NodeDevice] = {}
         self.notices: dict[str, None] = {}
         """What a glob matched but can't offer, and why; for the log."""
-        self._type = options.type
         self._exclude = [parse(path) for path in options.excluded]
-        self.seen: set[Node] = set()
-        """Every node that a path or a glob led to."""
+        self._spelled_out = frozenset(options.literals)
         self._given = given
-        self._owners: dict[Node, str] = dict(given)
         self._listings: dict[str, list[tuple[str, bool]]] = {}
-        for path in options.literals:
-            self._offer_named(path)
-        for glob in options.globs:
-            for path in sorted(set(self._walk("", "", parse(glob)))):
-                self._offer_matched(path)
+        found = {path: self.tree.look(path, options.type) for path in dict.fromkeys(self._paths(options))}
+        self._nodes = {path: node for path, node in found.items() if isinstance(node, Node)}
+        self._owners = self._choose() | dict(given)
+        for path, node in found.items():
+            self._offer(path, node)
+
+    @property
+    def seen(self) -> set[Node]:
+        """Every node that a path or a glob led to."""
+        return set(self._nodes.values())
 
     @property
     def directories(self) -> dict[str, Interest]:
         """The names that matter, by the directory's absolute path as this process sees it."""
         return {str(self.tree.at(real)): interest for real, interest in self.tree.interests.items()}
 
-    def _offer_named(self, path: str) -> None:
-        found = self.tree.look(path, self._type)
-        if isinstance(found, NoNode):
-            self._add(path, None, Health.unhealthy(found.reason))
-        elif (owner := self._owner(found, path)) != path:
-            self._add(path, found, Health.unhealthy(self._same(path, owner, found)))
-        else:
-            self._add(path, found, Health.healthy())
+    def _paths(self, options: CharDeviceOptions) -> Iterator[str]:
+        """All names that can be ids: those that are spelled out, then what the globs match, each in the given order."""
+        yield from options.literals
+        for glob in options.globs:
+            for path in sorted(set(self._walk("", "", parse(glob)))):
+                try:
+                    Device(path)
+                except ValueError as error:
+                    self.notices[str(error)] = None
+                else:
+                    yield path
 
-    def _offer_matched(self, path: str) -> None:
-        if path in self.devices:
-            return
-        found = self.tree.look(path, self._type)
+    def _choose(self) -> dict[Node, str]:
+        """The path under which each node is offered."""
+        names: dict[Node, list[str]] = {}
+        for path, node in self._nodes.items():
+            names.setdefault(node, []).append(path)
+        return {node: self._best(paths) for node, paths in names.items()}
+
+    def _best(self, paths: Sequence[str]) -> str:
+        """The first path; but a link by a lasting name comes before the kernel's name, unless both are spelled out."""
+        first = paths[0]
+        if self._nodes[first].real != first:
+            return first
+        links = (path for path in paths if is_lasting(path) and not {first, path} <= self._spelled_out)
+        return next(links, first)
+
+    def _offer(self, path: str, found: Node | NoNode) -> None:
         if isinstance(found, Node):
-            if (owner := self._owner(found, path)) == path:
+            if (owner := self._owners[found]) == path:
                 self._add(path, found, Health.healthy())
+            elif path in self._spelled_out:
+                self._add(path, found, Health.unhealthy(self._same(path, owner, found)))
             else:
                 self.notices[self._same(path, owner, found)] = None
-        elif found.unknown:
+        elif path in self._spelled_out or found.unknown:
             self._add(path, None, Health.unhealthy(found.reason))
         else:
             self.notices[found.reason] = None
-
-    def _owner(self, node: Node, path: str) -> str:
-        """The path under which the node is offered: the first path, unless a container has the node under another."""
-        self.seen.add(node)
-        return self._owners.setdefault(node, path)
 
     def _same(self, path: str, owner: str, node: Node) -> str:
         why = "which a container has" if node in self._given else "which is offered already"
         return f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), {why}"
 
     def _add(self, path: str, node: Node | None, health: Health) -> None:
-        near = numa_nodes(node) if node else ()
-        try:
-            self.devices[path] = NodeDevice(path, health, near, node)
-        except ValueError as error:  # a glob found a name that can't be an id
-            self.notices[str(error)] = None
+        self.devices[path] = NodeDevice(path, health, numa_nodes(node) if node else (), node)
 
     def _walk(self, path: str, real: str, parts: tuple[str, ...]) -> Iterator[str]:
         """The paths in the directory ``path`` that match the rest of a glob; ``real`` is the directory's real path."""

@@ -27,6 +27,8 @@ class Node:
     type: str
     major: int
     minor: int
+    real: str = field(default="", compare=False)
+    """The real path that led to it, which is no part of what the device is."""
 
     def __str__(self) -> str:
         return f"{self.type} {self.major}:{self.minor}"
@@ -124,7 +126,8 @@ class Tree:
         """The device node of type ``expected`` (char, block) at ``path``, or why there is none."""
         shown = f"{HOST_DEV}/{path}"
         try:
-            status = self.at(self.follow(path)).lstat()
+            real = self.follow(path)
+            status = self.at(real).lstat()
         except OutsideError as error:
             return NoNode(str(error))
         except (FileNotFoundError, NotADirectoryError):
@@ -134,7 +137,7 @@ class Tree:
         found = _KINDS.get(stat.S_IFMT(status.st_mode), "file of another kind")
         if found != f"{expected} device":
             return NoNode(f"expected a {expected} device at {shown}, found a {found}")
-        return Node(expected, os.major(status.st_rdev), os.minor(status.st_rdev))
+        return Node(expected, os.major(status.st_rdev), os.minor(status.st_rdev), real)
 
     def _absent(self, path: str) -> str:
         text = f"no such device node: {HOST_DEV}/{path}"
