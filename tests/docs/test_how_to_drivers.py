@@ -98,7 +98,7 @@ def test_adapters_are_noticed_when_the_monitor_says_so(make, tmp_path):
     (tmp_path / "links/usb-2").touch()
     assert recorder.changes == 0
     fifo.write_text("add\n")
-    recorder.until(lambda: recorder.changes == 1)
+    assert recorder.until(lambda: recorder.changes == 1)
     assert [device.id for device in driver.devices()] == ["usb-1", "usb-2"]
 
 

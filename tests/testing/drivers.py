@@ -188,6 +188,11 @@ class AllocateKeyError(Good):
         return Allocation(device_nodes=tuple(DeviceNode(known[d.id]) for d in devices))
 
 
+class AllocateRelativePath(Good):
+    def allocate(self, devices):
+        return Allocation(device_nodes=tuple(DeviceNode(f"dev/{d.id}") for d in devices))
+
+
 class PrepareOnce(Good):
     def __init__(self, *_):
         super().__init__()
@@ -297,3 +302,54 @@ class Deadlocks(Good):
             threading.Event().wait(0.005)
             with self.locks[0]:
                 return super().allocate(devices)
+
+
+class Prepair(Good):
+    prepare = None  # type: ignore[assignment]  # as if it weren't there
+
+    def prepair(self, devices):
+        pass
+
+
+class GivesAllNodes(Good):
+    def allocate(self, devices):
+        return super().allocate([Device(name) for name in self.ids])
+
+
+class GivesAllNames(Good):
+    def allocate(self, devices):
+        return Allocation(env={"GOOD": ",".join(self.ids)})
+
+
+class GivesAllNumbers(Good):
+    def allocate(self, devices):
+        return Allocation(device_nodes=tuple(DeviceNode(f"/dev/vfio/{number}") for number in (7, 8, 9)))
+
+
+class AsksItself(Good):
+    def devices(self):
+        self.context.changed()
+        yield from super().devices()
+
+
+class Subtle(Good):
+    """Close to all that is doubtful: similar names, a node for all, ids within ids, one change of its own."""
+
+    asked = False
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.ids = ["tty1", "tty11", "tty1-b", "7"]
+
+    def prepared(self):
+        pass
+
+    def devices(self):
+        if not self.asked:
+            self.asked = True
+            self.context.changed()
+        yield from super().devices()
+
+    def allocate(self, devices):
+        nodes = (DeviceNode("/dev/control"), *(DeviceNode(f"/dev/{d.id}") for d in devices))
+        return Allocation(device_nodes=nodes, env={"MODE": "7"})

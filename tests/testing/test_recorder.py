@@ -27,7 +27,7 @@ def test_until_looks_again_after_each_change():
             changers.pop().start()
         return not changers and recorder.changes == 3
 
-    recorder.until(condition)
+    assert recorder.until(condition) is True
     assert recorder.changes == 3
 
 

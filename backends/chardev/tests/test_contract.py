@@ -13,3 +13,6 @@ class TestContract(DriverContract):
     def make(self, context):
         driver = self.dev.drive("ttyUSB*", "absent")
         return type(driver)(driver._options, context)
+
+    def remove(self, device):
+        (self.dev.path / device.id).unlink()

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from dpgateway_fpga import FpgaDriver
 
@@ -11,3 +13,7 @@ class TestContract(DriverContract):
 
     def make(self, context):
         return FpgaDriver(self.options, context)
+
+    def remove(self, device):
+        boards = tuple(board for board in self.options.boards if board.id != device.id)
+        self.options = replace(self.options, boards=boards)

@@ -8,12 +8,14 @@ One class in a driver's tests runs the whole contract under pytest::
         def make(self, context):
             return MyDriver(MyDriver.Options(), context)
 
+A method ``remove(device)`` beside ``make`` unplugs a device, and one more test sees that the others keep their ids.
+
 Without pytest, ``check_driver(lambda context: MyDriver(MyDriver.Options(), context))`` does the same at once. For
 further tests, ``Recorder().context()`` is a driver's context; the recorder knows what the driver said through it.
 """
 
-from dpgateway.testing.calls import ContractBroken
+from dpgateway.testing.calls import ContractBroken, ContractWarning
 from dpgateway.testing.contract import DriverContract, check_driver
 from dpgateway.testing.recorder import Recorder
 
-__all__ = ["ContractBroken", "DriverContract", "Recorder", "check_driver"]
+__all__ = ["ContractBroken", "ContractWarning", "DriverContract", "Recorder", "check_driver"]

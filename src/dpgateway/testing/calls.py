@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import traceback
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpgateway.errors import Busy, DriverError
+from dpgateway.errors import Busy, DriverError, describe
 from dpgateway.model import Allocation, Device
 from dpgateway.process.threads import Threads
 
@@ -20,9 +21,21 @@ class ContractBroken(AssertionError):
     """A driver doesn't keep the contract; the message names driver, method, and what was found."""
 
 
+class ContractWarning(UserWarning):
+    """A driver keeps the contract, but does what is likely to be a mistake."""
+
+
 def broken(driver: object, what: str) -> ContractBroken:
-    name = driver.__name__ if isinstance(driver, type) else type(driver).__name__
-    return ContractBroken(f"{name}{what}")
+    return ContractBroken(f"{_name(driver)}{what}")
+
+
+def doubt(driver: object, what: str) -> None:
+    """Warns of what may be meant, and seldom is."""
+    warnings.warn(f"{_name(driver)}{what}", ContractWarning, stacklevel=3)
+
+
+def _name(driver: object) -> str:
+    return driver.__name__ if isinstance(driver, type) else type(driver).__name__
 
 
 def shown(arguments: Iterable[object]) -> str:
@@ -48,7 +61,10 @@ class Caller:
         found = self._run(call, method, arguments)
         if isinstance(found, BaseException) and not isinstance(found, DriverError):
             where = "".join(traceback.format_exception(found))
-            raise self.broken(call, f"expected DriverError, DeviceUnavailable or Busy, found {found!r}\n{where}")
+            # A ValueError or TypeError of our values says all by its text: "DeviceNode.host_path: expected ..."
+            said = str(found) if isinstance(found, ValueError | TypeError) else describe(found)
+            kind = type(found).__name__
+            raise self.broken(call, f"{said}\n(expected DriverError, DeviceUnavailable or Busy, found {kind})\n{where}")
         return found
 
     def _run(self, call: str, method: str, arguments: tuple[object, ...]) -> Outcome:

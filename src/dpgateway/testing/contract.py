@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import threading
+import unittest
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 
 from dpgateway.drivers.contract import REQUIRED, Context, abilities
 from dpgateway.model import Device, Health
-from dpgateway.testing import package
+from dpgateway.testing import doubts, package
 from dpgateway.testing.calls import Caller, ContractBroken, broken
 from dpgateway.testing.concurrency import check_concurrency
 from dpgateway.testing.recorder import Recorder
@@ -26,6 +27,9 @@ class DriverContract:
 
     ``make`` must give drivers of the same devices each time, at least one of them healthy; with two or more, more is
     tested. Each test makes drivers of its own and closes them.
+
+    ``remove``, if there is one, takes a device away for good, as if somebody had unplugged it. Only a test that does so
+    finds ids that are numbers in a row. It is the last test, and what ``make`` gives after it doesn't matter.
     """
 
     deadline: ClassVar[float] = 10.0
@@ -35,6 +39,9 @@ class DriverContract:
 
     def make(self, context: Context) -> Any:  # noqa: ANN401  proved to be a driver by the tests
         raise NotImplementedError(f"{type(self).__name__}.make(context) returns the driver to test")
+
+    remove: Callable[[Device], object] | None = None
+    """Optional, a method ``remove(device)``: unplugs the device, deletes its file, takes it out of the options ..."""
 
     def test_has_the_methods_of_a_driver(self) -> None:
         with self._driver() as caller:
@@ -46,6 +53,7 @@ class DriverContract:
                 if inspect.iscoroutinefunction(getattr(driver, name)):
                     expected = "expected a plain method, because it runs on a thread"
                     raise caller.broken(name, f"{expected}, found an async one")
+            doubts.check_names(driver)
 
     def test_is_found_through_its_entry_point(self) -> None:
         with self._driver() as caller:
@@ -70,14 +78,27 @@ class DriverContract:
         if first != later:
             raise caller.broken("devices()", f"expected the same ids from a new driver, found {first}, then {later}")
 
+    def test_devices_does_not_ask_to_be_asked_again(self) -> None:
+        callers: list[str] = []
+        context = replace(Recorder().context(), changed=lambda: callers.append(threading.current_thread().name))
+        with self._driver(context) as caller:
+            caller.devices()
+            callers.clear()  # the first list may be news to the driver itself
+            caller.devices()
+            doubts.check_asking(caller.driver, callers)
+
     def test_allocate_gives_the_same_answer_again(self) -> None:
         with self._driver() as caller:
+            alone = {}
             for devices in self._portions(caller.healthy()):
                 first, again = caller.allocate(devices), caller.allocate(devices)
                 if first != again:
                     raise caller.broken(
                         "allocate", f"expected the same answer when asked again, found {first}, then {again}"
                     )
+                if len(devices) == 1:
+                    alone[devices[0].id] = first
+            doubts.check_grants(caller.driver, alone)
 
     def test_allocate_refuses_with_an_error_of_its_own(self) -> None:
         """The gateway itself refuses what isn't healthy; but a device may fail between the list and the call."""
@@ -133,9 +154,27 @@ class DriverContract:
         with self._driver() as caller:
             check_concurrency(caller, caller.healthy()[: self.together])
 
+    def test_devices_keep_their_ids_when_one_is_removed(self) -> None:
+        """Last, because the device doesn't come back."""
+        if self.remove is None:
+            raise unittest.SkipTest("the contract has no method remove(device), so nothing is unplugged")
+        with self._driver() as caller:
+            gone, *stay = caller.healthy()
+            if not stay:
+                raise caller.broken("devices()", f"expected two healthy devices, to remove one, found {gone.id} alone")
+            self.remove(gone)
+        with self._driver() as caller:
+            healthy = [device.id for device in caller.healthy()]
+            if sorted(healthy) != sorted(device.id for device in stay):
+                raise caller.broken(
+                    "devices()",
+                    f"expected {[device.id for device in stay]} to be healthy after {gone.id!r} was removed, found "
+                    f"{healthy}; an id names one device for ever, so it isn't made of an order or a number",
+                )
+
     @contextmanager
-    def _driver(self) -> Iterator[Caller]:
-        caller = Caller(self.make(Recorder().context()), self.deadline)
+    def _driver(self, context: Context | None = None) -> Iterator[Caller]:
+        caller = Caller(self.make(context or Recorder().context()), self.deadline)
         try:
             yield caller
         finally:
@@ -148,17 +187,19 @@ class DriverContract:
         return [[device] for device in devices] + ([many] if len(many) > 1 else [])
 
 
-def check_driver(make: Callable[[Context], Any]) -> None:
-    """Runs the whole contract without pytest. Raises one ContractBroken that tells everything that was found."""
+def check_driver(make: Callable[[Context], Any], remove: Callable[[Device], object] | None = None) -> None:
+    """Runs the whole contract without pytest. Raises one ContractBroken that tells everything that was found.
 
-    class Contract(DriverContract):
-        def make(self, context: Context) -> Any:  # noqa: ANN401  as above
-            return make(context)
-
+    ``remove``: see DriverContract; without it no device is removed.
+    """
+    contract = DriverContract()
+    contract.make, contract.remove = make, remove  # type: ignore[assignment, method-assign]
     found: list[str] = []
-    for name in [name for name in dir(Contract) if name.startswith("test_")]:
+    for name in [name for name in vars(DriverContract) if name.startswith("test_")]:
         try:
-            getattr(Contract(), name)()
+            getattr(contract, name)()
+        except unittest.SkipTest:
+            continue
         except ContractBroken as error:
             found.append(f"{name}: {error}")
     if found:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from dpgateway.drivers.contract import Context
 
@@ -31,16 +32,22 @@ class Recorder:
         adapter = logging.LoggerAdapter(logger, {"resource": resource})
         return Context(resource=resource, node_name=node_name, log=adapter, changed=self._note_change)
 
-    def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
-        """Waits until ``condition`` holds: looks now, and after each ``changed()`` and each message.
+    def until(self, condition: Callable[[], object], seconds: float = 5.0) -> Literal[True]:
+        """Waits until ``condition`` holds: looks now, and after each ``changed()`` and each message. For drivers that
+        learn of changes by themselves, on a thread of their own::
 
-        Raises AssertionError after ``seconds`` in vain.
+            recorder = Recorder()
+            driver = MyDriver(MyOptions(), recorder.context())
+            unplug("board-1")
+            assert recorder.until(lambda: [device.id for device in driver.devices()] == ["board-2"])
+
+        True when the condition holds. Raises AssertionError after ``seconds`` in vain, so it is never False.
         """
         deadline = time.monotonic() + seconds
         while True:
             self._news.clear()
             if condition():
-                return
+                return True
             if not self._news.wait(max(0.0, deadline - time.monotonic())):
                 raise AssertionError(
                     f"what was waited for didn't come within {seconds:g} s, found {self.changes} changes and the "

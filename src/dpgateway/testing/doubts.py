@@ -1,0 +1,68 @@
+"""What the contract allows, and hardly anybody means: warnings, because a driver may have its reasons."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpgateway.drivers.contract import ABILITIES, abilities
+from dpgateway.model import Allocation
+from dpgateway.testing.calls import doubt
+
+_NEAR = 0.75  # difflib's ratio: prepair, preprae, releases and free_close are near, devices_of is not
+_SHORTEST = 3
+"""Characters of an id that is looked for in what a container gets. Shorter ones are found everywhere."""
+
+
+def check_names(driver: object) -> None:
+    """A method whose name is nearly that of an ability is never called."""
+    has = abilities(driver)
+    for name in dir(type(driver)):
+        if name.startswith("_") or name in ABILITIES or not callable(getattr(driver, name, None)):
+            continue
+        if near := difflib.get_close_matches(name, set(ABILITIES) - has, n=1, cutoff=_NEAR):
+            doubt(driver, f".{name}: the gateway never calls a method of this name; did you mean {near[0]}?")
+
+
+def check_grants(driver: object, alone: Mapping[str, Allocation]) -> None:
+    """``alone``: what a container gets with each device alone, by the device's id. Warns of others' devices in it."""
+    for asked, allocation in alone.items():
+        for what, value in _texts(allocation):
+            if found := [
+                other for other in alone if other not in asked and asked not in other and _names(value, other)
+            ]:
+                doubt(driver, f".allocate([{asked}]): it gives {found[0]}, for which nobody asked: {what} {value!r}")
+                return
+    nodes = {frozenset(node.host_path for node in allocation.device_nodes) for allocation in alone.values()}
+    if len(alone) > 1 and len(nodes) == 1 and len(min(nodes)) >= len(alone):
+        ids, given = ", ".join(alone), ", ".join(sorted(min(nodes)))
+        doubt(
+            driver, f".allocate: each of {ids} alone is given all of {given}; expected the nodes of what was asked for"
+        )
+
+
+def _texts(allocation: Allocation) -> Iterator[tuple[str, str]]:
+    yield from (("device node", node.host_path) for node in allocation.device_nodes)
+    yield from (("mount", mount.host_path) for mount in allocation.mounts)
+    yield from (("CDI device", name) for name in allocation.cdi_devices)
+    yield from ((f"env {name}", value) for name, value in allocation.env.items())
+    yield from ((f"annotation {name}", value) for name, value in allocation.annotations.items())
+
+
+def _names(value: str, device: str) -> bool:
+    """Whether ``value`` has the id as a word of its own: ``tty1`` isn't in ``/dev/tty11``."""
+    if len(device) < _SHORTEST or device.isdecimal():
+        return False
+    return re.search(rf"(?<![\w-]){re.escape(device)}(?![\w-])", value) is not None
+
+
+def check_asking(driver: object, callers: list[Any]) -> None:
+    """``callers``: the names of the threads that called ``changed()`` while ``devices()`` was called once more."""
+    if "devices()" in callers:
+        doubt(
+            driver,
+            ".devices(): it calls changed() within each call, so the gateway asks without end; "
+            "expected changed() only where the driver learns of a change by itself",
+        )
