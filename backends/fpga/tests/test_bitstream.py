@@ -8,6 +8,8 @@ from dpgateway_fpga.bitstream import read_image
 
 from dpgateway import DriverError
 
+MIB = 1024 * 1024
+
 
 @pytest.fixture
 def bitstream(options):
@@ -35,9 +37,16 @@ def _directory(path):
     path.mkdir()
 
 
-def _grow(path):
+def _grow(path, size):
     with path.open("ab") as file:
-        file.truncate(1024 * 1024 + 1)
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("size", [1, MIB])
+def test_the_smallest_and_the_largest_file_are_read(bitstream, size):
+    bitstream.path.write_bytes(b"x")
+    _grow(bitstream.path, size)
+    assert len(read_image(replace(bitstream, max_mib=1)).content) == size
 
 
 @pytest.mark.parametrize(
@@ -47,10 +56,14 @@ def _grow(path):
         (_pipe, "expected a regular file"),
         (_directory, "expected a regular file"),
         (lambda path: path.unlink(), "No such file"),
-        (lambda path: path.chmod(0o664), "expected a file that only its owner can write, found mode 0664"),
+        (
+            lambda path: path.chmod(0o664),
+            r"expected a file that only its owner can write \(chmod go-w\), found mode 0664",
+        ),
         (lambda path: path.chmod(0o646), "found mode 0646"),
+        (lambda path: path.parent.chmod(0o777), r"expected a directory /.* that only its owner can write .* mode 0777"),
         (lambda path: path.write_bytes(b""), "expected 1 to 1048576 bytes, found 0"),
-        (_grow, "expected 1 to 1048576 bytes, found 1048577"),
+        (lambda path: _grow(path, MIB + 1), "expected 1 to 1048576 bytes, found 1048577"),
     ],
 )
 def test_a_doubtful_file_is_refused(bitstream, spoil, why):

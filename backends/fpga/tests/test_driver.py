@@ -150,6 +150,40 @@ def test_nothing_is_programmed_from_a_doubtful_file(options, start_with, spoil):
     assert "is refused" in driver.devices()[0].health.reason
 
 
+@pytest.mark.parametrize("bad", ["fpga-a", "fpga-b", "fpga-c"])
+def test_a_board_that_fails_is_programmed_once_for_one_start(options, start_with, bad):
+    programmer = Programmer(lambda board: {}[board.id] if board.id == bad else None)
+    driver = start_with(options, programmer)
+    with pytest.raises(DriverError, match=rf"^board '{bad}' can't be programmed: '{bad}'$"):
+        driver.prepare(driver.devices())
+    assert sorted(programmer.programmed) == ["fpga-a", "fpga-b", "fpga-c"]
+
+
+def test_failures_are_counted_from_one_until_a_success_and_the_pauses_with_them(options, start_with, recorder):
+    before = set(threading.enumerate())
+    bad = True
+    driver = start_with(
+        replace(options, retry_limit=timedelta(hours=9)), Programmer(lambda board: bad and {}[board.id])
+    )
+    for hours in (1, 2, 4):
+        with pytest.raises(DriverError):
+            driver.prepare(driver.devices()[:1])
+        assert f"(failure {hours.bit_length()})" in recorder.messages[-1]
+        timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+        planned = [timer for timer in timers if timer not in before and not timer.finished.is_set()]
+        assert [0.8 * hours <= timer.interval / 3600 <= hours for timer in planned] == [True]
+    bad = False
+    driver.prepare(driver.devices()[:1])
+    for timer in planned:
+        timer.join(5)
+    assert set(threading.enumerate()) <= before, "a board that works has no attempt planned"
+    bad = True
+    options.bitstream.path.write_bytes(b"another one")
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices()[:1])
+    assert "(failure 1)" in recorder.messages[-1]
+
+
 def test_a_bug_of_a_programmer_leaves_the_board_unhealthy(options, start_with):
     driver = start_with(options, Programmer(lambda board: {}[board.id]))
     with pytest.raises(DriverError, match=r"can't be programmed: 'fpga-a'"):

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from dpgateway_fpga import Bitstream, Board, Simulated
 
+from dpgateway import Device
+
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../a", "x" * 64, "a b", "a\n"])
 def test_a_board_id_can_name_a_file(name):
@@ -19,6 +21,11 @@ def test_a_board_is_a_sound_device():
         Board("a", numa=-1)
     with pytest.raises(ValueError, match=r"^nodes: .*expected an absolute path, found 'dev/fpga0'"):
         Board("a", nodes=("dev/fpga0",))
+
+
+@pytest.mark.parametrize("board", [Board("a", numa=0), Board("x" * 63), Board("0a.B_c:d-")])
+def test_what_is_just_allowed(board):
+    assert board.device() == Device(board.id, numa_nodes=() if board.numa is None else (board.numa,))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dpgateway import DriverError
 from dpgateway_fpga.options import Bitstream
+from dpgateway_fpga.trusted import check_owner_alone, trusted_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,43 +21,40 @@ class Image:
 
 
 def read_image(bitstream: Bitstream) -> Image:
-    """Raises DriverError, which says what is wrong with the file."""
-    content = _read(bitstream)
-    sha256 = hashlib.sha256(content).hexdigest()
-    if bitstream.sha256 not in (None, sha256):
-        raise _refused(bitstream, f"expected the sha256 {bitstream.sha256}, found {sha256}")
-    return Image(content, sha256)
+    """Raises DriverError, which says what is wrong with the file, or with a directory above it."""
+    try:
+        content = _read(bitstream)
+        return Image(content, _digest(content, bitstream))
+    except (DriverError, OSError) as error:
+        raise DriverError(f"bitstream {bitstream.id!r} ({bitstream.path}) is refused: {error}") from error
 
 
 def _read(bitstream: Bitstream) -> bytes:
-    try:
+    with trusted_directory(bitstream.path.parent) as directory:
         # NOFOLLOW: a symbolic link fails with ELOOP. NONBLOCK: a pipe doesn't wait for its writer (both open(2)).
-        descriptor = os.open(bitstream.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            if wrong := _wrong(os.fstat(descriptor), bitstream.max_bytes):
-                raise _refused(bitstream, wrong)
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                content = file.read(bitstream.max_bytes + 1)  # the file may have grown since
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise _refused(bitstream, error.strerror or repr(error)) from error
-    if not 0 < len(content) <= bitstream.max_bytes:
-        raise _refused(bitstream, f"expected 1 to {bitstream.max_bytes} bytes, found {len(content)} or more")
-    return content
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(bitstream.path.name, flags, dir_fd=directory)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise DriverError("expected a regular file")
+        check_owner_alone("a file", status)
+        _check_size(status.st_size, bitstream)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(bitstream.max_bytes + 1)
+        _check_size(len(content), bitstream)  # the file may have grown since
+        return content
+    finally:
+        os.close(descriptor)
 
 
-def _wrong(status: os.stat_result, max_bytes: int) -> str | None:
-    if not stat.S_ISREG(status.st_mode):
-        return "expected a regular file"
-    if status.st_uid not in (0, os.geteuid()):
-        return f"expected a file owned by root or by user {os.geteuid()}, found user {status.st_uid}"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"expected a file that only its owner can write, found mode {stat.S_IMODE(status.st_mode):04o}"
-    if not 0 < status.st_size <= max_bytes:
-        return f"expected 1 to {max_bytes} bytes, found {status.st_size}"
-    return None
+def _check_size(size: int, bitstream: Bitstream) -> None:
+    if not 0 < size <= bitstream.max_bytes:
+        raise DriverError(f"expected 1 to {bitstream.max_bytes} bytes, found {size}")
 
 
-def _refused(bitstream: Bitstream, why: str) -> DriverError:
-    return DriverError(f"bitstream {bitstream.id!r} ({bitstream.path}) is refused: {why}")
+def _digest(content: bytes, bitstream: Bitstream) -> str:
+    sha256 = hashlib.sha256(content).hexdigest()
+    if bitstream.sha256 not in (None, sha256):
+        raise DriverError(f"expected the sha256 {bitstream.sha256}, found {sha256}")
+    return sha256

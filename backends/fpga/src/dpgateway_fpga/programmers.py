@@ -8,12 +8,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.options import Board, FpgaOptions, Simulated
+from dpgateway_fpga.trusted import trusted_directory
 
 
 class Programmer(Protocol):
@@ -36,9 +38,10 @@ class SimulatedProgrammer:
 
     def loaded(self, board: Board) -> str | None:
         try:
-            state = json.loads(self._file(board).read_text())
+            with trusted_directory(self._options.state_dir):
+                state = json.loads(self._file(board).read_text())
             return str(state["sha256"]) if state["state"] == "loaded" else None
-        except (OSError, ValueError, LookupError, TypeError):
+        except (DriverError, OSError, ValueError, LookupError, TypeError):
             return None
 
     def program(self, board: Board, image: Image) -> None:
@@ -55,14 +58,19 @@ class SimulatedProgrammer:
         return self._options.state_dir / f"{board.id}.json"
 
     def _write(self, board: Board, state: str, image: Image) -> None:
+        """Writes a new file, in a directory that is ours alone, so that no link leads to somebody else's file."""
         self._options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = self._file(board)
-        new = file.with_name(f".{file.name}.new")
-        with new.open("w") as text:
-            json.dump({"state": state, "sha256": image.sha256}, text)
-            text.flush()
-            os.fsync(text.fileno())
-        new.replace(file)
+        name = self._file(board).name
+        new = f".{name}.new"
+        with trusted_directory(self._options.state_dir) as directory:
+            with suppress(FileNotFoundError):  # of a gateway that died here
+                os.unlink(new, dir_fd=directory)
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+            with os.fdopen(descriptor, "w") as text:
+                json.dump({"state": state, "sha256": image.sha256}, text)
+                text.flush()
+                os.fsync(text.fileno())
+            os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {

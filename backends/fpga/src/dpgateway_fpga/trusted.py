@@ -1,0 +1,50 @@
+"""Files and directories that nobody but root and the gateway's user can change or replace."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from dpgateway import DriverError
+
+
+@contextmanager
+def trusted_directory(path: Path) -> Iterator[int]:
+    """A descriptor of the directory at an absolute path, for ``dir_fd``. Raises DriverError, OSError.
+
+    Whoever can write a directory on the way can put something else in the place of what is below it, so each is checked
+    (as sshd does: OpenSSH, misc.c, safe_path), and the next one is opened from the one that was checked.
+    """
+    with ExitStack() as opened:
+        shown = Path(path.anchor)
+        here = _enter(opened, shown, None)
+        for name in path.parts[1:]:
+            shown /= name
+            here = _enter(opened, shown, here)
+        yield here
+
+
+def check_owner_alone(what: str, status: os.stat_result) -> None:
+    """Raises DriverError if somebody else than root and this process's user can write what has this status."""
+    if status.st_uid not in (0, os.geteuid()):
+        raise DriverError(f"expected {what} owned by root or by user {os.geteuid()}, found user {status.st_uid}")
+    # In a sticky directory, such as /tmp, others can add names but can't replace ours (inode(7)).
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
+        raise DriverError(f"expected {what} that only its owner can write (chmod go-w), found mode {mode}")
+
+
+def _enter(opened: ExitStack, shown: Path, above: int | None) -> int:
+    here = os.open(shown.name or "/", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    opened.callback(os.close, here)
+    status = os.fstat(here)
+    if stat.S_ISLNK(status.st_mode):
+        raise DriverError(f"expected a directory at {shown}, found a symbolic link: name the path that it leads to")
+    if not stat.S_ISDIR(status.st_mode):
+        raise DriverError(f"expected a directory at {shown}")
+    check_owner_alone(f"a directory {shown}", status)
+    return here

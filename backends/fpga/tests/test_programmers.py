@@ -1,0 +1,76 @@
+"""The simulated boards' files lead to nobody else's."""
+
+import json
+
+import pytest
+from dpgateway_fpga.bitstream import Image
+from dpgateway_fpga.programmers import SimulatedProgrammer
+
+from dpgateway import DriverError
+
+IMAGE = Image(b"x", "ab" * 32)
+
+
+@pytest.fixture
+def board(options):
+    return options.boards[0]
+
+
+@pytest.fixture
+def programmer(options):
+    return SimulatedProgrammer(options.simulated)
+
+
+@pytest.fixture
+def state_dir(options):
+    options.simulated.state_dir.mkdir()
+    return options.simulated.state_dir
+
+
+@pytest.fixture
+def victim(tmp_path):
+    file = tmp_path / "victim"
+    file.write_text("mine")
+    return file
+
+
+@pytest.mark.parametrize("name", [".fpga-a.json.new", "fpga-a.json"])
+def test_a_link_in_the_state_directory_is_replaced_not_followed(programmer, board, state_dir, victim, name):
+    (state_dir / name).symlink_to(victim)
+    programmer.program(board, IMAGE)
+    assert victim.read_text() == "mine"
+    assert json.loads((state_dir / "fpga-a.json").read_text()) == {"state": "loaded", "sha256": IMAGE.sha256}
+    assert [file.name for file in state_dir.iterdir() if not file.is_symlink()] == ["fpga-a.json"]
+    assert programmer.loaded(board) == IMAGE.sha256
+
+
+def test_what_a_gateway_that_died_left_is_replaced(programmer, board, state_dir):
+    (state_dir / ".fpga-a.json.new").write_text("{")
+    programmer.program(board, IMAGE)
+    assert programmer.loaded(board) == IMAGE.sha256
+    assert [file.name for file in state_dir.iterdir()] == ["fpga-a.json"]
+
+
+def test_a_state_directory_that_others_can_write_is_neither_believed_nor_written(programmer, board, state_dir):
+    programmer.program(board, IMAGE)
+    state_dir.chmod(0o777)
+    assert programmer.loaded(board) is None
+    with pytest.raises(DriverError, match=f"^expected a directory {state_dir} that only its owner can write"):
+        programmer.program(board, Image(b"y", "cd" * 32))
+    state_dir.chmod(0o700)
+    assert programmer.loaded(board) == IMAGE.sha256
+
+
+def test_a_state_directory_that_is_a_link_is_refused(programmer, board, state_dir, tmp_path):
+    state_dir.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    state_dir.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DriverError, match=f"^expected a directory at {state_dir}, found a symbolic link"):
+        programmer.program(board, IMAGE)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_the_state_directory_is_made_for_its_owner_alone(programmer, board, options):
+    programmer.program(board, IMAGE)
+    assert options.simulated.state_dir.stat().st_mode & 0o777 == 0o700
+    assert (options.simulated.state_dir / "fpga-a.json").stat().st_mode & 0o777 == 0o600
