@@ -4,7 +4,9 @@ A driver raises :class:`DriverError`, :class:`DeviceUnavailable` or :class:`Busy
 exception as a bug of the driver. The gateway itself raises the other errors of this module.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class GatewayError(Exception):
@@ -53,6 +55,17 @@ def describe(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except BaseException as raised:
         return f"{type(error).__name__}, whose text can't be had: __str__ raised {type(raised).__name__}"
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds ``path`` to an OSError that names no file, because calls on a descriptor know none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def encodable(text: str) -> str:

@@ -3,11 +3,14 @@
 import asyncio
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
-from dpgateway.process.unix import LONGEST, address, read_by_peers
+from dpgateway.process.unix import LONGEST, Address, read_by_peers
 from tests.support.waiting import turns
+
+DESCRIPTORS = Path("/proc/self/fd")
 
 
 @pytest.fixture
@@ -62,11 +65,27 @@ async def test_a_peer_that_never_reads_is_not_waited_for_for_ever(connect):
     await read_by_peers({"/another"}, 60)
 
 
-def test_a_path_of_any_length_has_an_address_that_fits(short_path):
+@pytest.fixture
+def deep(short_path):
+    """A directory with too long a path for a socket."""
     deep = short_path.joinpath(*["d" * 50] * 4)
     deep.mkdir(parents=True)
-    found = address(deep / "x.sock")
-    assert len(found) <= len("unix:") + LONGEST
+    return deep
+
+
+def test_a_path_of_any_length_has_an_address_that_fits(deep):
+    found = Address(deep / "x.sock")
+    assert str(found) == f"unix:{found.path}"
+    assert len(found.path) <= LONGEST
     with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(found.removeprefix("unix:"))
+        bound.bind(found.path)
     assert (deep / "x.sock").is_socket()
+    found.close()
+
+
+def test_an_address_that_is_closed_holds_no_descriptor(deep):
+    before = len(list(DESCRIPTORS.iterdir()))
+    addresses = [Address(deep / f"{number}.sock") for number in range(20)]
+    for one in [*addresses, *addresses]:
+        one.close()
+    assert abs(len(list(DESCRIPTORS.iterdir())) - before) < 10  # others come and go

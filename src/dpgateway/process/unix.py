@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import functools
 import os
 import socket
 import sys
@@ -24,16 +23,27 @@ _LOOK = 0.002
 """Seconds between two looks at what a peer has read."""
 
 
-def address(path: Path) -> str:
-    """gRPC's address of the socket ``path``, to bind or to dial. The path of its directory may have any length."""
-    if len(os.fsencode(path)) <= LONGEST:
-        return f"unix:{path}"
-    return f"unix:/proc/self/fd/{_directory(path.parent, path.parent.stat().st_ino)}/{path.name}"
+class Address:
+    """Where gRPC binds or dials the socket ``path``. The path of its directory may have any length.
 
+    Keep it until the server or the channel has stopped, then close it. Raises OSError if the directory isn't there.
+    """
 
-@functools.cache
-def _directory(path: Path, inode: int) -> int:
-    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    def __init__(self, path: Path) -> None:
+        self._directory: int | None = None
+        if len(os.fsencode(path)) > LONGEST:
+            self._directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            path = Path(f"/proc/self/fd/{self._directory}/{path.name}")
+        self.path = str(path)
+        """As the kernel knows it."""
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"
+
+    def close(self) -> None:
+        if self._directory is not None:
+            os.close(self._directory)
+            self._directory = None
 
 
 async def read_by_peers(paths: Collection[str], seconds: float) -> None:

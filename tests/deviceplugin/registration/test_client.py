@@ -1,6 +1,7 @@
 import asyncio
 import resource
 import socket
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -13,6 +14,7 @@ from dpgateway.model import Options, Registration
 from tests.support.serving import group
 from tests.support.waiting import until
 
+DESCRIPTORS = Path("/proc/self/fd")
 WHAT = Registration("example.com/thing", "dpgateway/x-1.sock", Options(prepare=True, prefer=False))
 
 
@@ -211,11 +213,16 @@ async def test_a_directory_of_any_length_will_do(short_path):
     await kubelet.server.stop(None)
 
 
-async def test_many_kubelets_leave_no_task_behind(client, short_path):
+async def test_many_kubelets_leave_no_task_and_no_descriptor_behind(short_path):
+    deep = short_path.joinpath(*["d" * 50] * 4)
+    deep.mkdir(parents=True)
+    client = KubeletClient(deep, APIS, group())
     await asyncio.sleep(0)
-    before = len(asyncio.all_tasks())
+    tasks, descriptors = len(asyncio.all_tasks()), len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
     for _ in range(30):
         with pytest.raises(RegisterFailed):
             await client.register(v1beta1.API, WHAT)
         client.new_kubelet()
-    await until(lambda: len(asyncio.all_tasks()) <= before + 1)  # grpc's own poller
+    await until(lambda: len(asyncio.all_tasks()) <= tasks + 1)  # grpc's own poller
+    await until(lambda: len(list(DESCRIPTORS.iterdir())) < descriptors + 20)  # some are gRPC's
+    await client.close()

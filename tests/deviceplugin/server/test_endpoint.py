@@ -1,4 +1,7 @@
 import asyncio
+import fcntl
+import hashlib
+import os
 import shutil
 import signal
 import stat
@@ -123,6 +126,39 @@ async def test_a_socket_that_can_not_be_bound_is_an_error_and_can_be_tried_again
             await served.endpoint.open()
     blocking.unlink()
     await served.endpoint.open()
+
+
+async def test_a_socket_that_cannot_be_bound_is_not_served_and_can_be_tried_again(serve, connect, short_path):
+    short_path.chmod(0o755)
+    served = await serve(bind=False)
+    served.folder.mkdir()
+    lock = served.folder / f"{hashlib.sha256(served.handlers.name.encode()).hexdigest()[:16]}.lock"
+    with lock.open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)
+        opening = asyncio.ensure_future(served.endpoint.open())  # it sees that the folder is ours, and waits
+        await turns()
+        served.folder.chmod(0o755)
+        os.seteuid(65534)
+        try:
+            fcntl.flock(another, fcntl.LOCK_UN)
+            with pytest.raises(KubeletError, match=rf"can't serve on {served.folder}/\S+\.sock: .*Permission denied"):
+                await opening
+        finally:
+            os.seteuid(0)
+    assert health(await connect(served.directory / await served.endpoint.link()).watch().read()) == BOTH
+
+
+async def test_a_socket_that_goes_before_it_is_ours_alone_is_not_served(serve, connect):
+    served = await serve(bind=False)
+    opening = asyncio.ensure_future(served.endpoint.open())
+    sockets: list[Path] = []
+    while not opening.done() and not sockets:  # gRPC starts after it has bound, and lets others do something meanwhile
+        await asyncio.sleep(0)
+        sockets = list(served.folder.glob("*.sock"))
+    sockets[0].unlink()
+    with pytest.raises(KubeletError, match="can't serve on"):
+        await opening
+    assert health(await connect(served.directory / await served.endpoint.link()).watch().read()) == BOTH
 
 
 async def test_closing_ends_streams_and_removes_every_name(serve, connect):
@@ -251,22 +287,42 @@ async def test_a_generic_client_finds_and_calls_everything_through_reflection(se
         assert {device.ID for device in results[path].devices} == {"a", "b"}
 
 
-async def test_an_older_server_ends_once_the_only_stream_is_the_newer_ones(serve, connect):
-    served = await serve()
+@pytest.mark.parametrize("depth", [0, 4], ids=["a short path", "a path too long for a socket"])
+async def test_an_older_server_ends_once_the_only_stream_is_the_newer_ones(serve, connect, short_path, depth):
+    directory = short_path.joinpath(*["d" * 50] * depth)
+    directory.mkdir(parents=True, exist_ok=True)
+    short = short_path / "s"
+    short.symlink_to(directory)
+    served = await serve(directory)
     before = len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
     for _ in range(10):
-        client = connect(served.directory / await served.endpoint.link())
+        client = connect(short / await served.endpoint.link())
         assert health(await client.watch().read()) == BOTH
         await client.close()
         await until(lambda: not served.handlers.streaming)
         shutil.rmtree(served.folder)
-    client = connect(served.directory / await served.endpoint.link())
+    client = connect(short / await served.endpoint.link())
     stream = client.watch()
     await stream.read()
     served.endpoint.tidy()
     await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 4)
     served.inventory.fail("broken", overdue=True)
     assert set(health(await stream.read()).values()) == {"Unhealthy"}
+
+
+@pytest.mark.parametrize("deleted", ["socket", "folder"])
+async def test_the_end_of_an_older_server_leaves_the_newer_ones_socket(serve, connect, deleted):
+    served = await serve()
+    served.socket.unlink() if deleted == "socket" else shutil.rmtree(served.folder)
+    before = len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc
+    stream = connect(served.directory / await served.endpoint.link()).watch()
+    await stream.read()
+    bound = served.socket.stat().st_ino
+    served.endpoint.tidy()
+    await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 2)  # of both ends of the stream
+    assert served.socket.stat().st_ino == bound
+    assert health(await connect(served.directory / await served.endpoint.link()).watch().read()) == BOTH
+    assert served.socket.stat().st_ino == bound
 
 
 async def test_no_descriptor_of_a_closed_server_stays(serve, connect, short_path):

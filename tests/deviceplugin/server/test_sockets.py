@@ -1,7 +1,9 @@
 import asyncio
+import errno
 import fcntl
 import os
 import re
+import resource
 import stat
 import time
 from pathlib import Path
@@ -127,7 +129,7 @@ async def test_other_resources_have_other_locks(tmp_path):
     another.remove()
 
 
-@pytest.mark.parametrize("error", [OSError("no locks"), asyncio.CancelledError()])
+@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "no locks"), asyncio.CancelledError()])
 async def test_no_descriptor_stays_when_waiting_fails(tmp_path, error):
     first = await locked(tmp_path)
 
@@ -136,19 +138,58 @@ async def test_no_descriptor_stays_when_waiting_fails(tmp_path, error):
 
     before = descriptors()
     for _ in range(20):
-        with pytest.raises(type(error)):
+        with pytest.raises(type(error)) as caught:
             await locked(tmp_path, wait=fails)
+        assert isinstance(error, asyncio.CancelledError) or str(first.base.with_suffix(".lock")) in str(caught.value)
     assert abs(descriptors() - before) < 10  # others come and go
     first.remove()
 
 
-async def test_a_lock_that_is_a_symbolic_link_is_refused(tmp_path):
+def make_symbolic_link(lock, precious):
+    lock.symlink_to(precious)
+
+
+def make_hard_link(lock, precious):
+    os.link(precious, lock)
+
+
+def make_fifo(lock, precious):
+    os.mkfifo(lock)
+
+
+def make_device(lock, precious):
+    os.mknod(lock, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+
+
+@pytest.mark.parametrize("make", [make_symbolic_link, make_hard_link, make_fifo, make_device])
+async def test_a_lock_that_is_no_file_of_ours_is_refused_and_left_as_it_is(tmp_path, make):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
     names = SocketNames(tmp_path, NAME)
     names.make_folder()
-    names.base.with_suffix(".lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic links"):
+    lock = names.base.with_suffix(".lock")
+    make(lock, precious)
+    with pytest.raises(KubeletError, match=f"{lock}: expected a lock, .*; remove it"):
         await names.lock(never, print)
-    assert not (tmp_path / "elsewhere").exists()
+    assert precious.read_text() == "precious"
+    lock.unlink()
+    await names.lock(never, print)
+    names.remove()
+
+
+async def test_a_full_disk_costs_only_the_name_of_who_holds_the_lock(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        first = await locked(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    told: list[str] = []
+    second = asyncio.ensure_future(locked(tmp_path, wait=asyncio.to_thread, tell=told.append))
+    await until(lambda: told)
+    assert told[0].startswith(f"waiting because another gateway serves {NAME}: it left no name")
+    first.remove()
+    (await second).remove()
 
 
 async def test_what_a_gateway_before_us_left_is_swept_and_nothing_else(tmp_path):

@@ -56,7 +56,7 @@ class KubeletClient:
     ) -> None:
         """``apis``: the versions to register with, newest first."""
         self._socket, self._group, self._deadline = directory / SOCKET, group, deadline
-        self._channel: Any = None
+        self._channel: _Channel | None = None
         self.apis = apis
         self.accepted: Api | None = None
         """The version that this incarnation accepted last, for the next resource to begin with."""
@@ -68,16 +68,16 @@ class KubeletClient:
     async def register(self, api: Api, registration: Registration) -> None:
         """Raises ApiRefused or RegisterFailed."""
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(unix.address(self._socket), options=_OPTIONS)
+            self._channel = _Channel(self._socket)
         channel = self._channel
-        call = channel.unary_unary(api.register_path)
+        call = channel.grpc.unary_unary(api.register_path)
         try:
             await call(api.to_register(registration), timeout=self._deadline)
         except grpc.aio.AioRpcError as error:
             raise self._failure(error, channel) from error
         self.accepted = api
 
-    def _failure(self, error: grpc.aio.AioRpcError, channel: grpc.aio.Channel) -> KubeletError:
+    def _failure(self, error: grpc.aio.AioRpcError, channel: _Channel) -> KubeletError:
         code, text = error.code(), error.details() or ""
         # "requested API version ... is not supported" since 1.9, "unsupported API version" in 1.8; another package's
         # service is unknown (kubelet.sock serves exactly one)
@@ -90,18 +90,33 @@ class KubeletClient:
             text = f"nothing listens on {self._socket}: a kubelet left it behind, or is only starting"
         return RegisterFailed(f"{code.name}: {text}", listening=listening)
 
-    def _discard(self, channel: Any) -> None:  # noqa: ANN401  grpc comes without types
+    def _discard(self, channel: _Channel | None) -> None:
         """Other resources may still wait for an answer on the channel, so their calls have their time to end."""
         if channel is None or channel is not self._channel:
             return
         self._channel = None
         self._group.create_task(self._close(channel), name="close a channel to the kubelet")
 
-    async def _close(self, channel: Any) -> None:  # noqa: ANN401  grpc comes without types
+    async def _close(self, channel: _Channel) -> None:
         with contextlib.suppress(Exception):  # nobody needs the channel, and its failure must not end the process
             await channel.close(self._deadline)
 
     async def close(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
-            await channel.close()
+            await channel.close(None)
+
+
+class _Channel:
+    """gRPC's channel to one socket, and the address that it dials as long as it is open."""
+
+    def __init__(self, socket: Path) -> None:
+        self._address = unix.Address(socket)
+        self.grpc: Any = grpc.aio.insecure_channel(str(self._address), options=_OPTIONS)
+
+    async def close(self, grace: float | None) -> None:
+        """``grace``: seconds that calls have to end."""
+        try:
+            await self.grpc.close(grace)
+        finally:
+            self._address.close()

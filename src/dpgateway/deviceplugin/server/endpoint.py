@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc
@@ -56,10 +57,8 @@ class Endpoint:
         self.handlers = handlers
         self._names = SocketNames(device_plugins, handlers.name)
         self._name, self._threads, self._group, self._log = handlers.name, threads, group, log
-        self._servers: list[grpc.aio.Server] = []
-        self._paths: set[str] = set()
-        """Where servers of ours were bound."""
-        self._older: list[grpc.aio.Server] = []
+        self._servers: list[_Server] = []
+        self._older: list[_Server] = []
         """Servers that are being stopped."""
         self._bound: os.stat_result | None = None
         self._opening = asyncio.Lock()
@@ -85,22 +84,17 @@ class Endpoint:
         return False
 
     async def _bind(self) -> None:
-        server = grpc.aio.server(options=_OPTIONS)
-        handlers = self.handlers.generic()
-        server.add_generic_rpc_handlers(tuple(handlers))
-        services = [handler.service_name() for handler in handlers]
-        reflection.enable_server_reflection([*services, reflection.SERVICE_NAME], server, POOL)
-        path, address = self._names.base, unix.address(self._names.base)
+        path = self._names.new()
+        server = _Server(path, self.handlers.generic())
         try:
-            server.add_insecure_port(address)
             await server.start()
             path.chmod(0o600)
-            self._bound = path.stat()
+            path.rename(self._names.base)
+            self._bound = self._names.base.stat()
         except (RuntimeError, OSError) as error:
             await server.stop(None)
             raise KubeletError(f"can't serve on {path}: {error}") from error
         self._servers.append(server)
-        self._paths.add(address.removeprefix("unix:"))
 
     async def link(self) -> str:
         """A new endpoint, never registered before. If the bound socket is gone, binds another one first."""
@@ -117,7 +111,7 @@ class Endpoint:
             for server in older:
                 self._group.create_task(self._end(server), name=f"{self._name} end an older server")
 
-    async def _end(self, server: grpc.aio.Server) -> None:
+    async def _end(self, server: _Server) -> None:
         await server.stop(UNARY)
         self._older.remove(server)
 
@@ -141,12 +135,46 @@ class Endpoint:
             async with asyncio.timeout(FAREWELL):
                 await self.handlers.still()
         # A client that finds an answer and the end of its connection at once may take the end for the answer.
-        await unix.read_by_peers(self._paths, HEARING)
+        servers = [*self._older, *self._servers]
+        await unix.read_by_peers({server.path for server in servers}, HEARING)
         try:
-            await asyncio.gather(*(server.stop(0.2) for server in [*self._older, *self._servers]))
+            await asyncio.gather(*(server.stop(0.2) for server in servers))
         finally:
             self._names.remove()
 
     def abandon(self) -> None:
         """Removes the names at once, whatever still runs."""
         self._names.remove()
+
+
+class _Server:
+    """A gRPC server of one resource, and the address that it binds as long as it lives."""
+
+    def __init__(self, path: Path, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        self._address = unix.Address(path)
+        self._grpc = grpc.aio.server(options=_OPTIONS)
+        self._grpc.add_generic_rpc_handlers(tuple(handlers))
+        services = [handler.service_name() for handler in handlers]
+        reflection.enable_server_reflection([*services, reflection.SERVICE_NAME], self._grpc, POOL)
+
+    @property
+    def path(self) -> str:
+        """As it is bound."""
+        return self._address.path
+
+    async def start(self) -> None:
+        """Raises OSError or RuntimeError if the path can't be bound."""
+        try:
+            self._grpc.add_insecure_port(str(self._address))
+        except RuntimeError:
+            with socket.socket(socket.AF_UNIX) as plain:
+                plain.bind(self.path)  # says why, which gRPC doesn't
+            raise
+        await self._grpc.start()
+
+    async def stop(self, grace: float | None) -> None:
+        """``grace``: seconds that calls have to end. The path that was bound is unlinked, whatever is there by then."""
+        try:
+            await self._grpc.stop(grace)
+        finally:
+            self._address.close()

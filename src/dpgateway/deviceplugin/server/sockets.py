@@ -1,12 +1,13 @@
 """The names of one resource's socket.
 
     <device-plugins>/dpgateway/<hash>.lock      held by the gateway that serves the resource
-                              /<hash>.sock      the bound socket
+                              /<hash>.sock      the socket of the newest server
                               /<hash>-<n>.sock  a hard link to it, registered as endpoint; a new n for each registration
 
 A kubelet touches no sub-directory, so sockets outlive its restarts; and 1.37 refuses a name that it is connected to.
 The name is a hash, because a resource's name may be longer than a socket's path. Under the lock, every ``<hash>-*`` is
-ours to remove. The server that binds the socket is ``endpoint``'s.
+ours to remove. The server is ``endpoint``'s. It binds a ``<hash>-<n>.sock``, which is then renamed: when a gRPC server
+stops, it unlinks the path that it bound, whoever is there by then, so no two servers may ever bind the same.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from dpgateway.errors import KubeletError
+from dpgateway.errors import KubeletError, naming
 from dpgateway.process.unix import LONGEST
 
 FOLDER = "dpgateway"
@@ -55,7 +56,7 @@ class SocketNames:
         self.folder = device_plugins / FOLDER
         self._hash = hashlib.sha256(resource.encode()).hexdigest()[:16]
         self.base = self.folder / f"{self._hash}.sock"
-        """Where the socket is bound."""
+        """The socket, for links to be made to it, and for people."""
         self._lock_path = self.folder / f"{self._hash}.lock"
         self._resource = resource
         self._lock: int | None = None
@@ -77,10 +78,13 @@ class SocketNames:
         self.folder.chmod(0o700)
 
     async def lock(self, wait: Wait, tell: Callable[[str], None]) -> None:
-        """Returns when no other gateway serves the resource. ``tell`` gets a text that says which one does."""
+        """Returns when no other gateway serves the resource. ``tell`` gets a text that says which one does.
+
+        Raises KubeletError or OSError.
+        """
         while not self._locked():
             self.unlock()
-            descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = self._open_lock()
             try:
                 await self._flock(descriptor, wait, tell)
             except BaseException:
@@ -88,17 +92,33 @@ class SocketNames:
                 raise
             self._lock = descriptor
         assert self._lock is not None  # noqa: S101  _locked() says so
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"pid {os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"pid {os.getpid()}\n".encode(), 0)
+
+    def _open_lock(self) -> int:
+        """Nobody else can put a file here, so what is found now is what is opened."""
+        path = self._lock_path
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                what = f"{stat.filemode(found.st_mode)} with {found.st_nlink} links"
+                raise KubeletError(f"{path}: expected a lock, a file without another name, found {what}; remove it")
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     async def _flock(self, descriptor: int, wait: Wait, tell: Callable[[str], None]) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
-            found = f"another gateway serves {self._resource}: {holder or 'it left no name'}"
-            tell(f"waiting because {found}; this one takes over when that one ends")
-            await wait(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))
+        with naming(self._lock_path):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                tell(f"waiting because {self._holder(descriptor)}; this one takes over when that one ends")
+                await wait(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))
+
+    def _holder(self, descriptor: int) -> str:
+        name = ""
+        with contextlib.suppress(OSError):
+            name = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+        return f"another gateway serves {self._resource}: {name or 'it left no name'}"
 
     def _locked(self) -> bool:
         """Whether the lock that we hold is the one that others would find."""
@@ -124,10 +144,14 @@ class SocketNames:
     def link(self) -> str:
         """A new name for the bound socket, relative to the device-plugins directory; the oldest ones go."""
         self._keep(MOST_LINKS - 1)
-        path = self.folder / f"{self._hash}-{next(self._numbers)}.sock"
+        path = self.new()
         os.link(self.base, path)
         self._links.append(path)
         return f"{FOLDER}/{path.name}"
+
+    def new(self) -> Path:
+        """A path that no socket of the resource ever had."""
+        return self.folder / f"{self._hash}-{next(self._numbers)}.sock"
 
     def keep_newest(self) -> None:
         """Removes all links but the last."""
