@@ -6,10 +6,10 @@ import re
 import pytest
 
 from dpgateway.config import complete, load
-from dpgateway.drivers import discovery
 from dpgateway.testing import check_driver
 from tests.docs.examples import installed
 from tests.docs.pages import DOCS
+from tests.support.drivers import find
 
 README = (DOCS.parent / "README.md").read_text()
 
@@ -33,7 +33,7 @@ def test_the_configuration_is_valid(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text(block("yaml"))
     document = load(file)
-    assert [one.name for one in complete(document, discovery.find(document.drivers)).resources] == [
+    assert [one.name for one in complete(document, find(document.drivers)).resources] == [
         "example.com/serial",
         "example.com/fuse",
     ]

@@ -1,61 +1,24 @@
 """Drivers are found through entry points, and a broken package is a text, not an accident."""
 
-import textwrap
-
 import pytest
 
 from dpgateway.drivers import discovery
-
-GOOD = """
-from dataclasses import dataclass
-from dpgateway import Allocation, hookimpl
-
-@dataclass(frozen=True)
-class Options:
-    count: int = 1
-
-class Good:
-    Options = Options
-    def __init__(self, options, context): pass
-    def devices(self): return []
-    def allocate(self, devices): return Allocation()
-
-@hookimpl
-def dpgateway_driver():
-    return Good
-"""
-
-
-@pytest.fixture
-def install(tmp_path, monkeypatch):
-    """Puts a distribution on the path, as pip would: a module, and a dist-info with its entry points."""
-
-    def put(source, *, module, drivers=None, distribution=None):
-        distribution = distribution or module.replace("_", "-")
-        (tmp_path / f"{module}.py").write_text(textwrap.dedent(source))
-        info = tmp_path / f"{distribution.replace('-', '_')}-1.2.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
-        points = "".join(f"{name} = {value}\n" for name, value in (drivers or {module: module}).items())
-        (info / "entry_points.txt").write_text(f"[dpgateway]\n{points}")
-        monkeypatch.syspath_prepend(tmp_path)
-
-    return put
+from tests.support.drivers import GOOD, find
 
 
 def failure_of(name):
-    found = discovery.find([name])[name]
+    found = find([name])[name]
     assert found.driver is None
     return found.failure
 
 
 def test_a_driver_is_found_by_its_entry_points_name(install):
     install(GOOD, module="t1_good", drivers={"t1": "t1_good"}, distribution="t1-driver")
-    found = discovery.find(["t1"])["t1"]
+    found = find(["t1"])["t1"]
     assert (found.name, found.distribution, found.version, found.failure) == ("t1", "t1-driver", "1.2", None)
     assert found.driver.__name__ == "Good"
     assert "t1" in discovery.installed()
-    assert discovery.find(["no such driver"]) == {}
+    assert find(["no such driver"]) == {}
 
 
 def test_an_object_with_the_hook_will_do(install):
@@ -71,14 +34,14 @@ def test_an_object_with_the_hook_will_do(install):
         module="t2_object",
         drivers={"t2": "t2_object:plugin"},
     )
-    assert discovery.find(["t2"])["t2"].failure is None
+    assert find(["t2"])["t2"].failure is None
 
 
 def test_one_distribution_may_have_several_drivers(install):
     second = GOOD.replace("class Good", "class Better").replace("return Good", "return Better")
     install(second, module="t3_b", drivers={"t3-b": "t3_b"}, distribution="t3-more")
     install(GOOD, module="t3_a", drivers={"t3-a": "t3_a", "t3-c": "t3_a"})
-    found = discovery.find(["t3-a", "t3-b", "t3-c"])
+    found = find(["t3-a", "t3-b", "t3-c"])
     assert {name: one.driver.__name__ for name, one in found.items()} == {
         "t3-a": "Good",
         "t3-b": "Better",
@@ -101,13 +64,13 @@ def test_what_a_package_does_at_import_is_its_own_affair(install, request, state
     install(statement, module=module)
     install(GOOD, module=f"{module}_good")
     assert failure in failure_of(module)
-    assert discovery.find([f"{module}_good"])[f"{module}_good"].failure is None
+    assert find([f"{module}_good"])[f"{module}_good"].failure is None
 
 
 def test_a_package_that_hangs_at_import_is_left_to_itself(install):
     install("import threading\nthreading.Event().wait()\n" + GOOD, module="t_hangs")
     install(GOOD, module="t_beside")
-    found = discovery.find(["t_hangs", "t_beside"], loading=1)
+    found = find(["t_hangs", "t_beside"], 1)
     assert found["t_hangs"].failure == "it hasn't been imported within 1 s"
     assert found["t_beside"].failure is None
 
@@ -121,7 +84,7 @@ def test_an_error_that_cannot_be_shown_is_a_failure_too(install):
 def test_a_package_that_interrupts_the_keyboard_fails_alone(install):
     """It is imported on a thread of its own, so it isn't Ctrl-C."""
     install("raise KeyboardInterrupt", module="t5_interrupt")
-    failure = discovery.find(["t5_interrupt"])["t5_interrupt"].failure
+    failure = find(["t5_interrupt"])["t5_interrupt"].failure
     assert failure is not None
     assert "KeyboardInterrupt" in failure
 
@@ -134,7 +97,7 @@ def test_a_package_with_broken_entry_points_harms_no_driver(tmp_path, monkeypatc
     (broken / "entry_points.txt").write_bytes(content)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "simulated" in discovery.installed()
-    assert discovery.find(["simulated"])["simulated"].failure is None
+    assert find(["simulated"])["simulated"].failure is None
     (record,) = caplog.records
     assert record.getMessage().startswith(f"a package at {tmp_path} has broken entry points: ")
 
@@ -175,8 +138,8 @@ def test_only_the_named_drivers_are_loaded(install, tmp_path):
     mark = tmp_path / "loaded"
     install(f"open({str(mark)!r}, 'w').close()", module="t8_marks")
     install(GOOD, module="t8_good")
-    assert list(discovery.find(["t8_good"])) == ["t8_good"]
+    assert list(find(["t8_good"])) == ["t8_good"]
     assert "t8_marks" in discovery.installed()
     assert not mark.exists()
-    assert {"t8_good", "t8_marks"} <= set(discovery.find())
+    assert {"t8_good", "t8_marks"} <= set(find())
     assert mark.exists()

@@ -1,13 +1,15 @@
 import asyncio
 import threading
+from concurrent.futures import Future
 
 import pytest
 
 from dpgateway import Device, DriverError
+from dpgateway.config import ResourceConfig
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.process.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 A, B = Device("a"), Device("b")
 
@@ -132,6 +134,48 @@ async def test_a_driver_that_hangs_being_made_is_overdue_at_the_deadline_and_tak
     assert one.driver.calls is None
     slow.open()
     await one.listed()
+
+
+async def test_a_driver_that_hangs_being_made_is_said_once(run, gate, records):
+    slow = gate()
+
+    class Slow(Scripted):
+        def __init__(self, options, context):
+            slow()
+
+    one = run(Slow, timeouts={"list": 0.02})
+    failed = "the resource failed: the driver scripted hasn't been made within 0.02 s"
+    await until(lambda: records.texts() == [failed])
+    slow.open()
+    await one.listed()
+    assert records.texts() == [failed, "the driver has been made, after its deadline"]
+
+
+async def test_a_driver_that_is_still_being_loaded_is_overdue_at_the_deadline_and_taken_when_it_comes(run, records):
+    later: Future[ResourceConfig] = Future()
+    one = run(later=later, timeouts={"list": 0.02}, failure="it isn't used")
+    await until(lambda: one.said.overdue and "hasn't been loaded" in one.said.failure)
+    later.set_result(configured(driver_class=scripted()))
+    await one.listed()
+    assert records.texts() == [
+        "the resource failed: the driver scripted hasn't been loaded within 0.02 s",
+        "the driver has been loaded, after its deadline",
+    ]
+
+
+async def test_a_driver_that_cannot_be_used_once_it_is_loaded_says_why(run, records):
+    later: Future[ResourceConfig] = Future()
+    one = run(later=later)
+    later.set_result(configured(failure="its options are wrong"))
+    await until(lambda: one.said.failure)
+    assert records.texts() == ["the resource failed: the driver scripted isn't running: its options are wrong"]
+
+
+async def test_a_resource_stops_while_its_driver_is_loaded(run):
+    one = run(later=Future())
+    await turns()
+    async with asyncio.timeout(1):
+        await one.end()
 
 
 @pytest.mark.parametrize("hangs", ["devices", "__init__", None])

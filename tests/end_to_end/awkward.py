@@ -7,11 +7,29 @@ import os, sys, threading, time, warnings
 from dataclasses import dataclass, field
 from dpgateway import Allocation, Device, hookimpl
 
+def hang():
+    threading.Event().wait()
+
+if __name__.endswith("_at_import"):
+    hang()
+
 @dataclass(frozen=True)
 class Options:
     hangs: tuple[str, ...] = field(default=(), metadata={"help": "methods that never return"})
     exits: tuple[str, ...] = field(default=(), metadata={"help": "methods that raise SystemExit"})
     noisy: bool = field(default=False, metadata={"help": "warns"})
+    count: int = field(default=1, metadata={"help": "refused unless it is 1"})
+
+    def __post_init__(self):
+        if "options" in self.hangs:
+            hang()
+        if self.count != 1:
+            raise ValueError(f"count: expected 1, found {self.count}")
+
+    def claims(self):
+        if "claims" in self.hangs:
+            hang()
+        return ()
 
 class Awkward:
     Options = Options
@@ -29,7 +47,7 @@ class Awkward:
             sys.exit(3)
         if method in self._options.hangs:
             self._context.log.info(f"{method} hangs")
-            threading.Event().wait()
+            hang()
 
     def devices(self):
         self._do("devices")
@@ -55,9 +73,12 @@ def dpgateway_driver():
 
 
 def install(folder: Path) -> None:
-    """The driver ``awkward``, as an installed package would be."""
-    (folder / "awkward.py").write_text(AWKWARD)
+    """The driver ``awkward``, as an installed package would be, and four that hang when they are imported."""
+    hanging = [f"awkward_{number}_at_import" for number in range(4)]
+    for module in ["awkward", *hanging]:
+        (folder / f"{module}.py").write_text(AWKWARD)
     info = folder / "awkward-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: awkward\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[dpgateway]\nawkward = awkward\n")
+    points = "".join(f"{name} = {name}\n" for name in ["awkward", *hanging])
+    (info / "entry_points.txt").write_text(f"[dpgateway]\n{points}")

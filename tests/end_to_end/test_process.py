@@ -146,6 +146,30 @@ async def test_it_ends_within_2_s_with_code_0_whatever_hangs(process, directory,
     await process.said(f"{hangs} hangs")
 
 
+async def test_drivers_that_hang_before_they_are_made_hold_up_no_other_and_are_named(process, directory):
+    hanging = [{"name": f"example.com/{n}", "driver": f"awkward_{n}_at_import"} for n in range(4)]
+    hanging += [awkward("example.com/options", hangs=["options"]), awkward("example.com/claims", hangs=["claims"])]
+    await process.start(*hanging, awkward(), SIMULATED | {"name": S})
+    async with kubelet("1.31", directory) as one:
+        began = time.monotonic()
+        await offered(one, resource=S)
+        await offered(one, 2)
+        assert time.monotonic() - began < 8  # 2 s of patience on a busy machine, not 30
+        await process.said("waiting for the driver awkward_", 4)
+        await process.said("which is being imported, for 2 s now, at ", 4)
+        for name in ("options", "claims"):
+            await process.said(f"awkward (awkward 1.0), which is checking the options of example.com/{name} at ")
+        await ends_in_order(process)
+
+
+async def test_options_that_are_wrong_end_it_with_code_2_whatever_hangs(process):
+    hangs = {"name": R, "driver": "awkward_0_at_import"}
+    await process.start(hangs, awkward(S, count=2))
+    await process.said("config.yaml:1: resources[1].options.count: expected 1, found 2")
+    assert await process.process.wait() == 2
+    assert not process.names()
+
+
 @asynccontextmanager
 async def unread(socket_path):
     """A stream of lists from which nothing is read after the first bytes of a list."""

@@ -73,6 +73,15 @@ async def test_a_burst_of_calls_that_return_uses_the_usual_threads(ours, gate):
     assert slow.most_running == len(ours()) == 8
 
 
+async def test_what_is_begun_never_waits_for_a_thread(ours, gate):
+    threads, slow = Threads(usual=1, patience=FOR_EVER), gate("done")
+    begun = [threads.begin("begun", slow) for _ in range(10)]
+    await slow.entered(10)
+    slow.open()
+    assert [future.result(20) for future in begun] == ["done"] * 10
+    assert len(ours()) == 10
+
+
 async def test_waiting_calls_begin_in_order(gate):
     threads, slow = Threads(usual=1, patience=FOR_EVER), gate()
     begun: list[int] = []

@@ -10,10 +10,11 @@ import click
 
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import Configuration, Place, Problem, advise, in_order, read, resolve
+from dpgateway.config import Configuration, Place, Problem, advise, in_order, read
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
+from dpgateway.drivers.loading import Loading
 from dpgateway.node.directory import is_there, misplaced, why_none
 
 
@@ -49,8 +50,10 @@ def check(context: click.Context, settings: Settings, output: str) -> None:
 def _judge(settings: Settings) -> Verdict:
     document, problems = read(settings.config)
     document = document.for_node(settings.node_name)
-    drivers = discovery.find()
-    configuration, more = resolve(document, drivers)
+    loading = Loading(discovery.named(), document)
+    loading.wait()
+    drivers = loading.found()
+    configuration, more = loading.resolve()
     failed = tuple(
         _problem(resource.where, f"{resource.name}: driver {resource.driver}: {resource.failure}")
         for resource in configuration.resources

@@ -11,11 +11,12 @@ import click
 
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import ResourceConfig, complete, format_duration, load, nothing_served
+from dpgateway.config import ResourceConfig, format_duration, load, nothing_served
 from dpgateway.deviceplugin.offer.shares import share_ids
 from dpgateway.deviceplugin.offer.size import too_long
 from dpgateway.drivers import answers, discovery
 from dpgateway.drivers.contract import Context
+from dpgateway.drivers.loading import Loading
 from dpgateway.errors import GatewayError
 from dpgateway.model import Device
 from dpgateway.process import log
@@ -100,7 +101,9 @@ def devices(context: click.Context, settings: Settings, output: str) -> None:
     """
     document = load(settings.config).for_node(settings.node_name)
     with apart():
-        configuration = complete(document, discovery.find(document.drivers), discovery.installed())
+        loading = Loading(discovery.named(document.drivers), document)
+        loading.wait()
+        configuration = loading.complete(discovery.installed(), {})
         found = asyncio.run(_ask_all(configuration.resources, settings.node_name))
     if output == "json":
         print_json([_as_json(answer) for answer in found])

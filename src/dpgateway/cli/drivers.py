@@ -15,6 +15,7 @@ from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import LISTS, format_duration, name_kind
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
+from dpgateway.drivers.loading import Loading
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,9 @@ def drivers(context: click.Context, output: str) -> None:
     the reason, and the exit code is then 1.
     """
     with apart():
-        found = discovery.find()
+        loading = Loading(discovery.named())
+        loading.wait()
+        found = loading.found()
     if output == "json":
         print_json([_as_json(one) for one in found.values()])
     else:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import click
 
 from dpgateway.cli.options import Settings, configured
-from dpgateway.config import Configuration, InvalidConfiguration, advise, complete, did_you_mean, load
+from dpgateway.config import Configuration, InvalidConfiguration, advise, did_you_mean, load
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
+from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.node.directory import forbidden, misplaced
 from dpgateway.process import main as process
 from dpgateway.process.memory import share_one_heap
@@ -46,9 +47,11 @@ def run(context: click.Context, settings: Settings) -> None:
 def _configuration(settings: Settings) -> Configuration:
     document = load(settings.config).for_node(settings.node_name)
     installed = discovery.installed()
-    drivers = {name: _missing(name, installed) for name in document.drivers} | discovery.find(document.drivers)
-    configuration = complete(document, drivers, installed)
-    for warning in advise(document, drivers):
+    missing = {name: _missing(name, installed) for name in document.drivers if name not in installed}
+    loading = Loading(discovery.named(document.drivers), document)
+    loading.wait(PATIENCE)
+    configuration = loading.complete(installed, missing)
+    for warning in advise(document, loading.found()):
         _log.warning("%s", warning)
     return configuration
 

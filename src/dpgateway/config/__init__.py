@@ -1,11 +1,23 @@
 """The configuration: YAML to typed, frozen values; errors name file, line, key, what was found and what was expected.
 
 :func:`load` reads and checks a file or directory; once the drivers it names are found, :func:`complete` types their
-options too. ``read`` and ``resolve`` do the same, but return all problems instead of raising them.
+options too. ``read`` and ``resolve`` do the same, but return all problems instead of raising them. Drivers' code
+runs in :func:`completed` alone.
 """
 
-from dpgateway.config.completing import Configuration, advise, complete, nothing_served, resolve
-from dpgateway.config.document import Document, File, load, read
+from dpgateway.config.completing import (
+    Claims,
+    Completed,
+    Configuration,
+    FoundDriver,
+    advise,
+    complete,
+    completed,
+    nothing_served,
+    resolve,
+    unusable,
+)
+from dpgateway.config.document import Document, Entry, File, load, read
 from dpgateway.config.kinds import LISTS, name_kind
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
 from dpgateway.config.spelling import format_duration, parse_duration
@@ -21,9 +33,13 @@ from dpgateway.config.values import (
 __all__ = [
     "DEVICE_PLUGINS_DIR",
     "LISTS",
+    "Claims",
+    "Completed",
     "Configuration",
     "Document",
+    "Entry",
     "File",
+    "FoundDriver",
     "InvalidConfiguration",
     "Kubelet",
     "Place",
@@ -34,6 +50,7 @@ __all__ = [
     "Timeouts",
     "advise",
     "complete",
+    "completed",
     "did_you_mean",
     "format_duration",
     "in_order",
@@ -43,4 +60,5 @@ __all__ = [
     "parse_duration",
     "read",
     "resolve",
+    "unusable",
 ]

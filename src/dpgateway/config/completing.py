@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
@@ -38,32 +39,120 @@ class Configuration:
     kubelet: Kubelet
 
 
-def complete(document: Document, drivers: Mapping[str, FoundDriver], installed: Iterable[str] = ()) -> Configuration:
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """One entry of a document with its options typed, and what is wrong with them."""
+
+    resource: ResourceConfig | None
+    """None if it can't be used."""
+    problems: tuple[Problem, ...] = ()
+    claims: tuple[str, ...] = ()
+    """Names that the options claim for this resource alone."""
+
+
+Completing = Callable[[Entry, FoundDriver], Completed]
+
+
+def completed(entry: Entry, found: FoundDriver) -> Completed:
+    """The entry with its options typed. Runs the driver's code, which may hang; what that code raises is a failure."""
+    wrong: list[Problem] = []
+    options, failure = None, found.failure
+    claims: tuple[str, ...] | None = None
+    if failure is None:
+        written = entry.written.below("options")
+        options, failure = _tried("Options", lambda: typed(written, found.driver.Options, wrong))
+    if wrong or entry.resource is None:
+        return Completed(None, tuple(wrong))
+    if failure is None:
+        claims, failure = _tried("Options.claims", lambda: _claims(options))
+    if failure is not None:
+        return Completed(_resource(entry, failure=failure))
+    ready = _resource(entry, options=options, driver_class=found.driver)
+    return Completed(ready, claims=claims or ())
+
+
+def unusable(entry: Entry, failure: str, later: Future[ResourceConfig] | None = None) -> ResourceConfig:
+    """The resource of an entry whose driver can't be used; or not yet, if there is ``later``."""
+    return _resource(entry, failure=failure, later=later)
+
+
+def _resource(entry: Entry, **more: Any) -> ResourceConfig:  # noqa: ANN401
+    keys = {field.name: getattr(entry.resource, field.name) for field in fields(ResourceKeys)}
+    return ResourceConfig(**(keys | {"options": None} | more), where=entry.written.place())
+
+
+def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:
+    """What ``call`` returns, or how it failed. It runs the driver's code, whose failure touches only its resource."""
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, f"its {what} failed: {describe(error)}"
+
+
+def _claims(options: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
+    claims: Any = getattr(options, "claims", tuple)()
+    names = (claims,) if isinstance(claims, str) else tuple(claims)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"expected names, which are strings, found {name!r:.200}")
+    return tuple(map(str.__str__, names))  # also of a subclass, whose hash may be slow
+
+
+class Claims:
+    """Who has claimed what: options may name what only one resource of their driver can have."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], Place] = {}
+
+    def checked(self, entry: Entry, done: Completed) -> Completed:
+        """Notes what the entry claims; a second claim of a name is a problem."""
+        again = []
+        for name in done.claims:
+            first = self._first.setdefault((entry.driver, name), entry.written.place())
+            if first != entry.written.place():
+                found = f"{shown(name)}, which the resource at {first} claims too"
+                expected = "something that no other resource of this driver has"
+                again.append(Problem(entry.written.place("options"), found, expected))
+        return replace(done, problems=(*done.problems, *again))
+
+
+def complete(
+    document: Document,
+    drivers: Mapping[str, FoundDriver],
+    installed: Iterable[str] = (),
+    completing: Completing | None = None,
+) -> Configuration:
     """``document`` with its options typed. Raises InvalidConfiguration with all that is wrong.
 
     A driver that is installed but can't be loaded is no error of the configuration: its resources come back with
     ``failure`` set. ``installed`` has the names of further drivers, to be suggested for one that isn't installed.
+    ``completing`` does what :func:`completed` does, and checks claims; for callers that run drivers' code elsewhere.
     """
-    configuration, problems = resolve(document, drivers, installed)
+    configuration, problems = resolve(document, drivers, installed, completing)
     if problems:
         raise InvalidConfiguration(problems)
     return configuration
 
 
 def resolve(
-    document: Document, drivers: Mapping[str, FoundDriver], installed: Iterable[str] = ()
+    document: Document,
+    drivers: Mapping[str, FoundDriver],
+    installed: Iterable[str] = (),
+    completing: Completing | None = None,
 ) -> tuple[Configuration, tuple[Problem, ...]]:
     """Like :func:`complete`, but returns what can be used together with what is wrong."""
     problems: list[Problem] = []
     resources = []
-    names = sorted({*drivers, *installed})
-    claimed: dict[object, ResourceConfig] = {}
+    names, claims = sorted({*drivers, *installed}), Claims()
     for entry in document.entries:
         found = drivers.get(entry.driver)
         if found is None:
             problems.extend(_not_installed(entry, names))
-        elif (ready := _ready(entry, found, problems)) is not None:
-            resources.append(_claim(ready, entry, claimed, problems))
+            continue
+        done = completing(entry, found) if completing else claims.checked(entry, completed(entry, found))
+        problems.extend(done.problems)
+        if done.resource is not None:
+            resources.append(done.resource)
     return Configuration(tuple(resources), document.kubelet), in_order(problems)
 
 
@@ -72,53 +161,6 @@ def _not_installed(entry: Entry, names: list[str]) -> Iterator[Problem]:
         expected = f"an installed driver: {', '.join(names)}" if names else "an installed driver; there is none"
         place = entry.written.place("driver")
         yield Problem(place, shown(entry.driver), expected, did_you_mean(entry.driver, names))
-
-
-def _ready(entry: Entry, found: FoundDriver, problems: list[Problem]) -> ResourceConfig | None:
-    """The resource with its options typed; or None, with what is wrong appended to ``problems``."""
-    wrong: list[Problem] = []
-    options, failure = None, found.failure
-    if failure is None:
-        written = entry.written.below("options")
-        options, failure = _tried("Options", lambda: typed(written, found.driver.Options, wrong))
-    problems.extend(wrong)
-    if wrong or entry.resource is None:
-        return None
-    keys = {field.name: getattr(entry.resource, field.name) for field in fields(ResourceKeys)} | {"options": options}
-    driver = None if failure else found.driver
-    return ResourceConfig(**keys, where=entry.written.place(), failure=failure, driver_class=driver)
-
-
-def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:
-    """What ``call`` returns, or how it failed. It runs the driver's code, whose failure touches only its resource."""
-    try:
-        return call(), None
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        return None, f"its {what} failed: {describe(error)}"
-
-
-def _claim(
-    resource: ResourceConfig, entry: Entry, claimed: dict[object, ResourceConfig], problems: list[Problem]
-) -> ResourceConfig:
-    """Notes what the resource's options claim for this resource alone; a second claim of the same thing is an error."""
-    again, failure = _tried("Options.claims", lambda: _claimed_again(resource, claimed))
-    if failure:
-        return replace(resource, options=None, driver_class=None, failure=failure)
-    expected = "something that no other resource of this driver has"
-    problems.extend(Problem(entry.written.place("options"), found, expected) for found in again or ())
-    return resource
-
-
-def _claimed_again(resource: ResourceConfig, claimed: dict[object, ResourceConfig]) -> list[str]:
-    claims: Any = getattr(resource.options, "claims", tuple)()
-    again = []
-    for claim in (claims,) if isinstance(claims, str) else claims:
-        first = claimed.setdefault((resource.driver, claim), resource)
-        if first is not resource:
-            again.append(f"{shown(claim)}, which the resource at {first.where} claims too")
-    return again
 
 
 def advise(document: Document, drivers: Mapping[str, FoundDriver]) -> tuple[Problem, ...]:

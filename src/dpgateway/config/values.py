@@ -9,6 +9,7 @@ its long form, and ``check``, which gets the typed value and returns it. Both ra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -176,6 +177,8 @@ class ResourceConfig(ResourceKeys):
     """Why the driver can't be used; ``options`` is then None."""
     driver_class: Any = None
     """The driver itself; None if it can't be used."""
+    later: Future[ResourceConfig] | None = None
+    """While the driver is still being loaded, or still checks its options: gets the resource once that is done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Finds drivers: entry points of the group ``dpgateway``, whose names are the drivers' names.
 
-A driver package can't hurt another one by what it does at import. The import may hang, so each package is loaded on a
-thread, with a deadline, by a plugin manager of its own. A failure is a text in the driver's :class:`Found`. What a
-configuration says under ``options`` is checked in ``dpgateway.config``.
+A driver package can't hurt another one by what it raises at import: each is loaded by a plugin manager of its own, and
+a failure is a text in the driver's :class:`Found`. An import may hang, so who loads a package does that on a thread
+(drivers/loading.py). What a configuration says under ``options`` is checked in ``dpgateway.config``.
 """
 
 from __future__ import annotations
@@ -52,8 +52,33 @@ def installed() -> tuple[str, ...]:
     return tuple(sorted({point.name for point in points}))
 
 
-def find(names: Iterable[str] | None = None, loading: float = LOADING) -> dict[str, Found]:
-    """The installed drivers among ``names`` (None: all), by name. Loads no other. ``loading``: seconds for each."""
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A driver's name, and where it was found: more than one place is a failure."""
+
+    name: str
+    points: tuple[EntryPoint, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({' '.join(_distribution(self.points[0]))})"
+
+    def load(self) -> Found:
+        """Imports its package, which may hang."""
+        if len(self.points) > 1:
+            names = " and ".join(sorted(" ".join(_distribution(point)) for point in self.points))
+            return self.failed(f"{names} both have a driver of this name")
+        driver, error = _outcome(self.points[0], _check)
+        if error is not None:
+            _log.debug("driver %s can't be used", self.name, exc_info=error)
+            return self.failed(str(_unfit(error)))
+        return Found(self.name, *_distribution(self.points[0]), driver)
+
+    def failed(self, failure: str) -> Found:
+        return Found(self.name, *_distribution(self.points[0]), failure=failure)
+
+
+def named(names: Iterable[str] | None = None) -> dict[str, Installed]:
+    """The installed drivers among ``names`` (None: all), by name. Loads none; logs which packages are broken."""
     wanted = None if names is None else frozenset(names)
     points: dict[str, list[EntryPoint]] = {}
     found, broken = _points()
@@ -62,7 +87,7 @@ def find(names: Iterable[str] | None = None, loading: float = LOADING) -> dict[s
     for point in found:
         if wanted is None or point.name in wanted:
             points.setdefault(point.name, []).append(point)
-    return {name: _found(points[name], loading) for name in sorted(points)}
+    return {name: Installed(name, tuple(points[name])) for name in sorted(points)}
 
 
 def _points() -> tuple[Iterable[EntryPoint], Sequence[str]]:
@@ -83,38 +108,30 @@ def _points() -> tuple[Iterable[EntryPoint], Sequence[str]]:
         return points.values(), broken
 
 
-def _found(points: list[EntryPoint], loading: float) -> Found:
-    point = points[0]
-    distribution, version = _distribution(point)
-    if len(points) > 1:
-        names = " and ".join(sorted(" ".join(_distribution(point)) for point in points))
-        return Found(point.name, distribution, version, failure=f"{names} both have a driver of this name")
-    try:
-        driver = load(point, loading, _check)
-    except Unfit as error:
-        _log.debug("driver %s can't be used", point.name, exc_info=error)
-        return Found(point.name, distribution, version, failure=str(error))
-    return Found(point.name, distribution, version, driver)
+def load(point: EntryPoint) -> Any:  # noqa: ANN401  whatever the hook returned
+    """Imports the package behind ``point``, and returns what its hook returns.
 
-
-def load(point: EntryPoint, seconds: float = LOADING, check: Callable[[Any], None] | None = None) -> Any:  # noqa: ANN401  whatever the hook returned
-    """Imports the package behind ``point``, and returns what its hook returns. ``check`` looks at that, and may raise.
-
-    Raises Unfit when the package or ``check`` raises anything, and when all this takes longer than ``seconds``.
+    Raises Unfit when the package raises anything, and when it takes longer than ``LOADING``.
     """
     try:
-        driver, error = _threads.run(f"load {point.name}", lambda: _outcome(point, check), seconds)
+        driver, error = _threads.run(f"load {point.name}", lambda: _outcome(point, None), LOADING)
     except TimeoutError as late:
-        raise Unfit(f"it hasn't been imported within {seconds:g} s") from late
-    if isinstance(error, Unfit):
-        raise error
+        raise Unfit(f"it hasn't been imported within {LOADING:g} s") from late
     if error is not None:
-        raise Unfit(f"it can't be loaded: {describe(error)}") from error
+        raise _unfit(error)
     return driver
 
 
+def _unfit(error: BaseException) -> Unfit:
+    if isinstance(error, Unfit):
+        return error
+    unfit = Unfit(f"it can't be loaded: {describe(error)}")
+    unfit.__cause__ = error
+    return unfit
+
+
 def _outcome(point: EntryPoint, check: Callable[[Any], None] | None) -> tuple[Any, BaseException | None]:
-    """What ``load`` returns, or what was raised: a package may raise anything, also SystemExit or a TimeoutError."""
+    """What the hook returns, or what was raised: a package may raise anything, also SystemExit or a TimeoutError."""
     try:
         driver = _ask(point)
         if check is not None:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
@@ -122,17 +123,23 @@ class RunningDriver:
         self.calls = None
         self.said.publish(self.said.value)
 
+    async def _load(self) -> None:
+        """Waits until the driver is loaded and has checked its options."""
+        later = self._config.later
+        if later is not None:
+            loading = asyncio.wrap_future(later)
+            await self._in_time(loading, "loaded")
+            self._config = loading.result()
+
     async def _make(self, changed: Callable[[], None]) -> Driver:
+        await self._load()
         make: DriverClass | None = self._config.driver_class
         if self._config.failure or make is None:
             raise DriverError(self._config.failure or "it isn't installed")
         context = Context(self._config.name, self._node_name, self._log, changed)
         future = self._threads.call(f"{self._config.name} make", lambda: make(self._config.options, context))
         try:
-            done, _ = await asyncio.wait({future}, timeout=self._deadline)
-            if not done:
-                self._fail(f"the driver hasn't been made within {self._deadline:g} s")
-                await asyncio.wait({future})
+            await self._in_time(future, "made")
         except asyncio.CancelledError:
             future.add_done_callback(self._made_in_vain)
             raise
@@ -142,6 +149,17 @@ class RunningDriver:
             raise
         except Exception as error:
             raise answers.fault("__init__", error) from error
+
+    async def _in_time(self, future: asyncio.Future[Any], done: str) -> None:
+        """Waits for the future, and says so when the time is over. Doesn't cancel it."""
+        if (await asyncio.wait({future}, timeout=self._deadline))[0]:
+            return
+        reason = f"the driver {self._config.driver} hasn't been {done} within {self._deadline:g} s"
+        self._log.error("the resource failed: %s", reason)
+        self._fail(reason)
+        await asyncio.wait({future})
+        if future.exception() is None:
+            self._log.info("the driver has been %s, after its deadline", done)
 
     def _made_in_vain(self, future: asyncio.Future[Driver]) -> None:
         """The resource stopped while its driver was being made: nobody else knows that there is one to close."""

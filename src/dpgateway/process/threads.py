@@ -7,7 +7,8 @@ An idle thread takes a job at once. If none is idle, a thread is started for the
 Beyond that number the job waits, but not for long: when its patience is over, one more thread is started for it. So
 calls that return share a few threads, and a call that hangs takes one thread away from the others, and nothing else.
 
-Nobody polls: the caller's event loop has a timer while a job waits, and a caller without a loop waits anyway.
+Nobody polls: the caller's event loop has a timer while a job waits, and a caller without a loop waits anyway. Who does
+neither has a job that doesn't wait (``begin``).
 """
 
 from __future__ import annotations
@@ -82,6 +83,17 @@ class Threads:
             return future.result()
         finally:
             del future, job  # an error that was raised holds this frame, which would hold the error
+
+    def begin(self, name: str, function: Callable[[], T]) -> Future[T]:
+        """Runs ``function`` at once, on one more thread if none is free. Never blocks.
+
+        The future gets what the function returns or raises; for other errors see ``call``.
+        """
+        future: Future[T] = Future()
+        job = _Job(name, function, future, None)
+        if self._place(job):
+            self._hurry(job)
+        return future
 
     def _place(self, job: _Job) -> bool:
         """Gives the job to a thread. Returns whether it has to wait for one."""

@@ -1,0 +1,196 @@
+"""Loads drivers, and checks the options of their resources: each on a thread of its own, because any of it may hang.
+
+Nobody waits longer than they want for a driver that hangs: what is done can be used, and the rest comes ``later``.
+The log says which drivers are awaited, and where in their code they are.
+
+A hung import holds the import locks of the modules that it is importing, so whatever imports the same modules waits
+with it; and Python looks for modules one at a time, so nothing can be imported while a directory of ``sys.path``
+doesn't answer. A probe in a child process could tell before. It isn't made, because each start of the gateway would
+take one more interpreter for each driver, and what works in a child may hang here all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import Any, TypeVar
+
+from dpgateway.config import (
+    Claims,
+    Completed,
+    Configuration,
+    Document,
+    Entry,
+    FoundDriver,
+    Place,
+    Problem,
+    ResourceConfig,
+    complete,
+    completed,
+    resolve,
+    unusable,
+)
+from dpgateway.drivers.discovery import LOADING, Found, Installed
+from dpgateway.errors import describe
+from dpgateway.process.threads import Threads
+
+T = TypeVar("T")
+
+PATIENCE = 2.0
+"""Seconds after which a gateway serves the resources whose drivers are loaded, without the others. What is wrong with
+options that are checked by then is an error of the configuration; later it fails the resource alone."""
+WORDS = (PATIENCE, 10.0, 20.0, LOADING)
+"""Seconds after which the log says which drivers are awaited."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What one thread does."""
+
+    driver: Installed
+    doing: str
+    meanwhile: str
+
+    @classmethod
+    def importing(cls, driver: Installed) -> _Piece:
+        return cls(driver, "is being imported", "what imports the same modules waits with it, and no other resource")
+
+    @classmethod
+    def checking(cls, driver: Installed, entry: Entry) -> _Piece:
+        doing = f"is checking the options of {entry.name} at {entry.written.place('options')}"
+        return cls(driver, doing, "no other resource waits with it")
+
+
+class Loading:
+    """Begins at once."""
+
+    def __init__(
+        self, drivers: Mapping[str, Installed], document: Document | None = None, words: Sequence[float] = WORDS
+    ) -> None:
+        """Loads all of ``drivers``, and checks the document's options for them."""
+        self._drivers, self._document = drivers, document
+        self._threads = Threads(idle=0)  # each is needed once
+        self._began = time.monotonic()
+        self._awaited: dict[int, _Piece] = {}
+        """What is under way, by its thread."""
+        self._claims, self._claiming = Claims(), threading.Lock()
+        self._found = {name: self._begin(_Piece.importing(one), one.load) for name, one in drivers.items()}
+        self._checked: dict[Place, Future[Completed]] = {}
+        for entry in document.entries if document else ():
+            if entry.driver in drivers:
+                checked = self._checked[entry.written.place()] = Future()
+                self._found[entry.driver].add_done_callback(partial(self._check, entry, checked))
+        self._threads.begin("say which drivers are awaited", lambda: self._say(words))
+
+    def _begin(self, piece: _Piece, function: Callable[[], T]) -> Future[T]:
+        def work() -> T:
+            thread = threading.get_ident()
+            self._awaited[thread] = piece
+            try:
+                return function()
+            finally:
+                del self._awaited[thread]
+
+        return self._threads.begin(f"load {piece.driver.name}", work)
+
+    def _check(self, entry: Entry, checked: Future[Completed], _: object) -> None:
+        driver, found = self._drivers[entry.driver], self.found()[entry.driver]
+        checking = self._begin(_Piece.checking(driver, entry), lambda: completed(entry, found))
+        checking.add_done_callback(lambda done: checked.set_result(_result(done, partial(_failed, entry))))
+
+    # waiting
+
+    def wait(self, seconds: float = LOADING) -> None:
+        """Returns when all is done, or so many seconds after the beginning."""
+        futures: list[Future[Any]] = [*self._found.values(), *self._checked.values()]
+        wait(futures, max(0.0, self._began + seconds - time.monotonic()))
+
+    def _say(self, words: Sequence[float]) -> None:
+        for seconds in words:
+            self.wait(seconds)
+            for thread, piece in list(self._awaited.items()):
+                age = time.monotonic() - self._began
+                text = "waiting for the driver %s, which %s, for %.0f s now%s; %s"
+                _log.warning(text, piece.driver, piece.doing, age, _where(thread), piece.meanwhile)
+
+    # what there is
+
+    def found(self) -> dict[str, Found]:
+        """All drivers; those that aren't loaded by now have that for a failure."""
+        return {name: self._found_by_now(self._drivers[name], future) for name, future in self._found.items()}
+
+    def _found_by_now(self, driver: Installed, future: Future[Found]) -> Found:
+        return _result(future, driver.failed) if future.done() else driver.failed(self._late("been imported"))
+
+    def complete(self, installed: Sequence[str], missing: Mapping[str, Found]) -> Configuration:
+        """The document with its options typed, as far as they are by now. Raises InvalidConfiguration.
+
+        ``missing`` stands for drivers that aren't installed; for ``installed`` see ``dpgateway.config.complete``.
+        """
+        return complete(self._the_document, {**missing, **self.found()}, installed, self._completed)
+
+    def resolve(self) -> tuple[Configuration, tuple[Problem, ...]]:
+        """Like :meth:`complete`, but returns what can be used together with what is wrong."""
+        return resolve(self._the_document, self.found(), (), self._completed)
+
+    @property
+    def _the_document(self) -> Document:
+        assert self._document is not None  # noqa: S101  who asks gave one
+        return self._document
+
+    def _completed(self, entry: Entry, found: FoundDriver) -> Completed:
+        """The entry, if its options are checked; else without its driver, which comes later."""
+        checked = self._checked.get(entry.written.place())
+        if checked is None:
+            return completed(entry, found)
+        if checked.done():
+            return self._claimed(entry, checked.result())
+        if entry.resource is None:
+            return Completed(None)
+        later: Future[ResourceConfig] = Future()
+        checked.add_done_callback(lambda done: later.set_result(self._came_late(entry, done.result())))
+        return Completed(unusable(entry, found.failure or self._late("checked its options"), later))
+
+    def _claimed(self, entry: Entry, done: Completed) -> Completed:
+        with self._claiming:
+            return self._claims.checked(entry, done)
+
+    def _came_late(self, entry: Entry, done: Completed) -> ResourceConfig:
+        done = self._claimed(entry, done)
+        if done.problems or done.resource is None:
+            return unusable(entry, f"its options are wrong: {'; '.join(map(str, done.problems))}")
+        return done.resource
+
+    def _late(self, done: str) -> str:
+        return f"it hasn't {done} within {time.monotonic() - self._began:.0f} s"
+
+
+def _result(future: Future[T], failed: Callable[[str], T]) -> T:
+    """What the future has, or what ``failed`` makes of its error: there may be no thread left."""
+    error = future.exception()
+    return future.result() if error is None else failed(describe(error))
+
+
+def _failed(entry: Entry, failure: str) -> Completed:
+    return Completed(None if entry.resource is None else unusable(entry, failure))
+
+
+def _where(thread: int) -> str:
+    """The line at which a thread is, or which called the standard library at which it is."""
+    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001  it is documented
+    while frame is not None and _is_library(frame):
+        frame = frame.f_back
+    return f", at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def _is_library(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names
