@@ -63,4 +63,4 @@ regenerate: $(VENV)/.dev  ## generate Python from protos/, and the diagram from 
 
 .PHONY: clean
 clean:  ## remove what the other targets make
-	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	@rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
