@@ -72,7 +72,16 @@ def encodable(text: str) -> str:
     """``text`` with an escape for each half of a character, which can't be sent. File names that aren't UTF-8 have such
     halves.
     """
-    return text.encode(errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def printable(text: str) -> str:
+    """``text`` on one line, with escapes for what would move a terminal's cursor: ids and reasons may have any
+    character.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def refuse(problems: Iterable[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -24,7 +23,7 @@ from dpgateway.status import Report, Standing, report
 GRACE = 1.0
 """Seconds that Allocates in flight have when their resource stops."""
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 
 
 class Gateway:
@@ -55,7 +54,7 @@ class Gateway:
 
     async def _serve(self, config: ResourceConfig) -> None:
         """Serves one resource until it is cancelled; then nothing of it is left."""
-        log = bind(_log, resource=config.name)
+        log = bind(_log, resource=config.name, driver=config.driver)
         async with asyncio.TaskGroup() as group:
             driver = RunningDriver(config, self._node.name, self._threads, log)
             plugin = self._plugins[config.name] = Plugin(config, driver, self._front, group)

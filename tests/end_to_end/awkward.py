@@ -3,9 +3,11 @@
 from pathlib import Path
 
 AWKWARD = """
-import os, sys, threading, time, warnings
+import logging.config, sys, threading, warnings
 from dataclasses import dataclass, field
 from dpgateway import Allocation, Device, hookimpl
+
+logging.config.dictConfig({"version": 1})  # it disables every logger that there is
 
 def hang():
     threading.Event().wait()
@@ -41,6 +43,10 @@ class Awkward:
     def _do(self, method):
         if self._options.noisy:
             warnings.warn(f"{method} was called", stacklevel=1)
+            logging.basicConfig(force=True)
+            logging.disable()
+            print(method, "prints")
+            print(method, "complains", file=sys.stderr)
             self._context.log.debug("a word")
             threading.Thread(target=lambda: 1 / 0).start()
         if method in self._options.exits:

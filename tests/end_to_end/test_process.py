@@ -231,9 +231,13 @@ async def test_every_line_on_standard_error_is_json_whatever_a_driver_and_grpc_s
         shutil.rmtree(directory)
         await process.said("the kubelet's last stream ended")
         assert await process.end() == 0
-    messages = " ".join(line["message"] for line in process.entries())
-    assert "devices was called" in messages
-    assert "uncaught ZeroDivisionError" in messages
+    messages = [line["message"] for line in process.entries()]
+    for said in ("devices was called", "uncaught ZeroDivisionError", "a word", "registered", "ended"):
+        assert any(said in message for message in messages), said
+    printed = {line["logger"]: line for line in process.entries() if "allocate" in line["message"]}
+    assert printed["stdout"]["message"] == "allocate prints"
+    assert printed["stderr"]["message"] == "allocate complains"
+    assert printed["stderr"]["thread_name"] == f"{R} allocate"
 
 
 async def test_a_second_gateway_takes_over_when_the_first_is_killed(process, short_path, directory):

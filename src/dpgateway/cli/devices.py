@@ -84,7 +84,7 @@ class Question:
             self._context().log.error("the driver failed: %s", answers.fault("close", error))
 
     def _context(self) -> Context:
-        logger = log.bind(f"dpgateway.driver.{self._resource.driver}", resource=self._resource.name)
+        logger = log.of_driver(self._resource.driver, self._resource.name)
         return Context(self._resource.name, self._node_name, logger, lambda: None)
 
 

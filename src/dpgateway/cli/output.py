@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dpgateway.errors import printable
+
 Rows = Sequence[Sequence[str]]
 
 
@@ -37,11 +39,6 @@ def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = ()) 
 def print_line(text: str, style: str = "") -> None:
     """Prints one line; ``style`` (click's foreground colour) has an effect only on a terminal."""
     click.secho(printable(text), fg=style or None)
-
-
-def printable(text: str) -> str:
-    """``text`` with escapes for what would move a terminal's cursor: ids and reasons may have any character."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _print_rich(columns: Sequence[str], rows: Rows, styles: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import click
@@ -13,10 +12,11 @@ from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.node.directory import forbidden, misplaced
+from dpgateway.process import log
 from dpgateway.process import main as process
 from dpgateway.process.memory import share_one_heap
 
-_log = logging.getLogger(__name__)
+_log = log.bind(__name__)
 
 
 @click.command()
@@ -29,19 +29,25 @@ def run(context: click.Context, settings: Settings) -> None:
     each kubelet that comes after it. When a driver fails, only its resource is tried again; the others don't notice.
     """
     share_one_heap()
+    with log.kept():
+        context.exit(_run(settings))
+
+
+def _run(settings: Settings) -> int:
+    """The exit code."""
     try:
         configuration = _configuration(settings)
     except InvalidConfiguration as error:
         for problem in error.problems:
             _log.error("%s", problem)
-        context.exit(2)
+        return 2
     directory = settings.device_plugins_dir(configuration)
     if unfit := misplaced(directory) or forbidden(directory):
         _log.error("%s", unfit)
-        context.exit(2)
+        return 2
     if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
-    context.exit(process.run(configuration, directory, settings.node_name))
+    return process.run(configuration, directory, settings.node_name)
 
 
 def _configuration(settings: Settings) -> Configuration:

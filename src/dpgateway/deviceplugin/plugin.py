@@ -27,7 +27,7 @@ from dpgateway.process.log import bind
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Plugin:
         self._node = node = front.node
         self._group = group
         self._source = f"driver {config.driver}", config.where
-        self._log = log = bind(_log, resource=config.name)
+        self._log = log = bind(_log, resource=config.name, driver=config.driver)
         self._holdings = holdings = node.holdings[config.name]
         self.inventory = Inventory(config, holdings, node.read_checkpoint, log)
         self._resource = Resource(config, self.inventory, driver, front.client.apis[0], log)

@@ -8,7 +8,6 @@ a failure is a text in the driver's :class:`Found`. An import may hang, so who l
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import EntryPoint, distributions, entry_points
@@ -20,13 +19,14 @@ from dpgateway.config.kinds import frozen, name_kind
 from dpgateway.drivers import hookspecs
 from dpgateway.drivers.contract import REQUIRED
 from dpgateway.errors import describe
+from dpgateway.process.log import bind, hold
 from dpgateway.process.threads import Threads
 
 GROUP = "dpgateway"
 LOADING = 30.0
 """Seconds that a package has to be imported."""
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 _threads = Threads(idle=0)  # a package is imported once
 
 
@@ -138,6 +138,8 @@ def _outcome(point: EntryPoint, check: Callable[[Any], None] | None) -> tuple[An
             check(driver)
     except BaseException as error:
         return None, error
+    finally:
+        hold()
     return driver, None
 
 

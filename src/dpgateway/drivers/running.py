@@ -20,6 +20,7 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError
 from dpgateway.model import Device
+from dpgateway.process.log import hold, of_driver
 from dpgateway.process.observable import Observable
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
@@ -136,8 +137,10 @@ class RunningDriver:
         make: DriverClass | None = self._config.driver_class
         if self._config.failure or make is None:
             raise DriverError(self._config.failure or "it isn't installed")
-        context = Context(self._config.name, self._node_name, self._log, changed)
-        future = self._threads.call(f"{self._config.name} make", lambda: make(self._config.options, context))
+        context = Context(
+            self._config.name, self._node_name, of_driver(self._config.driver, self._config.name), changed
+        )
+        future = self._threads.call(f"{self._config.name} make", lambda: _made(make, self._config.options, context))
         try:
             await self._in_time(future, "made")
         except asyncio.CancelledError:
@@ -178,3 +181,10 @@ class RunningDriver:
             self._log.warning("the driver hasn't closed: close() hasn't answered for %g s", seconds)
         elif error := future.exception():
             self._log.error("the driver failed: %s", answers.fault("close", error), exc_info=error)
+
+
+def _made(make: DriverClass, options: object, context: Context) -> Driver:
+    try:
+        return make(options, context)
+    finally:
+        hold()

@@ -6,12 +6,12 @@ What the bytes mean is in ``checkpoint``, when to look in ``watch``.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import stat
 from pathlib import Path
 
 from dpgateway.node import checkpoint
+from dpgateway.process.log import bind
 
 SOCKET = "kubelet.sock"
 LARGEST_CHECKPOINT = 32 * 1024 * 1024
@@ -20,7 +20,7 @@ waits while the file is read."""
 PATIENCE = 10.0
 """Seconds without a kubelet after which the log says so: a kubelet that restarts is back sooner."""
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 
 
 def read_checkpoint(directory: Path) -> tuple[bytes, float]:

@@ -7,7 +7,6 @@ when a kubelet comes or goes. The node knows no front.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from dpgateway.node.directory import SOCKET, Absence, is_there, read_checkpoint
 from dpgateway.node.holdings import Holdings, Note
 from dpgateway.node.incarnation import Change, Incarnations, SocketFile
 from dpgateway.node.watch import DirectoryWatch
+from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
 
 READING = 0.1
@@ -26,7 +26,7 @@ WRITING = 1.0
 """Seconds that a kubelet takes at most to write its checkpoint. A file that is damaged for longer stays damaged until
 the kubelet writes it again; a kubelet that started from a damaged file has forgotten what the file said."""
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 
 
 class Node:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from asyncinotify import Event, Inotify, Mask
 
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import SOCKET
+from dpgateway.process.log import bind
 from dpgateway.process.tasks import persist
 
 POLL = 10.0
@@ -33,7 +33,7 @@ _NAME = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.MOVE_
 _CONTENT = Mask.CLOSE_WRITE
 _LOST = Mask.Q_OVERFLOW | Mask.IGNORED | Mask.UNMOUNT | Mask.DELETE_SELF | Mask.MOVE_SELF
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 
 Events = asyncio.Queue[Event | Exception]
 

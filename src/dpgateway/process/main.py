@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import os
 import signal
 import threading
@@ -25,7 +24,7 @@ LAST_WORD = 1.9
 LAST_LINES = 0.05
 """Seconds that the last lines of the log have to be written."""
 
-_log = logging.getLogger(__name__)
+_log = log.bind(__name__)
 
 
 async def serve(
@@ -78,8 +77,6 @@ def _last_word(gateway: Gateway) -> None:
 
 def run(configuration: Configuration, device_plugins_dir: Path, node_name: str) -> int:
     """Runs the gateway until SIGTERM or SIGINT. Returns the exit code; the caller exits at once, whatever hangs."""
-
-    log.hurry()
     keep_what_is_there()
 
     async def main() -> None:

@@ -6,18 +6,18 @@ Without that variable systemd doesn't listen. The caller decides what systemd is
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import time
 from collections.abc import Callable, MutableMapping
 
+from dpgateway.process.log import bind
 from dpgateway.status import Report
 
 STARTING, STARTED = 0.02, 1.0
 """Seconds between two looks, before and after READY."""
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 
 
 class Notifier:

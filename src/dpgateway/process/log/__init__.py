@@ -1,0 +1,13 @@
+"""The log: text for people, JSON lines for machines, and nothing else on standard error.
+
+lines    what a line looks like
+queued   a thread that writes the lines
+printed  standard output and standard error, as drivers find them: what they print becomes lines
+setup    where the log goes, from which level on, and that this stays so
+"""
+
+from dpgateway.process.log.lines import Format
+from dpgateway.process.log.queued import MOST_WAITING
+from dpgateway.process.log.setup import Bound, bind, finish, hold, hurry, kept, of_driver, setup
+
+__all__ = ["MOST_WAITING", "Bound", "Format", "bind", "finish", "hold", "hurry", "kept", "of_driver", "setup"]

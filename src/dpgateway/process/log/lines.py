@@ -1,0 +1,123 @@
+"""What a line of the log looks like: one line for each record, whatever the record says.
+
+Records may be a driver's, and say what they like. So nothing in a record ends a line of JSON, looks like another line
+of text, moves a terminal's cursor, or is so long that it costs the process its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from dpgateway.errors import encodable, printable
+
+Format = Literal["auto", "text", "json"]
+
+FIELDS = ("resource", "driver", "api", "rpc", "method", "devices", "ids", "count", "seconds", "reason")
+"""The gateway's own fields, which come first, in this order. docs/reference/log.md says what they mean."""
+IN_PROSE = frozenset({"driver", "rpc", "method", "count", "seconds", "reason"})
+"""Those that text leaves out of the gateway's own lines: the message says them already, or the configuration does."""
+DRIVERS = "dpgateway.driver."
+"""How the names of the drivers' loggers begin."""
+
+LONGEST = 32 * 1024
+"""Characters of a message, of a field's value and of an exception."""
+MOST_NAMED = 10
+"""Names of a list in a line of text. A line of JSON has them all."""
+
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class _Formatter(logging.Formatter):
+    def fields(self, record: logging.LogRecord) -> dict[str, object]:
+        """The record's extra fields; FIELDS come first, in their order."""
+        extra: Mapping[str, object] = {
+            key: value for key, value in vars(record).items() if key not in _USUAL and value is not None
+        }
+        known = {key: extra[key] for key in FIELDS if key in extra}
+        return known | {encodable(shown(key)): value for key, value in extra.items() if key not in known}
+
+    def message(self, record: logging.LogRecord) -> str:
+        try:
+            message = record.getMessage()
+        except Exception:  # a wrong format string must not cost the message
+            message = f"{shown(record.msg)} {shown(record.args)}"
+        return _cut(message.rstrip("\n"))
+
+    def exception(self, record: logging.LogRecord) -> str:
+        parts = [self.formatException(record.exc_info)] if record.exc_info and record.exc_info[0] else []
+        text = "\n".join(parts + ([self.formatStack(record.stack_info)] if record.stack_info else []))
+        return text if len(text) <= LONGEST else f"... {text[-LONGEST:]}"  # its end says what went wrong
+
+
+class Text(_Formatter):
+    """``time LEVEL message key=value ...``, then the traceback, if any, on lines that are indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        own = record.name.startswith("dpgateway.") and not record.name.startswith(DRIVERS)
+        shown = {key: value for key, value in self.fields(record).items() if not (own and key in IN_PROSE)}
+        fields = "".join(f" {printable(key)}={_word(value)}" for key, value in shown.items())
+        line = f"{_timestamp(record)} {record.levelname:<7} {printable(self.message(record))}{fields}"
+        exception = self.exception(record)
+        return "\n    ".join([line, *map(printable, exception.split("\n"))] if exception else [line])
+
+
+class Json(_Formatter):
+    """One JSON object per line: ts (RFC 3339, UTC), level, logger, message, the fields, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, object] = {
+            "ts": _timestamp(record),
+            "level": record.levelname.lower(),
+            "logger": encodable(record.name),
+            "message": encodable(self.message(record)),
+        }
+        entry |= {key: _value(value) for key, value in self.fields(record).items() if key not in entry}
+        if exception := self.exception(record):
+            entry["exception"] = encodable(exception)
+        return json.dumps(entry)
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shown(value: object) -> str:
+    try:
+        return _cut(str(value))
+    except BaseException as error:  # a driver may log what it likes
+        return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... and {len(text) - LONGEST} more characters"
+
+
+def _value(value: object) -> object:
+    """As JSON has it. A list is never cut."""
+    if type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
+        return value
+    if type(value) in (list, tuple):
+        return [encodable(shown(item)) for item in _items(value)]
+    return encodable(shown(value))
+
+
+def _word(value: object) -> str:
+    """As text has it: in quotes where it would look like several words."""
+    if type(value) in (list, tuple):
+        items = _items(value)
+        more = len(items) - MOST_NAMED
+        text = ",".join(map(shown, items[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+    else:
+        text = shown(value)
+    plain = text and not any(character in text for character in ' "=')
+    return printable(text if plain else json.dumps(text, ensure_ascii=False))
+
+
+def _items(value: object) -> Sequence[object]:
+    assert isinstance(value, list | tuple)  # noqa: S101  its caller looked
+    return value
