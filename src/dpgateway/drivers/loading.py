@@ -11,7 +11,6 @@ take one more interpreter for each driver, and what works in a child may hang he
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -39,6 +38,7 @@ from dpgateway.config import (
 )
 from dpgateway.drivers.discovery import LOADING, Found, Installed
 from dpgateway.errors import describe
+from dpgateway.process.log import bind
 from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ options that are checked by then is an error of the configuration; later it fail
 WORDS = (PATIENCE, 10.0, 20.0, LOADING)
 """Seconds after which the log says which drivers are awaited."""
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
