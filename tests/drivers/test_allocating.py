@@ -96,16 +96,68 @@ async def test_a_late_error_is_dropped_and_nothing_is_released(lane, gate):
     assert late == []
 
 
-async def test_a_cancelled_call_is_like_one_past_its_deadline(lane, gate):
+@pytest.mark.parametrize("answer", ["answer", ValueError("no")])
+async def test_a_late_answer_that_nobody_wants_to_know_of_is_no_error(lane, gate, answer):
+    """Such as that of ``prefer``."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    slow = gate(answer)
+    with pytest.raises(DriverTimeout):
+        await lane.ask("prefer", slow, SOON)
+    slow.open()
+    await until(lambda: not slow.running)
+    assert await lane.ask("prefer", lambda: 1, LONG) == 1
+    await turns()
+    assert complaints == []
+
+
+async def test_a_cancelled_call_keeps_the_lane_until_it_answers_and_its_answer_is_released(lane, gate):
     slow, late = gate("answer"), []
     task = asyncio.ensure_future(lane.ask("allocate", slow, LONG, lambda: late.append("late")))
     await slow.entered()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await lane.ask("allocate", lambda: "next", LONG) == "next"
+    following = asyncio.ensure_future(lane.ask("allocate", lambda: "next", LONG))
+    await turns()
+    assert not following.done()
     slow.open()
+    assert await following == "next"
+    assert late == ["late"]
+
+
+async def test_a_cancelled_call_that_hangs_loses_the_lane_at_its_deadline(lane, gate):
+    hung, late = gate("answer"), []
+    task = asyncio.ensure_future(lane.ask("allocate", hung, 0.3, lambda: late.append("late")))
+    await hung.entered()
+    task.cancel()
+    began = time.monotonic()
+    assert await lane.ask("allocate", lambda: "next", LONG) == "next"
+    assert 0.1 < time.monotonic() - began < 5
+    assert hung.running == 1
+    hung.open()
     await until(lambda: late == ["late"])
+    assert await lane.ask("allocate", lambda: "next", LONG) == "next"
+
+
+async def test_any_number_of_cancelled_calls_of_a_slow_driver_refuse_no_other(lane, gate):
+    """Nor does the driver get them all at once."""
+    for _ in range(2 * MOST_STUCK):
+        slow = gate("answer")
+        task = asyncio.ensure_future(lane.ask("allocate", slow, LONG))
+        await slow.entered()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        following = asyncio.ensure_future(lane.ask("allocate", lambda: "next", LONG))
+        waiting = [asyncio.ensure_future(lane.ask("allocate", gate(), LONG)) for _ in range(MOST_STUCK)]
+        await turns()
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+        assert not following.done()
+        slow.open()
+        assert await following == "next"
 
 
 async def test_an_answer_in_the_moment_of_the_cancellation_is_released_too(lane):

@@ -3,6 +3,9 @@
 When a deadline passes, the call fails, and the next call takes the lane. What the driver returns after that is dropped,
 and the caller is told, so that the devices can be released. The time that a call waits for its turn counts. While
 MOST_STUCK calls hang, further calls fail at once: a fifth would hang, too.
+
+A caller that is cancelled waits no longer, but its call keeps the lane until it answers or its deadline passes: a
+driver that is slow mustn't get more calls at once because kubelets come and go, and a call hangs only past its deadline.
 """
 
 from __future__ import annotations
@@ -52,16 +55,13 @@ class AllocateLane:
         the first attempt. ``late`` is called if the driver returns something after that.
         """
         await self._take_turn(method, end, seconds)
-        try:
-            if len(self._stuck) >= MOST_STUCK:
-                calls = ", ".join(map(str, self._stuck.values()))
-                raise DriverTimeout(f"{method}() isn't called, because {MOST_STUCK} calls hang: {calls}")
-            self._current = _Call(method)
-            future = self._threads.call(f"{self._name} {method}", function)
-            answered = await self._answered(future, end - time.monotonic(), late)
-        finally:
+        if len(self._stuck) >= MOST_STUCK:
             self._turn.release()
-        if not answered:
+            calls = ", ".join(map(str, self._stuck.values()))
+            raise DriverTimeout(f"{method}() isn't called, because {MOST_STUCK} calls hang: {calls}")
+        self._current = _Call(method)
+        future = self._threads.call(f"{self._name} {method}", function)
+        if not await self._answered(future, end, late):
             raise DriverTimeout(f"{method}() hasn't answered for {seconds:g} s")
         try:
             return future.result()
@@ -81,30 +81,47 @@ class AllocateLane:
         finally:
             self._queued -= 1
 
-    async def _answered(self, future: asyncio.Future[Any], seconds: float, late: Callable[[], None] | None) -> bool:
-        """Waits until the future is done; False when the time is over."""
+    async def _answered(self, future: asyncio.Future[Any], end: float, late: Callable[[], None] | None) -> bool:
+        """Waits until the future is done; False when the time is over. The turn ends with the call, or at ``end``."""
         loop = asyncio.get_running_loop()
         over = loop.create_future()
-        timer = loop.call_later(max(0.0, seconds), _tell, over, None)
+        timer = loop.call_later(max(0.0, end - time.monotonic()), _tell, over, None)
         future.add_done_callback(partial(_tell, over))
-        done = False
         try:
             await over
-            done = future.done()
+        except asyncio.CancelledError:  # perhaps just as the answer came
+            self._abandon(future, max(0.0, end - time.monotonic()), late)
+            raise
         finally:
             timer.cancel()
-            if not done:  # the deadline passed, or the caller was cancelled, perhaps just as the answer came
-                self._abandon(future, late)
-        return done
+        if not future.done():
+            self._abandon(future, 0.0, late)
+            return False
+        self._turn.release()
+        return True
 
-    def _abandon(self, future: asyncio.Future[Any], late: Callable[[], None] | None) -> None:
+    def _abandon(self, future: asyncio.Future[Any], left: float, late: Callable[[], None] | None) -> None:
+        """Nobody waits for the call any more. It has its turn for the seconds that are left; after that it hangs."""
         assert self._current is not None  # noqa: S101  the call that is given up
-        self._stuck[future] = self._current
-        future.add_done_callback(lambda done: self._came_late(done, late))
+        timer = None
+        if left:
+            timer = asyncio.get_running_loop().call_later(left, self._hang, future, self._current)
+        else:
+            self._hang(future, self._current)
+        future.add_done_callback(lambda done: self._came_late(done, late, timer))
 
-    def _came_late(self, future: asyncio.Future[Any], late: Callable[[], None] | None) -> None:
-        self._stuck.pop(future, None)
-        if not future.cancelled() and future.exception() is None and late is not None:
+    def _hang(self, future: asyncio.Future[Any], call: _Call) -> None:
+        self._stuck[future] = call
+        self._turn.release()
+
+    def _came_late(
+        self, future: asyncio.Future[Any], late: Callable[[], None] | None, timer: asyncio.TimerHandle | None
+    ) -> None:
+        if timer is not None:
+            timer.cancel()
+        if self._stuck.pop(future, None) is None:
+            self._turn.release()
+        if future.exception() is None and late is not None:
             late()
 
 
