@@ -4,8 +4,8 @@ When a deadline passes, the call fails, and the next call takes the lane. What t
 and the caller is told, so that the devices can be released. The time that a call waits for its turn counts. While
 MOST_STUCK calls hang, further calls fail at once: a fifth would hang, too.
 
-A caller that is cancelled waits no longer, but its call keeps the lane until it answers or its deadline passes: a
-driver that is slow mustn't get more calls at once because kubelets come and go, and a call hangs only past its deadline.
+A caller that is cancelled waits no longer, but its call keeps the lane until it answers or its deadline passes. So a
+slow driver doesn't get more calls at once because kubelets come and go; and a call hangs only past its deadline.
 """
 
 from __future__ import annotations
