@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import resource
 import socket
 from pathlib import Path
@@ -188,6 +189,28 @@ async def test_a_kubelet_that_says_goodbye_and_stays_connected_fails_at_once(cli
     await client.close()
     await until(lambda: not connections)
     server.close()
+
+
+async def test_a_kubelet_that_speaks_none_of_our_apis_is_told_of_once_for_all_resources(kubelet, short_path, caplog):
+    client = KubeletClient(short_path, APIS, group(), gathering=0.2)
+
+    async def refused(name):
+        for api in APIS:
+            with pytest.raises(ApiRefused):
+                await client.register(api, dataclasses.replace(WHAT, resource=name))
+
+    kubelet.error = (grpc.StatusCode.UNKNOWN, "unsupported API version")
+    await refused("of another kubelet")
+    client.new_kubelet()
+    for name in ("example.com/a", "example.com/b", "accepted at last"):
+        await refused(name)
+    kubelet.error = None
+    await client.register(v1beta1.API, dataclasses.replace(WHAT, resource="accepted at last"))
+    await until(lambda: caplog.records)
+    (record,) = caplog.records
+    assert record.__dict__["resource"] == "example.com/a, example.com/b"
+    assert "it answered 'UNKNOWN: unsupported API version' to v1beta1, 'UNIMPLEMENTED: " in record.getMessage()
+    await client.close()
 
 
 async def test_a_cancelled_register_is_cancelled_at_the_kubelet(client, kubelet):

@@ -3,4 +3,5 @@
 lifecycle  the table that decides when to register
 registrar  does what the table says
 client     sends Register
+refusals   says that a kubelet speaks none of our APIs
 """

@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 
 from dpgateway.deviceplugin.api import Api
+from dpgateway.deviceplugin.registration.refusals import GATHERING, Refusals
 from dpgateway.errors import KubeletError
 from dpgateway.model import Registration
 from dpgateway.node.directory import SOCKET
@@ -52,17 +53,24 @@ class KubeletClient:
     """Used from the event loop."""
 
     def __init__(
-        self, directory: Path, apis: tuple[Api, ...], group: asyncio.TaskGroup, deadline: float = DEADLINE
+        self,
+        directory: Path,
+        apis: tuple[Api, ...],
+        group: asyncio.TaskGroup,
+        deadline: float = DEADLINE,
+        gathering: float = GATHERING,
     ) -> None:
         """``apis``: the versions to register with, newest first."""
         self._socket, self._group, self._deadline = directory / SOCKET, group, deadline
         self._channel: _Channel | None = None
         self.apis = apis
+        self._refusals = Refusals([api.name for api in apis], gathering)
         self.accepted: Api | None = None
         """The version that this incarnation accepted last, for the next resource to begin with."""
 
     def new_kubelet(self) -> None:
         self.accepted = None
+        self._refusals.forget()
         self._discard(self._channel)
 
     async def register(self, api: Api, registration: Registration) -> None:
@@ -74,14 +82,16 @@ class KubeletClient:
         try:
             await call(api.to_register(registration), timeout=self._deadline)
         except grpc.aio.AioRpcError as error:
-            raise self._failure(error, channel) from error
+            raise self._failure(error, channel, registration.resource, api) from error
+        self._refusals.accepted(registration.resource)
         self.accepted = api
 
-    def _failure(self, error: grpc.aio.AioRpcError, channel: _Channel) -> KubeletError:
+    def _failure(self, error: grpc.aio.AioRpcError, channel: _Channel, resource: str, api: Api) -> KubeletError:
         code, text = error.code(), error.details() or ""
         # "requested API version ... is not supported" since 1.9, "unsupported API version" in 1.8; another package's
         # service is unknown (kubelet.sock serves exactly one)
         if code is grpc.StatusCode.UNIMPLEMENTED or "API version" in text:
+            self._refusals.refused(resource, api.name, f"{code.name}: {text}")
             return ApiRefused(text)
         listening = code is not grpc.StatusCode.UNAVAILABLE
         if not listening:
@@ -102,6 +112,7 @@ class KubeletClient:
             await channel.close(self._deadline)
 
     async def close(self) -> None:
+        self._refusals.forget()
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close(None)

@@ -1,0 +1,60 @@
+"""Says that a kubelet speaks none of our APIs: for all resources at once, and again from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+
+GATHERING = 1.0
+"""Seconds from the first resource that is refused to the line about all of them."""
+REMINDER = 600.0
+"""Seconds from one line to the next, while the kubelet goes on refusing."""
+
+_log = logging.getLogger(__name__)
+
+
+class Refusals:
+    """What one kubelet answered. Used from the event loop."""
+
+    def __init__(self, apis: Sequence[str], gathering: float = GATHERING) -> None:
+        """``apis``: the names of those that are offered, newest first."""
+        self._apis, self._gathering = apis, gathering
+        self._answers: dict[str, dict[str, str]] = defaultdict(dict)
+        """What was answered since the last line, by resource and API."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def refused(self, resource: str, api: str, answer: str) -> None:
+        self._answers[resource][api] = answer
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._gathering, self._tell)
+
+    def accepted(self, resource: str) -> None:
+        self._answers.pop(resource, None)
+
+    def forget(self) -> None:
+        """There is another kubelet, or none any more."""
+        self._answers.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tell(self) -> None:
+        """Says which resources no API is left for. A kubelet that is asked for one after the other isn't done yet."""
+        self._timer = None
+        refused = {name: answers for name, answers in self._answers.items() if len(answers) == len(self._apis)}
+        for name in refused:
+            del self._answers[name]
+        if not refused:
+            return
+        answers = next(iter(refused.values()))
+        _log.warning(
+            "the kubelet speaks none of the APIs that it was offered, so %d resource%s not registered; it answered %s; "
+            "expected a kubelet from 1.8 to 1.37; it is asked again at least every 75 s",
+            len(refused),
+            "s are" if len(refused) > 1 else " is",
+            ", ".join(f"{answers[api]!r} to {api}" for api in self._apis),
+            extra={"resource": ", ".join(refused)},
+        )
+        self._timer = asyncio.get_running_loop().call_later(REMINDER, self._tell)
