@@ -48,6 +48,10 @@ test-kubelets: $(VENV)/.dev  ## the gateway under the kubelets of nine releases 
 	@echo "kubelet restarts, one after another, because they are measured"
 	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
 
+.PHONY: mutants
+mutants: $(VENV)/.dev  ## how many small changes of the code the tests see: a sample, MUTANTS="--seed 7" (an hour; needs root)
+	@$(BIN)/python -m tools.mutants $(MUTANTS)
+
 $(VENV)/.bench: $(VENV)/.run
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group bench
 	@touch $@

@@ -1,0 +1,99 @@
+"""Tests that see a mutant or don't, in a copy of the tree."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tools.mutants.changing import Mutant
+
+MIRROR_LIMIT, WHOLE_LIMIT = 120, 900
+"""Seconds that the tests of one module, and all tests, may take; longer is taken for a mutant that hangs."""
+MEMORY = 8 << 30
+"""Bytes of address space; a mutant that never stops allocating hurts nobody else."""
+UNSUITABLE = ("benchmarks", "deploy", "docs", "real_kubelet", "scenarios", "tools")
+"""Folders of tests/ that look at other things than ``src`` and ``backends``, or need programs of their own."""
+NEEDED = ("src", "backends", "tests", "docs", "protos", "tools", "deploy", "conftest.py", "pyproject.toml", "README.md")
+
+
+class Copy:
+    """A copy of the tree, in which one mutant after another is tested."""
+
+    def __init__(self, tree: Path, place: Path) -> None:
+        self.place = place
+        place.mkdir()
+        for name in NEEDED:
+            source = tree / name
+            if source.is_dir():
+                shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("*.egg-info"))
+            else:
+                shutil.copy2(source, place / name)
+
+    def killer(self, mutant: Mutant) -> str | None:
+        """The test that sees the mutant: one of the tests that mirror its module, else any; None if none does."""
+        file = self.place / mutant.file
+        original, status = file.read_bytes(), file.stat()
+        file.write_bytes(mutant.apply(original))
+        try:
+            return self.failure(mirror(self.place, mutant.file), MIRROR_LIMIT) or self.failure(whole(), WHOLE_LIMIT)
+        finally:
+            file.write_bytes(original)
+            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # as its compiled form remembers it
+
+    def failure(self, arguments: Sequence[str], limit: float) -> str | None:
+        """What failed in a run of pytest, or None."""
+        packages = [self.place / "src", *self.place.glob("backends/*/src")]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(str(path) for path in packages),
+            "PYTHONDONTWRITEBYTECODE": "1",  # else the next mutant of the same size and second is taken for this one
+        }
+        command = ["prlimit", f"--as={MEMORY}", sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            cwd=self.place, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            return f"nothing came back in {limit:g} s"
+        finally:
+            _end(process)
+        if process.returncode == 0:
+            return None
+        found = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+        return found[1] if found else f"pytest ended with {process.returncode}: {output[-200:]}"
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kills whatever pytest has left, because a mutant may have kept it from doing so."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def mirror(tree: Path, file: Path) -> list[str]:
+    """The tests that mirror a module: its file, else the nearest folder that mirrors a folder above it."""
+    parts = file.parts
+    if parts[0] == "backends":
+        tests, inner = Path(*parts[:2], "tests"), parts[4:]
+    else:
+        tests, inner = Path("tests"), parts[2:] if parts[1] == "dpgateway" else ("simulator", *parts[2:])
+    folder = tests.joinpath(*inner[:-1])
+    if own := sorted((tree / folder).glob(f"test_{file.stem}.py")):
+        return [str(path.relative_to(tree)) for path in own]
+    while not any((tree / folder).rglob("test_*.py")):
+        folder = folder.parent
+    return whole() if folder == Path("tests") else [str(folder)]
+
+
+def whole() -> list[str]:
+    return ["tests", "backends", *(f"--ignore=tests/{name}" for name in UNSUITABLE)]
