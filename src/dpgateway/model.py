@@ -1,7 +1,8 @@
 """The neutral model: what drivers and the gateway say to each other, in no API's words.
 
 Every value is frozen and checks itself when it is made, so an impossible value can't exist. A wrong type raises
-``TypeError``, a wrong value ``ValueError``; both say what was found and what was expected. Translations to and from the
+``TypeError``, a wrong value ``ValueError``; both say what was found and what was expected. What is in a value is plain:
+of a subclass a copy is taken at once, because its methods may do anything, and any time. Translations to and from the
 kubelet's messages are in ``dpgateway.deviceplugin.api``.
 """
 
@@ -9,15 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from posixpath import normpath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from dpgateway.errors import encodable
 
+T = TypeVar("T")
+
 _MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
 """The likely type comes first, because isinstance() of an abstract class is slow."""
+_COPYING: Mapping[type, Any] = {str: str.__str__, int: int.__int__}
 _SHARE_SUFFIX = re.compile(r"::\d+\Z")
 
 
@@ -33,7 +37,16 @@ def _text(what: str, value: object, *, empty: bool = False) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{what}: {value!r} is not valid Unicode text") from error
-    return value
+    return plain(value, str)
+
+
+def plain(value: T, kind: type[T]) -> T:
+    """``value``, or a copy of it if it is of a subclass of ``kind``."""
+    if type(value) is kind:
+        return value
+    if kind in _COPYING:
+        return _COPYING[kind](value)  # type: ignore[no-any-return]
+    return kind(**{field.name: getattr(value, field.name) for field in fields(kind)})  # type: ignore[arg-type]
 
 
 def _path(what: str, value: object) -> str:
@@ -65,7 +78,7 @@ def _tuple(what: str, value: object, kind: type) -> tuple[Any, ...]:
     for item in items:
         if not isinstance(item, kind) or isinstance(item, bool):
             raise TypeError(f"{what}: expected {kind.__name__}, found {item!r}")
-    return items
+    return tuple([plain(item, kind) for item in items])
 
 
 def _set(target: object, **fields: object) -> None:
@@ -83,7 +96,7 @@ class Health:
 
     def __post_init__(self) -> None:
         if self.reason is not None:
-            _text("the reason of Health.unhealthy", self.reason)
+            _set(self, reason=_text("the reason of Health.unhealthy", self.reason))
 
     @property
     def ok(self) -> bool:
@@ -115,11 +128,14 @@ class Device:
     """The NUMA nodes that the device is near; empty when it has none or when they aren't known. Never -1."""
 
     def __post_init__(self) -> None:
-        _text("device id", self.id)
+        if (id_ := _text("device id", self.id)) is not self.id:
+            _set(self, id=id_)
         if _SHARE_SUFFIX.search(self.id):
             raise ValueError(f"device id {self.id!r} ends in '::' and digits, which is how shares are named")
         if not isinstance(self.health, Health):
             raise TypeError(f"device {self.id!r}: expected health to be a Health, found {self.health!r}")
+        if type(self.health) is not Health:
+            _set(self, health=plain(self.health, Health))
         if self.numa_nodes != ():
             nodes = _tuple(f"device {self.id!r}: numa_nodes", self.numa_nodes, int)
             if any(not 0 <= node < 2**31 for node in nodes):
@@ -141,12 +157,13 @@ class DeviceNode:
     """A non-empty subset of ``rwm``: read, write, mknod."""
 
     def __post_init__(self) -> None:
-        _path("DeviceNode.host_path", self.host_path)
+        _set(self, host_path=_path("DeviceNode.host_path", self.host_path))
         container_path = self.host_path if self.container_path is None else self.container_path
         _set(self, container_path=_path("DeviceNode.container_path", container_path))
         permissions = _text("DeviceNode.permissions", self.permissions)
         if not set(permissions) <= set("rwm") or len(set(permissions)) != len(permissions):
             raise ValueError(f"DeviceNode.permissions: expected a non-empty subset of 'rwm', found {permissions!r}")
+        _set(self, permissions=permissions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +175,8 @@ class Mount:
     read_only: bool = True
 
     def __post_init__(self) -> None:
-        _path("Mount.host_path", self.host_path)
-        _path("Mount.container_path", self.container_path)
+        _set(self, host_path=_path("Mount.host_path", self.host_path))
+        _set(self, container_path=_path("Mount.container_path", self.container_path))
         if not isinstance(self.read_only, bool):
             raise TypeError(f"Mount.read_only: expected true or false, found {self.read_only!r}")
 

@@ -1,10 +1,12 @@
 import itertools
+import threading
 
 import pytest
 
-from dpgateway import Allocation, Busy, Device, DeviceUnavailable, DriverError
+from dpgateway import Allocation, Busy, Device, DeviceNode, DeviceUnavailable, DriverError, Health, Mount
 from dpgateway.drivers import answers
 from dpgateway.errors import DriverFault
+from dpgateway.process.threads import Threads
 
 A, B, C = Device("a"), Device("b"), Device("c")
 
@@ -30,6 +32,110 @@ def test_devices_that_are_no_iterable_are_refused_saying_what_was_returned(answe
 def test_something_else_among_the_devices_is_refused_saying_what_it_was(wrong):
     with pytest.raises(DriverFault, match=r"among its devices, expected a Device"):
         answers.devices([A, wrong])
+
+
+class Alien(str):
+    """A text that may do anything when it is compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        raise SystemExit
+
+
+class Board(Device):
+    """A device of a driver's own class, whose attributes may be read on one thread only."""
+
+    slot = 3
+
+    def __init__(self, values):  # and not the dataclass's, nor its __post_init__
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "thread", threading.get_ident())
+
+    def __getattribute__(self, name):
+        if name in {"id", "health", "numa_nodes"}:
+            assert threading.get_ident() == self.thread, "read on another thread"
+            return self.values[name]
+        return super().__getattribute__(name)
+
+
+def board(id_="a", health=A.health, numa_nodes=()):
+    return Board({"id": id_, "health": health, "numa_nodes": numa_nodes})
+
+
+def elsewhere(function):
+    """What ``function`` returns on another thread."""
+    return Threads().run("elsewhere", function, 10)
+
+
+def test_devices_of_a_drivers_own_class_are_copied_where_they_were_listed():
+    listed = board("a", Health.unhealthy("no power"), (1,)), board("b")
+    first, second = answers.devices(listed)
+
+    def read():
+        return (first.id, first.health.reason, first.numa_nodes), second.id, first == second, answers.own((second, A))
+
+    assert elsewhere(read) == (("a", "no power", (1,)), "b", False, (listed[1], A))
+
+
+def test_plain_devices_pass_as_they_are():
+    first, second = answers.devices([A, B])
+    assert (first, second) == (A, B)
+    assert first is A
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"id_": ""}, "expected a non-empty string"),
+        ({"id_": "a::1"}, "how shares are named"),
+        ({"id_": None}, "expected a string"),
+        ({"numa_nodes": (-1,)}, "expected none, or nodes from 0"),
+        ({"health": True}, "expected health to be a Health"),
+    ],
+)
+def test_a_device_that_never_checked_itself_is_checked(wrong, text):
+    with pytest.raises((ValueError, TypeError), match=text):
+        answers.devices([board(**wrong)])
+
+
+def test_what_is_in_a_device_is_plain():
+    class Node(int):
+        def __lt__(self, other):
+            raise SystemExit
+
+    class Odd(Health):
+        pass
+
+    (device,) = answers.devices([Device(Alien("a"), Odd(Alien("hot")), (Node(1), Node(0)))])
+    kinds = [type(device.id), type(device.health), type(device.health.reason), *map(type, device.numa_nodes)]
+    assert kinds == [str, Health, str, int, int]
+    assert device == Device("a", Health.unhealthy("hot"), (0, 1))
+
+
+def test_what_is_in_an_allocation_is_plain():
+    class Node(DeviceNode):
+        pass
+
+    class Bound(Mount):
+        pass
+
+    class Given(Allocation):
+        @property
+        def late(self):
+            raise SystemExit
+
+    alien = Alien("/a")
+    given = Given({alien: alien}, (Node(alien, alien, Alien("r")),), (Bound(alien, Alien("/b")),), {alien: alien})
+    found = answers.allocation(given)
+    (node,), (mount,) = found.device_nodes, found.mounts
+    texts = [*found.env, *found.env.values(), *found.annotations, node.host_path, node.container_path]
+    texts += [node.permissions, mount.host_path, mount.container_path]
+    assert set(map(type, texts)) == {str}
+    assert [type(found), type(node), type(mount)] == [Allocation, DeviceNode, Mount]
+    expected = Allocation({"/a": "/a"}, (DeviceNode("/a", "/a", "r"),), (Mount("/a", "/b"),), {"/a": "/a"})
+    assert found == expected
 
 
 def test_an_id_listed_twice_is_refused_by_name():
@@ -62,6 +168,12 @@ def test_preferred_devices_are_as_many_as_were_asked_for():
 def test_another_number_of_preferred_devices_is_refused(answer):
     with pytest.raises(DriverFault, match=r"prefer\(\) returned"):
         answers.preferred(answer, (A, B, C), 2)
+
+
+def test_preferred_devices_of_a_drivers_own_class_are_those_that_were_listed():
+    available = answers.devices([board("a"), board("b")])
+    (chosen,) = answers.preferred(answers.own(available[1:]), available, 1)
+    assert chosen is available[1]
 
 
 def test_a_preferred_device_that_is_not_available_is_refused():

@@ -3,7 +3,7 @@
 import pytest
 
 from dpgateway.drivers import discovery
-from tests.support.drivers import GOOD, find
+from tests.support.drivers import GOOD, HOLDS, find
 
 
 def failure_of(name):
@@ -67,8 +67,9 @@ def test_what_a_package_does_at_import_is_its_own_affair(install, request, state
     assert find([f"{module}_good"])[f"{module}_good"].failure is None
 
 
-def test_a_package_that_hangs_at_import_is_left_to_itself(install):
-    install("import threading\nthreading.Event().wait()\n" + GOOD, module="t_hangs")
+def test_a_package_that_hangs_at_import_is_left_to_itself(install, gate):
+    HOLDS["t_hangs"] = gate()
+    install("from tests.support.drivers import hold\nhold(__name__)\n" + GOOD, module="t_hangs")
     install(GOOD, module="t_beside")
     found = find(["t_hangs", "t_beside"], 1)
     assert found["t_hangs"].failure == "it hasn't been imported within 1 s"

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from dpgateway import Device, DriverError
+from dpgateway import Allocation, Device, DriverError, Health
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.process.threads import Threads
@@ -246,6 +246,53 @@ async def test_a_driver_that_hangs_in_allocate_and_prepare_lists_all_the_same(ru
             await call([Device("d0")])
     context[0].changed()
     await until(lambda: Device("d1") in one.said.devices)
+
+
+class OnItsThreads(Device):
+    """Its attributes hang whoever reads them on the event loop's thread."""
+
+    def __init__(self, id_):
+        object.__setattr__(self, "values", {"id": id_, "health": Health.healthy(), "numa_nodes": ()})
+
+    def __getattribute__(self, name):
+        if name in {"id", "health", "numa_nodes"}:
+            if threading.current_thread() is threading.main_thread():
+                raise SystemExit(name)
+            return self.values[name]
+        return super().__getattribute__(name)
+
+
+async def test_devices_of_a_drivers_own_class_are_read_on_its_threads_alone_and_come_back_to_it(run):
+    own = OnItsThreads("a"), OnItsThreads("b")
+    asked: list[object] = []
+
+    class Driver(Scripted):
+        def devices(self):
+            return own
+
+        def allocate(self, devices):
+            asked.append(devices)
+            return Allocation()
+
+        def prefer(self, available, must_include, size):
+            asked.append(available)
+            return [available[1]]
+
+        def prepare(self, devices):
+            asked.append(devices)
+
+        release = prepare
+
+    one = run(Driver)
+    await one.listed()
+    a, b = one.said.devices
+    assert (a.id, b.id) == ("a", "b")
+    assert await one.calls.prefer([a, b], [], 1) == (b,)
+    await one.calls.allocate([a], late)
+    await one.calls.prepare([a])
+    one.calls.release([b], tuple)
+    await until(lambda: len(asked) == 4)
+    assert asked == [own, own[:1], own[:1], own[1:]]
 
 
 async def test_a_driver_that_is_made_in_vain_is_closed(run, gate):

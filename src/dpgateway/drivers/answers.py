@@ -5,17 +5,32 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from dpgateway.errors import DriverFault, GatewayError, describe
-from dpgateway.model import Allocation, Device
+from dpgateway.model import Allocation, Device, plain
 
 MOST_DEVICES = 200_000
 """More than fit into the largest list that a kubelet accepts; a driver that lists more won't stop."""
 
 
+@dataclass(frozen=True, slots=True)
+class Copy(Device):
+    """The plain values of a device that is of a driver's own class: its attributes may be slow, or raise."""
+
+    own: Any = field(default=None, compare=False, repr=False)
+    """What the driver listed."""
+
+
+def own(devices: Iterable[Device]) -> tuple[Device, ...]:
+    """The very objects that the driver listed."""
+    return tuple([device.own if type(device) is Copy else device for device in devices])
+
+
 def devices(answer: object) -> tuple[Device, ...]:
-    """What ``devices()`` returned. Consumes an iterator, so call it on the thread that called ``devices()``."""
-    listed = _sequence("devices()", answer, MOST_DEVICES)
+    """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``."""
+    listed = tuple([_copied(device) for device in _sequence("devices()", answer, MOST_DEVICES)])
     ids = [device.id for device in listed]
     if len(set(ids)) < len(ids):
         ((twice, _),) = Counter(ids).most_common(1)
@@ -24,23 +39,33 @@ def devices(answer: object) -> tuple[Device, ...]:
 
 
 def allocation(answer: object) -> Allocation:
-    """What ``allocate()`` returned."""
+    """What ``allocate()`` returned. Call it on the thread that called ``allocate()``."""
     if not isinstance(answer, Allocation):
         raise DriverFault(f"allocate() returned {answer!r:.200}, expected an Allocation")
-    return answer
+    return plain(answer, Allocation)
 
 
 def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[Device, ...]:
-    """What ``prefer()`` returned: ``size`` of ``available``, no more often than they are there."""
+    """What ``prefer()`` returned: ``size`` of ``available``, no more often than they are there. Call it on the thread
+    that called ``prefer()``.
+    """
     chosen = _sequence("prefer()", answer, max(size, 1))
     if len(chosen) != size:
         raise DriverFault(f"prefer() returned {len(chosen)} devices, expected {size}")
     left = Counter(device.id for device in available)
-    for device in chosen:
-        if not left[device.id]:
-            raise DriverFault(f"prefer() returned {device.id!r}, which isn't available, or more often than it is")
-        left[device.id] -= 1
-    return chosen
+    ids = [plain(device.id, str) for device in chosen]
+    for id_ in ids:
+        if not left[id_]:
+            raise DriverFault(f"prefer() returned {id_!r}, which isn't available, or more often than it is")
+        left[id_] -= 1
+    by_id = {device.id: device for device in available}
+    return tuple([by_id[id_] for id_ in ids])
+
+
+def _copied(device: Device) -> Device:
+    if type(device) is Device:
+        return device
+    return Copy(**{one.name: getattr(device, one.name) for one in fields(Device)}, own=device)
 
 
 def _sequence(what: str, answer: object, most: int) -> tuple[Device, ...]:

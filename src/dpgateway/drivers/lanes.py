@@ -15,8 +15,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
@@ -50,7 +49,8 @@ class Lanes:
     ) -> None:
         self.abilities = abilities(driver)
         self.preparing = PrepareLane(config.name, threads, group, log)
-        self._driver, self._config, self._log = driver, config, log
+        self._driver: Any = driver  # which has what is among its abilities
+        self._config, self._log = config, log
         self._allocating = AllocateLane(config.name, threads)
 
     async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
@@ -61,7 +61,7 @@ class Lanes:
         seconds = self._config.timeouts.allocate.total_seconds()
 
         def call() -> Allocation:
-            return answers.allocation(self._driver.allocate(devices))
+            return answers.allocation(self._driver.allocate(answers.own(devices)))
 
         with self._blaming(devices):
             return await _until_free(lambda end: self._allocating.call("allocate", call, seconds, end, late), seconds)
@@ -71,11 +71,11 @@ class Lanes:
     ) -> tuple[Device, ...]:
         """Asks the driver until the ``prefer`` deadline."""
         available, must = tuple(available), tuple(must_include)
-        ask = partial(self._driver.prefer, available, must, size)  # type: ignore[attr-defined]  # an ability
         seconds = self._config.timeouts.prefer.total_seconds()
 
         def call() -> tuple[Device, ...]:
-            return answers.preferred(ask(), available, size)
+            chosen = self._driver.prefer(answers.own(available), answers.own(must), size)
+            return answers.preferred(chosen, available, size)
 
         with self._blaming(()):
             return await self._allocating.call("prefer", call, seconds, time.monotonic() + seconds)
@@ -86,8 +86,11 @@ class Lanes:
         ``once``: a Busy driver isn't asked again, because the kubelet calls PreStartContainer again.
         """
         devices = tuple(devices)
-        call = partial(self._driver.prepare, devices)  # type: ignore[attr-defined]  # an ability
         seconds = self._config.timeouts.prepare.total_seconds()
+
+        def call() -> None:
+            self._driver.prepare(answers.own(devices))
+
         with self._blaming(devices):
             if once:
                 await self.preparing.prepare(devices, call, seconds)
@@ -101,7 +104,10 @@ class Lanes:
         """
         if "release" not in self.abilities or not devices:
             return
-        call = self._driver.release  # type: ignore[attr-defined]  # an ability
+
+        def call(released: Sequence[Device]) -> None:
+            self._driver.release(answers.own(released))
+
         with contextlib.suppress(DriverError):  # the driver ended, and whatever it held ended with it
             self.preparing.release(devices, call, free).add_done_callback(self._released)
 
