@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpgateway import Mount
-from dpgateway.config import Shares, load, read
-from tests.support.configurations import Write, only_problem, problems_of, resources
+from dpgateway.config import read
+from tests.support.configurations import Write, only_problem
 
 
 @pytest.mark.parametrize(
@@ -18,11 +17,9 @@ from tests.support.configurations import Write, only_problem, problems_of, resou
         ("# nothing\n", ": found an empty file, expected resources; see docs/reference/configuration.md"),
         ("- a", ":1: found a list, expected a mapping with the keys resources, defaults, kubelet"),
         ("a:\n\t- b", ":2: found a tab, expected spaces; YAML is indented with spaces only"),
-        ("kubelet: {}\nkubelet: {}\nresources: []", ':2: found duplicate key "kubelet", expected each key once'),
         ("resources: []\n---\nresources: []", ":2: found a second document ('---'), expected one document per file"),
         ("kubelet: {}", ": resources: found no resources, expected a list of resources"),
         ("resources: x", ':1: resources: found "x", expected a list'),
-        ("&a {b: *a}", ": found a value that contains itself, or is nested too deeply, expected plain values"),
     ],
 )
 def test_a_file_that_is_no_configuration(config: Write, text: str, problem: str) -> None:
@@ -58,50 +55,5 @@ def test_no_text_makes_it_raise_anything_else(tmp_path_factory: pytest.TempPathF
         assert str(problem).startswith(str(file))
 
 
-def test_a_value_by_alias_or_merge_has_the_place_where_it_is_written(config: Write) -> None:
-    path = config("""\
-resources:
-  - &a {name: example.com/a, driver: x, env: &env {A: 1}}
-  - <<: *a
-    name: example.com/b
-  - {name: example.com/c, driver: x, env: *env}
-""")
-    assert [problem.split(": ")[0:2] for problem in problems_of(path)] == [
-        [":2", "resources[0].env.A"],
-        [":2", "resources[1].env.A"],
-        [":2", "resources[2].env.A"],
-    ]
-
-
-def test_anchored_scalars_keep_their_types(config: Write) -> None:
-    text = (
-        "resources: [{name: &n example.com/a, driver: &d x, shares: &s 2, mounts: [{host_path: /a, container_path: /b"
-    )
-    (resource,) = resources(load(config(text + ", read_only: &r false}]}]")))
-    assert (resource.shares, resource.mounts) == (Shares(2), (Mount("/a", "/b", read_only=False),))
-    assert type(resource.name) is str
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "resources: !foo [a]",
-        "resources: [{name: example.com/a, driver: x, env: {A: !!bool maybe}}]",
-        "resources: [{name: example.com/a, driver: x, env: {A: !!int ''}}]",
-        "resources: !!set abc",
-        "resources: !!pairs abc",
-        "resources:\n- &x\n  <<: *x\n",
-    ],
-)
-def test_odd_tags_are_errors_like_others(config: Write, text: str) -> None:
-    assert problems_of(config(text))
-
-
-def test_aliases_that_multiply_are_refused(config: Write) -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
-    assert "found more than 200000 values, with what aliases repeat" in only_problem(config("\n".join(lines)))
-
-
 def test_a_file_that_never_ends_is_refused() -> None:
-    assert "found more than 16777216 bytes" in only_problem(Path("/dev/zero"))
+    assert "found more than 1048576 bytes" in only_problem(Path("/dev/zero"))

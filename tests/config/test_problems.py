@@ -3,7 +3,7 @@
 import pytest
 
 from dpgateway.config import InvalidConfiguration, Place, Problem, did_you_mean, in_order
-from dpgateway.config.problems import key_path, shown
+from dpgateway.config.problems import shown
 
 AT = Place("a.yaml", 3, 5, "resources[0].x")
 
@@ -34,8 +34,8 @@ def test_they_are_sorted_by_place_and_told_once() -> None:
     [((), ""), (("a", "b-c", 0), "a.b-c[0]"), (("a", "x/y", "b"), 'a["x/y"].b'), ((0, "a"), "[0].a"), (("",), '[""]')],
 )
 def test_a_key_is_written_as_it_is_found_in_the_file(steps: tuple[object, ...], key: str) -> None:
-    assert key_path(steps) == key
-    assert AT.below(steps).key == key_path(steps, AT.key)
+    assert Place("").below(*steps).key == key
+    assert Place("", key="x").below(*steps).key == "x" + (f".{key}" if key and key[0] != "[" else key)
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,10 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_key() -> None:
         "inners[2]: found 5, expected a mapping with the keys depth, paths",
         "inners[3].deep: found an unknown key, expected one of depth, paths",
         "did you mean depth?",
-        'labels["x/y"]: found 1, expected a string',
-        'put it in quotes: "1"',
         "labels[2]: found the key 2, expected keys that are strings",
         'put it in quotes: "2"',
+        'labels["x/y"]: found 1, expected a string',
+        'put it in quotes: "1"',
     ]
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
 from dpgateway.config.document import Document, Entry
-from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Steps, did_you_mean, in_order, shown
+from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, shown
 from dpgateway.config.strict import typed
 from dpgateway.config.values import Kubelet, ResourceConfig, ResourceKeys
+from dpgateway.config.written import Written
 from dpgateway.errors import describe
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ def completed(entry: Entry, found: FoundDriver) -> Completed:
     options, failure = None, found.failure
     claims: tuple[str, ...] | None = None
     if failure is None:
-        written = entry.written.below("options")
+        written = entry.written.below("options") or Written(None, entry.written.at("options"))
         options, failure = _tried("Options", lambda: typed(written, found.driver.Options, wrong))
     if wrong or entry.resource is None:
         return Completed(None, tuple(wrong))
@@ -78,7 +79,7 @@ def unusable(entry: Entry, failure: str, later: Future[ResourceConfig] | None = 
 
 def _resource(entry: Entry, **more: Any) -> ResourceConfig:  # noqa: ANN401
     keys = {field.name: getattr(entry.resource, field.name) for field in fields(ResourceKeys)}
-    return ResourceConfig(**(keys | {"options": None} | more), where=entry.written.place())
+    return ResourceConfig(**(keys | {"options": None} | more), where=entry.written.place)
 
 
 def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:
@@ -108,11 +109,11 @@ class Claims:
         """Notes what the entry claims; a second claim of a name is a problem."""
         again = []
         for name in done.claims:
-            first = self._first.setdefault((entry.driver, name), entry.written.place())
-            if first != entry.written.place():
+            first = self._first.setdefault((entry.driver, name), entry.written.place)
+            if first != entry.written.place:
                 found = f"{shown(name)}, which the resource at {first} claims too"
                 expected = "something that no other resource of this driver has"
-                again.append(Problem(entry.written.place("options"), found, expected))
+                again.append(Problem(entry.written.at("options"), found, expected))
         return replace(done, problems=(*done.problems, *again))
 
 
@@ -157,10 +158,9 @@ def resolve(
 
 
 def _not_installed(entry: Entry, names: list[str]) -> Iterator[Problem]:
-    if entry.written.value.get("driver"):
+    if entry.driver:
         expected = f"an installed driver: {', '.join(names)}" if names else "an installed driver; there is none"
-        place = entry.written.place("driver")
-        yield Problem(place, shown(entry.driver), expected, did_you_mean(entry.driver, names))
+        yield Problem(entry.written.at("driver"), shown(entry.driver), expected, did_you_mean(entry.driver, names))
 
 
 def advise(document: Document, drivers: Mapping[str, FoundDriver]) -> tuple[Problem, ...]:
@@ -191,19 +191,11 @@ def _about(entry: Entry, resource: ResourceKeys, driver: FoundDriver | None) -> 
     if resource.shares.distinct == "require" and resource.shares.count > 1:
         # GetPreferredAllocation came with 1.19
         text = "kubelets before 1.19 pick shares blindly: a container that wants two may be refused for ever"
-        yield Problem(entry.written.place("shares"), hint=text)
+        yield Problem(entry.written.at("shares"), hint=text)
     if resource.preference != "none" and driver and callable(getattr(driver.driver, "prefer", None)):
         text = f"the driver's own prefer isn't asked with {resource.preference}"
-        yield Problem(entry.written.place("preference"), hint=text)
-    for steps, text in _texts(entry.written.value):
-        if found := _VARIABLE.search(text):  # whoever writes ${HOME} may expect that it is replaced
-            yield Problem(entry.written.place(*steps), hint=f"values are literal, so {found[0]} stays as it is")
-
-
-def _texts(value: object, steps: Steps = ()) -> Iterator[tuple[Steps, str]]:
-    """Each text that is in ``value``, with the way to it."""
-    if isinstance(value, str):
-        yield steps, value
-    elif isinstance(value, dict | list):
-        for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(inner, (*steps, step))
+        yield Problem(entry.written.at("preference"), hint=text)
+    for part in entry.written.parts():
+        found = _VARIABLE.search(part.value) if isinstance(part.value, str) else None
+        if found:  # whoever writes ${HOME} may expect that it is replaced
+            yield Problem(part.place, hint=f"values are literal, so {found[0]} stays as it is")

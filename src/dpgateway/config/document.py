@@ -6,17 +6,17 @@ so a key that two files set to different values is an error; and so is a resourc
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from dpgateway.config.files import Written, misnamed, read_all
-from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Steps, did_you_mean, in_order, shown
+from dpgateway.config.files import misnamed, read_all
+from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
 from dpgateway.config.strict import typed
 from dpgateway.config.values import Kubelet, ResourceKeys
+from dpgateway.config.written import Written, unplaced
 
 OWN = frozenset({"name", "driver"})
 """The keys that only a resource itself can have."""
@@ -43,11 +43,15 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return str(self.written.value.get("name"))
+        return self._text("name")
 
     @property
     def driver(self) -> str:
-        return str(self.written.value.get("driver"))
+        return self._text("driver")
+
+    def _text(self, key: str) -> str:
+        written = self.written.below(key)
+        return written.value if written and isinstance(written.value, str) else ""
 
     def serves(self, node_name: str) -> bool:
         """Whether the resource is for this node; an invalid resource counts as one that is."""
@@ -104,74 +108,67 @@ def read(path: Path) -> tuple[Document, tuple[Problem, ...]]:
     return Document(path, entries, kubelet or Kubelet(), ignored=misnamed(path)), in_order(problems)
 
 
-def _misspelt(file: dict[object, object]) -> bool:
+def _misspelt(file: Mapping[str, Written]) -> bool:
     """Whether ``resources`` is there under a name that is reported as a mistake already."""
     return any(did_you_mean(key, ["resources"]) for key in file)
 
 
 def _merged(key: str, path: Path, files: Iterable[Written], problems: list[Problem]) -> Written:
     """The mappings that the files have at ``key``, as one."""
-    places: dict[Steps, Place] = {(): Place(str(path), key=key)}
-    whole = Written({}, places)
-    for file in files:
-        for steps, place in file.places.items():
-            if steps[:1] == (key,):
-                places.setdefault(steps[1:], place)
-        if isinstance(file.value.get(key), dict):
-            _join(whole, file.below(key), problems)
+    found = [mapping for file in files if (mapping := file.below(key)) and isinstance(mapping.value, dict)]
+    whole = found[0] if found else Written({}, Place(str(path), key=key))
+    for mapping in found[1:]:
+        whole = _joined(whole, mapping, problems)
     return whole
 
 
-def _join(whole: Written, more: Written, problems: list[Problem]) -> None:
-    for key, value in more.value.items():
-        known = whole.value.setdefault(key, value)
-        if isinstance(known, dict) and isinstance(value, dict):
-            _join(whole.below(key), more.below(key), problems)
-        elif known is not value and known != value:
-            expected = f"{shown(known)}, as at {whole.place(key)}"
-            problems.append(Problem(more.place(key), shown(value), expected, "all files share these keys"))
+def _joined(whole: Written, more: Written, problems: list[Problem]) -> Written:
+    value = dict(whole.value)
+    for key, new in more.value.items():
+        known = value.setdefault(key, new)
+        if isinstance(known.value, dict) and isinstance(new.value, dict):
+            value[key] = _joined(known, new, problems)
+        elif known.plain() != new.plain():
+            expected = f"{known.shown}, as at {known.place}"
+            problems.append(Problem(new.place, new.shown, expected, "all files share these keys"))
+    return replace(whole, value=value)
 
 
 def _check_defaults(defaults: Written, problems: list[Problem]) -> None:
     """A mistake in the defaults is reported even if no resource uses them."""
     expected = "any key of a resource but name and driver"
     wrong = OWN.intersection(defaults.value)
-    problems.extend(Problem(defaults.place(key), "an unknown key", expected) for key in wrong)
-    probe = defaults.value | {"name": "example.com/any", "driver": "any"}
+    problems.extend(Problem(defaults.at(key), "an unknown key", expected) for key in wrong)
+    probe = defaults.value | unplaced({"name": "example.com/any", "driver": "any"}).value
     typed(replace(defaults, value=probe), ResourceKeys, problems)
 
 
 def _entries(file: Written, defaults: Written, problems: list[Problem]) -> Iterator[Entry]:
     resources = file.below("resources")
-    for index in range(len(resources.value) if isinstance(resources.value, list) else 0):
-        own = resources.below(index)
+    for own in resources.value if resources and isinstance(resources.value, list) else ():
         if isinstance(own.value, dict):
             whole = _over(defaults, own)
             yield Entry(whole, typed(whole, ResourceKeys, problems))
         else:
-            problems.append(Problem(own.place(), shown(own.value), "a mapping with the keys name, driver, ..."))
+            problems.append(Problem(own.place, own.shown, "a mapping with the keys name, driver, ..."))
             yield Entry(replace(own, value={}), None)
 
 
 def _over(defaults: Written, own: Written) -> Written:
     """``own`` over ``defaults``: mappings are joined key by key, anything else replaces the default."""
-    inherited = {key: value for key, value in defaults.value.items() if key not in OWN}
-    value = inherited | own.value
-    for key in inherited.keys() & own.value.keys():
-        if isinstance(inherited[key], dict) and isinstance(own.value[key], dict | None):
-            value[key] = inherited[key] | (own.value[key] or {})
-    places = {
-        (*own.steps, *steps): place
-        for steps, place in defaults.places.items()
-        if (*own.steps, *steps[:2]) not in own.places and steps[0] not in OWN
-    }
-    return Written(value, ChainMap(places, own.places), own.steps)
+    value = {key: default for key, default in defaults.value.items() if key not in OWN}
+    for key, mine in own.value.items():
+        default = value.get(key)
+        if default and isinstance(default.value, dict) and isinstance(mine.value, dict | None):
+            value[key] = replace(mine, value=default.value | (mine.value or {}))
+        else:
+            value[key] = mine
+    return replace(own, value=value)
 
 
 def _check_names(entries: Iterable[Entry], problems: list[Problem]) -> None:
     first: dict[str, Place] = {}
     for entry in entries:
-        if "name" in entry.written.value:
-            place = entry.written.place("name")
-            if (other := first.setdefault(entry.name, place)) is not place:
-                problems.append(Problem(place, shown(entry.name), "each resource once", f"it is also at {other}"))
+        name = entry.written.below("name")
+        if name and isinstance(name.value, str) and (other := first.setdefault(name.value, name.place)) != name.place:
+            problems.append(Problem(name.place, name.shown, "each resource once", f"it is also at {other}"))

@@ -9,9 +9,6 @@ from difflib import get_close_matches
 
 from dpgateway.errors import ConfigurationError
 
-Steps = tuple[object, ...]
-"""The way to a value within others: keys of mappings, and indices of lists."""
-
 LONGEST_QUOTE = 60
 """Characters."""
 
@@ -29,9 +26,17 @@ class Place:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
 
-    def below(self, steps: Steps) -> Place:
-        """The same line and column, with a longer key."""
-        return replace(self, key=key_path(steps, self.key)) if steps else self
+    def below(self, *steps: object) -> Place:
+        """The same line and column, with a longer key: ``a.b``, ``a[0]``, or ``a["x/y"]`` if it's no plain word."""
+        key = self.key
+        for step in steps:
+            if isinstance(step, int):
+                key += f"[{step}]"
+            elif not str(step).replace("-", "_").isidentifier():
+                key += f"[{shown(str(step))}]"
+            else:
+                key += f".{shortened(str(step))}" if key else shortened(str(step))
+        return replace(self, key=key)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,18 +85,6 @@ def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(sorted(set(problems)))
 
 
-def key_path(steps: Steps, above: str = "") -> str:
-    """``steps`` as a key: ``a.b``, ``a[0]``, or ``a["x/y"]`` where a key isn't a plain word. ``above`` goes before."""
-    for step in steps:
-        if isinstance(step, int):
-            above += f"[{step}]"
-        elif not str(step).replace("-", "_").isidentifier():
-            above += f"[{json.dumps(str(step))}]"
-        else:
-            above += f".{step}" if above else str(step)
-    return above
-
-
 def shown(value: object) -> str:
     """``value`` as an error shows it: a scalar as YAML writes it, shortened; of anything else only its kind."""
     if value is None:
@@ -104,8 +97,11 @@ def shown(value: object) -> str:
         return "a list" if value else "an empty list"
     if not isinstance(value, str):
         return str(value)
-    text = value if len(value) <= LONGEST_QUOTE else value[:LONGEST_QUOTE] + "..."
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(shortened(value), ensure_ascii=False)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -12,17 +12,17 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from dpgateway.config.files import Written
 from dpgateway.config.kinds import LISTS, MAPPINGS, Kind, name_kind
-from dpgateway.config.problems import Problem, Steps, Wrong, did_you_mean, key_path, shown
+from dpgateway.config.problems import Problem, Wrong, did_you_mean
 from dpgateway.config.spelling import parse_duration
+from dpgateway.config.written import Written, unplaced
 
 T = TypeVar("T")
-Fault = tuple[Steps, Wrong]
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 YES, NO = frozenset({"yes", "on", "y", "true", "1"}), frozenset({"no", "off", "n", "false", "0"})
 """How people write booleans, some of them since YAML 1.1 allowed it; for hints."""
 
@@ -30,107 +30,98 @@ _INDEX = re.compile(r"\[(\d+)\]")
 _NAMED = re.compile(r"(\w+)((?:\[\d+\])*)")
 
 
-class Unfit(ValueError):
-    """A plain value isn't what it should be. ``faults``: all that is wrong with it, each with the way to it."""
-
-    def __init__(self, faults: list[Fault]) -> None:
-        self.faults = faults
-        super().__init__("; ".join(": ".join(filter(None, (key_path(steps), str(wrong)))) for steps, wrong in faults))
-
-
 def from_plain(value: object, kind: type[T]) -> T:
-    """``value`` as a ``kind``, a frozen dataclass. Raises Unfit; see ``dpgateway.from_plain``."""
-    reader = _Reader()
-    result: T = reader.read(value, kind, ())
-    if reader.faults:
-        raise Unfit(reader.faults)
+    """``value`` as a ``kind``, a frozen dataclass. Raises ValueError; see ``dpgateway.from_plain``."""
+    problems: list[Problem] = []
+    result = typed(unplaced(value), kind, problems)
+    if result is None:
+        raise ValueError("; ".join(map(str, problems)))
     return result
 
 
 def typed(written: Written, kind: type[T], problems: list[Problem]) -> T | None:
-    """``written`` as a ``kind``; or None, with everything that is wrong appended to ``problems``."""
-    try:
-        return from_plain(written.value, kind)
-    except Unfit as error:
-        problems.extend(wrong.at(written.place(*steps)) for steps, wrong in error.faults)
-        return None
+    """``written`` as a ``kind``, a dataclass; or None, with everything that is wrong appended to ``problems``."""
+    reader = _Reader()
+    result: T = reader.read(written, kind)
+    problems.extend(reader.problems)
+    return None if reader.problems else result
 
 
 class _Reader:
-    """Reads one value and all that is in it. What it returns means nothing once there are ``faults``."""
+    """Reads one value and all that is in it. What it returns means nothing once there are ``problems``."""
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.problems: list[Problem] = []
 
-    def read(self, value: Any, kind: Kind, steps: Steps, about: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
+    def read(self, written: Written, kind: Kind, about: Mapping[str, Any] = NOTHING) -> Any:  # noqa: ANN401
         """``about``: the metadata of the field that is read."""
-        expand, check = ((about or {}).get(name, lambda same: same) for name in ("expand", "check"))
-        before = len(self.faults)
+        before = len(self.problems)
+        self.problems += written.problems
+        if written.problems and written.value is None:
+            return None
         try:
-            result = self._read(expand(value), kind, steps)
-            return check(result) if len(self.faults) == before else None
+            result = self._read(about["expand"](written) if "expand" in about else written, kind)
+            return about["check"](result) if "check" in about and len(self.problems) == before else result
         except Wrong as wrong:
-            self.faults.append((steps, wrong))
+            self.problems.append(wrong.at(written.place))
+            return None
 
-    def _read(self, value: Any, kind: Kind, steps: Steps) -> Any:  # noqa: ANN401
+    def _read(self, written: Written, kind: Kind) -> Any:  # noqa: ANN401
         origin: Any = get_origin(kind)
-        if kind in SCALARS:
-            return SCALARS[kind](value)
-        if origin is Literal:
-            return _choice(value, kind)
+        if kind is Any:
+            self.problems += [problem for part in written.parts() if part is not written for problem in part.problems]
+        if kind in SCALARS or origin is Literal:
+            return SCALARS.get(kind, partial(_choice, kind))(written)
         if origin in (Union, UnionType):
             (inner,) = (one for one in get_args(kind) if one is not NoneType)
-            return None if value is None else self._read(value, inner, steps)
+            return None if written.value is None else self._read(written, inner)
         if origin in LISTS:
-            return LISTS[origin](self._items(value, kind, steps))
+            return LISTS[origin](self._items(written, kind))
         if origin in MAPPINGS:
-            return MAPPINGS[origin](dict(self._pairs(value, kind, steps)))
+            return MAPPINGS[origin](dict(self._pairs(written, kind)))
         if is_dataclass(kind):
-            return self._object(value, kind, steps)
+            return self._object(written, kind)
         raise TypeError(name_kind(kind))
 
-    def _items(self, value: Any, kind: Kind, steps: Steps) -> Iterator[object]:  # noqa: ANN401
+    def _items(self, written: Written, kind: Kind) -> Iterator[object]:
         item = get_args(kind)[0]
-        if value is not None and not isinstance(value, list):
-            raise Wrong(shown(value), f"a {name_kind(kind)}", _as_a_list(value, item))
-        for index, inner in enumerate(value or ()):
-            yield self.read(inner, item, (*steps, index))
+        if not isinstance(written.value, list | None):
+            raise Wrong(written.shown, f"a {name_kind(kind)}", _as_a_list(written, item))
+        for inner in written.value or ():
+            yield self.read(inner, item)
 
-    def _pairs(self, value: Any, kind: Kind, steps: Steps) -> Iterator[tuple[object, object]]:  # noqa: ANN401
-        if value is not None and not isinstance(value, dict):
-            hint = "write 'key: value' lines, without '- '" if isinstance(value, list) else ""
-            raise Wrong(shown(value), f"a {name_kind(kind)}", hint)
-        for key, inner in (value or {}).items():
-            if isinstance(key, str):
-                yield key, self.read(inner, get_args(kind)[1], (*steps, key))
-            else:
-                quoted = f'put it in quotes: "{shown(key)}"'
-                self.faults.append(((*steps, key), Wrong(f"the key {shown(key)}", "keys that are strings", quoted)))
+    def _pairs(self, written: Written, kind: Kind) -> Iterator[tuple[object, object]]:
+        if not isinstance(written.value, dict | None):
+            hint = "write 'key: value' lines, without '- '" if isinstance(written.value, list) else ""
+            raise Wrong(written.shown, f"a {name_kind(kind)}", hint)
+        for key, inner in (written.value or {}).items():
+            yield key, self.read(inner, get_args(kind)[1])
 
-    def _object(self, value: Any, kind: Any, steps: Steps) -> object:  # noqa: ANN401
+    def _object(self, written: Written, kind: Any) -> object:  # noqa: ANN401
         known = {field.name: field for field in fields(kind) if field.init}
-        value = {} if value is None else value
-        if not isinstance(value, dict):
-            raise Wrong(shown(value), f"a mapping with the keys {', '.join(known)}" if known else "an empty mapping")
-        before, kinds = len(self.faults), _kinds(kind)
-        self.faults += [((*steps, key), _unknown(key, kind, list(known))) for key in value if key not in known]
+        if not isinstance(written.value, dict | None):
+            keys = f"a mapping with the keys {', '.join(known)}" if known else "an empty mapping"
+            raise Wrong(written.shown, keys)
+        value, kinds = written.value or {}, _kinds(kind)
+        before = len(self.problems)
+        self.problems += [_unknown(key, kind, list(known)).at(value[key].place) for key in value if key not in known]
         given = {}
         for name, field in known.items():
             if name in value:
-                given[name] = self.read(value[name], kinds[name], (*steps, name), field.metadata)
+                given[name] = self.read(value[name], kinds[name], field.metadata)
             elif field.default is MISSING and field.default_factory is MISSING:
-                self.faults.append(((*steps, name), Wrong("nothing", "a value, because this key has no default")))
-        return self._made(kind, given, value, steps) if len(self.faults) == before else None
+                nothing = Wrong("nothing", "a value, because this key has no default")
+                self.problems.append(nothing.at(written.place.below(name)))
+        return self._made(kind, given, written) if len(self.problems) == before else None
 
-    def _made(self, kind: Any, given: dict[str, Any], value: dict[object, Any], steps: Steps) -> object:  # noqa: ANN401
+    def _made(self, kind: Any, given: dict[str, Any], written: Written) -> object:  # noqa: ANN401
         try:
             return kind(**given)
         except Exception as error:
             for cause in _causes(error):
                 if not isinstance(cause, ValueError | TypeError):
                     raise cause from error
-                named, wrong = _explained(cause, value)
-                self.faults.append(((*steps, *named), wrong))
+                self.problems.append(told(str(cause) or type(cause).__name__, written))
             return None
 
 
@@ -153,33 +144,33 @@ def _causes(error: Exception) -> Iterator[Exception]:
         yield error
 
 
-def _explained(error: Exception, value: dict[object, Any]) -> Fault:
+def told(text: str, written: Written) -> Problem:
     """What ``__post_init__`` raised, at the key that its text begins with, if it does: ``baud: ...``, ``X.baud``,
     ``paths[0]: ...``.
     """
-    text = str(error) or type(error).__name__
     words = text.split()
     match = _NAMED.fullmatch(words[0].strip(":,'\"`").rpartition(".")[2]) if words else None
-    if match is None or match[1] not in value:
-        return (), Wrong(hint=text)
+    if match is None or not written.below(match[1]):
+        return Problem(written.place, hint=text)
     head, _, rest = text.partition(": ")
-    told = rest if rest and " " not in head else text  # the place says the key already
-    return (match[1], *map(int, _INDEX.findall(match[2]))), Wrong(hint=told)
+    hint = rest if rest and " " not in head else text  # the place says the key already
+    return Problem(written.at(match[1], *map(int, _INDEX.findall(match[2]))), hint=hint)
 
 
-def _exactly(kind: type, value: object) -> object:
-    """``value`` if it is exactly a ``kind``: bool is a subclass of int, and YAML's types mean what they say."""
-    if type(value) is kind:
-        return value
+def _exactly(kind: type, written: Written) -> object:
+    """The value if it is exactly a ``kind``: bool is a subclass of int, and YAML's types mean what they say."""
+    if type(written.value) is kind:
+        return written.value
     word = name_kind(kind)
     article = "" if kind is bool else "an " if word == "integer" else "a "
-    raise Wrong(shown(value), article + word, _as_a(kind, value))
+    raise Wrong(written.shown, article + word, _as_a(kind, written))
 
 
-def _as_a(kind: type, value: object) -> str:
+def _as_a(kind: type, written: Written) -> str:
     """How to write what was probably meant."""
+    value = written.value
     if kind is str and isinstance(value, int | float):
-        return f'put it in quotes: "{shown(value)}"'
+        return f'put it in quotes: "{written.shown}"'
     if kind is int and isinstance(value, str) and value.isdecimal():
         return f"write {value}, without quotes"
     if kind is bool and str(value).lower() in YES | NO:
@@ -187,37 +178,40 @@ def _as_a(kind: type, value: object) -> str:
     return ""
 
 
-def _as_a_list(value: object, item: Kind) -> str:
-    if isinstance(value, str | int | float) and item is not Any:
-        return f"write [{shown(value)}]"
-    return "begin each of its items with '- '" if isinstance(value, dict) else ""
+def _as_a_list(written: Written, item: Kind) -> str:
+    if isinstance(written.value, str | int | float) and item is not Any:
+        return f"write [{written.shown}]"
+    return "begin each of its items with '- '" if isinstance(written.value, dict) else ""
 
 
-def _number(value: object) -> float:
+def _number(written: Written) -> float:
+    value = written.value
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Wrong(shown(value), "a number")
+        raise Wrong(written.shown, "a number")
     return float(value)
 
 
-def _path(value: object) -> Path:
+def _path(written: Written) -> Path:
+    value = written.value
     if not isinstance(value, str) or not value or "\0" in value:
-        raise Wrong(shown(value), "a path")
+        raise Wrong(written.shown, "a path")
     return Path(value)
 
 
-def _choice(value: object, kind: Kind) -> object:
+def _choice(kind: Kind, written: Written) -> object:
     choices = get_args(kind)
     for choice in choices:
-        if type(value) is type(choice) and value == choice:
+        if type(written.value) is type(choice) and written.value == choice:
             return choice
-    raise Wrong(shown(value), name_kind(kind).replace(" | ", " or "), did_you_mean(value, map(str, choices)))
+    expected = name_kind(kind).replace(" | ", " or ")
+    raise Wrong(written.shown, expected, did_you_mean(written.value, map(str, choices)))
 
 
-SCALARS: Mapping[Kind, Callable[[Any], Any]] = {
+SCALARS: Mapping[Kind, Callable[[Written], Any]] = {
     **{kind: partial(_exactly, kind) for kind in (str, int, bool)},
     float: _number,
     Path: _path,
-    timedelta: parse_duration,
-    Any: lambda value: value,
+    timedelta: lambda written: parse_duration(written.value),
+    Any: Written.plain,
 }
 """How each kind is read that has no values inside it."""

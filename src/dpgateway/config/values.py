@@ -1,7 +1,7 @@
 """What a configuration says, typed: one frozen dataclass per mapping of the file, one field per key.
 
 A field's metadata has ``help``, one line. It may have ``expand``, which gets the value as the file has it and returns
-its long form, and ``check``, which gets the typed value and returns it. Both raise Wrong.
+its long form (both as :class:`Written`), and ``check``, which gets the typed value and returns it. Both raise Wrong.
 """
 
 # ruff: noqa: RUF009  what _key makes is a field, and a Place is frozen
@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 
 from dpgateway.config.problems import Place, Wrong, shown
 from dpgateway.config.spelling import check_resource_name, format_duration
+from dpgateway.config.written import Written
 from dpgateway.model import Allocation, Mount, place
 
 Distinct = Literal["prefer", "require"]
@@ -37,11 +38,11 @@ def _check_shares(count: int) -> int:
     return count
 
 
-def _expand_shares(shares: object) -> object:
-    if type(shares) is int:
-        return {"count": _check_shares(shares)}
-    if not isinstance(shares, dict):
-        raise Wrong(shown(shares), "an integer, or a mapping with the keys count, distinct")
+def _expand_shares(shares: Written) -> Written:
+    if type(shares.value) is int:
+        return Written({"count": shares}, shares.place)
+    if not isinstance(shares.value, dict):
+        raise Wrong(shares.shown, "an integer, or a mapping with the keys count, distinct")
     return shares
 
 

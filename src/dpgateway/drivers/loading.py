@@ -66,7 +66,7 @@ class _Piece:
 
     @classmethod
     def checking(cls, driver: Installed, entry: Entry) -> _Piece:
-        doing = f"is checking the options of {entry.name} at {entry.written.place('options')}"
+        doing = f"is checking the options of {entry.name} at {entry.written.at('options')}"
         return cls(driver, doing, "no other resource waits with it")
 
 
@@ -87,7 +87,7 @@ class Loading:
         self._checked: dict[Place, Future[Completed]] = {}
         for entry in document.entries if document else ():
             if entry.driver in drivers:
-                checked = self._checked[entry.written.place()] = Future()
+                checked = self._checked[entry.written.place] = Future()
                 self._found[entry.driver].add_done_callback(partial(self._check, entry, checked))
         self._threads.begin("say which drivers are awaited", lambda: self._say(words))
 
@@ -149,7 +149,7 @@ class Loading:
 
     def _completed(self, entry: Entry, found: FoundDriver) -> Completed:
         """The entry, if its options are checked; else without its driver, which comes later."""
-        checked = self._checked.get(entry.written.place())
+        checked = self._checked.get(entry.written.place)
         if checked is None:
             return completed(entry, found)
         if checked.done():

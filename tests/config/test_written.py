@@ -1,0 +1,117 @@
+"""YAML becomes plain values with their places; what people and YAML read differently is refused."""
+
+import pytest
+
+from dpgateway import Mount
+from dpgateway.config import Shares, load
+from dpgateway.config.written import DEEPEST, LONGEST_TAG, MOST_VALUES
+from tests.support.configurations import Write, only_problem, problems_of, resources
+
+
+def in_options(text: str) -> str:
+    """A configuration whose driver gets ``text``, which begins in column 1 of line 5."""
+    return f"resources:\n- name: example.com/a\n  driver: x\n  options:\n{text}"
+
+
+def test_a_value_by_alias_or_merge_has_the_place_where_it_is_written(config: Write) -> None:
+    path = config("""\
+resources:
+  - &a {name: example.com/a, driver: x, env: &env {A: 1}}
+  - <<: *a
+    name: example.com/b
+  - {name: example.com/c, driver: x, env: *env}
+""")
+    assert [problem.split(": ")[0:2] for problem in problems_of(path)] == [
+        [":2", "resources[0].env.A"],
+        [":2", "resources[1].env.A"],
+        [":2", "resources[2].env.A"],
+    ]
+
+
+def test_anchored_scalars_keep_their_types(config: Write) -> None:
+    text = (
+        "resources: [{name: &n example.com/a, driver: &d x, shares: &s 2, mounts: [{host_path: /a, container_path: /b"
+    )
+    (resource,) = resources(load(config(text + ", read_only: &r false}]}]")))
+    assert (resource.shares, resource.mounts) == (Shares(2), (Mount("/a", "/b", read_only=False),))
+    assert type(resource.name) is str
+
+
+@pytest.mark.parametrize("text", ["a: !foo [a]", "a: !!bool maybe", "a: !!int ''", "a: !!set {b}", "a: !!pairs abc"])
+def test_a_tag_is_told_like_any_other_mistake(config: Write, text: str) -> None:
+    assert only_problem(config(in_options(f"    {text}"))).startswith(":5: resources[0].options.a: found ")
+
+
+@pytest.mark.parametrize("text", ["<<: 1", "<<: [{b: c}, 1]", "<<: *x"])
+def test_only_mappings_can_be_merged(config: Write, text: str) -> None:
+    assert "found << with " in only_problem(config(in_options(f"    x: &x [a]\n    a: {{{text}}}")))
+
+
+def test_of_merged_mappings_the_first_wins_and_the_own_keys_win_over_all(config: Write) -> None:
+    text = "    a: &a {x: 1, y: 1, z: 1}\n    b: &b {x: 2, y: 2, w: 2}\n    c: {x: 3, <<: [*a, *b]}"
+    (resource,) = resources(load(config(in_options(text))))
+    assert resource.options["c"] == {"x": 3, "y": 1, "z": 1, "w": 2}
+
+
+def test_all_duplicate_keys_are_told_with_all_that_is_wrong_besides(config: Write) -> None:
+    path = config(
+        in_options("    a: {b: 1, b: 2}\n    a: 3\n    1: x\n    true: x\n  refresh: 1\nkubelet: 5\nkubelet: 6")
+    )
+    assert [problem.partition(", expected")[0] for problem in problems_of(path)] == [
+        ":5: resources[0].options.a.b: found a duplicate key",
+        ":6: resources[0].options.a: found a duplicate key",
+        ':7: resources[0].options["1"]: found the key 1',
+        ":8: resources[0].options.true: found the key true",
+        ":9: resources[0].refresh: found 1",
+        ":10: kubelet: found 5",
+        ":11: kubelet: found a duplicate key",
+    ]
+    assert problems_of(path)[-1].endswith(f"expected each key once; it is also at {path}:10")
+
+
+@pytest.mark.parametrize("key", ["[a]", "{a: b}", "? [a]\n    "])
+def test_a_key_that_is_no_scalar(config: Write, key: str) -> None:
+    assert "found a list or a mapping as a key" in only_problem(config(in_options(f"    {key}: x")))
+
+
+@pytest.mark.parametrize("number", ["1.10", "0o17", "0x1F", "1_000", "1e3", "-0", "+5", ".inf"])
+def test_a_number_is_quoted_as_it_was_written(config: Write, number: str) -> None:
+    path = config(f"resources:\n- {{name: example.com/a, driver: x, env: {{A: {number}}}}}")
+    assert only_problem(path).endswith(f'env.A: found {number}, expected a string; put it in quotes: "{number}"')
+
+
+def test_numbers_truth_values_and_dates_are_those_of_yaml_1_2(config: Write) -> None:
+    written = "{a: 0o17, b: 0x1F, c: 1_000, d: -1.5e2, e: .5, f: TRUE, g: yes, h: ~, i: 2001-01-31, j: -.INF, k: <<}"
+    (resource,) = resources(load(config(in_options(f"    {written}"))))
+    expected = {"a": 15, "b": 31, "c": 1000, "d": -150.0, "e": 0.5, "f": True, "g": "yes", "h": None, "i": "2001-01-31"}
+    assert resource.options == expected | {"j": float("-inf"), "k": "<<"}
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "9" * 5000, "0x" + "F" * 5000])
+def test_a_number_beyond_64_bits_is_refused_and_not_quoted_in_full(config: Write, number: str) -> None:
+    problem = only_problem(config(in_options(f"    a: {number}")))
+    assert problem.startswith(":5: resources[0].options.a: found ")
+    assert "expected an integer of at most 64 bits" in problem
+    assert len(problem) < 200
+
+
+def test_aliases_that_multiply_are_refused(config: Write) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    assert "found more than 20000 values, with what aliases repeat" in only_problem(config("\n".join(lines)))
+
+
+@pytest.mark.parametrize("text", ["&a {b: *a}", "a: &a\n  <<: *a", "[" * 100_000, "- " * 1_000 + "a", "a: &a [*a]"])
+def test_what_contains_itself_or_is_too_deep_is_refused(config: Write, text: str) -> None:
+    problem = f": found a value that contains itself, or is nested deeper than {DEEPEST} levels, expected plain values"
+    assert only_problem(config(text)) == problem
+
+
+def test_too_many_values_are_refused_before_all_are_read(config: Write) -> None:
+    problem = only_problem(config("- a\n" * (MOST_VALUES + 1) + "a: b: the rest isn't even looked at"))
+    assert problem.startswith(f": found more than {MOST_VALUES} values")
+
+
+def test_a_tag_that_takes_long_to_read_is_refused(config: Write) -> None:
+    problem = only_problem(config(f"a: !{'x' * 100_000} b"))
+    assert problem == f": found a tag of more than {LONGEST_TAG} characters, expected plain values"
