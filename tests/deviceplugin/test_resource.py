@@ -25,6 +25,7 @@ from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
 from tests.support.serving import running
 from tests.support.time import Clock
+from tests.support.waiting import turns
 
 NEW, V1ALPHA2, V1ALPHA1 = APIS
 NAME = "example.com/thing"
@@ -472,6 +473,53 @@ async def test_a_driver_is_asked_about_what_is_there_only(make):
     calls = Calls("prefer", preferred=(A,))
     assert await make(calls).prefer([Preference(("gone", "a"), (), 1)]) == (("a",),)
     assert calls.asked == [("prefer", ([A], [], 1))]
+
+
+# what the log says of each container
+
+
+def told(records):
+    return [(record.getMessage(), record.devices, record.ids, record.count) for record in records.records]
+
+
+async def test_the_log_says_what_each_container_got_and_how_long_it_took(make, records, clock):
+    calls = Calls("prepare")
+    resource = make(calls)
+
+    def wait():
+        clock.now += 0.0125 if calls.asked[-1][0] == "allocate" else 1.5
+
+    calls.meanwhile = wait
+    await resource.allocate([["a", "b"], [], ["c"]], NEW)
+    await resource.prepare(["a", "b"])
+    assert records.texts() == []  # the answer comes first
+    await turns()
+    assert told(records) == [
+        ("allocated 2 devices to a container, in 12.5 ms", ["a", "b"], None, 2),
+        ("allocated 1 device to a container, in 12.5 ms", ["c"], None, 1),
+        ("prepared 2 devices for a container, in 1.5 s", ["a", "b"], None, 2),
+    ]
+    assert [record.seconds for record in records.records] == pytest.approx([0.0125, 0.0125, 1.5])
+    assert {(record.resource, record.api) for record in records.records} == {(NAME, "v1beta1")}
+
+
+async def test_an_older_kubelets_allocation_is_prepared_too_and_shares_have_ids_of_their_own(make, records):
+    resource = make(Calls("prepare"), shares=Shares(2))
+    resource.api = V1ALPHA2
+    await resource.allocate([["a", "a::1", "b"]], V1ALPHA2)
+    await turns()
+    assert [(text.split(" in ")[0], *fields) for text, *fields in told(records)] == [
+        ("prepared 3 devices for a container,", ["a", "b"], ["a", "a::1", "b"], 3),
+        ("allocated 3 devices to a container,", ["a", "b"], ["a", "a::1", "b"], 3),
+    ]
+
+
+async def test_nothing_is_told_of_what_no_container_got(make, records):
+    with pytest.raises(DriverError):
+        await make(Calls("prepare", error=DriverError("no"))).allocate([["a"]], NEW)
+    await make(Calls()).prepare(["a"])  # the driver has nothing to prepare
+    await turns()
+    assert records.texts() == []
 
 
 # versions

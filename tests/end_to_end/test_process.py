@@ -99,16 +99,29 @@ async def test_another_kubelet_in_another_era_takes_over(process, directory):
     assert await process.end() == 0
 
 
-async def test_nothing_is_logged_for_each_rpc_at_the_default_level(process, directory):
+async def test_each_container_is_one_line_with_its_devices(process, directory):
     await process.start(SIMULATED)
     async with kubelet("1.31", directory) as one:
         await offered(one)
         await process.said("registered")
         before = len(process.log)
         for _ in range(CALLS):
-            await one.allocate(R, ["node-0"])
-    await ends_in_order(process)  # its log is whole
-    assert len(process.log) - before < CALLS
+            await one.allocate(R, ["node-0", "node-2"])
+        await process.said("allocated", CALLS)
+        entries = process.entries()[before : before + CALLS]
+    await ends_in_order(process)
+    for entry in entries:
+        assert entry["message"].startswith("allocated 2 devices to a container, in ")
+        assert 0 < entry.pop("seconds") < WITHIN
+        del entry["ts"], entry["message"], entry["logger"]
+        assert entry == {
+            "level": "info",
+            "resource": R,
+            "driver": "simulated",
+            "api": "v1beta1",
+            "devices": ["node-0", "node-2"],
+            "count": 2,
+        }
 
 
 async def released(one, process):

@@ -7,6 +7,7 @@ what is in flight. Deadlines and threads are left to ``dpgateway.drivers``, the 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -68,18 +69,20 @@ class Resource:
             return Grant((), Allocation())
         calls = self._calls()
         devices = self._devices(ids)
-        allocation = None
+        allocation, began = None, self._clock.monotonic()
         try:
             with self._allocating(ids):
                 allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(calls, devices))
                 if "prepare" in calls.abilities and not api.can(Call.PREPARE):
-                    await calls.prepare(devices, once=False)
+                    await self._prepare(calls, ids, devices, once=False)
                 self._devices(ids)  # a device that died meanwhile isn't given away
-                return Grant(ids, self._complete(allocation, api))
+                grant = Grant(ids, self._complete(allocation, api))
         except BaseException:  # also a cancelled RPC: the kubelet ended
             if allocation is not None:  # a prepare that still runs comes first; devices given again aren't released
                 self.releases.release(calls, devices)
             raise
+        self._tell_later("allocated %s to a container, in %s", ids, devices, began)
+        return grant
 
     @contextmanager
     def _allocating(self, ids: tuple[str, ...]) -> Iterator[None]:
@@ -135,7 +138,7 @@ class Resource:
 
     # PreStartContainer
 
-    async def prepare(self, ids: Iterable[str]) -> None:
+    async def prepare(self, ids: Sequence[str]) -> None:
         """Makes a container's devices ready. Preparing may be what repairs an Unhealthy one; the driver decides."""
         calls = self._calls()
         devices: dict[str, Device] = {}
@@ -147,4 +150,23 @@ class Resource:
                 raise RequestError(f"resource {self.name}: device {offered} is {reason}")
             devices[device.id] = device
         if "prepare" in calls.abilities:
-            await calls.prepare(tuple(devices.values()))
+            await self._prepare(calls, tuple(ids), tuple(devices.values()), once=True)
+
+    async def _prepare(self, calls: Lanes, ids: Sequence[str], devices: Sequence[Device], *, once: bool) -> None:
+        began = self._clock.monotonic()
+        await calls.prepare(devices, once=once)
+        self._tell_later("prepared %s for a container, in %s", ids, devices, began)
+
+    # what the log says of each container
+
+    def _tell_later(self, text: str, ids: Sequence[str], devices: Sequence[Device], began: float) -> None:
+        """Once gRPC sends the answer, because no container should wait for the log."""
+        seconds = self._clock.monotonic() - began
+        asyncio.get_running_loop().call_soon(self._tell, text, ids, devices, seconds)
+
+    def _tell(self, text: str, ids: Sequence[str], devices: Sequence[Device], seconds: float) -> None:
+        number = f"{len(ids)} device{'s' if len(ids) != 1 else ''}"
+        took = f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+        names = [device.id for device in devices]
+        fields = {"devices": names, "ids": None if names == list(ids) else list(ids), "count": len(ids)}
+        self._log.info(text, number, took, extra={**fields, "api": self.api.name, "seconds": round(seconds, 6)})
