@@ -5,6 +5,7 @@ import pytest
 
 from dpgateway import Busy, DeviceUnavailable, DriverError
 from dpgateway.deviceplugin.api import v1alpha1, v1alpha2
+from dpgateway.deviceplugin.server.handlers import LONGEST_TEXT
 from dpgateway.deviceplugin.wire import v0_1_pb2, v1alpha2_pb2, v1beta1_pb2
 from dpgateway.errors import DriverFault, DriverTimeout
 from tests.support.serving import V1ALPHA, V1BETA1, status
@@ -95,10 +96,14 @@ async def test_a_bug_of_the_gateway_is_an_internal_error_and_logged_with_its_tra
     assert records.records[-1].exc_info[0] is LookupError
 
 
-async def test_a_very_long_error_still_arrives(served, client):
-    served.calls.error = DriverError("x" * 1_000_000)
-    code, text = await status(client.call("Allocate", allocate("a")))
-    assert (code, len(text)) == (CODE.FAILED_PRECONDITION, 2000)
+@pytest.mark.parametrize(("character", "sent"), [("x", 1), ("%", 3), ("\n", 3), ("é", 6), ("€", 9), ("\U0001f600", 12)])
+async def test_a_very_long_error_still_arrives(served, client, character, sent):
+    """gRPC sends each byte that isn't printable ASCII as three, in a header."""
+    served.calls.error = DriverError(character * 1_000_000)
+    assert await status(client.call("Allocate", allocate("a"))) == (
+        CODE.FAILED_PRECONDITION,
+        character * (LONGEST_TEXT // sent),
+    )
 
 
 async def test_half_a_character_in_an_error_is_escaped(served, client):
@@ -161,14 +166,15 @@ async def test_a_cancelled_allocate_is_no_error_in_the_log_and_holds_nothing_any
     assert records.texts() == []
 
 
-async def test_no_line_is_logged_for_an_rpc_that_goes_well(served, client, records):
+async def test_of_what_goes_well_only_an_allocation_is_a_line(served, client, records):
     await client.call("Allocate", allocate("a"))
     await client.call("GetDevicePluginOptions")
     stream = client.watch()
     await stream.read()
     stream.cancel()
     await until(lambda: not served.audience.open)
-    assert records.texts() == []
+    (text,) = records.texts()
+    assert text.startswith("allocated 1 device to a container, in ")
 
 
 async def test_while_it_ends_it_refuses_new_calls_and_finishes_those_in_flight(served, client):

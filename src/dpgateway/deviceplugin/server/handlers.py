@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
+from urllib.parse import quote, unquote
 
 import grpc
 import grpc.aio
@@ -37,7 +39,9 @@ _CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
 )
 
 LONGEST_TEXT = 2000
-"""Characters of an error that are sent: a status is a header, and clients limit headers to 8 KiB."""
+"""Bytes of an error that are sent: a status is a header, and clients limit headers to 8 KiB."""
+_PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+"""What gRPC sends as it is; of all else it sends each byte as %XX (its PROTOCOL-HTTP2.md, Status-Message)."""
 
 KUBELET_AGENT = "grpc-go/"
 """How a kubelet of any release names itself; other clients are served, but say nothing about the kubelet."""
@@ -120,11 +124,12 @@ class Handlers:
         except GatewayError as error:
             code = next(code for kind, code in _CODES if isinstance(error, kind))
             text = str(error)
-            self._log.warning("%s refused: %s", rpc.name, text, extra={"api": api.name})
+            fields = {"api": api.name, "rpc": rpc.name, "reason": text}
+            self._log.warning("%s refused: %s", rpc.name, text, extra=fields)
         except Exception as error:
-            self._log.exception("a bug: %s failed", rpc.name, extra={"api": api.name})
+            self._log.exception("a bug: %s failed", rpc.name, extra={"api": api.name, "rpc": rpc.name})
             code, text = grpc.StatusCode.INTERNAL, f"a bug of the gateway: {error!r}"
-        await context.abort(code, encodable(text)[:LONGEST_TEXT])
+        await context.abort(code, _short(text))
         raise AssertionError  # abort raises
 
     @staticmethod
@@ -190,6 +195,12 @@ def _when_sent(tell: Callable[[], None]) -> None:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  a coroutine runs in one
     task.add_done_callback(lambda _: tell())
+
+
+def _short(text: str) -> str:
+    """As much of the text as may be sent."""
+    sent = quote(encodable(text[:LONGEST_TEXT]), safe=_PLAIN)[:LONGEST_TEXT]
+    return unquote(re.sub("%.?$", "", sent), errors="ignore")  # without half of what the end cut through
 
 
 def _agent(context: ServicerContext) -> str:
