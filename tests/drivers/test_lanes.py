@@ -187,6 +187,34 @@ async def test_what_release_raises_is_logged(make, records):
     make(release=lambda _: 1 / 0).release([A])
     await until(records.texts)
     assert records.texts() == ["the driver failed: release() raised ZeroDivisionError: division by zero"]
+    assert (records.records[0].devices, records.records[0].exc_info[0]) == (["a"], ZeroDivisionError)
+
+
+async def test_what_release_raises_on_purpose_has_no_traceback(make, gate, records):
+    fails = gate(DriverError("no power"))
+    fails.open()
+    make(release=fails).release([A])
+    await until(records.texts)
+    assert records.texts() == ["the driver failed: no power"]
+    assert records.records[0].exc_info is None
+
+
+async def test_a_release_that_was_cut_short_by_the_end_is_no_fault_of_the_driver(log, records, gate):
+    slow = gate()
+
+    async def end():
+        async with asyncio.TaskGroup() as group:
+            config = configured()
+            One(scripted(release=slow)(config.options, None), config, group, (), log).release([A, B])
+            await slow.entered()
+            raise LookupError
+
+    with pytest.raises(ExceptionGroup):
+        await end()
+    await until(records.texts)
+    (record,) = records.records
+    assert record.getMessage() == "the driver ended before it released its devices"
+    assert (record.levelname, record.devices, record.exc_info) == ("WARNING", ["a", "b"], None)
 
 
 async def test_a_release_after_the_driver_ended_is_dropped(make, gate):

@@ -204,6 +204,17 @@ async def test_the_same_failure_is_logged_once(lane, records):
     assert records.records[0].exc_info[0] is ZeroDivisionError
 
 
+async def test_a_failure_that_the_driver_names_itself_has_no_traceback(lane, records):
+    def fails():
+        raise DriverError("no power")
+
+    lane.start(fails)
+    await until(lambda: lane.heard.failures)
+    (record,) = records.records
+    assert record.getMessage() == "every device is Unhealthy: the driver failed: no power"
+    assert (record.reason, record.method, record.exc_info) == ("the driver failed: no power", "devices", None)
+
+
 async def test_a_driver_that_fails_thousands_of_times_is_still_asked(lane):
     answers = itertools.chain([False] * 1100, itertools.repeat([A]))
 

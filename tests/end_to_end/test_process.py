@@ -157,6 +157,7 @@ async def test_it_ends_within_2_s_with_code_0_whatever_hangs(process, directory,
             with pytest.raises(PluginError):
                 await call
     await process.said(f"{hangs} hangs")
+    assert "error" not in {entry["level"] for entry in process.entries()}
 
 
 async def test_drivers_that_hang_before_they_are_made_hold_up_no_other_and_are_named(process, directory):

@@ -102,7 +102,7 @@ class Plugin:
             raise error
         level = logging.DEBUG if str(error) == self.trouble else logging.ERROR
         self.trouble = str(error)
-        self._log.log(level, "the resource can't be served: %s", error)
+        self._log.log(level, "the resource can't be served: %s", error, extra={"reason": self.trouble})
 
     async def drain(self, grace: float) -> None:
         """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""

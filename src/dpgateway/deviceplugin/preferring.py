@@ -55,7 +55,7 @@ class Preferring:
                 return prefer(request, self._ledger.device, order)
             return await self._ask_driver(request)
         except GatewayError as error:
-            self._log.warning("no preference, so the kubelet chooses: %s", error)
+            self._log.warning("no preference, so the kubelet chooses: %s", error, extra={"reason": str(error)})
         except Exception:  # the kubelet can choose by itself
             self._log.exception("a bug: no preference, so the kubelet chooses")
         return ()

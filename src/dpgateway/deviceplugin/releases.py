@@ -46,9 +46,10 @@ class Releases:
 
     def allocated_late(self, calls: Lanes, devices: Sequence[Device]) -> None:
         """Nobody got the devices by that call; another call may have given them away meanwhile."""
-        names = ", ".join(device.id for device in devices)
+        names = [device.id for device in devices]
         free = len(self.unheld(devices))
-        self._log.info("allocate() of %s answered after its deadline; %d are free again", names, free)
+        text = "allocate() of %s answered after its deadline; %d are free again"
+        self._log.info(text, ", ".join(names), free, extra={"method": "allocate", "devices": names, "count": free})
         self.release(calls, devices)
 
     def unheld(self, devices: Iterable[Device]) -> list[Device]:

@@ -87,6 +87,11 @@ def fault(method: str, error: BaseException) -> GatewayError:
     return DriverFault(f"{method}() raised {describe(error)}")
 
 
+def traceback_of(error: BaseException | None) -> BaseException | None:
+    """For a log's ``exc_info``: what a driver raised if that is a bug, because what it raised on purpose needs none."""
+    return None if isinstance(error, GatewayError) and _speaks(error) else error
+
+
 def _speaks(error: BaseException) -> bool:
     try:
         str(error)

@@ -15,13 +15,14 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.allocating import AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
-from dpgateway.drivers.preparing import Free, PrepareLane
+from dpgateway.drivers.preparing import Ended, Free, PrepareLane
 from dpgateway.errors import Busy, DeviceUnavailable, DriverError, DriverFault, DriverTimeout, GatewayError
 from dpgateway.model import Allocation, Device
 from dpgateway.process.threads import Threads
@@ -108,16 +109,23 @@ class Lanes:
         def call(released: Sequence[Device]) -> None:
             self._driver.release(answers.own(released))
 
-        with contextlib.suppress(DriverError):  # the driver ended, and whatever it held ended with it
-            self.preparing.release(devices, call, free).add_done_callback(self._released)
+        names = [device.id for device in devices]
+        with contextlib.suppress(Ended):  # the driver ended, and whatever it held ended with it
+            self.preparing.release(devices, call, free).add_done_callback(partial(self._released, names))
 
     def close(self) -> None:
         """The driver ended: no call begins any more."""
         self.preparing.close()
 
-    def _released(self, future: asyncio.Future[None]) -> None:
-        if not future.cancelled() and (error := future.exception()) is not None:
-            self._log.error("the driver failed: %s", answers.fault("release", error), exc_info=error)
+    def _released(self, devices: Sequence[str], future: asyncio.Future[None]) -> None:
+        if future.cancelled() or (error := future.exception()) is None:
+            return
+        reason = str(answers.fault("release", error))
+        fields = {"method": "release", "devices": devices, "reason": reason}
+        if isinstance(error, Ended):
+            self._log.warning("%s before it released its devices", reason, extra=fields)
+        else:
+            self._log.error("the driver failed: %s", reason, exc_info=answers.traceback_of(error), extra=fields)
 
     @contextlib.contextmanager
     def _blaming(self, devices: Sequence[Device]) -> Iterator[None]:
@@ -129,7 +137,8 @@ class Lanes:
             text = f"resource {self._config.name}{named}: driver {self._config.driver}: {error}"
             kind = next(kind for kind in _KINDS if isinstance(error, kind))
             if kind is DriverFault:
-                self._log.error("the driver broke its contract: %s", error, exc_info=error.__cause__)
+                fields = {"devices": [device.id for device in devices] or None, "reason": str(error)}
+                self._log.error("the driver broke its contract: %s", error, exc_info=error.__cause__, extra=fields)
             raise kind(text) from error
 
 

@@ -100,12 +100,14 @@ class ListLane:
         finally:
             future.cancel()  # nobody wants an answer that comes after the lane's end
         if self._last_failure:
-            self._log.info("the driver lists its devices again, after %.1f s", time.monotonic() - asked)
+            seconds = time.monotonic() - asked
+            self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})
         self._failures, self._last_failure = 0, ""
         yield devices
 
     def _failed(self, reason: str, error: Exception | None = None) -> Answer:
         if reason != self._last_failure:
-            self._log.error("every device is Unhealthy: %s", reason, exc_info=error)
+            fields = {"method": "devices", "reason": reason}
+            self._log.error("every device is Unhealthy: %s", reason, exc_info=answers.traceback_of(error), extra=fields)
         self._last_failure = reason
         return reason

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from dpgateway.drivers.answers import fault
+from dpgateway.drivers.answers import fault, traceback_of
 from dpgateway.errors import DriverError, DriverTimeout
 from dpgateway.model import Device, Health
 from dpgateway.process.threads import Threads
@@ -34,6 +34,10 @@ Begin = Callable[[], Callable[[], object]]
 """Called when the call's turn has come; returns what to run."""
 Free = Callable[[Sequence[Device]], Sequence[Device]]
 """Returns those of the devices that no container has or may be getting."""
+
+
+class Ended(DriverError):
+    """The driver ended before its call did."""
 
 
 @dataclass
@@ -150,7 +154,7 @@ class PrepareLane:
         self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin
     ) -> tuple[_Call, asyncio.Future[None]]:
         if self._closed:
-            raise DriverError("the driver ended")
+            raise Ended("the driver ended")
         call = _Call(method, devices)
         task = self._group.create_task(self._run(call, key, begin), name=f"{self._name} {method} {_names(devices)}")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -187,14 +191,17 @@ class PrepareLane:
             if not call.outdated:
                 self._unseen[key] = call  # until somebody sees it
         if call.overdue:
-            outcome = "succeeded" if error is None else f"failed: {fault('prepare', error)}"
+            reason = None if error is None else str(fault("prepare", error))
+            outcome = "succeeded" if error is None else f"failed: {reason}"
+            names = [device.id for device in call.devices]
             self._log.log(
                 logging.INFO if error is None else logging.ERROR,
                 "after its deadline, prepare() of %s %s, in %.1f s",
                 _names(call.devices),
                 outcome,
                 ran,
-                exc_info=error,
+                exc_info=traceback_of(error),
+                extra={"method": "prepare", "devices": names, "seconds": ran, "reason": reason},
             )
 
     def close(self) -> None:
@@ -210,7 +217,7 @@ def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, 
 def _copy(task: asyncio.Task[Exception | None], future: asyncio.Future[None]) -> None:
     if future.done():
         return
-    error = DriverError("the driver ended") if task.cancelled() else task.exception() or task.result()
+    error = Ended("the driver ended") if task.cancelled() else task.exception() or task.result()
     if error is not None:
         future.set_exception(error)
         future.exception()  # nobody may be waiting

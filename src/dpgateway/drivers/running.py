@@ -88,7 +88,8 @@ class RunningDriver:
         reason = f"the driver {self._config.driver} isn't running: {answers.fault('__init__', error)}"
         if reason != self._complaint:
             expected = isinstance(error, DriverError)
-            self._log.error("the resource failed: %s", reason, exc_info=None if expected else error)
+            fields = {"method": "__init__", "reason": reason}
+            self._log.error("the resource failed: %s", reason, exc_info=None if expected else error, extra=fields)
         self._complaint = reason
         self._fail(reason)
 
@@ -158,7 +159,7 @@ class RunningDriver:
         if (await asyncio.wait({future}, timeout=self._deadline))[0]:
             return
         reason = f"the driver {self._config.driver} hasn't been {done} within {self._deadline:g} s"
-        self._log.error("the resource failed: %s", reason)
+        self._log.error("the resource failed: %s", reason, extra={"reason": reason})
         self._fail(reason)
         await asyncio.wait({future})
         if future.exception() is None:
@@ -178,9 +179,12 @@ class RunningDriver:
         future = self._threads.call(f"{self._config.name} close", close)
         done, _ = await asyncio.wait({future}, timeout=seconds)
         if not done:
-            self._log.warning("the driver hasn't closed: close() hasn't answered for %g s", seconds)
+            fields = {"method": "close", "seconds": seconds}
+            self._log.warning("the driver hasn't closed: close() hasn't answered for %g s", seconds, extra=fields)
         elif error := future.exception():
-            self._log.error("the driver failed: %s", answers.fault("close", error), exc_info=error)
+            reason = str(answers.fault("close", error))
+            fields = {"method": "close", "reason": reason}
+            self._log.error("the driver failed: %s", reason, exc_info=answers.traceback_of(error), extra=fields)
 
 
 def _made(make: DriverClass, options: object, context: Context) -> Driver:

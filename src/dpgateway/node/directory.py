@@ -97,7 +97,9 @@ class Absence:
             self._timer.cancel()
 
     def _tell(self) -> None:
-        _log.warning("no kubelet for %g s: %s", self._patience, why_none(self._directory))
+        reason = why_none(self._directory)
+        fields = {"seconds": self._patience, "reason": reason}
+        _log.warning("no kubelet for %g s: %s", self._patience, reason, extra=fields)
 
 
 def why_none(directory: Path) -> str:

@@ -83,7 +83,7 @@ class Inventory:
             besides += size.bound(present.values(), present, self._shares)
         failure = size.too_long(devices, self._shares, besides, lambda: self.ledger.after(devices).values())
         if failure and not self.failure:
-            self._log.error("the resource failed: %s", failure)
+            self._log.error("the resource failed: %s", failure, extra={"reason": failure})
         if self.failure and not failure:
             self._log.info("the resource recovered")
         self.failure = failure

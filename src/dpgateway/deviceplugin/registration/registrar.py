@@ -208,7 +208,7 @@ class Registrar:
         starting = not self._listening and self._now() - self._backoff.appeared < 1
         level = logging.DEBUG if text == self._complaint or starting else logging.WARNING
         self._complaint = self._complaint if starting else text
-        self._log.log(level, "%s", text, extra={"api": self._api.name})
+        self._log.log(level, "%s", text, extra={"api": self._api.name, "reason": text})
 
     @property
     def _api(self) -> Api:
