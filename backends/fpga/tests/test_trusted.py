@@ -53,6 +53,16 @@ def test_a_strangers_directory_is_refused(tmp_path, deep):
         pass
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_whoever_runs_the_gateway_trusts_root():
+    os.seteuid(12345)
+    try:
+        with trusted_directory(Path("/usr")) as directory:
+            assert os.fstat(directory).st_uid == 0
+    finally:
+        os.seteuid(0)
+
+
 @pytest.mark.parametrize("level", ["above", "above/a/b/c"])
 def test_no_link_is_followed(tmp_path, deep, level):
     (tmp_path / level).rename(tmp_path / "real")

@@ -48,7 +48,7 @@ class Recorder:
             self._news.clear()
             if condition():
                 return True
-            if not self._news.wait(max(0.0, deadline - time.monotonic())):
+            if not self._news.wait(deadline - time.monotonic()):
                 raise AssertionError(
                     f"what was waited for didn't come within {seconds:g} s, found {self.changes} changes and the "
                     f"messages {self.messages}"
