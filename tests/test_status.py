@@ -1,7 +1,10 @@
 """What there is to know of the gateway, as one value."""
 
+from datetime import timedelta
+
 import pytest
 
+from dpgateway.config import ResourceConfig, Timeouts
 from dpgateway.status import Standing, report
 
 
@@ -31,3 +34,10 @@ def test_it_is_ready_when_all_are_started():
 )
 def test_the_status_is_a_short_text(standings, kubelet, status):
     assert report(standings, kubelet=kubelet).text == status
+
+
+@pytest.mark.parametrize(("seconds", "overdue"), [(10, 11), (58, 59), (59, 60), (600, 60)])
+def test_a_resource_that_never_comes_holds_up_the_start_no_longer_than_its_list_may_take(seconds, overdue):
+    config = ResourceConfig("example.com/a", "x", timeouts=Timeouts(list=timedelta(seconds=seconds)))
+    for age, started in ((overdue - 0.1, False), (overdue, True)):
+        assert Standing.of(config, None, age, directory=True) == Standing("example.com/a", started)

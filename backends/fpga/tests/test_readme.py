@@ -11,3 +11,17 @@ def test_every_option_is_documented():
     assert missing == []
     for kind in (Board, Bitstream, Simulated):
         assert f"`{{{', '.join(field.name for field in fields(kind))}}}" in README
+
+
+def test_every_default_is_as_documented():
+    simulated, options = Simulated(), {field.name: field.default for field in fields(FpgaOptions)}
+    for text in (
+        f"(`{simulated.state_dir}`)",
+        f"how long programming takes (`{simulated.duration.total_seconds():g}s`)",
+        f"before one succeeds ({simulated.fail_first})",
+        f"above which it is refused ({Bitstream(Path('/x'), 'x').max_mib})",
+        "| `retry_first`, `retry_limit` | `{:g}s`, `{:g}s` |".format(
+            *(options[name].total_seconds() for name in ("retry_first", "retry_limit"))
+        ),
+    ):
+        assert text in README

@@ -22,6 +22,11 @@ def seconds(number):
             {1: False, 2: True, 3: False, 5.9: False, 6: True, 7: False, 42: True, 43: False},
             {0: 2, 2: 3, 3: 6, 5: 6, 6: 7, 42.5: 43, 43: 46},
         ),
+        (
+            {"lasts": 0.125, "every": 0.5},
+            {-1: False, 0: True, 0.125: False, 0.5: True, 0.625: False, 1: True},
+            {0: 0.125, 0.25: 0.5, 0.5: 0.625},
+        ),
     ],
 )
 def test_times(times, active, changes):

@@ -111,9 +111,9 @@ class Watcher:
                         self._changed()
 
     def _matters(self, event: Event) -> bool:
-        if event.mask & _ALWAYS or event.watch is None:
-            return bool(event.mask & _ALWAYS)
-        interest = self._interests.get(event.watch.wd)
+        if event.mask & _ALWAYS:
+            return True
+        interest = self._interests.get(event.watch.wd) if event.watch else None
         return interest is not None and (event.name is None or str(event.name) in interest)
 
 

@@ -65,9 +65,11 @@ class Fault:
     def active(self, elapsed: float) -> bool:
         """Whether the fault is active now. ``elapsed``: seconds since the plan's start."""
         since = elapsed - self.after.total_seconds()
+        if since < 0:
+            return False
         if self.every:
-            since = since % self.every.total_seconds() if since >= 0 else since
-        return since >= 0 and (self.lasts is None or since < self.lasts.total_seconds())
+            since %= self.every.total_seconds()
+        return self.lasts is None or since < self.lasts.total_seconds()
 
     def changes(self, elapsed: float) -> Iterator[float]:
         """The next moments, in seconds, at which the fault begins or ends."""
