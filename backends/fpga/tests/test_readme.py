@@ -14,14 +14,13 @@ def test_every_option_is_documented():
 
 
 def test_every_default_is_as_documented():
-    simulated, options = Simulated(), {field.name: field.default for field in fields(FpgaOptions)}
+    simulated, options = Simulated(), FpgaOptions("pool", (), Bitstream(Path("/x"), "x"))
+    first, limit = options.retry_first.total_seconds(), options.retry_limit.total_seconds()
     for text in (
         f"(`{simulated.state_dir}`)",
         f"how long programming takes (`{simulated.duration.total_seconds():g}s`)",
         f"before one succeeds ({simulated.fail_first})",
-        f"above which it is refused ({Bitstream(Path('/x'), 'x').max_mib})",
-        "| `retry_first`, `retry_limit` | `{:g}s`, `{:g}s` |".format(
-            *(options[name].total_seconds() for name in ("retry_first", "retry_limit"))
-        ),
+        f"above which it is refused ({options.bitstream.max_mib})",
+        f"| `retry_first`, `retry_limit` | `{first:g}s`, `{limit:g}s` |",
     ):
         assert text in README
