@@ -36,7 +36,7 @@ test: $(VENV)/.dev  ## the tests of the gateway, the simulator and the backends 
 lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, generated code
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy src/dpgateway src/dpgateway_simulator benchmarks tools tests $(BACKENDS:=/src) $(BACKENDS:=/tests)
+	@$(BIN)/mypy src/dpgateway src/dpgateway_start src/dpgateway_simulator benchmarks tools tests $(BACKENDS:=/src) $(BACKENDS:=/tests)
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/regenerate.py --check
 	@$(BIN)/python tools/diagram.py --check

@@ -28,7 +28,7 @@ class Running:
             configured(name=name, driver_class=driver) for name, driver in zip((R, S), drivers, strict=False)
         )
         configuration = Configuration(resources, KubeletConfig())
-        self.task = asyncio.ensure_future(serve(configuration, self.directory, "node-a", self.stop))
+        self.task = asyncio.ensure_future(serve(configuration, self.directory, "node-a", self.stop, lambda _: None))
 
     async def end(self):
         assert self.task is not None, "it was never started"

@@ -1,5 +1,5 @@
 """``python -m dpgateway``: the command line."""
 
-from dpgateway.cli import main
+from dpgateway_start import main
 
 main()

@@ -420,7 +420,7 @@ class TestRun:
         assert "a kubelet can't dial our sockets below /xxx" in entry["message"]
 
     def test_not_as_root(self, run):
-        code, (line,) = run.fails(as_nobody=True)
+        code, (*_, line) = run.fails(as_nobody=True)  # before it: nobody may not run a Python below /root
         assert code == 2
         told = "the device-plugins directory: uid 65534 may not make sockets in device-plugins; run as root"
         assert json.loads(line)["message"] == told
@@ -430,7 +430,7 @@ class TestRun:
         hidden = run.folder / "hidden"
         hidden.mkdir(mode=0o755 if mode == 0o600 else mode)
         (hidden / "config.yaml").touch(mode)
-        code, (line,) = run.fails("--config=hidden/config.yaml", as_nobody=True)
+        code, (*_, line) = run.fails("--config=hidden/config.yaml", as_nobody=True)
         assert code == 2
         assert json.loads(line)["message"] == (
             "hidden/config.yaml: found a path that can't be read (Permission denied), expected a readable file or "

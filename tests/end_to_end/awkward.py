@@ -3,7 +3,7 @@
 from pathlib import Path
 
 AWKWARD = """
-import logging.config, sys, threading, warnings
+import ctypes, logging.config, os, signal, subprocess, sys, threading, time, warnings
 from dataclasses import dataclass, field
 from dpgateway import Allocation, Device, hookimpl
 
@@ -19,6 +19,8 @@ if __name__.endswith("_at_import"):
 class Options:
     hangs: tuple[str, ...] = field(default=(), metadata={"help": "methods that never return"})
     exits: tuple[str, ...] = field(default=(), metadata={"help": "methods that raise SystemExit"})
+    holds: tuple[str, ...] = field(default=(), metadata={"help": "methods that never let go of the interpreter's lock"})
+    runs: str = field(default="", metadata={"help": "Python that devices() runs"})
     noisy: bool = field(default=False, metadata={"help": "warns"})
     count: int = field(default=1, metadata={"help": "refused unless it is 1"})
 
@@ -51,12 +53,16 @@ class Awkward:
             threading.Thread(target=lambda: 1 / 0).start()
         if method in self._options.exits:
             sys.exit(3)
+        if method in self._options.holds:
+            say = f"echo '{{\\"message\\": \\"{method} holds the lock\\"}}' >&2; exec sleep 5 >/dev/null 2>&1"
+            ctypes.PyDLL(None).system(say.encode())
         if method in self._options.hangs:
             self._context.log.info(f"{method} hangs")
             hang()
 
     def devices(self):
         self._do("devices")
+        exec(self._options.runs)
         return [Device("a"), Device("b")]
 
     def allocate(self, devices):

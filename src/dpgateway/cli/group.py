@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 import click
@@ -30,6 +31,15 @@ Exit codes: 0 done, or ended by SIGTERM or SIGINT; 1 the work failed; 2 the conf
 
 class Group(click.Group):
     """Imports a command when the command is called, and turns our errors into messages and exit codes."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  click's own
+        """What the program calls. `run` is a process that others send signals to, also while it imports its modules."""
+        signals = None
+        if sys.argv[1:2] == ["run"]:
+            from dpgateway.process.signals import Signals  # noqa: PLC0415  the other commands start sooner without
+
+            signals = Signals()
+        return super().__call__(*args, obj=signals, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

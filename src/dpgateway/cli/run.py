@@ -12,9 +12,10 @@ from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.node.directory import forbidden, misplaced
-from dpgateway.process import log
+from dpgateway.process import guard, log
 from dpgateway.process import main as process
 from dpgateway.process.memory import share_one_heap
+from dpgateway.process.signals import Signals
 
 _log = log.bind(__name__)
 
@@ -29,11 +30,21 @@ def run(context: click.Context, settings: Settings) -> None:
     each kubelet that comes after it. When a driver fails, only its resource is tried again; the others don't notice.
     """
     share_one_heap()
+    signals = context.find_object(Signals)  # the process has one, see Group; a test that calls this has none
     with log.kept():
-        context.exit(_run(settings))
+        if signals is not None:
+            _guard(signals, settings.log_format)
+        context.exit(_run(settings, signals))
 
 
-def _run(settings: Settings) -> int:
+def _guard(signals: Signals, log_format: str) -> None:
+    try:
+        guard.start(signals.inbox, log_format)
+    except OSError as error:
+        _log.warning("nothing ends the gateway if a driver hangs in C code: its guard can't be started: %s", error)
+
+
+def _run(settings: Settings, signals: Signals | None) -> int:
     """The exit code."""
     try:
         configuration = _configuration(settings)
@@ -47,7 +58,7 @@ def _run(settings: Settings) -> int:
         return 2
     if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
-    return process.run(configuration, directory, settings.node_name)
+    return process.run(configuration, directory, settings.node_name, signals or Signals())
 
 
 def _configuration(settings: Settings) -> Configuration:

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import functools
 import os
-import signal
+import queue
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
@@ -16,10 +18,11 @@ from dpgateway.config import Configuration
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log
 from dpgateway.process.memory import keep_what_is_there
+from dpgateway.process.signals import Signals
 from dpgateway.process.systemd import Notifier
 
-LAST_WORD = 1.9
-"""Seconds from a signal to the end of the process, whatever hangs."""
+LAST_WORD = 1.75
+"""Seconds from a signal to the end of the process, if it can still run Python. ``guard`` comes after that."""
 
 LAST_LINES = 0.05
 """Seconds that the last lines of the log have to be written."""
@@ -27,15 +30,19 @@ LAST_LINES = 0.05
 _log = log.bind(__name__)
 
 
+Abandon = Callable[[], None]
+"""What is left to do when nothing else can be waited for. It doesn't hang."""
+
+
 async def serve(
     configuration: Configuration,
     directory: Path,
     node_name: str,
     stop: asyncio.Event,
+    ending: Callable[[Abandon], object],
 ) -> None:
-    """Runs the gateway until ``stop``."""
+    """Runs the gateway until ``stop``. ``ending`` is called when its end begins."""
     systemd = Notifier.take(os.environ)
-    last_word: threading.Timer | None = None
     try:
         async with asyncio.TaskGroup() as group:
             gateway = Gateway(configuration, directory, node_name, group)
@@ -46,44 +53,50 @@ async def serve(
             await stop.wait()
             if systemd is not None:
                 systemd.send("STOPPING=1")
-            last_word = _set_last_word(gateway)
+            ending(gateway.abandon)
             await gateway.close()
             raise _Stopped  # noqa: TRY301  it ends the group
     except* _Stopped:
         _log.info("ended")
-    finally:
-        if last_word is not None:
-            last_word.cancel()
 
 
 class _Stopped(Exception):
     pass
 
 
-def _set_last_word(gateway: Gateway) -> threading.Timer:
-    timer = threading.Timer(LAST_WORD, _last_word, [gateway])
-    timer.daemon = True
-    timer.start()
-    return timer
+class LastWord:
+    """Ends the process, whatever still runs, LAST_WORD seconds after it was given.
+
+    Its thread is there from the start, because at the end the system may have none left.
+    """
+
+    def __init__(self) -> None:
+        self._given: queue.SimpleQueue[Abandon] = queue.SimpleQueue()
+        threading.Thread(target=self._wait, name="last word", daemon=True).start()
+
+    def give(self, abandon: Abandon) -> None:
+        self._given.put(abandon)
+
+    def _wait(self) -> None:
+        abandon = self._given.get()
+        time.sleep(LAST_WORD)
+        with contextlib.suppress(Exception):
+            abandon()
+        _log.warning("something hangs, so the process ends without it")
+        log.finish(LAST_LINES)
+        os._exit(0)
 
 
-def _last_word(gateway: Gateway) -> None:
-    with contextlib.suppress(Exception):
-        gateway.abandon()
-    _log.warning("something hangs, so the process ends without it")
-    log.finish(LAST_LINES)
-    os._exit(0)
-
-
-def run(configuration: Configuration, device_plugins_dir: Path, node_name: str) -> int:
+def run(configuration: Configuration, device_plugins_dir: Path, node_name: str, signals: Signals) -> int:
     """Runs the gateway until SIGTERM or SIGINT. Returns the exit code; the caller exits at once, whatever hangs."""
+
+    last_word = LastWord()
     keep_what_is_there()
 
     async def main() -> None:
         stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await serve(configuration, device_plugins_dir, node_name, stop)
+        signals.follow(stop.set)
+        await serve(configuration, device_plugins_dir, node_name, stop, last_word.give)
         log.finish(LAST_LINES)
         os._exit(0)
 

@@ -1,0 +1,31 @@
+"""The program's first moments, before the package ``dpgateway`` is imported.
+
+Importing takes some tenths of a second, in which signals come, too. This imports nothing but what they need.
+"""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+from dpgateway_start import init
+
+_END = (signal.SIGTERM, signal.SIGINT)
+_OTHERS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def main() -> object:
+    """The command line. `run` is a process that others send signals to, and may be a container's first one."""
+    if sys.argv[1:2] == ["run"]:
+        init.stay_behind((*_END, *_OTHERS))
+        for number in _END:
+            signal.signal(number, _end_at_once)  # there is nothing yet to end in order
+        for number in _OTHERS:
+            signal.signal(number, signal.SIG_IGN)  # dpgateway.process.signals will answer
+    from dpgateway.cli import main as command_line  # noqa: PLC0415  this is what takes a while
+
+    return command_line()
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    os._exit(0)

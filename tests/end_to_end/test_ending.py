@@ -1,0 +1,153 @@
+"""The real process gets signals at awkward moments, and ends in time whatever hangs."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.awkward import install
+from tests.support.gateway import COMMAND, Gateway
+from tests.support.waiting import until
+
+R = "example.com/thing"
+SIMULATED = {"name": "example.com/other", "driver": "simulated", "options": {"count": 2}}
+WITHIN = 2.0
+
+
+def awkward(**options):
+    return {"name": R, "driver": "awkward", "options": options}
+
+
+@pytest.fixture
+async def process(short_path):
+    directory = short_path / "dp"
+    directory.mkdir()
+    install(short_path)
+    async with Gateway(short_path, directory) as process:
+        process.environment["PYTHONPATH"] = str(short_path)
+        yield process
+
+
+def in_a_container(process):
+    """The gateway's command is the first process of a namespace."""
+    process.command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *COMMAND]
+
+
+def child(pid):
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else None
+
+
+async def first(process):
+    return await until(lambda: child(process.pid))
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+async def test_a_signal_that_ends_other_programs_changes_nothing_and_the_log_says_so(process, number):
+    await process.start(SIMULATED)
+    await process.said("serving")
+    for count in (1, 2):
+        process.process.send_signal(number)
+        await process.said(f"{number.name} changes nothing", count)
+    assert await process.end() == 0
+    assert "restart the gateway" in next(line for line in process.log if number.name in line)
+
+
+@pytest.mark.parametrize("holds", ["devices", "close"])
+async def test_a_driver_that_never_lets_python_run_again_is_killed_with_the_gateway(process, holds):
+    """Before the signal, or after it was taken."""
+    await process.start(awkward(holds=[holds]))
+    await process.said("devices holds the lock" if holds == "devices" else "serving")
+    began = time.monotonic()
+    assert await process.end() == -signal.SIGKILL
+    assert time.monotonic() - began < WITHIN + 1  # a busy machine takes its time; the driver holds the lock for 5 s
+    assert process.entries()[-1]["message"].startswith("the gateway was killed, because it hung for")
+
+
+async def test_another_signal_does_not_kill_a_gateway_that_hangs_for_a_while(process):
+    say = 'echo \'{"message": "now"}\' >&2; exec sleep 2.5 >/dev/null 2>&1'
+    await process.start(awkward(runs=f"ctypes.PyDLL(None).system({say.encode()!r})"))
+    await process.said("now")
+    process.process.send_signal(signal.SIGHUP)
+    await process.said("SIGHUP changes nothing")
+    assert await process.end() == 0
+
+
+WHILE_IT_IMPORTS = """
+import os, sys
+def look(event, arguments):
+    if event == "import" and arguments[0] == {module!r}:
+        os.kill(os.getpid(), {number})
+sys.addaudithook(look)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("module", ["dpgateway", "grpc"])
+async def test_a_signal_while_it_starts_ends_it_in_silence(process, short_path, module, number):
+    text = WHILE_IT_IMPORTS.format(module=module, number=int(number))
+    (short_path / "sitecustomize.py").write_text(text)
+    await process.start(awkward())
+    async with asyncio.timeout(20):
+        assert await process.process.wait() == 0
+    await process.close()
+    assert process.log == []
+
+
+async def test_a_signal_while_a_driver_is_imported_ends_it_in_silence(process, short_path):
+    driver = short_path / "awkward.py"
+    kill = "import os, threading; os.kill(os.getpid(), 15); threading.Event().wait()\n"
+    driver.write_text(kill + driver.read_text())
+    await process.start(awkward())
+    async with asyncio.timeout(20):
+        assert await process.process.wait() == 0
+    await process.close()
+    assert process.log == []
+
+
+async def test_as_the_first_process_of_a_container_it_takes_signals_and_ends_in_order(process):
+    in_a_container(process)
+    await process.start(SIMULATED)
+    await process.said("serving")
+    os.kill(await first(process), signal.SIGHUP)
+    await process.said("SIGHUP changes nothing")
+    os.kill(await first(process), signal.SIGTERM)
+    async with asyncio.timeout(WITHIN):
+        assert await process.process.wait() == 0
+    assert process.names() == []
+
+
+async def test_as_the_first_process_of_a_container_it_takes_leave_of_orphans_and_only_of_them(process):
+    orphan = "import subprocess; print(subprocess.Popen(['sh', '-c', 'exit 4']).pid)"
+    runs = (
+        "child = subprocess.Popen(['sh', '-c', 'exit 3'])\n"
+        f"orphan = subprocess.run([sys.executable, '-c', {orphan!r}], capture_output=True, text=True).stdout.strip()\n"
+        "while os.path.exists('/proc/' + orphan): time.sleep(0.01)\n"
+        "self._context.log.info(f'the child ended with {child.wait()}, the orphan has gone')"
+    )
+    in_a_container(process)
+    await process.start(awkward(runs=runs))
+    await process.said("the child ended with 3, the orphan has gone")
+    os.kill(await first(process), signal.SIGTERM)
+    async with asyncio.timeout(WITHIN):
+        assert await process.process.wait() == 0
+
+
+@pytest.mark.parametrize(("runs", "code"), [("os._exit(5)", 5), ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + 11)])
+async def test_as_the_first_process_of_a_container_it_ends_as_the_gateway_does(process, runs, code):
+    in_a_container(process)
+    await process.start(awkward(runs=runs))
+    async with asyncio.timeout(20):
+        assert await process.process.wait() == code
+
+
+async def test_the_guard_ends_with_the_gateway(process):
+    await process.start(SIMULATED)
+    await process.said("serving")
+    guard = await first(process)
+    assert await until(lambda: "guard.py" in Path(f"/proc/{guard}/cmdline").read_text())
+    await process.end(signal.SIGKILL)
+    await until(lambda: not Path(f"/proc/{guard}").exists())
