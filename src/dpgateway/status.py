@@ -31,7 +31,7 @@ class Standing:
         overdue = age >= min(config.timeouts.list.total_seconds() + KNOWN_AFTER, LONGEST_START)
         if plugin is None:
             return cls(config.name, started=overdue)
-        failed = bool(plugin.trouble or plugin.driver.said.value.failure or plugin.inventory.failure)
+        failed = bool(plugin.failure)
         listed = plugin.inventory.list.value is not None
         started = failed or ((plugin.served or not directory) and listed) or overdue
         return cls(config.name, started, plugin.registrar.streaming, failed)

@@ -14,6 +14,7 @@ from dpgateway.node.node import WRITING, Node
 from dpgateway.process.threads import Threads
 from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
 
@@ -65,6 +66,23 @@ async def run(short_path, log):
             await end(running)
     except* Ended:
         pass
+
+
+@in_virtual_time
+async def test_a_resource_that_has_failed_is_remembered_every_ten_minutes(short_path, log, caplog):
+    try:
+        async with asyncio.TaskGroup() as group:
+            one = Running(short_path / "absent", log, group, configured(failure="it isn't installed"))
+            await advance(1500)
+            await end([one])
+    except* Ended:
+        pass
+    await advance(1500)
+    again = [record for record in caplog.records if "has failed for" in record.getMessage()]
+    reason = "the driver scripted isn't running: it isn't installed"
+    assert [(record.getMessage(), record.reason, round(record.seconds, -1)) for record in again] == [
+        (f"the resource has failed for {minutes} min: {reason}", reason, 60 * minutes) for minutes in (10, 20)
+    ]
 
 
 def write_checkpoint(directory, *ids):

@@ -24,6 +24,7 @@ from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.node.node import WRITING, Node
 from dpgateway.process.log import bind
+from dpgateway.process.reminder import Reminder
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
 
@@ -59,10 +60,20 @@ class Plugin:
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
         self._endpoint = Endpoint(node.directory, self._handlers, front.threads, group, log)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
+        self._reminder = Reminder(self._remind)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure))
 
     def _stream_opened(self) -> Callable[[], None]:
         return self.registrar.stream_opened()
+
+    @property
+    def failure(self) -> str:
+        """Why there is nothing that a kubelet could give to a container; empty if there may be."""
+        return self.trouble or self.driver.said.value.failure or self.inventory.failure
+
+    def _remind(self, failure: str, seconds: float) -> None:
+        text = "the resource has failed for %.0f min: %s"
+        self._log.warning(text, seconds / 60, failure, extra={"seconds": seconds, "reason": failure})
 
     # its life
 
@@ -81,6 +92,7 @@ class Plugin:
         await self._node.there.wait()
         await self._endpoint.open()
         self.served, self.trouble = True, ""
+        self._reminder.hear(self.failure)
         await self.inventory.list.newer(0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WRITING):
@@ -102,10 +114,12 @@ class Plugin:
             raise error
         level = logging.DEBUG if str(error) == self.trouble else logging.ERROR
         self.trouble = str(error)
+        self._reminder.hear(self.failure)
         self._log.log(level, "the resource can't be served: %s", error, extra={"reason": self.trouble})
 
     async def drain(self, grace: float) -> None:
         """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
+        self._reminder.close()
         self.registrar.stop()
         self.inventory.close()
         await self._endpoint.drain(grace)
@@ -130,4 +144,5 @@ class Plugin:
                 self.inventory.take(taken)
             if said.failure:
                 self.inventory.fail(said.failure, overdue=said.overdue)
+            self._reminder.hear(self.failure)
             self.registrar.options_changed()
