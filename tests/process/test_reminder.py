@@ -4,7 +4,7 @@ from dpgateway.process.reminder import EVERY, Reminder
 from tests.support.time import advance, in_virtual_time
 
 
-class Heard(list):
+class Heard(list[tuple[str, int]]):
     def say(self, trouble, seconds):
         self.append((trouble, round(seconds)))
 

@@ -26,7 +26,7 @@ async def test_all_resources_share_a_line_that_says_what_was_offered_and_answere
         "'UNIMPLEMENTED: unknown service new' to new, 'UNIMPLEMENTED: unknown service old' to old; "
         "expected a kubelet from 1.8 to 1.37; it is asked again at least every 75 s"
     )
-    assert record.__dict__["resource"] == ", ".join(RESOURCES)
+    assert record.__dict__["resources"] == list(RESOURCES)
 
 
 @in_virtual_time

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Sequence
+
+from dpgateway.process.log import bind
 
 GATHERING = 1.0
 """Seconds from the first resource that is refused to the line about all of them."""
 REMINDER = 600.0
 """Seconds from one line to the next, while the kubelet goes on refusing."""
 
-_log = logging.getLogger(__name__)
+_log = bind(__name__)
 
 
 class Refusals:
@@ -55,6 +56,6 @@ class Refusals:
             len(refused),
             "s are" if len(refused) > 1 else " is",
             ", ".join(f"{answers[api]!r} to {api}" for api in self._apis),
-            extra={"resource": ", ".join(refused)},
+            extra={"resources": list(refused), "count": len(refused)},
         )
         self._timer = asyncio.get_running_loop().call_later(REMINDER, self._tell)
