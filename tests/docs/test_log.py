@@ -1,5 +1,6 @@
 """The reference of the log names each field, and the bounds are those of the code."""
 
+from dpgateway.deviceplugin.offer.flaps import FEW
 from dpgateway.process import log
 from dpgateway.process.log import lines
 from tests.docs.pages import Page
@@ -15,5 +16,6 @@ def test_each_field_is_documented_in_its_order():
 def test_the_bounds():
     assert f"more than {lines.LONGEST // 1024} KiB" in PAGE.text
     assert f"up to {log.MOST_WAITING // 1024**2} MiB" in PAGE.text
+    assert f"more than {FEW} times in a minute" in PAGE.text
     assert lines.MOST_NAMED == 10
     assert "the first ten names" in PAGE.text

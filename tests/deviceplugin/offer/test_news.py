@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from dpgateway.deviceplugin.offer.news import LEFT, MOST_LINES, MOST_NAMED, NEW, RECOVERED, Fate, News, changes
+from dpgateway.deviceplugin.offer.flaps import FEW
+from dpgateway.deviceplugin.offer.news import LEFT, MOST_LINES, NEW, RECOVERED, Fate, News, changes, falls
 from dpgateway.model import Health, Offer
 from dpgateway.process.observable import Observable
 from tests.support.time import advance, in_virtual_time
@@ -18,7 +19,7 @@ def listed(*ids, **unhealthy):
 
 
 def unhealthy(reason):
-    return Fate(logging.WARNING, f"Unhealthy: {reason}")
+    return Fate(logging.WARNING, f"Unhealthy: {reason}", reason)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ async def followed(log, request):
 
 
 def told(records):
-    return [(record.levelno, record.getMessage(), record.device) for record in records.records]
+    return [(record.levelno, record.getMessage(), record.devices) for record in records.records]
 
 
 async def test_each_line_names_its_devices_and_a_cause_is_said_once(followed, records):
@@ -71,9 +72,9 @@ async def test_each_line_names_its_devices_and_a_cause_is_said_once(followed, re
     followed.inventory.publish(listed("a", b="wet", c="dry"))
     await until(lambda: len(records.records) == 3)
     assert told(records) == [
-        (logging.WARNING, "2 devices are Unhealthy: wet", "a, b"),
-        (logging.WARNING, "the device is Unhealthy: dry", "c"),
-        (logging.INFO, "the device is Healthy again", "a"),
+        (logging.WARNING, "2 devices are Unhealthy: wet", ["a", "b"]),
+        (logging.WARNING, "the device is Unhealthy: dry", ["c"]),
+        (logging.INFO, "the device is Healthy again", ["a"]),
     ]
 
 
@@ -84,7 +85,7 @@ async def test_what_is_undone_at_once_is_no_news(followed, records):
         followed.inventory.publish(offers)
         await asyncio.sleep(0)
     await until(records.texts)
-    assert told(records) == [(logging.WARNING, "the device is Unhealthy: dry", "b")]
+    assert told(records) == [(logging.WARNING, "the device is Unhealthy: dry", ["b"])]
 
 
 @in_virtual_time
@@ -97,7 +98,7 @@ async def test_what_fails_as_a_whole_is_said_elsewhere(log, records):
     followed.quiet = False
     followed.inventory.publish(listed("a", b="wet"))
     await advance(60)
-    assert told(records) == [(logging.WARNING, "the device is Unhealthy: wet", "b")]
+    assert told(records) == [(logging.WARNING, "the device is Unhealthy: wet", ["b"])]
 
 
 async def test_many_devices_and_many_causes_do_not_fill_the_log(followed, records):
@@ -106,7 +107,106 @@ async def test_many_devices_and_many_causes_do_not_fill_the_log(followed, record
     await until(records.texts)
     followed.inventory.publish(listed(**wet, **{f"b{n}": f"{n} degrees" for n in range(100)}))
     await until(lambda: len(records.records) == 1 + MOST_LINES + 1)
-    first, *_, last = records.records
+    first, *lines, last = records.records
     assert first.getMessage() == "100 devices are Unhealthy: wet"
-    assert first.device == ", ".join(f"a{n}" for n in range(MOST_NAMED)) + " and 90 more"
+    assert (first.devices, first.reason) == (list(wet), "wet")
     assert last.getMessage() == "90 more devices changed, each in a way of its own"
+    assert [*(line.devices[0] for line in lines), *last.devices] == [f"b{n}" for n in range(100)]
+
+
+class Flapping:
+    """One device, or several, that turn Unhealthy and Healthy again. Time is virtual."""
+
+    def __init__(self, log, *devices):
+        self.devices = devices or ("a",)
+        self.followed = Followed(log, 0.5)
+        self.followed.inventory.publish(listed(*self.devices, "b"))
+
+    async def flap(self, times, seconds):
+        """So many times, each for half of the seconds."""
+        for _ in range(times):
+            self.followed.inventory.publish(listed("b", **dict.fromkeys(self.devices, "wet")))
+            await advance(seconds / 2)
+            self.followed.inventory.publish(listed(*self.devices, "b"))
+            await advance(seconds / 2)
+
+    async def end(self):
+        self.followed.task.cancel()
+        await asyncio.wait([self.followed.task])
+
+
+SUMMED = "the device is flapping: Unhealthy {} times in the last minute, {} now"
+FIRST = [text for _ in range(FEW) for text in ("the device is Unhealthy: wet", "the device is Healthy again")]
+
+
+@in_virtual_time
+async def test_a_device_that_goes_on_changing_is_summed_up_after_a_minute(log, records):
+    device = Flapping(log)
+    await advance(1)
+    await device.flap(30, 2)
+    assert records.texts() == [*FIRST, SUMMED.format(30, "Healthy")]
+    last = records.records[-1]
+    assert (last.devices, last.count, last.levelname, last.reason) == (["a"], 30, "WARNING", None)
+    await device.flap(1, 2)  # it hasn't stopped
+    await advance(60)
+    assert records.texts()[7:] == [SUMMED.format(1, "Healthy").replace("times", "time")]
+    await advance(60)
+    await device.flap(1, 10)  # a minute of rest, and all is told again
+    assert records.texts()[8:] == FIRST[:2]
+    await device.end()
+
+
+@in_virtual_time
+async def test_changes_too_short_to_be_said_are_counted(log, records):
+    device = Flapping(log)
+    await advance(1)
+    await device.flap(100, 0.2)
+    assert len(records.texts()) <= len(FIRST)
+    await advance(60)
+    assert records.texts()[-1] == SUMMED.format(100, "Healthy")
+    await device.end()
+
+
+@in_virtual_time
+async def test_a_few_changes_in_a_minute_are_all_said(log, records):
+    device = Flapping(log)
+    await advance(1)
+    await device.flap(FEW, 10)
+    await advance(300)
+    assert records.texts() == FIRST
+    await device.end()
+
+
+@in_virtual_time
+async def test_a_flapping_device_is_summed_up_as_it_is_now(log, records):
+    device = Flapping(log, "a", "c")
+    await advance(1)
+    await device.flap(20, 2)
+    device.followed.inventory.publish(listed("b", "c", a="wet"))
+    await advance(60)
+    assert records.texts()[2 * FEW :] == [
+        "the device is flapping: Unhealthy 21 times in the last minute, Unhealthy now: wet",
+        "the device is flapping: Unhealthy 20 times in the last minute, Healthy now",
+    ]
+    assert [record.reason for record in records.records[-2:]] == ["wet", None]
+    device.followed.inventory.publish(listed("b"))
+    await advance(60)
+    assert told(records)[-1] == (logging.INFO, "2 devices are not listed any more", ["c", "a"])
+    await device.end()
+
+
+@in_virtual_time
+async def test_a_driver_that_fails_again_and_again_makes_no_flapping_devices(log, records):
+    device = Flapping(log)
+    await advance(1)
+    device.followed.quiet = True
+    await device.flap(30, 2)
+    await advance(60)
+    assert records.texts() == []
+    await device.end()
+
+
+def test_a_device_falls_once_whatever_its_shares():
+    before = listed("a", "a::1", "b", "c", d="wet")
+    now = listed("c", **dict.fromkeys(["a", "a::1", "b::1", "d", "e"], "wet"), b="dry")
+    assert falls(before, now) == ["a", "b"]

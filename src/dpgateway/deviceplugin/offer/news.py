@@ -1,7 +1,8 @@
 """What the log says of devices: which turned Unhealthy and why, or Healthy again, are new, or left the list.
 
 Changes are gathered for a moment, because a device that flaps, or a hundred that vanish together, must not fill the
-log. A device that is as the log said last is no news, and devices of the same fate share a line.
+log. A device that is as the log said last is no news, and devices of the same fate share a line. A device that goes on
+changing is summed up once a minute (offer/flaps.py).
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from dpgateway.deviceplugin.offer.flaps import MINUTE, Flaps
 from dpgateway.deviceplugin.offer.shares import device_id
 from dpgateway.model import Offer, Offers
 from dpgateway.process.observable import Observable
 
 GATHERING = 0.5
 """Seconds."""
-MOST_NAMED, MOST_LINES = 10, 10
-"""Devices named in a line, and lines about one change."""
+LATER = 0.01
+"""Seconds after which a change is counted, because the kubelet's streams come first."""
+MOST_LINES = 10
+"""Lines about one change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,16 @@ class Fate:
 
     level: int
     text: str
+    reason: str | None = None
+    count: int | None = None
 
 
 RECOVERED = Fate(logging.INFO, "Healthy again")
 NEW = Fate(logging.INFO, "new")
 LEFT = Fate(logging.INFO, "not listed any more")
+
+Fates = dict[Fate, list[str]]
+"""The devices of each fate."""
 
 
 class News:
@@ -47,28 +56,69 @@ class News:
     ) -> None:
         self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
         self._logged: Offers | None = None
+        self._flaps = Flaps()
+        self._gathered: asyncio.TimerHandle | None = None
+        self._minute: asyncio.TimerHandle | None = None
 
     async def follow(self) -> None:
         """Never returns."""
-        version = 0
-        while True:
-            await self._list.newer(version)
-            await asyncio.sleep(self._gathering)
-            version = self._list.version
-            if self._list.value is not None and not self._quiet():
-                self._log_changes(self._list.value)
+        version, before, loop = 0, None, asyncio.get_running_loop()
+        try:
+            while True:
+                await self._list.newer(version)
+                await asyncio.sleep(LATER)
+                version, now = self._list.version, self._list.value
+                self._count(before, now)
+                before = now
+                self._gathered = self._gathered or loop.call_later(self._gathering, self._tell_changes)
+        finally:
+            for timer in (self._gathered, self._minute):
+                if timer is not None:
+                    timer.cancel()
 
-    def _log_changes(self, now: Offers) -> None:
-        fates: dict[Fate, list[str]] = defaultdict(list)
+    def _count(self, before: Offers | None, now: Offers | None) -> None:
+        if before is None or now is None or self._quiet():
+            return
+        for device in falls(before, now):
+            self._flaps.fell(device)
+            self._minute = self._minute or asyncio.get_running_loop().call_later(MINUTE, self._sum_up)
+
+    def _tell_changes(self) -> None:
+        self._gathered = None
+        now = self._list.value
+        if now is None or self._quiet():
+            return
+        fates: Fates = defaultdict(list)
         for device, fate in changes(self._logged, now):
-            fates[fate].append(device)
+            if not self._flaps.flaps(device):
+                fates[fate].append(device)
         self._logged = now
+        self._tell(fates)
+
+    def _sum_up(self) -> None:
+        """A device that changed since it was looked at last has the next line, too."""
+        counts = self._flaps.end_minute()
+        self._minute = asyncio.get_running_loop().call_later(MINUTE, self._sum_up) if counts else None
+        fates: Fates = defaultdict(list)
+        for device, count in counts.items():
+            fates[_flapping(count, (self._logged or {}).get(device))].append(device)
+        self._tell(fates)
+
+    def _tell(self, fates: Fates) -> None:
         lines = list(fates.items())
         for fate, devices in lines[:MOST_LINES]:
             subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
-            self._log.log(fate.level, "%s %s", subject, fate.text, extra={"device": _names(devices)})
-        if rest := sum(len(devices) for _, devices in lines[MOST_LINES:]):
-            self._log.warning("%d more devices changed, each in a way of its own", rest)
+            fields = {"devices": devices, "count": fate.count, "reason": fate.reason}
+            self._log.log(fate.level, "%s %s", subject, fate.text, extra=fields)
+        if rest := [device for _, devices in lines[MOST_LINES:] for device in devices]:
+            text = "%d more devices changed, each in a way of its own"
+            self._log.warning(text, len(rest), extra={"devices": rest})
+
+
+def falls(before: Offers, now: Offers) -> list[str]:
+    """The devices that were Healthy and are listed Unhealthy, each once, whatever its shares."""
+    changed = [i for i, offer in now.items() if before.get(i) is not offer and not offer.health.ok]
+    return [i for i in changed if i in before and before[i].health.ok and device_id(i) == i]
 
 
 def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
@@ -90,12 +140,15 @@ def _fate(old: Offer | None, new: Offer | None) -> Fate | None:
         return LEFT if old is not None else None
     if not new.health.ok:
         known = old is not None and old.health == new.health
-        return None if known else Fate(logging.WARNING, f"Unhealthy: {new.health.reason}")
+        return None if known else Fate(logging.WARNING, f"Unhealthy: {new.health.reason}", new.health.reason)
     if old is None:
         return NEW
     return None if old.health.ok else RECOVERED
 
 
-def _names(devices: Sequence[str]) -> str:
-    more = len(devices) - MOST_NAMED
-    return ", ".join(devices[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _flapping(count: int, offer: Offer | None) -> Fate:
+    reason = None if offer is None else offer.health.reason
+    state = "not listed" if offer is None else "Healthy" if offer.health.ok else "Unhealthy"
+    times = f"{count} time{'s' if count != 1 else ''}"
+    text = f"flapping: Unhealthy {times} in the last minute, {state} now{f': {reason}' if reason else ''}"
+    return Fate(logging.WARNING, text, reason, count)
