@@ -254,6 +254,19 @@ async def test_what_a_container_holds_is_not_released_when_it_is_allocated_to_it
     assert calls.released == []
 
 
+@pytest.mark.parametrize("api", APIS)
+async def test_an_answer_that_no_kubelet_takes_is_refused_and_what_was_allocated_is_released(make, api):
+    calls = Calls("release", allocation=Allocation(env={"A": "x" * 5_000_000}))
+    resource = make(calls)
+    note(resource)
+    text = await refusal(resource.allocate([["a", "b"]], api))
+    assert text.startswith(f"resource {NAME}: the answer takes 50000")
+    assert "bytes, and the kubelet accepts 4194304; let the driver driver-name, or the configuration at " in text
+    assert text.endswith("annotations, mounts, device nodes or CDI devices: device a, b")
+    assert calls.released == [A, B]
+    assert not resource.inventory.holdings.value.held
+
+
 async def test_what_takes_too_long_to_prepare_is_released_for_there_may_be_no_next_try(make):
     calls = Calls("prepare")
     resource = make(calls)

@@ -17,6 +17,7 @@ from dpgateway.deviceplugin.api import Api, Call
 from dpgateway.deviceplugin.offer.allocations import Additions, add
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.ledger import Refusal
+from dpgateway.deviceplugin.offer.size import too_large
 from dpgateway.deviceplugin.preferring import Preferring
 from dpgateway.deviceplugin.releases import Releases
 from dpgateway.drivers.lanes import Lanes
@@ -62,9 +63,13 @@ class Resource:
 
     async def allocate(self, requests: Iterable[Sequence[str]], api: Api) -> tuple[Grant, ...]:
         """One grant per container, in the order of the requests; prepared too, if ``api`` has no call for that."""
-        return tuple([await self._grant(tuple(dict.fromkeys(ids)), api) for ids in requests])
+        grants: list[Grant] = []
+        for ids in requests:
+            grants.append(await self._grant(tuple(dict.fromkeys(ids)), api, grants))
+        return tuple(grants)
 
-    async def _grant(self, ids: tuple[str, ...], api: Api) -> Grant:
+    async def _grant(self, ids: tuple[str, ...], api: Api, others: Sequence[Grant]) -> Grant:
+        """``others``: those of the same answer."""
         if not ids:
             return Grant((), Allocation())
         calls = self._calls()
@@ -77,6 +82,7 @@ class Resource:
                     await self._prepare(calls, ids, devices, once=False)
                 self._devices(ids)  # a device that died meanwhile isn't given away
                 grant = Grant(ids, self._complete(allocation, api))
+                self._check_size([*others, grant], api)
         except BaseException:  # also a cancelled RPC: the kubelet ended
             if allocation is not None:  # a prepare that still runs comes first; devices given again aren't released
                 self.releases.release(calls, devices)
@@ -124,6 +130,14 @@ class Resource:
                     logging.WARNING, f"the kubelet's API {api.name} has no {field}: containers don't get them"
                 )
         return complete
+
+    def _check_size(self, grants: Sequence[Grant], api: Api) -> None:
+        if failure := too_large(grants, api):
+            raise RequestError(
+                f"resource {self.name}: {failure}; let the driver {self._config.driver}, or the configuration at "
+                f"{self._config.where}, give a container less env, annotations, mounts, device nodes or CDI devices: "
+                f"device {', '.join(grants[-1].ids)}"
+            )
 
     def _log_once(self, level: int, message: str) -> None:
         """Logs the message once per resource, because it is the same for every allocation."""

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.offer.shares import share_ids
-from dpgateway.deviceplugin.offer.size import bound, too_long, worst
-from dpgateway.model import Device, Health, Offer
+from dpgateway.deviceplugin.offer.size import LARGEST_ANSWER, bound, too_large, too_long, worst
+from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Offer
 
 WET = Health.unhealthy("wet")
 NODES = st.lists(st.integers(0, 2**31 - 1) | st.integers(0, 300), max_size=40).map(tuple)
@@ -41,3 +42,52 @@ def test_the_whole_list_is_asked_for_only_when_it_may_be_too_long():
     assert too_long(few, 1, 0, never) == ""
     assert too_long(too_many, 1, 0, never).startswith("the list of 60000 ids takes 4680000 bytes or more")
     assert too_long(few, 1, 4 * 1024 * 1024, lambda: offered(few, 1)) == ""
+
+
+def answer(api, grant):
+    encode = next(rpc.encode for rpc in api.rpcs if rpc.call is Call.ALLOCATE)
+    return len(encode((grant,)))
+
+
+def filled(where, text):
+    """A grant with this text where it says."""
+    if where == "id":
+        return Grant(("a", text), Allocation())
+    path = f"/{text}"
+    kinds = {
+        "env": lambda: Allocation(env={"A": text}),
+        "env's name": lambda: Allocation(env={text: ""}),
+        "annotation": lambda: Allocation(annotations={"a": text}),
+        "annotation's name": lambda: Allocation(annotations={text: ""}),
+        "device node": lambda: Allocation(device_nodes=(DeviceNode(path, "/a"),)),
+        "device node in the container": lambda: Allocation(device_nodes=(DeviceNode("/a", path),)),
+        "mount": lambda: Allocation(mounts=(Mount(path, "/a"),)),
+        "mount in the container": lambda: Allocation(mounts=(Mount("/a", path),)),
+        "CDI device": lambda: Allocation(cdi_devices=(f"v.example/c={text}",)),
+    }
+    return Grant(("a",), kinds[where]())
+
+
+NEW, V1ALPHA2, V1ALPHA1 = APIS
+NODES_AND_MOUNTS = ["device node", "device node in the container", "mount", "mount in the container"]
+PLACES = ["env", "env's name", "annotation", "annotation's name", *NODES_AND_MOUNTS, "CDI device"]
+SIZES = [*((NEW, where, "x") for where in PLACES), (NEW, "env", "\U0001f600"), (V1ALPHA2, "env", "x")]
+SIZES += [(V1ALPHA1, "env", "x"), (V1ALPHA1, "id", "x")]
+
+
+@pytest.mark.parametrize(("api", "where", "character"), SIZES)
+def test_an_answer_may_be_as_large_as_the_kubelet_takes_it_and_no_larger(api, where, character):
+    spare = answer(api, filled(where, "x" * LARGEST_ANSWER)) - LARGEST_ANSWER  # what isn't the text itself
+    text = character * ((LARGEST_ANSWER - spare) // len(character.encode()))
+    text += "x" * (LARGEST_ANSWER - answer(api, filled(where, text)))
+    assert answer(api, filled(where, text)) == LARGEST_ANSWER
+    assert too_large([filled(where, text)], api) == ""
+    larger = answer(api, filled(where, text + "x"))
+    expected = f"the answer takes {larger} bytes, and the kubelet accepts {LARGEST_ANSWER}"
+    assert too_large([filled(where, text + "x")], api) == expected
+
+
+def test_all_containers_of_an_answer_count():
+    half = filled("env", "x" * (LARGEST_ANSWER // 2))
+    assert too_large([half], APIS[0]) == ""
+    assert too_large([half, half], APIS[0]).startswith("the answer takes ")

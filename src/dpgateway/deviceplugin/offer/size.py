@@ -1,4 +1,4 @@
-"""How long a resource's list may be, and how long it may become.
+"""How long a resource's list may be, and how long it may become; and how large the answer to an Allocate may be.
 
 A list must be short enough even if everything on it turns Unhealthy one day, and NUMA nodes count. Nothing is encoded
 to find that out: a bound that is quick to count is enough for nearly every list, and the exact size is arithmetic.
@@ -6,21 +6,26 @@ to find that out: a bound that is quick to count is enough for nearly every list
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from dpgateway.deviceplugin.api import Api, Call
 from dpgateway.deviceplugin.api.v1beta1 import UNHEALTHY
 from dpgateway.deviceplugin.offer.ledger import Ledger, Lost
-from dpgateway.model import Device, Offer
+from dpgateway.model import Allocation, Device, Grant, Offer
 
 LARGEST_LIST = 4 * 1024 * 1024
 """Bytes. A kubelet from 1.10 on ends a stream that sends it more (grpc-go's default). Kubelets 1.8 and 1.9 would take a
 longer list, but their node is upgraded one day."""
+
+LARGEST_ANSWER = 4 * 1024 * 1024
+"""Bytes of the answer to an Allocate, for the same reason: the kubelet would fail the pod with gRPC's words."""
 
 _MOST_FRAMING = 40
 """Bytes of an Unhealthy id's entry at most, without the id and its NUMA nodes: the word, every tag and length, and the
 suffix of a share."""
 _LEAST_FRAMING = 15
 """The same at least: the word, three tags and lengths."""
+_MOST_OF_A_CHARACTER = 4
 _MOST_OF_A_NODE = 8
 """Bytes of a NUMA node at most: a number below 2**31, two tags and a length."""
 
@@ -57,6 +62,29 @@ def too_long(
         f"the list of {count} ids takes {size} bytes or more, and the kubelet accepts {LARGEST_LIST}; "
         "offer fewer devices, fewer shares, or shorter ids"
     )
+
+
+def too_large(grants: Sequence[Grant], api: Api) -> str:
+    """Why no kubelet would take the answer to an Allocate that has these grants; empty if it would."""
+    texts = [text for grant in grants for text in (*grant.ids, *_texts(grant.allocation))]
+    if _MOST_OF_A_CHARACTER * sum(map(len, texts)) + _MOST_FRAMING * len(texts) <= LARGEST_ANSWER:
+        return ""
+    encode = next(rpc.encode for rpc in api.rpcs if rpc.call is Call.ALLOCATE)
+    size = len(encode(tuple(grants)))
+    if size <= LARGEST_ANSWER:
+        return ""
+    return f"the answer takes {size} bytes, and the kubelet accepts {LARGEST_ANSWER}"
+
+
+def _texts(allocation: Allocation) -> Iterator[str]:
+    for texts in (allocation.env, allocation.annotations):
+        yield from texts
+        yield from texts.values()
+    for node in allocation.device_nodes:
+        yield from (node.host_path, str(node.container_path))
+    for mount in allocation.mounts:
+        yield from (mount.host_path, mount.container_path)
+    yield from allocation.cdi_devices
 
 
 def _text(ids: Iterable[str]) -> int:
