@@ -144,6 +144,7 @@ async def test_a_device_that_goes_on_changing_is_summed_up_after_a_minute(log, r
     device = Flapping(log)
     await advance(1)
     await device.flap(30, 2)
+    await advance(0.1)
     assert records.texts() == [*FIRST, SUMMED.format(30, "Healthy")]
     last = records.records[-1]
     assert (last.devices, last.count, last.levelname, last.reason) == (["a"], 30, "WARNING", None)
