@@ -180,3 +180,10 @@ def test_whatever_byte_is_damaged_the_error_is_the_kubelets(document, data):
     raw = bytearray(json.dumps(document).encode())
     raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     is_an_answer_or_a_kubelet_error(bytes(raw))
+
+
+@pytest.mark.parametrize(("id_", "found"), [(5, "5"), (None, "None"), (["a"], r"\['a'\]")])
+def test_what_is_no_id_is_named(id_, found):
+    raw = json.dumps({"Entries": [entry(THING, DeviceID=id_)]}).encode()
+    with pytest.raises(KubeletError, match=f"expected a string, found {found}"):
+        notes(raw)

@@ -245,6 +245,17 @@ def test_close_ends_the_attempts(simulate, start, recorder):
     assert len(_programmed(recorder)) == attempts + 1
 
 
+def test_close_waits_for_no_pause(options, start_with):
+    before = set(threading.enumerate())
+    driver = start_with(options, Programmer(lambda board: {}[board.id]))  # tries again in an hour
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices()[:1])
+    (planned,) = set(threading.enumerate()) - before
+    driver.close()
+    planned.join(5)
+    assert not planned.is_alive()
+
+
 def test_pauses_double_up_to_the_limit_and_differ(options):
     options = replace(options, retry_first=timedelta(seconds=1), retry_limit=timedelta(seconds=60))
     for failures, longest in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (5000, 60)]:
