@@ -70,6 +70,13 @@ def test_what_is_written_is_read_again(layout: Layout) -> None:
     assert (one.pod, one.container, one.resource, one.ids, one.answer) == ("p1", "c", X, {"d0"}, HOLDING.answer)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS[1:])
+def test_text_is_written_as_it_is_because_go_escapes_no_letters(layout: Layout) -> None:
+    text = write(layout, [], {X: ["gerät"]})
+    assert '["gerät"]' in text
+    assert read((layout,), text).registered == (X,)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_nothing_is_written_as_null(layout: Layout) -> None:
     text = write(layout, [], {})

@@ -47,6 +47,7 @@ one, other, wide = (Hint(frozenset(nodes), preferred=p) for nodes, p in (({0}, T
     [
         ("best-effort", [[one, other, wide]], {0}, True),
         ("best-effort", [[wide]], BOTH, True),
+        ("best-effort", [[wide], [Hint(frozenset({0}), preferred=False), wide]], BOTH, True),
         ("restricted", [[wide]], BOTH, False),
         ("restricted", [[one, wide], [other, wide]], {0}, False),
         ("restricted", [[one, other], [other]], {1}, True),
