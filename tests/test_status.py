@@ -1,6 +1,8 @@
 """What there is to know of the gateway, as one value."""
 
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -41,3 +43,30 @@ def test_a_resource_that_never_comes_holds_up_the_start_no_longer_than_its_list_
     config = ResourceConfig("example.com/a", "x", timeouts=Timeouts(list=timedelta(seconds=seconds)))
     for age, started in ((overdue - 0.1, False), (overdue, True)):
         assert Standing.of(config, None, age, directory=True) == Standing("example.com/a", started)
+
+
+def plugin(*, served=True, listed=True, failure="", streaming=False) -> Any:
+    """What is looked at of one."""
+    return SimpleNamespace(
+        served=served,
+        failure=failure,
+        inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
+        registrar=SimpleNamespace(streaming=streaming),
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "directory", "standing"),
+    [
+        (plugin(), True, Standing("a", started=True)),
+        (plugin(streaming=True), True, Standing("a", started=True, streaming=True)),
+        (plugin(served=False), True, Standing("a", started=False)),
+        (plugin(served=False), False, Standing("a", started=True)),
+        (plugin(listed=False), True, Standing("a", started=False)),
+        (plugin(served=False, listed=False), False, Standing("a", started=False)),
+        (plugin(listed=False, failure="no bus"), True, Standing("a", started=True, failed=True)),
+        (plugin(failure="no bus", streaming=True), True, Standing("a", started=True, streaming=True, failed=True)),
+    ],
+)
+def test_a_resource_is_started_once_it_is_served_and_listed_or_has_failed(one, directory, standing):
+    assert Standing.of(ResourceConfig("a", "x"), one, 0.0, directory=directory) == standing

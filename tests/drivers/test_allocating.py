@@ -16,8 +16,8 @@ LONG = 10
 class Lane(AllocateLane):
     """One attempt at a time, each with its own deadline."""
 
-    def __init__(self, name="example.com/thing"):
-        super().__init__(name, Threads())
+    def __init__(self, name="example.com/thing", threads=None):
+        super().__init__(name, threads or Threads())
 
     async def ask(self, method, function, seconds, late=None):
         return await self.call(method, function, seconds, time.monotonic() + seconds, late)
@@ -66,6 +66,15 @@ async def test_any_other_error_of_the_driver_is_its_fault_and_says_what_it_was(l
 async def test_a_call_past_its_deadline_fails_and_says_so(lane, gate):
     with pytest.raises(DriverTimeout, match=r"^allocate\(\) hasn't answered for 0.02 s$"):
         await lane.ask("allocate", gate(), SOON)
+
+
+async def test_calls_of_others_that_hang_cost_no_call_its_deadline(gate):
+    """However long it would wait for one of the usual threads."""
+    threads, hung = Threads(usual=8, patience=600), gate()
+    for number in range(8):
+        threads.call(f"hung {number}", hung)
+    await hung.entered(8)
+    assert await Lane(threads=threads).ask("prefer", lambda: "answer", 1) == "answer"
 
 
 async def test_the_next_call_takes_the_lane_of_a_call_that_hangs(lane, gate):

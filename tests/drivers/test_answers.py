@@ -143,6 +143,13 @@ def test_an_id_listed_twice_is_refused_by_name():
         answers.devices([A, B, Device("a", numa_nodes=(1,))])
 
 
+def test_a_list_may_have_200000_devices_and_no_more():
+    many = [Device(f"d{number}") for number in range(200_001)]
+    assert len(answers.devices(many[1:])) == 200_000
+    with pytest.raises(DriverFault, match="more than 200000 devices"):
+        answers.devices(many)
+
+
 def test_a_list_without_end_is_refused():
     with pytest.raises(DriverFault, match="more than 200000 devices"):
         answers.devices(Device(f"d{number}") for number in itertools.count())

@@ -11,7 +11,8 @@ import uvloop
 from dpgateway import Device, DriverError
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.process.threads import Threads
-from tests.support.resources import configured
+from tests.support.resources import NoOptions, configured, scripted
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
 
 A, B = Device("a"), Device("b")
@@ -237,3 +238,80 @@ async def test_a_driver_that_announces_a_change_whenever_it_lists_is_not_asked_w
     lane.start(devices)
     await until(lambda: len(lane.heard.taken) == 9)
     assert time.monotonic() - began > 0.01 * (1 + 2 + 4 + 8)
+
+
+class AtOnce(Threads):
+    """Calls return before anything else happens, so that nothing but the lane's own pauses takes time."""
+
+    def call(self, name, function, seconds=0.0):
+        future = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(function())
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+async def asked_at(log, devices, seconds, refresh):
+    """The seconds at which the driver is asked: ``devices`` gets the announcements and the number of the call."""
+    loop, announcements, times = asyncio.get_running_loop(), Announcements(), []
+
+    def ask():
+        times.append(round(loop.time() - began, 3))
+        return devices(announcements, len(times))
+
+    driver: Any = scripted(devices=ask)(NoOptions(), None)
+    lane = ListLane(configured(refresh=refresh), AtOnce(), announcements, log)
+    began = loop.time()
+
+    async def listen():
+        async for _ in lane.listen(driver):
+            await turns()  # in which an announcement arrives
+
+    listening = asyncio.ensure_future(listen())
+    await advance(seconds)
+    listening.cancel()
+    await asyncio.wait([listening])
+    return times
+
+
+@in_virtual_time
+async def test_a_driver_may_announce_a_change_three_times_in_a_row_before_it_gets_a_rest(log):
+    def devices(announcements, number):
+        if number <= 3:
+            announcements.changed()
+        return [A]
+
+    assert await asked_at(log, devices, 50, refresh=40) == [0, 0, 0, 0, 40]
+
+
+@in_virtual_time
+async def test_the_rests_of_a_driver_that_always_announces_a_change_double_up_to_a_second(log):
+    def devices(announcements, _):
+        announcements.changed()
+        return [A]
+
+    times = await asked_at(log, devices, 4, refresh=40)
+    assert times[:4] == [0, 0, 0, 0]
+    rests = [round(later - earlier, 3) for earlier, later in itertools.pairwise(times[3:])]
+    assert rests == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1]
+
+
+@in_virtual_time
+async def test_a_driver_that_was_quiet_once_may_announce_changes_again(log):
+    def devices(announcements, number):
+        if number != 3:
+            announcements.changed()
+        return [A]
+
+    assert (await asked_at(log, devices, 40.005, refresh=40)) == [0, 0, 0, 40, 40, 40, 40]
+
+
+@in_virtual_time
+async def test_the_pauses_after_failures_double_up_to_refresh_and_begin_again_after_a_success(log):
+    def devices(_, number):
+        if number in {1, 2, 3, 4, 6}:
+            raise DriverError("no bus")
+        return [A]
+
+    assert await asked_at(log, devices, 30, refresh=6) == [0, 1, 3, 7, 13, 19, 20, 26]

@@ -120,6 +120,27 @@ async def test_a_call_waits_for_a_thread_as_long_as_its_patience(gate):
     assert begun.wait(5)
 
 
+@in_virtual_time
+@pytest.mark.parametrize(("seconds", "begins"), [(1, 0.1), (50, 5), (60, 5)])
+async def test_a_call_waits_for_a_thread_for_a_tenth_of_its_callers_time_at_most(gate, seconds, begins):
+    threads, hung, begun = Threads(usual=1, patience=5), gate(), threading.Event()
+    threads.call("hung", hung)
+    threads.call("waiting", begun.set, seconds)
+    await advance(begins * 0.98)
+    assert not begun.is_set()
+    await advance(begins * 0.02)
+    assert begun.wait(5)
+
+
+def test_a_run_waits_for_a_thread_for_a_tenth_of_its_time_at_most(gate):
+    threads, hung = Threads(usual=1, patience=FOR_EVER), gate()
+    with pytest.raises(TimeoutError):
+        threads.run("hung", hung, 0.01)
+    began = time.monotonic()
+    assert threads.run("next", lambda: 3, 10) == 3
+    assert time.monotonic() - began < 5
+
+
 async def test_a_waiting_call_runs_once(gate, ours):
     threads, slow = Threads(usual=1, patience=0.01, idle=0), gate()
     runs: list[int] = []

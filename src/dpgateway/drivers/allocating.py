@@ -60,7 +60,7 @@ class AllocateLane:
             calls = ", ".join(map(str, self._stuck.values()))
             raise DriverTimeout(f"{method}() isn't called, because {MOST_STUCK} calls hang: {calls}")
         self._current = _Call(method)
-        future = self._threads.call(f"{self._name} {method}", function)
+        future = self._threads.call(f"{self._name} {method}", function, end - time.monotonic())
         if not await self._answered(future, end, late):
             raise DriverTimeout(f"{method}() hasn't answered for {seconds:g} s")
         try:

@@ -87,7 +87,7 @@ class ListLane:
     async def _ask(self, driver: Driver) -> AsyncGenerator[Answer, None]:
         """One answer; or two, if the first says that the driver is late."""
         asked = time.monotonic()
-        future = self._threads.call(f"{self._name} list", lambda: answers.devices(driver.devices()))
+        future = self._threads.call(f"{self._name} list", lambda: answers.devices(driver.devices()), self._deadline)
         try:
             done, _ = await asyncio.wait({future}, timeout=self._deadline)
             if not done:

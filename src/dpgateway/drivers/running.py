@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dpgateway.config import ResourceConfig
@@ -141,7 +142,8 @@ class RunningDriver:
         context = Context(
             self._config.name, self._node_name, of_driver(self._config.driver, self._config.name), changed
         )
-        future = self._threads.call(f"{self._config.name} make", lambda: _made(make, self._config.options, context))
+        made = partial(_made, make, self._config.options, context)
+        future = self._threads.call(f"{self._config.name} make", made, self._deadline)
         try:
             await self._in_time(future, "made")
         except asyncio.CancelledError:

@@ -14,6 +14,7 @@ neither has a job that doesn't wait (``begin``).
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import threading
 import time
@@ -34,7 +35,9 @@ class Threads:
     """A set of daemon threads that run blocking calls.
 
     ``usual``: how many threads there are at most while calls return quickly. ``patience``: seconds that a job waits
-    for one of them before another thread is started for it. ``idle``: seconds after which a thread without work ends.
+    for one of them before another thread is started for it; less if its caller waits for less than ten times as long,
+    because a call that hangs mustn't cost another one its deadline. ``idle``: seconds after which a thread without work
+    ends.
 
     A thread has the name of the job that it runs. All methods may be called from any thread.
     """
@@ -48,8 +51,10 @@ class Threads:
         self._free: list[_Inbox] = []  # taken from the end, so that threads that aren't needed stay idle, and end
         self._waiting: OrderedDict[_Job, None] = OrderedDict()
 
-    def call(self, name: str, function: Callable[[], T]) -> asyncio.Future[T]:
+    def call(self, name: str, function: Callable[[], T], seconds: float = math.inf) -> asyncio.Future[T]:
         """Runs ``function`` on a thread, for the event loop that runs now. Never blocks.
+
+        ``seconds``: how long the caller is going to wait. Nothing ends then.
 
         The future gets what the function returns or raises; SystemExit and others that would steer the event loop come
         as the cause of a RuntimeError. The future also gets a RuntimeError when the system has no thread left and none
@@ -60,7 +65,7 @@ class Threads:
         future: asyncio.Future[T] = loop.create_future()
         job = _Job(name, function, future, loop)
         if self._place(job):
-            self._hurry_later(job, loop)
+            self._hurry_later(job, loop, self._patience_of(seconds))
         return future
 
     def run(self, name: str, function: Callable[[], T], seconds: float) -> T:
@@ -71,11 +76,11 @@ class Threads:
         """
         future: Future[T] = Future()
         job = _Job(name, function, future, None)
-        end = time.monotonic() + seconds
+        end, patience = time.monotonic() + seconds, self._patience_of(seconds)
         waits = self._place(job)
         while waits:
             left = end - time.monotonic()
-            _done(future, min(left, self._patience))
+            _done(future, min(left, patience))
             waits = self._hurry(job) and left > 0
         if not _done(future, end - time.monotonic()):
             raise TimeoutError(f"{name} hasn't returned after {seconds:g} s")
@@ -121,12 +126,16 @@ class Threads:
             self._count += 1
         return self._start(job)
 
-    def _hurry_later(self, job: _Job, loop: asyncio.AbstractEventLoop) -> None:
+    def _hurry_later(self, job: _Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         def hurry() -> None:
             if self._hurry(job):
-                self._hurry_later(job, loop)
+                self._hurry_later(job, loop, patience)
 
-        loop.call_later(self._patience, hurry)
+        loop.call_later(patience, hurry)
+
+    def _patience_of(self, seconds: float) -> float:
+        """Seconds that a job waits for a thread if its caller waits for it so long."""
+        return min(self._patience, seconds / 10)
 
     def _start(self, job: _Job) -> bool:
         """Starts a thread, which is counted already, for the job. Returns whether the job has to wait."""
