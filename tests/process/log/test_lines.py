@@ -124,6 +124,12 @@ def test_text_can_not_look_like_another_line(logged):
     assert all(line.isprintable() for line in [first, *others])
 
 
+def test_neither_can_the_name_of_a_level_and_a_record_may_lack_a_name(line):
+    named = logging.makeLogRecord({"levelname": FORGED + HALF, "levelno": 35, "msg": "said"})
+    assert line("text", lambda logger: logger.handle(named)).isprintable()
+    assert line("json", lambda logger: logger.handle(named))["level"].endswith(r"caf\udce9")
+
+
 def test_a_line_has_an_end(line):
     entry = line("json", say_everywhere("x" * 3 * LONGEST))
     assert entry["message"] == "x" * LONGEST + f"... and {2 * LONGEST} more characters"

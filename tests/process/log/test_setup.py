@@ -73,7 +73,7 @@ def test_nothing_but_json_lines_reaches_standard_error():
 KEPT = """
 import json, logging, logging.config, sys
 from dpgateway.process import log
-ours, library = log.bind("dpgateway.some"), logging.getLogger("library")
+ours = log.bind("dpgateway.some")
 log.setup("json", "info")
 def fail(*arguments, **named): raise LookupError
 with log.kept():
@@ -83,7 +83,7 @@ with log.kept():
             log.hold()
         else:
             ours.info("ours")
-        library.info(disturb)
+        logging.getLogger("library of " + disturb).info(disturb)
 """
 ROOT = "logging.getLogger()"
 TO_A_TERMINAL = {
@@ -105,6 +105,8 @@ DISTURB = (
     "logging.getLogger('dpgateway').addFilter(lambda record: False)",
     "setattr(logging.getLogger('dpgateway'), 'propagate', False)",
     "logging.setLogRecordFactory(fail)",
+    "logging.setLoggerClass(type('Failing', (logging.Logger,), {'__init__': fail}))",
+    "logging.shutdown()",
     "logging.getLogger('dpgateway').addHandler(logging.StreamHandler())",
 )
 

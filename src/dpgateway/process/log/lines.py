@@ -58,10 +58,11 @@ class Text(_Formatter):
     """``time LEVEL message key=value ...``, then the traceback, if any, on lines that are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        own = record.name.startswith("dpgateway.") and not record.name.startswith(DRIVERS)
-        shown = {key: value for key, value in self.fields(record).items() if not (own and key in IN_PROSE)}
-        fields = "".join(f" {printable(key)}={_word(value)}" for key, value in shown.items())
-        line = f"{_timestamp(record)} {record.levelname:<7} {printable(self.message(record))}{fields}"
+        name = shown(record.name)
+        own = name.startswith("dpgateway.") and not name.startswith(DRIVERS)
+        told = {key: value for key, value in self.fields(record).items() if not (own and key in IN_PROSE)}
+        fields = "".join(f" {printable(key)}={_word(value)}" for key, value in told.items())
+        line = f"{_timestamp(record)} {printable(shown(record.levelname)):<7} {printable(self.message(record))}{fields}"
         exception = self.exception(record)
         return "\n    ".join([line, *map(printable, exception.split("\n"))] if exception else [line])
 
@@ -72,8 +73,8 @@ class Json(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
             "ts": _timestamp(record),
-            "level": record.levelname.lower(),
-            "logger": encodable(record.name),
+            "level": encodable(shown(record.levelname).lower()),
+            "logger": encodable(shown(record.name)),
             "message": encodable(self.message(record)),
         }
         entry |= {key: _value(value) for key, value in self.fields(record).items() if key not in entry}

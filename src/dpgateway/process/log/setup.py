@@ -90,6 +90,7 @@ class _SetUp:
             and _ours.propagate
             and not (_ours.level or _ours.filters or _ours.handlers)
             and logging.getLogRecordFactory() is logging.LogRecord
+            and logging.getLoggerClass() is logging.Logger
         )
 
     def put(self) -> None:
@@ -102,6 +103,7 @@ class _SetUp:
         root.setLevel(self.level)
         logging.disable(logging.NOTSET)
         logging.setLogRecordFactory(logging.LogRecord)
+        logging.setLoggerClass(logging.Logger)
         for name, logger in list(root.manager.loggerDict.items()):
             if isinstance(logger, logging.Logger):
                 logger.disabled = False
