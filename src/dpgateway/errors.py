@@ -37,6 +37,10 @@ class DriverFault(GatewayError):
     """A driver broke its contract: it raised an exception that isn't a DriverError, or returned a wrong value."""
 
 
+class NoThread(GatewayError):
+    """The system has no thread left for a call."""
+
+
 class RequestError(GatewayError):
     """The kubelet (or another client) asked for something that can't be given."""
 

@@ -17,6 +17,7 @@ _OTHERS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 def main() -> object:
     """The command line. `run` is a process that others send signals to, and may be a container's first one."""
     if sys.argv[1:2] == ["run"]:
+        _open_standard_streams()
         init.stay_behind((*_END, *_OTHERS))
         for number in _END:
             signal.signal(number, _end_at_once)  # there is nothing yet to end in order
@@ -25,6 +26,15 @@ def main() -> object:
     from dpgateway.cli import main as command_line  # noqa: PLC0415  this is what takes a while
 
     return command_line()
+
+
+def _open_standard_streams() -> None:
+    """Opens those that the process was started without, before another file gets their numbers."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
+from dpgateway.cli import main
 from dpgateway.cli.group import COMMANDS
 
 
@@ -83,3 +85,9 @@ def test_simulate_without_its_extra_says_how_to_get_it(tmp_path):
     result = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {CLI}", "simulate", "--help")
     assert result.returncode == 1
     assert result.stderr.endswith("pip install 'dpgateway[simulator]'\n")
+
+
+def test_a_path_that_no_file_can_have_is_wrong_usage():
+    result = CliRunner().invoke(main, ["check", "--config", "\ud800"])
+    assert result.exit_code == 2
+    assert r"expected a path, found '\ud800'" in result.output

@@ -422,7 +422,9 @@ class TestRun:
     def test_not_as_root(self, run):
         code, (*_, line) = run.fails(as_nobody=True)  # before it: nobody may not run a Python below /root
         assert code == 2
-        told = "the device-plugins directory: uid 65534 may not make sockets in device-plugins; run as root"
+        told = (
+            f"the device-plugins directory: uid 65534 may not make sockets in {run.folder}/device-plugins; run as root"
+        )
         assert json.loads(line)["message"] == told
 
     @pytest.mark.parametrize("mode", [0o600, 0o700])

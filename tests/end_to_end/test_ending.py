@@ -1,13 +1,16 @@
 """The real process gets signals at awkward moments, and ends in time whatever hangs."""
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from dpgateway_simulator import Kubelet, PluginError
 from tests.end_to_end.awkward import install
 from tests.support.gateway import COMMAND, Gateway
 from tests.support.waiting import until
@@ -39,6 +42,11 @@ def in_a_container(process):
 def child(pid):
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(children[0]) if children else None
+
+
+def opened(pid):
+    """The files behind a process's descriptors."""
+    return {int(path.name): path.resolve() for path in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 async def first(process):
@@ -151,3 +159,82 @@ async def test_the_guard_ends_with_the_gateway(process):
     assert await until(lambda: "guard.py" in Path(f"/proc/{guard}/cmdline").read_text())
     await process.end(signal.SIGKILL)
     await until(lambda: not Path(f"/proc/{guard}").exists())
+
+
+CLOSED = "closed standard error, so the process ends"
+
+
+@pytest.mark.parametrize("then", ["pass", "self.taken = os.open('/dev/null', os.O_WRONLY)"], ids=["free", "taken"])
+async def test_a_driver_that_closes_standard_error_ends_the_process_which_says_so(process, then):
+    """The log has a descriptor of its own."""
+    await process.start(awkward(runs=f"os.close(2)\n{then}"))
+    await process.said(CLOSED)
+    assert await process.process.wait() == 1
+
+
+async def test_a_process_that_was_started_without_standard_streams_runs(process):
+    process.command = ["sh", "-c", 'exec "$0" "$@" <&- >&-', *COMMAND]
+    await process.start(SIMULATED)
+    await process.said("serving")
+    assert [str(opened(process.pid)[number]) for number in range(2)] == ["/dev/null"] * 2
+    assert await process.end() == 0
+
+
+async def test_too_few_descriptors_are_said_at_once_and_the_soft_limit_is_raised(process):
+    process.command = ["prlimit", "--nofile=50:50", *COMMAND]
+    await process.start(SIMULATED)
+    assert await process.process.wait() == 1
+    await process.close()
+    (entry,) = process.entries()
+    assert entry["message"].startswith("the limit of open files (RLIMIT_NOFILE): found 50, expected at least 56 for 1")
+    process.command = ["prlimit", "--nofile=50:100", *COMMAND]
+    await process.start()
+    await process.said("serving")
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (56, 100)
+    assert await process.end() == 0
+
+
+async def test_without_threads_an_allocate_fails_with_the_reason_and_the_gateway_ends_in_order(process):
+    """The system refuses new threads, because their stacks would be larger than all memory that can be addressed."""
+    await process.start(awkward(runs="threading.stack_size(2**48)", hangs=["prepare"]))
+    async with Kubelet("1.31", process.device_plugins_dir) as kubelet:
+        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 2)
+        hung = asyncio.ensure_future(kubelet.pre_start(R, ["a"]))
+        await process.said("prepare hangs")
+        with pytest.raises(PluginError, match=r"no thread left for example.com/thing allocate: .*RLIMIT_NPROC"):
+            await kubelet.allocate(R, ["a"])
+        assert await process.end() == 0
+        with pytest.raises(PluginError):
+            await hung
+    assert process.names() == []
+
+
+async def test_a_child_that_a_driver_forks_keeps_no_lock_and_passes_no_signal_on(process, short_path):
+    """It outlives the gateway."""
+    fork = "os.setsid() or time.sleep(20) or os._exit(0)"
+    runs = (
+        f"self.child = vars(self).get('child') or os.fork() or {fork}\nself._context.log.info(f'child={{self.child}}=')"
+    )
+    await process.start(SIMULATED, awkward(runs=f"time.sleep(0.3)\n{runs}"))  # when the other resource has its lock
+    await process.said("child=")
+    forked = int(next(line for line in process.log if "child=" in line).split("=")[1])
+    try:
+        assert ".lock" in [path.suffix for path in opened(process.pid).values()]
+        assert ".lock" not in [path.suffix for path in opened(forked).values()]
+        os.kill(forked, signal.SIGUSR1)
+        await until(lambda: "State:\tZ" in Path(f"/proc/{forked}/status").read_text())
+        assert not any("SIGUSR1" in line for line in process.log)
+        assert await process.end() == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(forked, signal.SIGKILL)
+
+
+async def test_a_relative_directory_stays_where_it_was_when_a_driver_goes_elsewhere(process, short_path):
+    driver = short_path / "awkward.py"
+    driver.write_text("import os; os.chdir('/')\n" + driver.read_text())
+    process.command = ["env", "-C", str(short_path), *COMMAND]
+    directory, process.device_plugins_dir = process.device_plugins_dir, Path("dp")
+    await process.start(awkward())
+    await until((directory / "dpgateway").exists)
+    assert await process.end() == 0

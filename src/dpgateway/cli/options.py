@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,10 @@ class _Path(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  click's own
         if not value:
             self.fail("expected a path, found an empty string", param, ctx)
+        try:
+            os.fsencode(value)
+        except UnicodeEncodeError:
+            self.fail(f"expected a path, found {value!a}, which no file can have as its name", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -115,7 +120,8 @@ def configured(command: Command) -> Command:
         **keys: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         log.setup(log_format, log_level)
-        settings = Settings(config, node_name or host_name(), device_plugins_dir, log_format, log_level)
+        directory = device_plugins_dir and device_plugins_dir.absolute()  # a driver may change the working directory
+        settings = Settings(config, node_name or host_name(), directory, log_format, log_level)
         return command(settings, **keys)
 
     options = (_LOG_FORMAT, _LOG_LEVEL, _NODE_NAME, _DEVICE_PLUGINS_DIR, _CONFIG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import click
@@ -14,6 +15,7 @@ from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.node.directory import forbidden, misplaced
 from dpgateway.process import guard, log
 from dpgateway.process import main as process
+from dpgateway.process.limits import too_few_descriptors
 from dpgateway.process.memory import share_one_heap
 from dpgateway.process.signals import Signals
 
@@ -31,6 +33,12 @@ def run(context: click.Context, settings: Settings) -> None:
     """
     share_one_heap()
     signals = context.find_object(Signals)  # the process has one, see Group; a test that calls this has none
+    if signals is not None:
+        # a descriptor of its own, because a driver may close standard error
+        log.setup(settings.log_format, settings.log_level, open(os.dup(2), "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    if few := too_few_descriptors(0):
+        _log.error("%s", few)
+        context.exit(1)
     with log.kept():
         if signals is not None:
             _guard(signals, settings.log_format)
@@ -56,6 +64,9 @@ def _run(settings: Settings, signals: Signals | None) -> int:
     if unfit := misplaced(directory) or forbidden(directory):
         _log.error("%s", unfit)
         return 2
+    if few := too_few_descriptors(len(configuration.resources)):
+        _log.error("%s", few)
+        return 1
     if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
     return process.run(configuration, directory, settings.node_name, signals or Signals())

@@ -16,7 +16,7 @@ import uvloop
 
 from dpgateway.config import Configuration
 from dpgateway.gateway import Gateway, supervised
-from dpgateway.process import log
+from dpgateway.process import log, streams
 from dpgateway.process.memory import keep_what_is_there
 from dpgateway.process.signals import Signals
 from dpgateway.process.systemd import Notifier
@@ -96,7 +96,9 @@ def run(configuration: Configuration, device_plugins_dir: Path, node_name: str, 
     async def main() -> None:
         stop = asyncio.Event()
         signals.follow(stop.set)
+        watching = asyncio.create_task(streams.watch(LAST_LINES), name="watch the standard streams")
         await serve(configuration, device_plugins_dir, node_name, stop, last_word.give)
+        watching.cancel()
         log.finish(LAST_LINES)
         os._exit(0)
 

@@ -23,12 +23,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from dpgateway.errors import describe
+from dpgateway.errors import NoThread, describe
+from dpgateway.process.limits import on_threads
 
 T = TypeVar("T")
 
 IDLE = "idle"
 """The name of a thread that has nothing to do."""
+
+
+MOST_REFUSED = 20
+"""How often the system may refuse a thread for a job, which meanwhile waits for one of those that there are."""
 
 
 class Threads:
@@ -57,7 +62,7 @@ class Threads:
         ``seconds``: how long the caller is going to wait. Nothing ends then.
 
         The future gets what the function returns or raises; SystemExit and others that would steer the event loop come
-        as the cause of a RuntimeError. The future also gets a RuntimeError when the system has no thread left and none
+        as the cause of a RuntimeError. The future also gets a NoThread when the system has no thread left and none
         of ours could run the function. Cancelling the future abandons the result: a function that has
         begun runs to its end, and one that hasn't is dropped.
         """
@@ -151,11 +156,13 @@ class Threads:
                 if self._free:
                     self._free.pop().put(job)
                     return False
-                if self._count:
+                job.refused += 1
+                if self._count and job.refused < MOST_REFUSED:
                     self._waiting[job] = None
                     self._waiting.move_to_end(job, last=False)
                     return True
-            job.result, job.error = None, error
+            job.result, job.error = None, NoThread(f"the system has no thread left for {job.name}: {on_threads()}")
+            job.error.__cause__ = error
             job.settle()
         return False
 
@@ -201,7 +208,7 @@ class Threads:
 class _Job:
     """A function, and who waits for its outcome: an event loop, or, without one, a thread."""
 
-    __slots__ = ("error", "function", "future", "loop", "name", "result")
+    __slots__ = ("error", "function", "future", "loop", "name", "refused", "result")
     result: Any
     error: BaseException | None
 
@@ -214,6 +221,7 @@ class _Job:
     ) -> None:
         self.name, self.future, self.loop = name, future, loop
         self.function: Callable[[], Any] | None = function
+        self.refused = 0
 
     def dropped(self) -> bool:
         """Whether nobody wants the outcome, and nobody did before the function began."""

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dpgateway.errors import KubeletError, naming
+from dpgateway.process import forks
 from dpgateway.process.unix import LONGEST
 
 FOLDER = "dpgateway"
@@ -88,7 +89,7 @@ class SocketNames:
             try:
                 await self._flock(descriptor, wait, tell)
             except BaseException:
-                os.close(descriptor)
+                forks.close(descriptor)
                 raise
             self._lock = descriptor
         assert self._lock is not None  # noqa: S101  _locked() says so
@@ -104,7 +105,7 @@ class SocketNames:
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
                 what = f"{stat.filemode(found.st_mode)} with {found.st_nlink} links"
                 raise KubeletError(f"{path}: expected a lock, a file without another name, found {what}; remove it")
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return forks.withhold(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
     async def _flock(self, descriptor: int, wait: Wait, tell: Callable[[str], None]) -> None:
         with naming(self._lock_path):
@@ -130,7 +131,7 @@ class SocketNames:
 
     def unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            forks.close(self._lock)
             self._lock = None
 
     def sweep(self) -> None:
