@@ -413,7 +413,10 @@ class TestRun:
     def test_a_file_for_a_directory(self, run):
         code, (line,) = run.fails("--device-plugins-dir=config.yaml")
         assert code == 2
-        assert "found config.yaml, which is a file, expected the kubelet's directory" in json.loads(line)["message"]
+        assert (
+            f"found {run.folder}/config.yaml, which is a file, expected the kubelet's directory"
+            in json.loads(line)["message"]
+        )
 
     def test_a_directory_that_is_too_long_for_a_socket(self, run):
         entry = run.says("expected at most 61", run.start(f"--device-plugins-dir=/{'x' * 62}"))
@@ -451,7 +454,9 @@ class TestRun:
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(str(run.folder / "device-plugins/kubelet.sock"))
         entry = run.says("registering failed")
-        assert "nothing listens on device-plugins/kubelet.sock: a kubelet left it behind" in entry["message"]
+        assert (
+            f"nothing listens on {run.folder}/device-plugins/kubelet.sock: a kubelet left it behind" in entry["message"]
+        )
 
     @pytest.mark.parametrize("command", ["demo", "simulate"])
     def test_the_simulator_without_its_extra(self, run, command):

@@ -332,3 +332,14 @@ async def test_no_descriptor_of_a_closed_server_stays(serve, connect, short_path
         served = await serve(name=f"example.com/r{number}")
         await served.close()
     await until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 2)
+
+
+@pytest.mark.parametrize("moment", range(1, 8))
+async def test_opening_that_is_cancelled_leaves_no_name(serve, moment):
+    served = await serve(bind=False)
+    opening = asyncio.ensure_future(served.endpoint.open())
+    await turns(moment)
+    opening.cancel()
+    await asyncio.wait([opening])
+    await served.endpoint.close()
+    assert [path for path in served.folder.iterdir() if path.suffix == ".sock"] == []

@@ -91,9 +91,11 @@ class Endpoint:
             path.chmod(0o600)
             path.rename(self._names.base)
             self._bound = self._names.base.stat()
-        except (RuntimeError, OSError) as error:
+        except BaseException as error:  # also when the resource is stopped meanwhile
             await server.stop(None)
-            raise KubeletError(f"can't serve on {path}: {error}") from error
+            if isinstance(error, RuntimeError | OSError):
+                raise KubeletError(f"can't serve on {path}: {error}") from error
+            raise
         self._servers.append(server)
 
     async def link(self) -> str:
