@@ -74,6 +74,70 @@ MISTAKES = {
         "resources:\n- name: example.com/a\n  driver: char: dev\n",
         ("config.yaml:3", "a value that contains ': ' needs quotes"),
     ),
+    "no space after a colon": Mistake(
+        "resources:\n- name: example.com/a\n  driver:chardev\n  options: {}\n",
+        ('config.yaml:3: found "driver:chardev"', "write driver: chardev, with a space after the colon"),
+    ),
+    "no space after a resource's first colon": Mistake(
+        "resources:\n- name:example.com/a\n  driver: chardev\n",
+        ('config.yaml:2: found "name:example.com/a"', "write name: example.com/a, with a space after the colon"),
+    ),
+    "no space after a colon within braces": Mistake(
+        f"resources:\n- {FUSE.replace('name: ', 'name:')}",
+        ('config.yaml:2: resources[0].name: found "name:example.com/a"', "write name: example.com/a, with a space"),
+    ),
+    "no space after the only colon": Mistake(
+        resource("env: A:b"), ('env: found "A:b", expected a mapping of string', "write A: b, with a space after the")
+    ),
+    "no space after the colon of the first line": Mistake(
+        "resources:[]", ('config.yaml:1: found "resources:[]"', "write resources: []")
+    ),
+    "no space after the colon of a resource's only line": Mistake(
+        "resources:\n- name:example.com/a",
+        ('config.yaml:2: resources[0]: found "name:example.com/a"', "write name: example"),
+    ),
+    "no space after a dash": Mistake(
+        "resources: []\n-name: {}", ("found an unknown key", "with a space after the dash")
+    ),
+    "a star without quotes": Mistake(
+        resource("nodes: [*]"), ("config.yaml:2: found a '*' without quotes", 'in quotes; write "*"')
+    ),
+    "a pattern that begins with a star": Mistake(
+        resource("nodes: [*-gpu]"), ("config.yaml:2: found a '*' without quotes", "in quotes")
+    ),
+    "an at sign without quotes": Mistake(resource("nodes: [@a]"), ("config.yaml:2: found text that begins with @",)),
+    "a key that is a number": Mistake(
+        resource("annotations: {1: a}"), ("found the key 1, expected keys that are strings", 'put it in quotes: "1"')
+    ),
+    "an octal number": Mistake(
+        "resources:\n- {name: example.com/a, driver: simulated, options: {count: 010}}",
+        (
+            "config.yaml:2: resources[0].options.count: found 010, expected a number that doesn't begin with 0",
+            'write 10, 0o10 if it is an octal number, or "010" if it is text',
+        ),
+    ),
+    "a number with zeros before it": Mistake(
+        resource("env: {A: 0089}"), ("env.A: found 0089, expected a number that", 'write 89, or "0089" if it is text')
+    ),
+    "an octal number for text": Mistake(resource("env: {MODE: 0o7}"), ("found 0o7", 'put it in quotes: "0o7"')),
+    "half a character": Mistake(
+        resource('env: {A: "\\ud800"}'), (r"env.A: found \ud800, expected text that can be written in UTF-8",)
+    ),
+    "half a character as a path": Mistake(
+        'resources: []\nkubelet: {device_plugins_dir: "/\\ud800"}', (r"dir: found /\ud800, expected text that can be",)
+    ),
+    "half a character in a key": Mistake(resource('env: {"\\ud800": a}'), (r'found the key "\ud800", expected text',)),
+    "a key written twice": Mistake(
+        resource("refresh: 1m, refresh: 2m"),
+        ("refresh: found a duplicate key, expected each key once; it is also at", "config.yaml:2"),
+    ),
+    "bytes of another encoding": Mistake(
+        f"resources:\n- {FUSE}\n# caf\xe9".encode("latin-1"), ("config.yaml:3: found bytes that aren't UTF-8, 0xe9",)
+    ),
+    "a control character": Mistake("resources: []\n# \x1b", ("config.yaml:2: found broken YAML", "not allowed")),
+    "a device as a configuration": Mistake(
+        arguments=("--config", "/dev/zero"), says=("/dev/zero: found a character device, expected a file",)
+    ),
     "a number in quotes": Mistake(
         'resources:\n- {name: example.com/a, driver: simulated, options: {count: "2"}}',
         ("config.yaml:2: resources[0].options.count", 'found "2", expected an integer', "write 2, without quotes"),
@@ -139,17 +203,17 @@ MISTAKES = {
     ),
     "permissions of a file": Mistake(
         chardev("paths: [/dev/fuse], permissions: rx"),
-        ("options.permissions: expected some of r, w and m, found 'rx'",),
+        ("options.permissions: found 'rx', expected some of r, w and m",),
     ),
     "a relative path": Mistake(
-        chardev("paths: [/dev/fuse, dev/kvm]"), ("options.paths[1]: expected an absolute path, found 'dev/kvm'",)
+        chardev("paths: [/dev/fuse, dev/kvm]"), ("options.paths[1]: found 'dev/kvm', expected an absolute path",)
     ),
     "a path outside of /dev": Mistake(chardev("paths: [/sys/x]"), ("options.paths[0]", "under /dev", "'/sys/x'")),
     "no paths": Mistake(
         "resources:\n- {name: example.com/a, driver: chardev}", ("options.paths: found nothing, expected a value",)
     ),
     "two boards with one id": Mistake(
-        f"resources:\n{pool('example.com/a', 'x', 'x')}", ("boards: expected each id once, found x twice",)
+        f"resources:\n{pool('example.com/a', 'x', 'x')}", ("boards: found x twice, expected each id once",)
     ),
     "two resources with one pool": Mistake(
         f"resources:\n{pool('example.com/a', 'x')}{pool('example.com/b', 'y')}",

@@ -50,6 +50,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.pool == "very bad":
             refuse(["pool: expected a better one", "count: expected less"])
+        if self.pool == "worse":
+            raise ValueError("pool[0]: it is\n  worse than bad")
         if self.pool == "bad":
             raise ValueError("this pool doesn't exist")
         if self.pool == "bug":
@@ -157,9 +159,10 @@ def test_every_kind_of_option(document: Load) -> None:
             "{pool: p, ports: [{path: a, bod: 1}]}",
             "ports[0].bod: found an unknown key, expected one of path, baud",
         ),
-        ("{pool: p, main: {path: a, baud: 7}}", "options.main.baud: expected a multiple of 300, found 7"),
+        ("{pool: p, main: {path: a, baud: 7}}", "options.main.baud: found 7, expected a multiple of 300"),
         ("{pool: p, main: {path: ''}}", 'options.main.path: found "", expected a path'),
         ("{pool: bad}", "options: this pool doesn't exist"),
+        ("{pool: worse}", "options.pool[0]: it is worse than bad"),
     ],
 )
 def test_a_wrong_option_has_its_place(document: Load, options: str, problem: str) -> None:
@@ -182,13 +185,35 @@ def test_all_errors_of_one_resource_at_once(document: Load) -> None:
         problem.split(": ", 1)[1] for problem in problems_of(document(f"resources:\n- {entry('{pool: very bad}')}"))
     ] == [
         "resources[0].options: count: expected less",
-        "resources[0].options.pool: expected a better one",
+        'resources[0].options.pool: found "very bad", expected a better one',
     ]
     written = entry("{pool: p, labels: {a: 2, b: c}, limits: {a: x}}")
     assert [problem.split(": ")[1:3] for problem in problems_of(document(f"resources:\n- {written}"))] == [
         ["resources[0].options.labels.a", "found 2, expected a string; put it in quotes"],
         ["resources[0].options.limits.a", 'found "x", expected an integer'],
     ]
+
+
+def test_what_a_driver_says_of_right_keys_is_told_although_others_are_wrong(document: Load) -> None:
+    """But not what it says of the wrong ones, or of all together: it saw their defaults."""
+    written = entry("{pool: p, main: {path: x, baud: 7, bod: 1}, count: x}")
+    assert [problem.split(": ")[1:3] for problem in problems_of(document(f"resources:\n- {written}"))] == [
+        ["resources[0].options.main.baud", "found 7, expected a multiple of 300"],
+        ["resources[0].options.main.bod", "found an unknown key, expected one of path, baud"],
+        ["resources[0].options.count", 'found "x", expected an integer'],
+    ]
+    for pool, told in {"very bad": 2, "bad": 1, "bug": 1}.items():
+        written = entry(f"{{pool: {pool}, count: x}}")
+        assert len(problems_of(document(f"resources:\n- {written}"))) == told
+
+
+def test_configurations_that_mean_the_same_are_equal_wherever_they_are_written(document: Load) -> None:
+    first = document(f"resources:\n- {entry('{pool: p, labels: {a: b}}')}")
+    again = document(f"# moved\ndefaults: {{}}\nresources:\n\n- {entry('{labels: {a: b}, pool: p, count: 1}')}")
+    other = document(f"resources:\n- {entry('{pool: p, labels: {a: c}}')}")
+    expected = complete(first, DRIVERS)
+    assert complete(again, DRIVERS) == expected
+    assert complete(other, DRIVERS) != expected
 
 
 def test_options_can_have_defaults(document: Load) -> None:

@@ -128,8 +128,11 @@ def test_one_wrong_value(value: object, kind: type, told: str) -> None:
 
 def test_what_a_dataclass_refuses_has_the_key_that_its_text_begins_with() -> None:
     value = {"name": "x", "inner": {"depth": 14, "paths": ["/a"]}}
-    assert faults(value) == ["inner.depth: expected another", "inner.paths[0]: expected less"]
-    assert faults({"depth": 14}, Inner) == ["depth: expected another", "paths[0]: expected less"]
+    assert faults(value) == [
+        "inner.depth: found 14, expected another",
+        'inner.paths[0]: found "/a", expected less',
+    ]
+    assert faults({"depth": 14}, Inner) == ["depth: found 14, expected another", "paths[0]: expected less"]
 
 
 def test_a_dataclass_with_a_wrong_field_is_not_made() -> None:

@@ -101,7 +101,7 @@ def test_options_that_hang_hold_up_no_other_resource_not_even_of_their_driver(tm
 def test_options_that_are_wrong_are_an_error_whatever_else_hangs(tmp_path, hanging):
     hanging("l4_hangs")
     hanging("l4", "__post_init__")
-    with pytest.raises(InvalidConfiguration, match=r"^[^:]*:3: .*count: expected 3 or less, found 4$"):
+    with pytest.raises(InvalidConfiguration, match=r"^[^:]*:3: .*count: found 4, expected 3 or less$"):
         Loaded(tmp_path, [("a", "l4_hangs", ""), ("b", "l4", "count: 4")]).when_ready("b")
 
 
@@ -110,7 +110,7 @@ def test_options_that_are_found_wrong_too_late_fail_their_resource_alone(tmp_pat
     resources = Loaded(tmp_path, [("a", "l5", "count: 4"), ("b", "l5", "")]).when_ready()
     held.open()
     assert re.fullmatch(
-        r"its options are wrong: .*config.yaml:2: resources\[0\].options.count: expected 3 or less, found 4",
+        r"its options are wrong: .*config.yaml:2: resources\[0\].options.count: found 4, expected 3 or less",
         resources["a"].later.result(5).failure,
     )
     assert resources["b"].later.result(5).failure is None

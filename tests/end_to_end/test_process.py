@@ -179,7 +179,7 @@ async def test_drivers_that_hang_before_they_are_made_hold_up_no_other_and_are_n
 async def test_options_that_are_wrong_end_it_with_code_2_whatever_hangs(process):
     hangs = {"name": R, "driver": "awkward_0_at_import"}
     await process.start(hangs, awkward(S, count=2))
-    await process.said("config.yaml:1: resources[1].options.count: expected 1, found 2")
+    await process.said("config.yaml:1: resources[1].options.count: found 2, expected 1")
     assert await process.process.wait() == 2
     assert not process.names()
 

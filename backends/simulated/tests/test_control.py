@@ -177,7 +177,7 @@ def test_every_kind_of_value():
         ),
         (
             '{"faults": [{"absent": true}, {"extra": -1}]}',
-            r"^faults\[1\]\.extra: expected nothing below 0, found -1$",
+            r"^faults\[1\]\.extra: found -1, expected nothing below 0$",
         ),
         (
             '{"faults": [{"call": "start", "hang": true}]}',

@@ -15,7 +15,6 @@ from dpgateway.config.document import Document, Entry
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, shown
 from dpgateway.config.strict import typed
 from dpgateway.config.values import Kubelet, ResourceConfig, ResourceKeys
-from dpgateway.config.written import Written
 from dpgateway.errors import describe
 
 T = TypeVar("T")
@@ -60,7 +59,7 @@ def completed(entry: Entry, found: FoundDriver) -> Completed:
     options, failure = None, found.failure
     claims: tuple[str, ...] | None = None
     if failure is None:
-        written = entry.written.below("options") or Written(None, entry.written.at("options"))
+        written = entry.written.part("options")
         options, failure = _tried("Options", lambda: typed(written, found.driver.Options, wrong))
     if wrong or entry.resource is None:
         return Completed(None, tuple(wrong))

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpgateway.config.files import misnamed, read_all
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
-from dpgateway.config.strict import typed
+from dpgateway.config.strict import spaced, typed
 from dpgateway.config.values import Kubelet, ResourceKeys
 from dpgateway.config.written import Written, unplaced
 
@@ -150,7 +150,7 @@ def _entries(file: Written, defaults: Written, problems: list[Problem]) -> Itera
             whole = _over(defaults, own)
             yield Entry(whole, typed(whole, ResourceKeys, problems))
         else:
-            problems.append(Problem(own.place, own.shown, "a mapping with the keys name, driver, ..."))
+            problems.append(Problem(own.place, own.shown, "a mapping with the keys name, driver, ...", spaced(own)))
             yield Entry(replace(own, value={}), None)
 
 

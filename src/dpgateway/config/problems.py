@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from dpgateway.errors import ConfigurationError
+from dpgateway.errors import ConfigurationError, encodable
 
 LONGEST_QUOTE = 60
+LONGEST_TEXT = 500
 """Characters."""
+_NO_SPACE = re.compile(r"([A-Za-z_][\w-]*):(?!//)(\S.*)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,11 +100,18 @@ def shown(value: object) -> str:
         return "a list" if value else "an empty list"
     if not isinstance(value, str):
         return str(value)
-    return json.dumps(shortened(value), ensure_ascii=False)
+    return encodable(json.dumps(shortened(value), ensure_ascii=False))
 
 
-def shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
+def shortened(text: str, longest: int = LONGEST_QUOTE) -> str:
+    return text if len(text) <= longest else text[:longest] + "..."
+
+
+def missing_space(text: str) -> str:
+    """A hint for ``key:value`` and for ``-item``, which YAML takes for text; empty for anything else."""
+    if match := _NO_SPACE.fullmatch(shortened(text)):
+        return f"write {match[1]}: {match[2]}, with a space after the colon"
+    return f"write - {shortened(text[1:])}, with a space after the dash" if re.match(r"-[A-Za-z_]", text) else ""
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from functools import cache, partial
@@ -16,7 +16,7 @@ from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dpgateway.config.kinds import LISTS, MAPPINGS, Kind, name_kind
-from dpgateway.config.problems import Problem, Wrong, did_you_mean
+from dpgateway.config.problems import LONGEST_TEXT, Place, Problem, Wrong, did_you_mean, missing_space, shortened
 from dpgateway.config.spelling import parse_duration
 from dpgateway.config.written import Written, unplaced
 
@@ -27,6 +27,8 @@ YES, NO = frozenset({"yes", "on", "y", "true", "1"}), frozenset({"no", "off", "n
 """How people write booleans, some of them since YAML 1.1 allowed it; for hints."""
 
 _INDEX = re.compile(r"\[(\d+)\]")
+_EXPECTED = re.compile(r"expected (.+?)(?:, found (.+))?")
+_WORD = re.compile(r"\w+")
 _NAMED = re.compile(r"(\w+)((?:\[\d+\])*)")
 
 
@@ -92,7 +94,7 @@ class _Reader:
 
     def _pairs(self, written: Written, kind: Kind) -> Iterator[tuple[object, object]]:
         if not isinstance(written.value, dict | None):
-            hint = "write 'key: value' lines, without '- '" if isinstance(written.value, list) else ""
+            hint = "write 'key: value' lines, without '- '" if isinstance(written.value, list) else spaced(written)
             raise Wrong(written.shown, f"a {name_kind(kind)}", hint)
         for key, inner in (written.value or {}).items():
             yield key, self.read(inner, get_args(kind)[1])
@@ -101,18 +103,26 @@ class _Reader:
         known = {field.name: field for field in fields(kind) if field.init}
         if not isinstance(written.value, dict | None):
             keys = f"a mapping with the keys {', '.join(known)}" if known else "an empty mapping"
-            raise Wrong(written.shown, keys)
+            raise Wrong(written.shown, keys, spaced(written))
         value, kinds = written.value or {}, _kinds(kind)
         before = len(self.problems)
         self.problems += [_unknown(key, kind, list(known)).at(value[key].place) for key in value if key not in known]
-        given = {}
+        given: dict[str, Any] = {}
+        required = {name for name, field in known.items() if field.default is field.default_factory is MISSING}
         for name, field in known.items():
+            already = len(self.problems)
             if name in value:
-                given[name] = self.read(value[name], kinds[name], field.metadata)
-            elif field.default is MISSING and field.default_factory is MISSING:
+                result = self.read(value[name], kinds[name], field.metadata)
+                if len(self.problems) == already:
+                    given[name] = result
+            elif name in required:
                 nothing = Wrong("nothing", "a value, because this key has no default")
                 self.problems.append(nothing.at(written.place.below(name)))
-        return self._made(kind, given, written) if len(self.problems) == before else None
+        if len(self.problems) == before:
+            return self._made(kind, given, written)
+        if required <= given.keys():
+            self._doubts(kind, given, written, known.keys() - given.keys())
+        return None
 
     def _made(self, kind: Any, given: dict[str, Any], written: Written) -> object:  # noqa: ANN401
         try:
@@ -124,6 +134,19 @@ class _Reader:
                 self.problems.append(told(str(cause) or type(cause).__name__, written))
             return None
 
+    def _doubts(self, kind: Any, given: dict[str, Any], written: Written, others: Set[str]) -> None:  # noqa: ANN401
+        """What ``kind`` says of the keys that are right, when others are wrong: all is told at once.
+
+        It is made with the defaults of the ``others``, so what it says of them, or of all together, means nothing.
+        """
+        try:
+            kind(**given)
+        except Exception as error:
+            for cause in _causes(error):
+                problem = told(str(cause), written)
+                if problem.place != written.place and others.isdisjoint(_WORD.findall(str(cause))):
+                    self.problems.append(problem)
+
 
 @cache
 def _kinds(kind: type) -> dict[str, Kind]:
@@ -131,8 +154,8 @@ def _kinds(kind: type) -> dict[str, Kind]:
     return get_type_hints(kind)
 
 
-def _unknown(key: object, kind: Any, known: list[str]) -> Wrong:  # noqa: ANN401
-    hint = did_you_mean(key, known) or getattr(kind, "unknown_key", "")
+def _unknown(key: str, kind: Any, known: list[str]) -> Wrong:  # noqa: ANN401
+    hint = missing_space(key) or did_you_mean(key, known) or getattr(kind, "unknown_key", "")
     return Wrong("an unknown key", f"one of {', '.join(known)}", hint)
 
 
@@ -145,16 +168,26 @@ def _causes(error: Exception) -> Iterator[Exception]:
 
 
 def told(text: str, written: Written) -> Problem:
-    """What ``__post_init__`` raised, at the key that its text begins with, if it does: ``baud: ...``, ``X.baud``,
-    ``paths[0]: ...``.
+    """What a dataclass says of ``written``, at the key that the text begins with, if it does: ``baud: ...``,
+    ``X.baud``, ``paths[0]: ...``. Of ``expected ..., found ...`` the parts are taken.
     """
+    text = " ".join(text.split())
     words = text.split()
     match = _NAMED.fullmatch(words[0].strip(":,'\"`").rpartition(".")[2]) if words else None
     if match is None or not written.below(match[1]):
-        return Problem(written.place, hint=text)
+        return _in_parts(text, written.place, "")
     head, _, rest = text.partition(": ")
-    hint = rest if rest and " " not in head else text  # the place says the key already
-    return Problem(written.at(match[1], *map(int, _INDEX.findall(match[2]))), hint=hint)
+    about = rest if rest and " " not in head else text  # the place says the key already
+    steps = (match[1], *map(int, _INDEX.findall(match[2])))
+    part = written.part(*steps)
+    return _in_parts(about, part.place, part.shown if part.value is not None else "")
+
+
+def _in_parts(text: str, place: Place, found: str) -> Problem:
+    match = _EXPECTED.fullmatch(text)
+    if match is None:
+        return Problem(place, found, hint=shortened(text, LONGEST_TEXT))
+    return Problem(place, shortened(match[2] or found, LONGEST_TEXT), shortened(match[1], LONGEST_TEXT))
 
 
 def _exactly(kind: type, written: Written) -> object:
@@ -176,6 +209,11 @@ def _as_a(kind: type, written: Written) -> str:
     if kind is bool and str(value).lower() in YES | NO:
         return f"write {'true' if str(value).lower() in YES else 'false'}"
     return ""
+
+
+def spaced(written: Written) -> str:
+    """A hint for a mapping whose only key has no space after its colon."""
+    return missing_space(written.value) if isinstance(written.value, str) else ""
 
 
 def _as_a_list(written: Written, item: Kind) -> str:

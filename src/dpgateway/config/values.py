@@ -172,13 +172,13 @@ class ResourceKeys:
 class ResourceConfig(ResourceKeys):
     """A resource that is ready to be served: ``options`` is the driver's own Options."""
 
-    where: Place = Place("")
+    where: Place = field(default=Place(""), compare=False)
     """Where the file has it."""
     failure: str | None = None
     """Why the driver can't be used; ``options`` is then None."""
     driver_class: Any = None
     """The driver itself; None if it can't be used."""
-    later: Future[ResourceConfig] | None = None
+    later: Future[ResourceConfig] | None = field(default=None, compare=False)
     """While the driver is still being loaded, or still checks its options: gets the resource once that is done."""
 
 
