@@ -12,6 +12,9 @@ from pathlib import Path
 class GatewayError(Exception):
     """The base of every error that dpgateway raises on purpose."""
 
+    trace: str | None = None
+    """The traceback of a driver's bug, as text."""
+
 
 class DriverError(GatewayError):
     """The driver can't do what was asked, and trying again at once won't help. The text reaches the pod's events."""

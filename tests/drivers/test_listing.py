@@ -202,7 +202,7 @@ async def test_the_same_failure_is_logged_once(lane, records):
     lane.start(lambda: 1 / 0, refresh=0.001)
     await until(lambda: len(lane.heard.failures) > 20)
     assert len(records.texts()) == 1
-    assert records.records[0].exc_info[0] is ZeroDivisionError
+    assert records.records[0].exception.endswith("ZeroDivisionError: division by zero")
 
 
 async def test_a_failure_that_the_driver_names_itself_has_no_traceback(lane, records):
@@ -213,7 +213,23 @@ async def test_a_failure_that_the_driver_names_itself_has_no_traceback(lane, rec
     await until(lambda: lane.heard.failures)
     (record,) = records.records
     assert record.getMessage() == "every device is Unhealthy: the driver failed: no power"
-    assert (record.reason, record.method, record.exc_info) == ("the driver failed: no power", "devices", None)
+    assert (record.reason, record.method, record.exception) == ("the driver failed: no power", "devices", None)
+
+
+async def test_an_error_whose_text_hangs_holds_up_nobody_but_its_driver(lane, gate):
+    hangs = gate("told at last")
+
+    class Mute(DriverError):
+        def __str__(self):
+            return hangs()
+
+    def fails():
+        raise Mute
+
+    lane.start(fails, deadline=0.02)
+    await until(lambda: lane.heard.failures == ["the driver hasn't answered for 0.02 s"])
+    hangs.open()
+    await until(lambda: lane.heard.failures[1:] == ["the driver failed: told at last"])
 
 
 async def test_a_driver_that_fails_thousands_of_times_is_still_asked(lane):

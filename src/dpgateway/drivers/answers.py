@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
-from dpgateway.errors import DriverFault, GatewayError, describe
+from dpgateway.errors import Busy, DeviceUnavailable, DriverError, DriverFault, DriverTimeout, GatewayError, describe
 from dpgateway.model import Allocation, Device, plain
+
+T = TypeVar("T")
+
+KINDS = (Busy, DeviceUnavailable, DriverError, DriverTimeout, DriverFault, GatewayError)
+"""Each before the kinds that it is one of."""
 
 MOST_DEVICES = 200_000
 """More than fit into the largest list that a kubelet accepts; a driver that lists more won't stop."""
@@ -87,9 +93,31 @@ def fault(method: str, error: BaseException) -> GatewayError:
     return DriverFault(f"{method}() raised {describe(error)}")
 
 
-def traceback_of(error: BaseException | None) -> BaseException | None:
-    """For a log's ``exc_info``: what a driver raised if that is a bug, because what it raised on purpose needs none."""
-    return None if isinstance(error, GatewayError) and _speaks(error) else error
+def ask(method: str, call: Callable[[], T]) -> T:
+    """Calls a driver's method; for the driver's thread. What it raises leaves as an error of our own, whose text and
+    traceback are made here, because a driver's ``__str__`` may hang. Only a bug has a traceback.
+    """
+    try:
+        return call()
+    except BaseException as error:
+        ours = fault(method, error)
+        if ours is error:
+            ours = next(kind for kind in KINDS if isinstance(error, kind))(str(error))
+        else:
+            ours.trace = _trace(error)
+    raise ours
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error)).rstrip("\n")
+    except Exception as raised:  # of a syntax error whose text is no string, for example
+        return f"{describe(error)} (its traceback can't be had: {describe(raised)})"
+
+
+def trace(error: BaseException | None) -> str | None:
+    """For the field ``exception`` of a line."""
+    return error.trace if isinstance(error, GatewayError) else None
 
 
 def _speaks(error: BaseException) -> bool:

@@ -23,13 +23,11 @@ from dpgateway.drivers import answers
 from dpgateway.drivers.allocating import AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
 from dpgateway.drivers.preparing import Ended, Free, PrepareLane
-from dpgateway.errors import Busy, DeviceUnavailable, DriverError, DriverFault, DriverTimeout, GatewayError
+from dpgateway.errors import Busy, DriverFault, GatewayError
 from dpgateway.model import Allocation, Device
 from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
-
-_KINDS = (Busy, DeviceUnavailable, DriverError, DriverTimeout, DriverFault, GatewayError)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds before a Busy driver is asked again: the first pause, doubling up to the longest."""
@@ -62,7 +60,7 @@ class Lanes:
         seconds = self._config.timeouts.allocate.total_seconds()
 
         def call() -> Allocation:
-            return answers.allocation(self._driver.allocate(answers.own(devices)))
+            return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
 
         with self._blaming(devices):
             return await _until_free(lambda end: self._allocating.call("allocate", call, seconds, end, late), seconds)
@@ -75,8 +73,8 @@ class Lanes:
         seconds = self._config.timeouts.prefer.total_seconds()
 
         def call() -> tuple[Device, ...]:
-            chosen = self._driver.prefer(answers.own(available), answers.own(must), size)
-            return answers.preferred(chosen, available, size)
+            ask = partial(self._driver.prefer, answers.own(available), answers.own(must), size)
+            return answers.ask("prefer", lambda: answers.preferred(ask(), available, size))
 
         with self._blaming(()):
             return await self._allocating.call("prefer", call, seconds, time.monotonic() + seconds)
@@ -90,7 +88,7 @@ class Lanes:
         seconds = self._config.timeouts.prepare.total_seconds()
 
         def call() -> None:
-            self._driver.prepare(answers.own(devices))
+            answers.ask("prepare", lambda: self._driver.prepare(answers.own(devices)))
 
         with self._blaming(devices):
             if once:
@@ -107,7 +105,7 @@ class Lanes:
             return
 
         def call(released: Sequence[Device]) -> None:
-            self._driver.release(answers.own(released))
+            answers.ask("release", lambda: self._driver.release(answers.own(released)))
 
         names = [device.id for device in devices]
         with contextlib.suppress(Ended):  # the driver ended, and whatever it held ended with it
@@ -121,11 +119,11 @@ class Lanes:
         if future.cancelled() or (error := future.exception()) is None:
             return
         reason = str(answers.fault("release", error))
-        fields = {"method": "release", "devices": devices, "reason": reason}
+        fields = {"method": "release", "devices": devices, "reason": reason, "exception": answers.trace(error)}
         if isinstance(error, Ended):
             self._log.warning("%s before it released its devices", reason, extra=fields)
         else:
-            self._log.error("the driver failed: %s", reason, exc_info=answers.traceback_of(error), extra=fields)
+            self._log.error("the driver failed: %s", reason, extra=fields)
 
     @contextlib.contextmanager
     def _blaming(self, devices: Sequence[Device]) -> Iterator[None]:
@@ -135,10 +133,11 @@ class Lanes:
         except GatewayError as error:
             named = f", device {', '.join(device.id for device in devices)}" if devices else ""
             text = f"resource {self._config.name}{named}: driver {self._config.driver}: {error}"
-            kind = next(kind for kind in _KINDS if isinstance(error, kind))
+            kind = next(kind for kind in answers.KINDS if isinstance(error, kind))
             if kind is DriverFault:
-                fields = {"devices": [device.id for device in devices] or None, "reason": str(error)}
-                self._log.error("the driver broke its contract: %s", error, exc_info=error.__cause__, extra=fields)
+                names = [device.id for device in devices] or None
+                fields = {"devices": names, "reason": str(error), "exception": error.trace}
+                self._log.error("the driver broke its contract: %s", error, extra=fields)
             raise kind(text) from error
 
 

@@ -87,7 +87,11 @@ class ListLane:
     async def _ask(self, driver: Driver) -> AsyncGenerator[Answer, None]:
         """One answer; or two, if the first says that the driver is late."""
         asked = time.monotonic()
-        future = self._threads.call(f"{self._name} list", lambda: answers.devices(driver.devices()), self._deadline)
+
+        def call() -> tuple[Device, ...]:
+            return answers.ask("devices", lambda: answers.devices(driver.devices()))
+
+        future = self._threads.call(f"{self._name} list", call, self._deadline)
         try:
             done, _ = await asyncio.wait({future}, timeout=self._deadline)
             if not done:
@@ -107,7 +111,7 @@ class ListLane:
 
     def _failed(self, reason: str, error: Exception | None = None) -> Answer:
         if reason != self._last_failure:
-            fields = {"method": "devices", "reason": reason}
-            self._log.error("every device is Unhealthy: %s", reason, exc_info=answers.traceback_of(error), extra=fields)
+            fields = {"method": "devices", "reason": reason, "exception": answers.trace(error)}
+            self._log.error("every device is Unhealthy: %s", reason, extra=fields)
         self._last_failure = reason
         return reason

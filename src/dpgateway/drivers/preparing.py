@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from dpgateway.drivers.answers import fault, traceback_of
+from dpgateway.drivers.answers import fault, trace
 from dpgateway.errors import DriverError, DriverTimeout
 from dpgateway.model import Device, Health
 from dpgateway.process.threads import Threads
@@ -194,14 +194,14 @@ class PrepareLane:
             reason = None if error is None else str(fault("prepare", error))
             outcome = "succeeded" if error is None else f"failed: {reason}"
             names = [device.id for device in call.devices]
+            fields = {"devices": names, "seconds": ran, "reason": reason, "exception": trace(error)}
             self._log.log(
                 logging.INFO if error is None else logging.ERROR,
                 "after its deadline, prepare() of %s %s, in %.1f s",
                 _names(call.devices),
                 outcome,
                 ran,
-                exc_info=traceback_of(error),
-                extra={"method": "prepare", "devices": names, "seconds": ran, "reason": reason},
+                extra={"method": "prepare", **fields},
             )
 
     def close(self) -> None:

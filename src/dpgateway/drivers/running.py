@@ -19,7 +19,7 @@ from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, Driver, DriverClass
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
-from dpgateway.errors import DriverError
+from dpgateway.errors import DriverError, GatewayError
 from dpgateway.model import Device
 from dpgateway.process.log import hold, of_driver
 from dpgateway.process.observable import Observable
@@ -88,9 +88,9 @@ class RunningDriver:
             error = error.exceptions[0]
         reason = f"the driver {self._config.driver} isn't running: {answers.fault('__init__', error)}"
         if reason != self._complaint:
-            expected = isinstance(error, DriverError)
-            fields = {"method": "__init__", "reason": reason}
-            self._log.error("the resource failed: %s", reason, exc_info=None if expected else error, extra=fields)
+            known = isinstance(error, GatewayError)
+            fields = {"method": "__init__", "reason": reason, "exception": answers.trace(error)}
+            self._log.error("the resource failed: %s", reason, exc_info=None if known else error, extra=fields)
         self._complaint = reason
         self._fail(reason)
 
@@ -149,12 +149,7 @@ class RunningDriver:
         except asyncio.CancelledError:
             future.add_done_callback(self._made_in_vain)
             raise
-        try:
-            return future.result()
-        except DriverError:
-            raise
-        except Exception as error:
-            raise answers.fault("__init__", error) from error
+        return future.result()
 
     async def _in_time(self, future: asyncio.Future[Any], done: str) -> None:
         """Waits for the future, and says so when the time is over. Doesn't cancel it."""
@@ -178,19 +173,19 @@ class RunningDriver:
         close = getattr(driver, "close", None)
         if not callable(close):
             return
-        future = self._threads.call(f"{self._config.name} close", close)
+        future = self._threads.call(f"{self._config.name} close", partial(answers.ask, "close", close))
         done, _ = await asyncio.wait({future}, timeout=seconds)
         if not done:
             fields = {"method": "close", "seconds": seconds}
             self._log.warning("the driver hasn't closed: close() hasn't answered for %g s", seconds, extra=fields)
         elif error := future.exception():
             reason = str(answers.fault("close", error))
-            fields = {"method": "close", "reason": reason}
-            self._log.error("the driver failed: %s", reason, exc_info=answers.traceback_of(error), extra=fields)
+            fields = {"method": "close", "reason": reason, "exception": answers.trace(error)}
+            self._log.error("the driver failed: %s", reason, extra=fields)
 
 
 def _made(make: DriverClass, options: object, context: Context) -> Driver:
     try:
-        return make(options, context)
+        return answers.ask("__init__", lambda: make(options, context))
     finally:
         hold()

@@ -144,5 +144,13 @@ def test_an_exception_is_a_field(line):
     assert entry["exception"].endswith("LookupError: broken")
 
 
+def test_a_traceback_may_be_given_as_text(line):
+    def say(logger):
+        logger.info("it failed", extra={"exception": "Traceback\nLookupError: broken"})
+
+    assert line("json", say)["exception"] == "Traceback\nLookupError: broken"
+    assert line("text", say) == "    LookupError: broken"
+
+
 def test_a_field_whose_name_is_no_string_is_shown(line):
     assert line("json", lambda logger: logger.info("", extra={("a",): 1}))["('a',)"] == 1

@@ -29,14 +29,16 @@ LONGEST = 32 * 1024
 MOST_NAMED = 10
 """Names of a list in a line of text. A line of JSON has them all."""
 
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "exception"}
 
 
 class _Formatter(logging.Formatter):
     def fields(self, record: logging.LogRecord) -> dict[str, object]:
         """The record's extra fields; FIELDS come first, in their order."""
         extra: Mapping[str, object] = {
-            key: value for key, value in vars(record).items() if key not in _USUAL and value is not None
+            key: value
+            for key, value in vars(record).items()
+            if key not in _USUAL and key != "exception" and value is not None
         }
         known = {key: extra[key] for key in FIELDS if key in extra}
         return known | {encodable(shown(key)): value for key, value in extra.items() if key not in known}
@@ -49,6 +51,9 @@ class _Formatter(logging.Formatter):
         return _cut(message.rstrip("\n"))
 
     def exception(self, record: logging.LogRecord) -> str:
+        made = getattr(record, "exception", None)  # a text: who logs it didn't want to keep the exception
+        if made is not None:
+            return shown(made)
         parts = [self.formatException(record.exc_info)] if record.exc_info and record.exc_info[0] else []
         text = "\n".join(parts + ([self.formatStack(record.stack_info)] if record.stack_info else []))
         return text if len(text) <= LONGEST else f"... {text[-LONGEST:]}"  # its end says what went wrong
