@@ -26,6 +26,10 @@ class Options:
     mode: str = field(metadata={"help": "what to do"})
     wait: timedelta = field(default=timedelta(seconds=90), metadata={"help": "how long"})
     inner: Inner = field(default=Inner(), metadata={"help": "more"})
+    def warnings(self, others):
+        if self.mode == "doubt":
+            raise ZeroDivisionError("oops")
+        return ()
 
 class Fake:
     Options = Options

@@ -259,6 +259,32 @@ DOUBTS = {
     "a variable of the kubelet's": Mistake(
         resource("env: {A: $(NODE)}"), ("resources[0].env.A: values are literal, so $(NODE) stays as it is",)
     ),
+    "a device node in two resources": Mistake(
+        f"resources:\n- {FUSE}\n- {FUSE.replace('/a', '/b', 1)}",
+        ("config.yaml:3: resources[1].options.paths[0]: example.com/a offers it too, through /dev/fuse, so that two",),
+    ),
+    "the node's memory": Mistake(chardev("paths: [/dev/mem]"), ("options.paths[0]: /dev/mem is offered: who has it",)),
+    "a container that makes device nodes": Mistake(
+        chardev("paths: [/dev/fuse], permissions: rwm"), ("options.permissions: m lets a container make the device",)
+    ),
+    "the host's root for a container": Mistake(
+        resource("mounts: [{host_path: /, container_path: /host, read_only: false}]"),
+        ("resources[0].mounts[0]: the container can write /, and so change what the node runs as root",),
+    ),
+    "a directory of the host's own for a container": Mistake(
+        resource(
+            "mounts: [{host_path: /x, container_path: /x}, {host_path: /etc/x/, container_path: /y, read_only: false}]"
+        ),
+        ("resources[0].mounts[1]: the container can write /etc/x, and",),
+    ),
+    "a mount over the container's root": Mistake(
+        resource("mounts: [{host_path: /x, container_path: //}]"),
+        ("mounts[0]: container_path is /, so the mount hides",),
+    ),
+    "a driver that fails to warn": Mistake(
+        "resources:\n- {name: example.com/a, driver: fake, options: {mode: doubt}}",
+        ("config.yaml:2: resources[0].options: its Options.warnings failed: ZeroDivisionError: oops",),
+    ),
     "a file with the other ending": Mistake(
         files={"a.yaml": f"resources:\n- {FUSE}", "b.yml": "resources: []"},
         says=("b.yml: it isn't read: only names that end in .yaml are",),
@@ -273,6 +299,11 @@ DOUBTS = {
 }
 
 HARMLESS = {
+    "a directory of the host's own that a container can only read": Mistake(
+        resource(
+            "mounts: [{host_path: /etc, container_path: /x}, {host_path: /a, container_path: /b}]"
+        )
+    ),
     "Windows line endings": Mistake(f"resources:\r\n- {FUSE}\r\n"),
     "a byte order mark": Mistake(f"\ufeffresources:\n- {FUSE}\n"),
     "yes and on in env": Mistake(resource("env: {A: yes, B: on}")),

@@ -73,3 +73,43 @@ def test_every_option_is_in_the_readme():
     assert [name for name, _ in table] == list(defaults)
     written = {name: "[]" if default == () else default for name, default in defaults.items()}
     assert all(text == written[name] for name, text in table if text)
+
+
+@pytest.mark.parametrize(
+    ("paths", "warnings"),
+    [
+        (["/dev/mem"], ["paths[0]: /dev/mem is offered"]),
+        (["/dev/fuse", "/dev/[mp]*"], ["paths[1]: /dev/mem is offered", "paths[1]: /dev/port is offered"]),
+        (["/dev/ttyS*", "/dev/fuse"], []),
+    ],
+)
+def test_who_offers_the_nodes_memory_is_warned(paths, warnings):
+    assert [text.partition(":")[0] + ":" + text.split(":")[1] for text in options(paths=paths).warnings({})] == warnings
+
+
+@pytest.mark.parametrize("path", ["/dev/*", "/dev/**", "/dev/**/*"])
+def test_who_offers_everything_is_warned(path):
+    without_memory = options(paths=[path], exclude=("/dev/*mem", "/dev/port"))
+    assert list(without_memory.warnings({})) == [
+        "paths[0]: every device node is offered, also those that are added later"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paths", "exclude", "theirs", "their_exclude", "warned"),
+    [
+        (["/dev/ttyUSB0"], (), ["/dev/ttyUSB0"], (), True),
+        (["/dev/ttyUSB0"], (), ["/dev/ttyUSB*"], (), True),
+        (["/dev/ttyUSB*"], (), ["/dev/ttyUSB0"], (), True),
+        (["/dev/tty*"], (), ["/dev/ttyUSB*"], (), True),
+        (["/dev/tty[AB]"], (), ["/dev/tty[AB]"], (), True),
+        (["/dev/ttyUSB*"], ("/dev/ttyUSB0",), ["/dev/ttyUSB0"], (), False),
+        (["/dev/ttyUSB0"], (), ["/dev/ttyUSB*"], ("/dev/ttyUSB0",), False),
+        (["/dev/ttyUSB0"], ("/dev/ttyUSB0",), ["/dev/ttyUSB0"], (), True),
+        (["/dev/ttyUSB0"], (), ["/dev/ttyUSB1", "/dev/ttyS*"], (), False),
+    ],
+)
+def test_who_offers_what_another_resource_offers_is_warned(paths, exclude, theirs, their_exclude, warned):
+    ours, other = options(paths=paths, exclude=exclude), options(paths=theirs, exclude=their_exclude)
+    assert any("example.com/b offers it too" in text for text in ours.warnings({"example.com/b": other})) == warned
+    assert not list(ours.warnings({"example.com/b": options(paths=theirs, type="block")}))

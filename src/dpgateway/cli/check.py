@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import Configuration, Place, Problem, advise, in_order, read
+from dpgateway.config import Configuration, Document, Place, Problem, advise, in_order, read, warned
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
-from dpgateway.drivers.loading import Loading
+from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.node.directory import is_there, misplaced, why_none
+from dpgateway.process.threads import Threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,28 @@ def _judge(settings: Settings) -> Verdict:
     directory = settings.device_plugins_dir(configuration)
     unfit = _told(settings, misplaced(directory))
     warnings = () if problems and not document.entries else advise(document, drivers)
+    warnings += _warned(document, configuration)
     warnings += _told(settings, _doubt(settings, directory)) + _unused(drivers, document.drivers)
     return Verdict(configuration, in_order(problems + more + failed + unfit), warnings)
+
+
+def _warned(document: Document, configuration: Configuration) -> tuple[Problem, ...]:
+    """What the drivers' options warn of, each on a thread, because it is the driver's code."""
+    threads = Threads(idle=0)
+    warnings: list[Problem] = []
+    before: dict[str, dict[str, object]] = {}
+    entries = {entry.written.place: entry for entry in document.entries}
+    for resource in configuration.resources:
+        if resource.failure is None:
+            others = before.setdefault(resource.driver, {})
+            ask = partial(warned, entries[resource.where], resource, dict(others))
+            try:
+                warnings += threads.run(f"warnings of {resource.name}", ask, PATIENCE)
+            except TimeoutError:
+                text = f"its driver's Options.warnings hasn't returned within {PATIENCE:g} s"
+                warnings.append(_problem(resource.where, f"{resource.name}: {text}"))
+            others[resource.name] = resource.options
+    return in_order(warnings)
 
 
 def _doubt(settings: Settings, directory: Path) -> str:

@@ -16,6 +16,7 @@ from dpgateway.config.completing import (
     nothing_served,
     resolve,
     unusable,
+    warned,
 )
 from dpgateway.config.document import Document, Entry, File, load, read
 from dpgateway.config.kinds import LISTS, name_kind
@@ -61,4 +62,5 @@ __all__ = [
     "read",
     "resolve",
     "unusable",
+    "warned",
 ]

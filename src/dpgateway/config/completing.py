@@ -9,16 +9,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
+from pathlib import PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 from dpgateway.config.document import Document, Entry
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, shown
-from dpgateway.config.strict import typed
+from dpgateway.config.strict import told, typed
 from dpgateway.config.values import Kubelet, ResourceConfig, ResourceKeys
 from dpgateway.errors import describe
+from dpgateway.model import Mount, place
 
 T = TypeVar("T")
 
+_HOSTS_OWN = tuple(map(PurePosixPath, ("/boot", "/etc", "/root", "/usr", "/var/lib/kubelet")))
+"""Directories of the host, in which whoever writes can become root there."""
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))")
 
 
@@ -177,6 +181,17 @@ def advise(document: Document, drivers: Mapping[str, FoundDriver]) -> tuple[Prob
     return in_order(found)
 
 
+def warned(entry: Entry, resource: ResourceConfig, others: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """What the resource's options warn of. Runs the driver's code, which may hang; what it raises is a warning too.
+
+    ``others``: the options of the driver's resources that come before this one, by their names.
+    """
+    options, warnings = entry.written.part("options"), getattr(resource.options, "warnings", None)
+    texts, failure = _tried("Options.warnings", lambda: [str(text) for text in warnings(others)] if warnings else [])
+    told_at = [(told(text, options), text) for text in texts or ([failure] if failure else [])]
+    return tuple(Problem(problem.place, hint=problem.hint or text) for problem, text in told_at)
+
+
 def nothing_served(document: Document) -> str:
     """Why a valid configuration has nothing for this node to do."""
     if not document.elsewhere:
@@ -184,6 +199,15 @@ def nothing_served(document: Document) -> str:
     patterns = sorted({pattern for entry in document.elsewhere if entry.resource for pattern in entry.resource.nodes})
     whose = f"those named {' or '.join(patterns)}" if patterns else "none"
     return f"no resource is for node {document.node_name}, only for {whose}, so nothing is served"
+
+
+def _doubt_of(mount: Mount) -> str:
+    inside, host = place(mount.container_path), PurePosixPath(place(mount.host_path))
+    if inside == "/":
+        return "container_path is /, so the mount hides all of the container's own files"
+    if not mount.read_only and any(host in (path, *path.parents) or path in host.parents for path in _HOSTS_OWN):
+        return f"the container can write {host}, and so change what the node runs as root; is read_only: true enough?"
+    return ""
 
 
 def _about(entry: Entry, resource: ResourceKeys, driver: FoundDriver | None) -> Iterator[Problem]:
@@ -194,6 +218,9 @@ def _about(entry: Entry, resource: ResourceKeys, driver: FoundDriver | None) -> 
     if resource.preference != "none" and driver and callable(getattr(driver.driver, "prefer", None)):
         text = f"the driver's own prefer isn't asked with {resource.preference}"
         yield Problem(entry.written.at("preference"), hint=text)
+    for index, mount in enumerate(resource.mounts):
+        if text := _doubt_of(mount):
+            yield Problem(entry.written.at("mounts", index), hint=text)
     for part in entry.written.parts():
         found = _VARIABLE.search(part.value) if isinstance(part.value, str) else None
         if found:  # whoever writes ${HOME} may expect that it is replaced

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from dpgateway import Device, refuse
-from dpgateway_chardev.patterns import is_glob
+from dpgateway_chardev.patterns import excludes, is_glob, matches, parse
 
 HOST_DEV = "/dev"
+_MEMORY = ("mem", "kmem", "port")
+_EVERYTHING = ("/dev/*", "/dev/**", "/dev/**/*")
 _PLACEHOLDER = re.compile(r"\{[^/]*?\}")
 
 
@@ -89,6 +91,32 @@ class CharDeviceOptions:
             for placeholder in _PLACEHOLDER.findall(self.container_path):
                 if placeholder not in {"{name}", "{id}"}:
                     yield f"container_path: expected {{name}} or {{id}}, found {placeholder!r}"
+
+    def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
+        """For ``dpgateway check``: what gives containers more than is meant, as likely as not."""
+        for number, path in enumerate(self.paths):
+            for memory in _MEMORY if self.type == "char" else ():
+                if self._meet(path, f"{HOST_DEV}/{memory}", ()):
+                    yield f"paths[{number}]: /dev/{memory} is offered: who has it can read or change all of the node"
+            if path in _EVERYTHING:
+                yield f"paths[{number}]: every device node is offered, also those that are added later"
+            for name, other in others.items():
+                shared = [theirs for theirs in other.paths if self._meet(path, theirs, other.excluded)]
+                if shared and (other.type, other.dev) == (self.type, self.dev):
+                    text = f"{name} offers it too, through {shared[0]}, so that two containers can get one device"
+                    yield f"paths[{number}]: {text}"
+        if "m" in self.permissions:
+            yield "permissions: m lets a container make the device node itself (mknod), which drivers rarely need"
+
+    def _meet(self, path: str, theirs: str, their_exclude: Sequence[str]) -> bool:
+        """Whether both name the same, or one names what the other's glob matches (a glob counts as its text)."""
+        ours, other = relative(path), relative(theirs)
+        if is_glob(path) and excludes(other, [parse(one) for one in self.excluded]):
+            return False
+        if is_glob(theirs) and excludes(ours, [parse(one) for one in their_exclude]):
+            return False
+        pairs = ((ours, other), (other, ours))
+        return ours == other or any(is_glob(glob) and matches(one.split("/"), parse(glob)) for one, glob in pairs)
 
     @property
     def literals(self) -> tuple[str, ...]:
