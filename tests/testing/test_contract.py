@@ -285,3 +285,20 @@ def test_what_happens_at_import_is_caught(packaged, more, found):
     good = packaged(name, _HOOK + guard)
     with pytest.raises(ContractBroken, match=rf"(?s)nothing to happen at the import of {name}, found.*{found}"):
         _test(good, "nothing_happens")()
+
+
+def test_each_driver_that_the_contract_makes_is_closed():
+    made, closed = [], []
+
+    class Closed(drivers.Good):
+        def __init__(self, options, context):
+            super().__init__(options, context)
+            made.append(self)
+
+        def close(self):
+            closed.append(self)
+
+    for words in ("allocate_gives", "prefer_answers"):
+        _test(Closed, words)()
+    assert made
+    assert closed == made
