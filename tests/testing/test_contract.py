@@ -4,6 +4,7 @@ import importlib
 import inspect
 import itertools
 import os
+import threading
 import unittest
 from pathlib import Path
 
@@ -285,6 +286,20 @@ def test_what_happens_at_import_is_caught(packaged, more, found):
     good = packaged(name, _HOOK + guard)
     with pytest.raises(ContractBroken, match=rf"(?s)nothing to happen at the import of {name}, found.*{found}"):
         _test(good, "nothing_happens")()
+
+
+def test_an_import_that_hangs_is_ended(packaged):
+    guard = f"\nimport os\nif os.getpid() != {os.getpid()}:\n    threading.Event().wait()\n"
+    good = packaged("kit_import_hangs", _HOOK + guard)
+    before = _children()
+    contract = Impatient(good)
+    with pytest.raises(ContractBroken, match=r"import of kit_import_hangs, found that it takes over 0\.5 s$"):
+        contract.test_nothing_happens_at_import()
+    assert _children() == before
+
+
+def _children():
+    return Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
 
 
 def test_each_driver_that_the_contract_makes_is_closed():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools.mutants.changing import Mutant
 
-MIRROR_LIMIT, WHOLE_LIMIT = 120, 900
+MIRROR_LIMIT, WHOLE_LIMIT = 120, 1800
 """Seconds that the tests of one module, and all tests, may take; longer is taken for a mutant that hangs."""
 MEMORY = 8 << 30
 """Bytes of address space; a mutant that never stops allocating hurts nobody else."""
