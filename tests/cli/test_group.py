@@ -91,3 +91,10 @@ def test_a_path_that_no_file_can_have_is_wrong_usage():
     result = CliRunner().invoke(main, ["check", "--config", "\ud800"])
     assert result.exit_code == 2
     assert r"expected a path, found '\ud800'" in result.output
+
+
+def test_levels_and_formats_may_be_in_capitals(line):
+    result = line("devices", "--log-level", "ERROR", "--log-format", "TEXT", "--config", "/nonexistent.yaml")
+    assert result.exit_code == 2
+    assert "/nonexistent.yaml" in result.stderr
+    assert "--log" not in result.stderr
