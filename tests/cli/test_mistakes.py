@@ -300,9 +300,7 @@ DOUBTS = {
 
 HARMLESS = {
     "a directory of the host's own that a container can only read": Mistake(
-        resource(
-            "mounts: [{host_path: /etc, container_path: /x}, {host_path: /a, container_path: /b}]"
-        )
+        resource("mounts: [{host_path: /etc, container_path: /x}, {host_path: /a, container_path: /b}]")
     ),
     "Windows line endings": Mistake(f"resources:\r\n- {FUSE}\r\n"),
     "a byte order mark": Mistake(f"\ufeffresources:\n- {FUSE}\n"),
