@@ -8,7 +8,9 @@ changing is summed up once a minute (offer/flaps.py).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -57,34 +59,36 @@ class News:
         self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
         self._logged: Offers | None = None
         self._flaps = Flaps()
-        self._gathered: asyncio.TimerHandle | None = None
-        self._minute: asyncio.TimerHandle | None = None
+        self._gathered = self._minute = math.inf
+        """When changes are to be said, and summed up, by the event loop's clock."""
 
     async def follow(self) -> None:
         """Never returns."""
         version, before, loop = 0, None, asyncio.get_running_loop()
-        try:
-            while True:
-                await self._list.newer(version)
-                await asyncio.sleep(LATER)
-                version, now = self._list.version, self._list.value
-                self._count(before, now)
-                before = now
-                self._gathered = self._gathered or loop.call_later(self._gathering, self._tell_changes)
-        finally:
-            for timer in (self._gathered, self._minute):
-                if timer is not None:
-                    timer.cancel()
+        while True:
+            due = min(self._gathered, self._minute)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due if due < math.inf else None):
+                    await self._list.newer(version)
+                    await asyncio.sleep(LATER)
+                    version, now = self._list.version, self._list.value
+                    self._count(before, now, loop.time())
+                    before = now
+            if loop.time() >= self._gathered:
+                self._tell_changes()
+            if loop.time() >= self._minute:
+                self._sum_up(loop.time())
 
-    def _count(self, before: Offers | None, now: Offers | None) -> None:
+    def _count(self, before: Offers | None, now: Offers | None, time: float) -> None:
+        self._gathered = min(self._gathered, time + self._gathering)
         if before is None or now is None or self._quiet():
             return
         for device in falls(before, now):
             self._flaps.fell(device)
-            self._minute = self._minute or asyncio.get_running_loop().call_later(MINUTE, self._sum_up)
+            self._minute = min(self._minute, time + MINUTE)
 
     def _tell_changes(self) -> None:
-        self._gathered = None
+        self._gathered = math.inf
         now = self._list.value
         if now is None or self._quiet():
             return
@@ -95,10 +99,10 @@ class News:
         self._logged = now
         self._tell(fates)
 
-    def _sum_up(self) -> None:
+    def _sum_up(self, time: float) -> None:
         """A device that changed since it was looked at last has the next line, too."""
         counts = self._flaps.end_minute()
-        self._minute = asyncio.get_running_loop().call_later(MINUTE, self._sum_up) if counts else None
+        self._minute = time + MINUTE if counts else math.inf
         fates: Fates = defaultdict(list)
         for device, count in counts.items():
             fates[_flapping(count, (self._logged or {}).get(device))].append(device)
