@@ -683,3 +683,14 @@ class Events(RuleBasedStateMachine):
 
 TestEvents = Events.TestCase
 TestEvents.settings = settings(deadline=None, max_examples=120, stateful_step_count=30)
+
+
+def test_another_reason_is_no_new_list_because_no_kubelet_would_see_a_difference(node):
+    node.take(Device("a", WET), Device("b"))
+    version = node.inventory.list.version
+    node.take(Device("a", Health.unhealthy("frozen")), Device("b"))
+    assert node.inventory.list.version == version
+    assert node.offers["a"].health.reason == "frozen"
+    for devices in ([Device("a"), Device("b")], [Device("a"), Device("b", numa_nodes=(1,))]):
+        node.take(*devices)
+        assert node.inventory.list.version == (version := version + 1)
