@@ -70,7 +70,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.errno is not None and error.filename is None:  # else it has a text of ours
             error.filename = str(path)
         raise
 

@@ -33,9 +33,9 @@ class Gateway:
         """``directory``: the kubelet's device-plugins directory."""
         self._resources = configuration.resources
         self._group = group
-        self._threads = Threads()
+        self._node_name, self._threads = node_name, Threads()
         names = [config.name for config in self._resources]
-        self._node = Node(node_name, directory, names, self._kubelet_changed, self._streaming)
+        self._node = Node(directory, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
         self._front = Front(self._node, client, self._threads)
         self._plugins: dict[str, Plugin] = {}
@@ -56,7 +56,7 @@ class Gateway:
         """Serves one resource until it is cancelled; then nothing of it is left."""
         log = bind(_log, resource=config.name, driver=config.driver)
         async with asyncio.TaskGroup() as group:
-            driver = RunningDriver(config, self._node.name, self._threads, log)
+            driver = RunningDriver(config, self._node_name, self._threads, log)
             plugin = self._plugins[config.name] = Plugin(config, driver, self._front, group)
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)

@@ -10,7 +10,8 @@ from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.node.node import WRITING, Node
+from dpgateway.node.node import Node
+from dpgateway.node.reading import WRITING
 from dpgateway.process.threads import Threads
 from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health
@@ -22,8 +23,8 @@ class Running:
     """A plugin that runs until the test ends."""
 
     def __init__(self, directory, log, group, config):
-        self.node = Node("node-a", directory, [NAME], lambda change: None, lambda: False)
         threads = Threads()
+        self.node = Node(directory, [NAME], threads, lambda change: None, lambda: False)
         self.driver = RunningDriver(config, "node-a", threads, log)
         front = Front(self.node, KubeletClient(directory, APIS, group), threads)
         self.plugin = Plugin(config, self.driver, front, group)
@@ -129,3 +130,15 @@ async def test_the_first_list_waits_for_the_checkpoint_and_not_for_long_if_that_
     began, one = loop.time(), run(scripted())
     await until(lambda: one.plugin.registrar.state.value != "unready")
     assert (loop.time() - began < WRITING) == readable
+
+
+async def test_a_checkpoint_that_is_being_written_is_waited_for_and_the_first_list_has_what_it_says(run, short_path):
+    (short_path / "kubelet_internal_checkpoint").write_text("{")
+    one = run(scripted())
+    await until(lambda: one.plugin.inventory.list.value is not None)
+    write_checkpoint(short_path, "a", "gone")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await until(lambda: one.plugin.registrar.state.value != "unready")
+    assert one.plugin.inventory.list.value.keys() == {"a", "b", "gone"}
+    assert loop.time() - began < WRITING

@@ -77,7 +77,7 @@ def make(log, clock):
 
     def new(calls, *, devices=(A, B, C), **configured):
         config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
-        holdings = Observable(Holdings().noted({}, 0.0, clock.time()))
+        holdings = Observable(Holdings().noted({}, 0.0, clock.monotonic()))
         inventory = Inventory(config, holdings, lambda: None, log, clock)
         inventories.append(inventory)
         inventory.take(tuple(devices))
@@ -91,7 +91,7 @@ def make(log, clock):
 def note(resource, *ids, written=0.0):
     """The kubelet wrote down what containers hold, and the resource heard of it."""
     holdings = resource.inventory.holdings
-    holdings.publish(holdings.value.noted(dict.fromkeys(ids, ()), written, resource.inventory.clock.time()))
+    holdings.publish(holdings.value.noted(dict.fromkeys(ids, ()), written, resource.inventory.clock.monotonic()))
     resource.inventory.hold(holdings.value)
 
 

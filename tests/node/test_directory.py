@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway.deviceplugin.server.sockets import LONGEST_ENDPOINT, SocketNames, too_deep
-from dpgateway.node.directory import Absence, is_there, misplaced, read_checkpoint, why_none
+from dpgateway.node.directory import LARGEST_CHECKPOINT, Absence, is_there, misplaced, read_checkpoint, why_none
 from dpgateway.process.unix import LONGEST
 
 
@@ -81,10 +81,11 @@ async def settled():
 def test_only_a_regular_checkpoint_is_read(tmp_path):
     path = tmp_path / "kubelet_internal_checkpoint"
     path.write_text("{}")
-    assert read_checkpoint(tmp_path) == (b"{}", path.stat().st_mtime)
+    raw, found = read_checkpoint(tmp_path)
+    assert (raw, found.st_mtime) == (b"{}", path.stat().st_mtime)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(OSError, match="expected a regular file, found mode 10644"):
+    with pytest.raises(OSError, match=f"{path}: expected a regular file, found mode 10644"):
         read_checkpoint(tmp_path)
 
 
@@ -99,6 +100,8 @@ def test_no_descriptor_is_left_by_what_is_no_checkpoint(tmp_path):
 
 def test_a_checkpoint_that_no_kubelet_wrote_is_not_read_for_ever(tmp_path):
     with (tmp_path / "kubelet_internal_checkpoint").open("wb") as file:
-        file.truncate(3 * 1024**3)
-    with pytest.raises(OSError, match="expected at most 33554432 bytes, found 3221225472"):
+        file.truncate(LARGEST_CHECKPOINT)
+        assert len(read_checkpoint(tmp_path)[0]) == LARGEST_CHECKPOINT
+        file.truncate(LARGEST_CHECKPOINT + 1)
+    with pytest.raises(OSError, match=f"expected at most {LARGEST_CHECKPOINT} bytes, found {LARGEST_CHECKPOINT + 1}"):
         read_checkpoint(tmp_path)

@@ -1,60 +1,102 @@
-"""What a node makes of the kubelet's files. How they are watched, read and counted, the other files here say."""
+"""What a node makes of the kubelet's files, and who is told. How they are watched and read, other files here say."""
 
 import asyncio
 import json
 import os
+import time
 
 import pytest
 
+from dpgateway.node import checkpoint
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
+from dpgateway.node.reading import WRITING
+from dpgateway.process.threads import Threads
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
 THING = "example.com/thing"
-ENTRY = {"PodUID": "1a", "ContainerName": "c", "ResourceName": THING, "DeviceIDs": {"0": ["a"]}, "AllocResp": None}
-HELD = json.dumps({"Data": {"PodDeviceEntries": [ENTRY], "RegisteredDevices": {}}, "Checksum": 0})
+
+
+class Told:
+    """What a node told, with what was known to be held by then."""
+
+    def __init__(self, directory, threads=None):
+        self.told = []
+        self.node = Node(directory, [THING], threads or Threads(), self._changed, lambda: False)
+        self.task = asyncio.ensure_future(self.node.run())
+
+    def _changed(self, change):
+        self.told.append((change, self.node.kubelet, self.node.holdings[THING].value.held))
 
 
 @pytest.fixture
-async def seen(tmp_path):
-    """A node that runs, and the changes of which it told."""
-    changes: list[Change] = []
-    node = Node("n1", tmp_path, [THING], changes.append, lambda: False)
-    running = asyncio.ensure_future(node.run())
-    yield node, changes
-    running.cancel()
-    await asyncio.wait([running])
+async def watch():
+    made = []
+
+    def make(directory):
+        made.append(Told(directory))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.task.cancel()
+        await asyncio.wait([one.task])
 
 
-async def test_a_new_kubelets_older_checkpoint_proves_nothing(seen, tmp_path):
+def make_kubelet(directory, *held):
+    directory.mkdir()
+    entries = [{"ResourceName": THING, "DeviceIDs": {"0": held}}]
+    (directory / checkpoint.NAME).write_text(json.dumps({"Data": {"PodDeviceEntries": entries}, "Checksum": 1}))
+    (directory / "kubelet.sock").touch()
+
+
+async def test_a_kubelet_is_told_of_when_it_is_known_what_its_containers_hold(watch, tmp_path):
+    one = watch(tmp_path / "device-plugins")
+    await until(lambda: one.node.holdings[THING].value.known)  # there is no file yet, and nobody holds anything
+    make_kubelet(tmp_path / "elsewhere", "a")
+    (tmp_path / "elsewhere").rename(tmp_path / "device-plugins")
+    await until(lambda: one.told)
+    assert one.told == [(Change.NEW, True, {"a"})]
+    assert one.node.there.is_set()
+
+
+async def test_what_becomes_of_a_kubelet_is_told_in_its_order(watch, tmp_path):
+    make_kubelet(tmp_path / "device-plugins")
+    one = watch(tmp_path / "device-plugins")
+    await until(lambda: one.told)
+    (tmp_path / "device-plugins/kubelet.sock").unlink()
+    await until(lambda: len(one.told) == 2)
+    assert [(change, there) for change, there, _ in one.told] == [(Change.NEW, True), (Change.GONE, False)]
+
+
+async def test_a_new_kubelets_older_checkpoint_proves_nothing(watch, tmp_path):
     """It may have forgotten what containers hold, so nothing is free because the file doesn't have it."""
-    node, changes = seen
-    checkpoint, socket = tmp_path / "kubelet_internal_checkpoint", tmp_path / "kubelet.sock"
-    checkpoint.write_text(HELD)
-    os.utime(checkpoint, (1000, 1000))
-    socket.touch()
-    await until(lambda: changes)
-    holdings = node.holdings[THING].value
-    assert changes == [Change.NEW]
-    assert (holdings.held, holdings.written, holdings.counted) == ({"a"}, 1000, frozenset())
-    assert holdings.kubelet_since == pytest.approx(socket.stat().st_ctime)
+    directory = tmp_path / "device-plugins"
+    make_kubelet(directory, "a")
+    os.utime(directory / checkpoint.NAME, (time.time() - 1000,) * 2)
+    one = watch(directory)
+    await until(lambda: one.told)
+    holdings = one.node.holdings[THING].value
+    assert (holdings.held, holdings.counted) == ({"a"}, frozenset())
+    assert holdings.written == pytest.approx(time.monotonic() - 1000, abs=20)
+    assert holdings.kubelet_since == pytest.approx(time.monotonic(), abs=20)
 
 
-def test_a_checkpoint_that_cannot_be_read_is_complained_of_once_each_time(tmp_path, caplog):
-    checkpoint = tmp_path / "kubelet_internal_checkpoint"
-    node = Node("n1", tmp_path, [THING], lambda change: None, lambda: False)
-    for text in ("{", "{", HELD, "{"):
-        checkpoint.write_text(text)
-        os.utime(checkpoint, (1000, 1000))  # no kubelet is writing it now
-        node.read_checkpoint()
-    why = "no id is dropped from any list, because the checkpoint can't be read: kubelet_internal_checkpoint: not in"
-    assert [message[: len(why)] for message in caplog.messages] == [why] * 2
-    assert node.holdings[THING].value.held is None
-    assert node.holdings[THING].value.last_known == {"a"}
+class Stuck(Threads):
+    """The disk hangs."""
+
+    def call(self, name, function, seconds=0.0):
+        return asyncio.get_running_loop().create_future()
 
 
-def test_a_checkpoint_that_a_kubelet_may_be_writing_is_no_reason_to_complain(tmp_path, caplog):
-    (tmp_path / "kubelet_internal_checkpoint").write_text("{")
-    node = Node("n1", tmp_path, [THING], lambda change: None, lambda: False)
-    node.read_checkpoint()
-    assert (caplog.messages, node.holdings[THING].value.held) == ([], None)
+@in_virtual_time
+async def test_a_disk_that_hangs_holds_no_kubelet_up_for_longer_than_a_second(tmp_path):
+    make_kubelet(tmp_path / "device-plugins")
+    one = Told(tmp_path / "device-plugins", Stuck())
+    await advance(WRITING - 0.01)
+    assert one.told == []
+    await advance(0.02)
+    assert one.told == [(Change.NEW, True, None)]
+    one.task.cancel()
+    await asyncio.wait([one.task])

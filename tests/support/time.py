@@ -11,21 +11,17 @@ from typing import Any
 
 from tests.support.waiting import turns
 
-EPOCH = 1_700_000_000.0
 PATIENCE = 20.0
 """Real seconds. A loop without a timer can only wait for another thread, and no thread needs as long."""
 
 
 class Clock:
-    """Seconds that pass when somebody adds to ``now``. It has the functions of the module ``time``."""
+    """Seconds that pass when somebody adds to ``now``. It has the function ``monotonic`` of the module ``time``."""
 
     now = 1000.0
 
     def monotonic(self) -> float:
         return self.now
-
-    def time(self) -> float:
-        return EPOCH + self.now
 
 
 class _Selector(selectors.DefaultSelector):

@@ -22,7 +22,8 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
-from dpgateway.node.node import WRITING, Node
+from dpgateway.node.node import Node
+from dpgateway.node.reading import WRITING
 from dpgateway.process.log import bind
 from dpgateway.process.reminder import Reminder
 from dpgateway.process.tasks import persist
@@ -55,7 +56,7 @@ class Plugin:
         self._source = f"driver {config.driver}", config.where
         self._log = log = bind(_log, resource=config.name, driver=config.driver)
         self._holdings = holdings = node.holdings[config.name]
-        self.inventory = Inventory(config, holdings, node.read_checkpoint, log)
+        self.inventory = Inventory(config, holdings, node.reader.ask, log)
         self._resource = Resource(config, self.inventory, driver, front.client.apis[0], log)
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
         self._endpoint = Endpoint(node.directory, self._handlers, front.threads, group, log)

@@ -100,7 +100,7 @@ class Resource:
         except BaseException:
             self._landed(holdings.value.failed(ids))
             raise
-        self._landed(holdings.value.gave(ids, self._clock.time()))
+        self._landed(holdings.value.gave(ids, self._clock.monotonic()))
 
     def _landed(self, holdings: Holdings) -> None:
         """An Allocate ended. That is news only if an id may leave the list because of it."""

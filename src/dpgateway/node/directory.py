@@ -10,33 +10,36 @@ import os
 import stat
 from pathlib import Path
 
+from dpgateway.errors import naming
 from dpgateway.node import checkpoint
 from dpgateway.process.log import bind
 
 SOCKET = "kubelet.sock"
-LARGEST_CHECKPOINT = 32 * 1024 * 1024
-"""Bytes: far more than a kubelet writes, which is each registered id and each container's allocation. The event loop
-waits while the file is read."""
+LARGEST_CHECKPOINT = 8 * 1024 * 1024
+"""Bytes. A kubelet writes each registered id and each container's allocation: about a megabyte for a thousand pods and
+ten thousand devices. To understand a file takes ten times its size."""
 PATIENCE = 10.0
 """Seconds without a kubelet after which the log says so: a kubelet that restarts is back sooner."""
 
 _log = bind(__name__)
 
 
-def read_checkpoint(directory: Path) -> tuple[bytes, float]:
-    """The file, and when it was written, in seconds since the epoch.
+def read_checkpoint(directory: Path) -> tuple[bytes, os.stat_result]:
+    """The file, and what is known of it. Blocks.
 
     Raises OSError unless it is a regular file: a pipe would be read for ever if nobody wrote to it.
     """
-    descriptor = os.open(directory / checkpoint.NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    path = directory / checkpoint.NAME
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{checkpoint.NAME}: expected a regular file, found mode {found.st_mode:o}")
-        if found.st_size > LARGEST_CHECKPOINT:
-            raise OSError(f"{checkpoint.NAME}: expected at most {LARGEST_CHECKPOINT} bytes, found {found.st_size}")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(), found.st_mtime
+        with naming(path):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(f"{path}: expected a regular file, found mode {found.st_mode:o}")
+            if found.st_size > LARGEST_CHECKPOINT:
+                raise OSError(f"{path}: expected at most {LARGEST_CHECKPOINT} bytes, found {found.st_size}")
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read(LARGEST_CHECKPOINT), found
     finally:
         os.close(descriptor)
 

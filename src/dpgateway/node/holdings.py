@@ -6,8 +6,8 @@ Three sources, none of which is enough:
 - what was *granted*: ids that a front gave to a container, as long as the note may be older than that;
 - what is *in flight*: ids of Allocates that haven't been answered. The kubelet chose them already.
 
-Everything works over ids as the kubelet knows them. Times are seconds since the epoch, as files carry them; the caller
-reads the clock, and reads the files.
+Everything works over ids as the kubelet knows them. Times are seconds of one monotonic clock, because the clock that
+stamps files may be set; the caller reads the clock, and reads the files.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ until then; a later one is right."""
 
 CLOCK_STEP = 0.02
 """Seconds by which a file's time may lag behind the clock, because the kernel stamps files with its last tick."""
+
+LONG_AGO = float("-inf")
 
 Note = Mapping[str, tuple[int, ...]]
 """The ids that the kubelet wrote down, each with the NUMA nodes that the kubelet knew the id to be near."""
@@ -38,13 +40,13 @@ class Holdings:
     """None: the note wasn't read yet, or it can't be read."""
     looked: bool = False
     """Whether somebody tried to read the note."""
-    written: float = 0.0
+    written: float = LONG_AGO
     """When the kubelet wrote the note."""
     granted: Mapping[str, float] = field(default_factory=dict)
     """The ids that the note may not have yet, and when each was given."""
     in_flight: tuple[tuple[str, ...], ...] = ()
     """The ids of each Allocate that is under way."""
-    kubelet_since: float = 0.0
+    kubelet_since: float = LONG_AGO
     """When this kubelet appeared. An older note doesn't prove that a container gave up an id."""
     counted: frozenset[str] = frozenset()
     """The ids that a note had, or should have had, and of which nobody was told yet that they are free."""
@@ -96,7 +98,9 @@ class Holdings:
         Nothing was ever allocated, or the file was deleted. If the file was deleted, what it said last stays true; if
         it couldn't be read before, what containers hold stays unknown until a kubelet writes the file again.
         """
-        return self if self.looked else self.noted({}, 0.0, now)
+        if not self.looked:
+            return self.noted({}, LONG_AGO, now)
+        return replace(self, note=None if self.note is None else dict(self.note))  # another look, though of no file
 
     def new_kubelet(self, since: float) -> Holdings:
         """Another kubelet appeared at ``since``. It may have forgotten what containers hold, so an id that it doesn't

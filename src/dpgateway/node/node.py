@@ -7,24 +7,19 @@ when a kubelet comes or goes. The node knows no front.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from dpgateway.errors import KubeletError
-from dpgateway.node import checkpoint
-from dpgateway.node.directory import SOCKET, Absence, is_there, read_checkpoint
-from dpgateway.node.holdings import Holdings, Note
+from dpgateway.node.directory import SOCKET, Absence, is_there
+from dpgateway.node.holdings import Holdings
 from dpgateway.node.incarnation import Change, Incarnations, SocketFile
+from dpgateway.node.reading import WRITING, Reader, stamped
 from dpgateway.node.watch import DirectoryWatch
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
-
-READING = 0.1
-"""Seconds from a change of the kubelet's checkpoint until it is read. Before an id is dropped it is read anyway."""
-WRITING = 1.0
-"""Seconds that a kubelet takes at most to write its checkpoint. A file that is damaged for longer stays damaged until
-the kubelet writes it again; a kubelet that started from a damaged file has forgotten what the file said."""
+from dpgateway.process.threads import Threads
 
 _log = bind(__name__)
 
@@ -34,14 +29,13 @@ class Node:
 
     def __init__(
         self,
-        name: str,
         directory: Path,
         resources: Iterable[str],
+        threads: Threads,
         changed: Callable[[Change], None],
         streaming: Callable[[], bool],
     ) -> None:
         """``changed`` gets what became of ``kubelet.sock``; ``streaming`` says whether a kubelet's stream is open."""
-        self.name = name
         self.directory = directory
         """The kubelet's device-plugins directory."""
         self.there = asyncio.Event()
@@ -51,23 +45,22 @@ class Node:
         self._changed, self._streaming = changed, streaming
         self._incarnations = Incarnations()
         self._absence = Absence(directory)
-        self._watch = DirectoryWatch(directory, self._look, self._read_soon)
-        self._reading: asyncio.TimerHandle | None = None
-        self._complaint = ""
-
-    @property
-    def kubelet(self) -> bool:
-        """Whether there is a kubelet's socket, as far as the last look told."""
-        return self._incarnations.there
+        self.reader = Reader(directory, self.holdings, threads)
+        self._watch = DirectoryWatch(directory, self._look, self.reader.ask_soon)
+        self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self.kubelet = False
+        """Whether there is a kubelet's socket, as ``changed`` was told last."""
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
-        self.read_checkpoint()
+        self.reader.ask()
         try:
-            await self._watch.run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.reader.run(), name="read the checkpoint")
+                group.create_task(self._follow_changes(), name="what became of kubelet.sock")
+                group.create_task(self._watch.run(), name="watch the directory")
         finally:
             self._absence.close()
-            self._read_no_more()
 
     def _look(self, created: bool) -> None:
         if is_there(self.directory):
@@ -77,49 +70,19 @@ class Node:
         change = self._incarnations.see(found, created=created, streaming=self._streaming())
         if change is Change.NEW:
             _log.info("a kubelet appeared on %s", self.directory / SOCKET)
-            since = found.ctime / 1e9 if found else time.time()
-            self._publish(lambda _, holdings: holdings.new_kubelet(since))
-            # the directory may have come with its kubelet, and the first list must have what containers hold
-            self.read_checkpoint()
+            since = stamped(found.ctime / 1e9) if found else time.monotonic()
+            for holdings in self.holdings.values():
+                holdings.publish(holdings.value.new_kubelet(since))
         if change is not Change.NONE:
+            self._changes.put_nowait(change)
+
+    async def _follow_changes(self) -> None:
+        while True:
+            change = await self._changes.get()
+            if change is Change.NEW:
+                # the directory may have come with its kubelet, and the first list must have what containers hold
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(WRITING):
+                        await self.reader.read()
+            self.kubelet = change is not Change.GONE
             self._changed(change)
-
-    # the checkpoint
-
-    def _read_soon(self) -> None:
-        """Reads once for many changes: a starting kubelet writes its checkpoint for each resource that registers."""
-        if self._reading is None:
-            self._reading = asyncio.get_running_loop().call_later(READING, self.read_checkpoint)
-
-    def _read_no_more(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
-
-    def read_checkpoint(self) -> None:
-        """Publishes what the kubelet wrote down of each resource."""
-        self._read_no_more()
-        notes: Mapping[str, Note] | None = None
-        written, now = 0.0, time.time()
-        try:
-            raw, written = read_checkpoint(self.directory)
-            notes = checkpoint.notes(raw)
-            self._complaint = ""
-        except FileNotFoundError:
-            self._publish(lambda _, holdings: holdings.missing(now))
-            return
-        except (OSError, KubeletError) as error:
-            self._complain(f"no id is dropped from any list, because the checkpoint can't be read: {error}", written)
-        self._publish(
-            lambda resource, holdings: holdings.noted(None if notes is None else notes.get(resource, {}), written, now)
-        )
-
-    def _publish(self, change: Callable[[str, Holdings], Holdings]) -> None:
-        for resource, holdings in self.holdings.items():
-            holdings.publish(change(resource, holdings.value))
-
-    def _complain(self, text: str, written: float) -> None:
-        """Logs ``text`` once, but not while a kubelet may be writing the file: 1.8 and 1.9 write it in place."""
-        if time.time() - written > WRITING and text != self._complaint:
-            self._complaint = text
-            _log.warning("%s", text)

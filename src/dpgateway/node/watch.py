@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -67,11 +68,11 @@ class DirectoryWatch:
 
     async def _follow(self, inotify: Inotify) -> None:
         """Watches until another place is the right one to watch."""
-        place = self._nearest()
+        watched = self._nearest()
+        place, _ = watched
         watch = inotify.add_watch(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
         if place != place.parent:
             inotify.add_watch(place.parent, _NAME)
-        watched = _inode(place)
         if self._blind:
             self._blind = False
             _log.info("watching %s with inotify again", place)
@@ -91,7 +92,7 @@ class DirectoryWatch:
                     self._look_everywhere(created=False)
                 elif within:
                     continue  # this was the right place a moment ago, and something happens in it
-                here = place == self._nearest() and _inode(place) == watched
+                here = self._nearest() == watched
         self._look_everywhere(created=True)
 
     def _dispatch(self, event: Event) -> None:
@@ -105,14 +106,14 @@ class DirectoryWatch:
         self._read()
         self._look(created)
 
-    def _nearest(self) -> Path:
-        """The directory, or its nearest parent that exists."""
-        place = self._directory
-        while not place.is_dir():
-            if place == place.parent:
-                raise OSError(f"{place} is not a directory")
-            place = place.parent
-        return place
+    def _nearest(self) -> tuple[Path, tuple[int, int]]:
+        """The directory, or its nearest parent that exists, and which directory has that name now."""
+        for place in (self._directory, *self._directory.parents):
+            with contextlib.suppress(OSError):
+                found = place.stat()
+                if stat.S_ISDIR(found.st_mode):
+                    return place, (found.st_dev, found.st_ino)  # every tmpfs has the same inode for its root
+        raise OSError(f"{self._directory} is below no directory")
 
     def _complain(self, error: OSError) -> None:
         if not self._blind:
@@ -155,11 +156,3 @@ async def _next(events: Events, seconds: float) -> Event | None:
                 raise event
             return event
     return None
-
-
-def _inode(place: Path) -> tuple[int, int] | None:
-    try:
-        found = place.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino  # every tmpfs has the same inode for its root

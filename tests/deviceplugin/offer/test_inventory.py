@@ -78,7 +78,7 @@ class Node:
     def read(self):
         """What the node does when the checkpoint changed, or an id may be dropped."""
         self.reads += 1
-        now, value = self.clock.time(), self.holdings.value
+        now, value = self.clock.monotonic(), self.holdings.value
         if self.on_file == "missing":
             self.holdings.publish(value.missing(now))
         else:
@@ -87,7 +87,7 @@ class Node:
 
     def write(self, on_file):
         """The kubelet writes its checkpoint."""
-        self.on_file, self.written = on_file, self.clock.time()
+        self.on_file, self.written = on_file, self.clock.monotonic()
         self.run(self.read)
 
     def take(self, *devices):
@@ -100,7 +100,7 @@ class Node:
         return self.inventory.ledger.resolve(ids, self.clock.monotonic())
 
     def new_kubelet(self):
-        self.run(self.holdings.publish, self.holdings.value.new_kubelet(self.clock.time()))
+        self.run(self.holdings.publish, self.holdings.value.new_kubelet(self.clock.monotonic()))
 
     def begin(self, *ids):
         """An Allocate is in flight until the function that this returns is called with whether it worked."""
@@ -196,7 +196,7 @@ def test_a_lost_id_leaves_on_time_by_itself(node):
 def test_the_checkpoint_is_read_before_an_id_is_dropped(node):
     node.take(A)
     node.take()
-    node.on_file, node.written = frozenset({"a"}), node.clock.time()  # and nobody noticed the file's change
+    node.on_file, node.written = frozenset({"a"}), node.clock.monotonic()  # and nobody noticed the file's change
     node.sleep(60)
     assert node.listed == {"a": False}
     node.write(NOBODY)
@@ -280,7 +280,7 @@ def test_a_file_stamped_with_the_last_tick_knows_what_happened_in_that_tick(make
     node = make(keep_lost=3)
     node.take(A)
     node.allocate("a")
-    node.on_file, node.written = frozenset({"a"}), node.clock.time() - 0.01
+    node.on_file, node.written = frozenset({"a"}), node.clock.monotonic() - 0.01
     node.run(node.read)
     node.take()
     node.sleep(4)

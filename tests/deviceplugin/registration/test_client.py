@@ -208,7 +208,7 @@ async def test_a_kubelet_that_speaks_none_of_our_apis_is_told_of_once_for_all_re
     await client.register(v1beta1.API, dataclasses.replace(WHAT, resource="accepted at last"))
     await until(lambda: caplog.records)
     (record,) = caplog.records
-    assert record.__dict__["resource"] == "example.com/a, example.com/b"
+    assert record.__dict__["resources"] == ["example.com/a", "example.com/b"]
     assert "it answered 'UNKNOWN: unsupported API version' to v1beta1, 'UNIMPLEMENTED: " in record.getMessage()
     await client.close()
 

@@ -141,7 +141,7 @@ async def test_a_socket_that_cannot_be_bound_is_not_served_and_can_be_tried_agai
         os.seteuid(65534)
         try:
             fcntl.flock(another, fcntl.LOCK_UN)
-            with pytest.raises(KubeletError, match=rf"can't serve on {served.folder}/\S+\.sock: .*Permission denied"):
+            with pytest.raises(KubeletError, match=rf"can't serve on {served.folder}/\S+\.new: .*Permission denied"):
                 await opening
         finally:
             os.seteuid(0)
@@ -154,7 +154,7 @@ async def test_a_socket_that_goes_before_it_is_ours_alone_is_not_served(serve, c
     sockets: list[Path] = []
     while not opening.done() and not sockets:  # gRPC starts after it has bound, and lets others do something meanwhile
         await asyncio.sleep(0)
-        sockets = list(served.folder.glob("*.sock"))
+        sockets = list(served.folder.glob("*.new"))
     sockets[0].unlink()
     with pytest.raises(KubeletError, match="can't serve on"):
         await opening

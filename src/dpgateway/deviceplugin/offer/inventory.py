@@ -26,8 +26,6 @@ class Clock(Protocol):
 
     def monotonic(self) -> float: ...
 
-    def time(self) -> float: ...
-
 
 class Inventory:
     """Used from the event loop."""
@@ -40,7 +38,9 @@ class Inventory:
         log: logging.LoggerAdapter[logging.Logger],
         clock: Clock = time,
     ) -> None:
-        """``reread`` reads the kubelet's checkpoint and publishes ``holdings``; called before a drop."""
+        """``reread`` has the kubelet's checkpoint read and ``holdings`` published. Called before a drop, which is then
+        made by :meth:`hold`.
+        """
         self.list: Observable[Offers | None] = Observable(None)
         """None until the resource can be offered."""
         self.failure = ""
@@ -111,11 +111,7 @@ class Inventory:
         if (wait := holdings.look_again(absent)) is not None:
             delays.append(wait)
         if delays:
-            self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self._look)
-
-    def _look(self) -> None:
-        self._reread()
-        self.hold(self.holdings.value)
+            self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self._reread)
 
     def close(self) -> None:
         """Nothing is dropped from the list any more."""

@@ -84,7 +84,7 @@ class Endpoint:
         return False
 
     async def _bind(self) -> None:
-        path = self._names.new()
+        path = self._names.to_bind()
         server = _Server(path, self.handlers.generic())
         try:
             await server.start()

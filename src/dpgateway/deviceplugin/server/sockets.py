@@ -6,7 +6,7 @@
 
 A kubelet touches no sub-directory, so sockets outlive its restarts; and 1.37 refuses a name that it is connected to.
 The name is a hash, because a resource's name may be longer than a socket's path. Under the lock, every ``<hash>-*`` is
-ours to remove. The server is ``endpoint``'s. It binds a ``<hash>-<n>.sock``, which is then renamed: when a gRPC server
+ours to remove. The server is ``endpoint``'s. It binds a ``<hash>-<n>.new``, which is then renamed: when a gRPC server
 stops, it unlinks the path that it bound, whoever is there by then, so no two servers may ever bind the same.
 """
 
@@ -145,14 +145,17 @@ class SocketNames:
     def link(self) -> str:
         """A new name for the bound socket, relative to the device-plugins directory; the oldest ones go."""
         self._keep(MOST_LINKS - 1)
-        path = self.new()
+        path = self._new("sock")
         os.link(self.base, path)
         self._links.append(path)
         return f"{FOLDER}/{path.name}"
 
-    def new(self) -> Path:
-        """A path that no socket of the resource ever had."""
-        return self.folder / f"{self._hash}-{next(self._numbers)}.sock"
+    def to_bind(self) -> Path:
+        """A path at which no server was ever bound. The socket is ``base`` once it has that name."""
+        return self._new("new")
+
+    def _new(self, kind: str) -> Path:
+        return self.folder / f"{self._hash}-{next(self._numbers)}.{kind}"
 
     def keep_newest(self) -> None:
         """Removes all links but the last."""

@@ -1,0 +1,144 @@
+"""Reads the kubelet's checkpoint whenever somebody asks: on threads, because a file may be long, and a disk may hang.
+
+What the file means is in ``checkpoint``, what follows from it in ``holdings``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from dpgateway.errors import KubeletError
+from dpgateway.node import checkpoint
+from dpgateway.node.directory import read_checkpoint
+from dpgateway.node.holdings import LONG_AGO, Holdings, Note
+from dpgateway.process.log import bind
+from dpgateway.process.observable import Observable
+from dpgateway.process.threads import T, Threads
+
+READING = 0.1
+"""Seconds from a change of the kubelet's checkpoint until it is read. Before an id is dropped it is read anyway."""
+WRITING = 1.0
+"""Seconds that a kubelet takes at most to write its checkpoint. A file that is damaged for longer stays damaged until
+the kubelet writes it again; a kubelet that started from a damaged file has forgotten what the file said."""
+MOST_HELD = 10_000
+"""Ids of one resource that containers of a node may hold: a thousand pods with ten each. More would make the lists
+so long that other work waits."""
+
+_log = bind(__name__)
+
+Holders = Mapping[str, Observable[Holdings]]
+
+
+def stamped(stamp: float) -> float:
+    """When a file was stamped, in seconds of the monotonic clock: now, if its stamp is in the future.
+
+    The clock that stamps files may be set, and a time from before that compares with no time after it.
+    """
+    return time.monotonic() - max(0.0, time.time() - stamp)
+
+
+class Reader:
+    """Publishes what the kubelet wrote down of each resource. Used from the event loop."""
+
+    def __init__(self, directory: Path, holders: Holders, threads: Threads) -> None:
+        self._directory, self._holders, self._threads = directory, holders, threads
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked = asyncio.Event()
+        self._begun = 0
+        self._finished: Observable[None] = Observable(None)
+        """Its version counts the reads that have finished."""
+        self._last: tuple[object, float] = (None, LONG_AGO)
+        """Which file was read last, and when it was written."""
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Reads until it is cancelled."""
+        try:
+            while True:
+                await self._asked.wait()
+                self._ask_no_more()
+                self._begun = self._finished.version + 1
+                await self._read()
+                self._finished.publish(None)
+        finally:
+            self._ask_no_more()
+
+    def ask_soon(self) -> None:
+        """One read for many changes: a starting kubelet writes its checkpoint for each resource that registers."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(READING, self.ask)
+
+    def ask(self) -> None:
+        """A read that begins after this moment; its result is published."""
+        self._asked.set()
+
+    async def read(self) -> None:
+        """Returns when a read that began after this moment has been published."""
+        self.ask()
+        await self._finished.newer(self._begun)
+
+    def _ask_no_more(self) -> None:
+        self._asked.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _read(self) -> None:
+        written = LONG_AGO
+        notes: Mapping[str, Note] | None = None
+        try:
+            raw, found = await self._call(partial(read_checkpoint, self._directory))
+            written = self._written(found)
+            notes = known = await self._call(partial(checkpoint.notes, raw))
+        except FileNotFoundError:
+            self._publish(lambda _, holdings: holdings.missing(time.monotonic()))
+            return
+        except (OSError, KubeletError) as error:
+            self._complain(f"no id is dropped from any list, because the checkpoint can't be read: {error}", written)
+        else:
+            self._complain(self._crowded(known), written)
+        now = time.monotonic()
+        self._publish(lambda resource, holdings: holdings.noted(_note(notes, resource), written, now))
+
+    def _call(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        return self._threads.call("read the checkpoint", function)
+
+    def _written(self, found: os.stat_result) -> float:
+        """The clock may have been set since the file was first seen."""
+        file = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if file != self._last[0]:
+            self._last = file, stamped(found.st_mtime)
+        return self._last[1]
+
+    def _crowded(self, notes: Mapping[str, Note]) -> str:
+        """What to say of resources of which containers can't hold as much as the checkpoint says."""
+        crowded = [resource for resource in self._holders if len(notes.get(resource, ())) > MOST_HELD]
+        if not crowded:
+            return ""
+        return (
+            f"no id of {', '.join(crowded)} is dropped from its list, because the checkpoint can't be true: "
+            f"found {max(len(notes[resource]) for resource in crowded)} ids that containers hold, "
+            f"expected at most {MOST_HELD}"
+        )
+
+    def _publish(self, change: Callable[[str, Holdings], Holdings]) -> None:
+        for resource, holdings in self._holders.items():
+            holdings.publish(change(resource, holdings.value))
+
+    def _complain(self, text: str, written: float) -> None:
+        """Logs ``text`` once, but not while a kubelet may be writing the file: 1.8 and 1.9 write it in place."""
+        if text and time.monotonic() - written <= WRITING:
+            return
+        if text and text != self._complaint:
+            _log.warning("%s", text)
+        self._complaint = text
+
+
+def _note(notes: Mapping[str, Note] | None, resource: str) -> Note | None:
+    note = None if notes is None else notes.get(resource, {})
+    return None if note is None or len(note) > MOST_HELD else note

@@ -1,0 +1,142 @@
+"""The checkpoint is read on threads, and what it says is published for each resource."""
+
+import asyncio
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from dpgateway.node import checkpoint
+from dpgateway.node.holdings import Holdings
+from dpgateway.node.reading import MOST_HELD, Reader, stamped
+from dpgateway.process.observable import Observable
+from dpgateway.process.threads import Threads
+
+THING, OTHER = "example.com/thing", "example.com/other"
+
+
+class Read:
+    """A reader that runs, and the file that it reads."""
+
+    def __init__(self, directory):
+        self.file = directory / checkpoint.NAME
+        self.holders = {name: Observable(Holdings()) for name in (THING, OTHER)}
+        self._reader = Reader(directory, self.holders, Threads())
+        self.task = asyncio.ensure_future(self._reader.run())
+
+    def write(self, ago=60.0, **held):
+        """What containers hold, written so many seconds ago."""
+        entries = [{"ResourceName": f"example.com/{name}", "DeviceIDs": {"0": ids}} for name, ids in held.items()]
+        self.write_raw(json.dumps({"Data": {"PodDeviceEntries": entries}, "Checksum": 1}), ago)
+
+    def write_raw(self, text, ago=60.0):
+        self.file.write_text(text)
+        os.utime(self.file, (time.time() - ago,) * 2)
+
+    async def read(self):
+        await self._reader.read()
+        return self.holders[THING].value
+
+
+@pytest.fixture
+async def reads(tmp_path):
+    one = Read(tmp_path)
+    yield one
+    one.task.cancel()
+    await asyncio.wait([one.task])
+
+
+async def test_each_resource_gets_its_note(reads):
+    reads.write(thing=["a", "b"], other=["c"])
+    assert (await reads.read()).held == {"a", "b"}
+    assert reads.holders[OTHER].value.held == {"c"}
+    reads.write(other=["c"])
+    assert (await reads.read()).held == set()
+
+
+async def test_without_a_file_nobody_holds_anything(reads):
+    assert (await reads.read()).held == set()
+
+
+async def test_each_look_at_the_file_is_news_also_when_there_is_none_any_more(reads):
+    reads.write(thing=["a"])
+    first = await reads.read()
+    reads.file.unlink()
+    second = await reads.read()
+    assert (first.note, first.note is second.note) == (second.note, False)
+
+
+async def test_a_damaged_file_leaves_unknown_what_is_held_and_is_told_of_once(reads, caplog):
+    for damaged in range(1, 3):
+        reads.write_raw("{")
+        for _ in range(3):
+            assert not (await reads.read()).known
+        assert len(caplog.records) == damaged
+        assert "no id is dropped from any list, because the checkpoint can't be read" in caplog.messages[-1]
+        reads.write(thing=["a"])
+        assert (await reads.read()).held == {"a"}
+
+
+async def test_a_file_that_may_just_be_written_is_not_told_of(reads, caplog):
+    reads.write_raw("{", ago=0.0)
+    assert not (await reads.read()).known
+    assert caplog.records == []
+
+
+async def test_a_file_that_cannot_be_read_is_named(reads, caplog):
+    reads.file.mkdir()
+    await reads.read()
+    assert f"{reads.file}: expected a regular file" in caplog.text
+
+
+async def test_more_ids_than_containers_can_hold_are_not_believed(reads, caplog):
+    reads.write(thing=[str(number) for number in range(MOST_HELD)], other=["c"])
+    assert len((await reads.read()).held or ()) == MOST_HELD
+    assert caplog.records == []
+    reads.write(thing=[str(number) for number in range(MOST_HELD + 1)], other=["c"])
+    assert (await reads.read()).held is None
+    assert reads.holders[OTHER].value.held == {"c"}
+    (text,) = caplog.messages
+    assert text == (
+        "no id of example.com/thing is dropped from its list, because the checkpoint can't be true: "
+        "found 10001 ids that containers hold, expected at most 10000"
+    )
+
+
+def test_a_stamp_from_the_future_is_as_good_as_now():
+    assert stamped(time.time() - 60) == pytest.approx(time.monotonic() - 60, abs=1)
+    assert stamped(time.time() + 3600) == pytest.approx(time.monotonic(), abs=1)
+
+
+async def test_a_file_from_the_future_is_as_old_as_the_first_look_at_it(reads):
+    reads.write(ago=-3600.0, thing=["a"])
+    first = await reads.read()
+    assert first.written == pytest.approx(time.monotonic(), abs=5)
+    assert (await reads.read()).written == first.written
+    reads.write(ago=-3600.0, thing=["a", "b"])
+    assert (await reads.read()).written > first.written
+
+
+async def test_a_checkpoint_from_the_future_tells_what_is_free(reads):
+    """The clock was an hour ahead when a device was given away and the kubelet wrote that down."""
+    reads.write(ago=-3600.0, thing=["a"])
+    granted = await reads.read()
+    reads.holders[THING].amend(granted.began(("b",)).gave(("b",), time.monotonic()))
+    reads.write(ago=0.0, thing=["a", "b"])
+    assert not (await reads.read()).granted
+    reads.write(ago=0.0, thing=["b"])
+    assert (await reads.read()).freed == {"a"}
+
+
+def test_while_a_long_file_is_understood_others_have_their_turns():
+    ids = [f"device-{number}" for number in range(100_000)]
+    raw = json.dumps({"Data": {"PodDeviceEntries": [], "RegisteredDevices": {THING: ids}}}).encode()
+    turns = 0
+    thread = threading.Thread(target=checkpoint.notes, args=(raw,))
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.001)  # whoever wakes must wait until the other thread lets it run
+        turns += 1
+    assert turns > 10
