@@ -115,3 +115,23 @@ def test_too_many_values_are_refused_before_all_are_read(config: Write) -> None:
 def test_a_tag_that_takes_long_to_read_is_refused(config: Write) -> None:
     problem = only_problem(config(f"a: !{'x' * 100_000} b"))
     assert problem == f": found a tag of more than {LONGEST_TAG} characters, expected plain values"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{long}: 1",
+        "{name: {long}}",
+        "{name: '{long}/x'}",
+        "{name: example.com/a, driver: x, timeouts: {{long}: 1}}",
+        "{name: example.com/a, driver: x, env: {{long}: !x 1}}",
+        '{name: example.com/a, driver: x, env: {A{long}: "x\\0y"}}',
+        "{name: example.com/a, driver: x, refresh: {long}}",
+        "{name: example.com/a, driver: x, shares: {count: '9{long}'}}",
+        "{name: example.com/a, driver: x, nodes: {a: !{long} b}}",
+    ],
+)
+def test_what_is_said_of_a_long_text_is_short(config: Write, text: str) -> None:
+    for long in ("x" * 50_000, "9" * 50_000):
+        path = config("resources:\n- " + text.replace("{long}", long))
+        assert all(len(problem) < 1_500 for problem in problems_of(path))

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 from dpgateway.config.document import Document, Entry
-from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, shown
+from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, shortened, shown
 from dpgateway.config.strict import told, typed
 from dpgateway.config.values import Kubelet, ResourceConfig, ResourceKeys
 from dpgateway.errors import describe
@@ -224,4 +224,4 @@ def _about(entry: Entry, resource: ResourceKeys, driver: FoundDriver | None) -> 
     for part in entry.written.parts():
         found = _VARIABLE.search(part.value) if isinstance(part.value, str) else None
         if found:  # whoever writes ${HOME} may expect that it is replaced
-            yield Problem(part.place, hint=f"values are literal, so {found[0]} stays as it is")
+            yield Problem(part.place, hint=f"values are literal, so {shortened(found[0])} stays as it is")

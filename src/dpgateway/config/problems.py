@@ -75,7 +75,7 @@ class Wrong(ValueError):
         return _text(self.found, self.expected, self.hint)
 
     def at(self, place: Place) -> Problem:
-        return Problem(place, self.found, self.expected, self.hint)
+        return Problem(place, *(shortened(text, LONGEST_TEXT) for text in (self.found, self.expected, self.hint)))
 
 
 def _text(found: str, expected: str, hint: str) -> str:
