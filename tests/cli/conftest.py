@@ -45,6 +45,7 @@ class Fake:
         ] * (2 if self.options.mode == "twice" else 1)
     def list(self): pass
     def twice(self): pass
+    def chat(self): self.context.log.info("looking around")
     def hang(self): threading.Event().wait()
     def leave(self): raise SystemExit(3)
     def bug(self): raise ZeroDivisionError("oops")

@@ -101,6 +101,26 @@ def test_a_wrong_configuration_is_said_on_standard_error(line):
     assert result.stderr.startswith(f"{config}:2: resources[0].options.mode: found 1, expected a string")
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_in_a_pipe_the_log_comes_after_the_result_in_plain_text(line, output):
+    config = line.config("resources:\n" + entry("a", "chat"))
+    result = line("devices", "--config", config, "--output", output)
+    assert result.stdout in result.output
+    assert "looking around" not in result.stdout
+    assert " INFO    looking around resource=example.com/a" in result.output.splitlines()[-1]
+    result = line("devices", "--config", config, "--log-format", "json")
+    assert json.loads(result.output.splitlines()[-1])["message"] == "looking around"
+
+
+def test_a_command_that_fails_tells_its_log_too(line, monkeypatch):
+    config = line.config("resources:\n" + entry("a", "chat"))
+    result = line("devices", "--config", config, "--output", "json", "--log-level", "warning")
+    assert "looking around" not in result.output
+    result = line("devices", "--config", line.config("resources:\n" + entry("a", "chat") + entry("b", "bug")))
+    assert result.exit_code == 1
+    assert " INFO    looking around resource=example.com/a" in result.output.splitlines()[-1]
+
+
 def test_no_resource_for_this_node(line):
     result = line("devices", "--config", line.config("resources: []"), "--node-name", "n1")
     assert (result.exit_code, result.stdout) == (0, "resources is empty, so nothing is served\n")

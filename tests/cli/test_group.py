@@ -1,14 +1,20 @@
 """The command line as a whole: help, version, exit codes, and what is imported."""
 
 import json
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from dpgateway.cli import main
-from dpgateway.cli.group import COMMANDS
+from dpgateway.cli.group import COMMANDS, main
+from tests.support.gateway import COMMAND
+
+REFERENCE = (Path(__file__).parents[2] / "docs/reference/command-line.md").read_text()
 
 
 def python(code, *arguments):
@@ -56,6 +62,55 @@ def test_the_version(line):
 )
 def test_wrong_usage_is_2(line, arguments):
     assert line(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["chekc"], "No such command 'chekc'. Did you mean 'check'?"),
+        (["device"], "No such command 'device'. Did you mean 'devices'?"),
+        (["config", "exampel"], "No such command 'exampel'. Did you mean 'example'?"),
+        (["check", "--confg"], "No such option '--confg'. Did you mean '--config'?"),
+        (["xyz"], "No such command 'xyz'.\n"),
+    ],
+)
+def test_what_was_probably_meant(line, arguments, hint):
+    assert hint in line(*arguments).stderr
+
+
+class TestCompletion:
+    """As the shell asks for it."""
+
+    @pytest.mark.parametrize(
+        ("words", "begun", "expected"),
+        [
+            ([], "de", ["demo", "devices"]),
+            (["config"], "ex", ["example"]),
+            (["devices"], "--o", ["--output"]),
+            (["devices", "--output"], "", ["table", "json"]),
+            (["simulate", "--topology-policy"], "b", ["best-effort"]),
+        ],
+    )
+    def test_commands_options_and_values(self, words, begun, expected):
+        found = ShellComplete(main, {}, "dpgateway", "_DPGATEWAY_COMPLETE").get_completions(words, begun)
+        assert [one.value for one in found] == expected
+
+    def test_all_commands_without_importing_one(self, tmp_path):
+        """A command that isn't installed is no reason either."""
+        for name in ("grpclib", "rich"):
+            (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+        asked = {"_DPGATEWAY_COMPLETE": "bash_complete", "COMP_WORDS": "dpgateway ", "COMP_CWORD": "1"}
+        environment = os.environ | asked | {"PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == ("".join(f"plain,{name}\n" for name in COMMANDS), "")
+
+    def test_bash_takes_the_script(self, tmp_path):
+        """Which is what the reference says to put into ~/.bashrc."""
+        (line,) = re.findall(r"^eval .*bash_source.*$", REFERENCE, re.MULTILINE)
+        command = ["bash", "-c", f"{line}\ncomplete -p dpgateway"]
+        path = f"{Path(COMMAND[0]).parent}:{os.environ['PATH']}"
+        done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False)
+        assert done.stdout.startswith("complete -o nosort -F _dpgateway_completion")
 
 
 def test_run_says_what_is_wrong_in_the_logs_own_format_and_imports_no_table_printer(tmp_path):

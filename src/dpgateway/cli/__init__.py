@@ -1,4 +1,4 @@
-"""The command line: ``dpgateway run | demo | check | devices | drivers | new-driver | simulate``."""
+"""The command line: ``dpgateway run | demo | check | devices | drivers | config | new-driver | simulate``."""
 
 import os
 

@@ -26,6 +26,7 @@ CLOSING = 1.0
 """Seconds that drivers get to close, all together."""
 
 COLUMNS = ("resource", "id", "health", "reason", "numa", "shares")
+SPARE = ("shares", "numa", "reason", "resource")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ def _print(found: list[Answer]) -> None:
     listed = [(answer.resource, device) for answer in found for device in answer.devices]
     if listed:
         styles = ["" if device.health.ok else "yellow" for _, device in listed]
-        print_table(COLUMNS, [_row(resource, device) for resource, device in listed], styles)
+        print_table(COLUMNS, [_row(resource, device) for resource, device in listed], styles, SPARE)
     for answer in found:
         if answer.failure is not None:
             print_line(f"{answer.resource.name}: {answer.failure} (driver {answer.resource.driver})", "red")

@@ -131,6 +131,6 @@ def _print(found: Mapping[str, Found]) -> None:
         options = list(describe_options(one.driver.Options))
         if options:
             rows = [(o.name, o.kind, "required" if o.required else _written(o.default), o.help) for o in options]
-            print_table(("option", "type", "default", "meaning"), rows)
+            print_table(("option", "type", "default", "meaning"), rows, spare=("default", "type"))
         else:
             print_line("no options")

@@ -7,7 +7,9 @@ import sys
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from dpgateway.cli.standard import told_in_one_line
 from dpgateway.errors import ConfigurationError, GatewayError
 
 COMMANDS = {
@@ -16,6 +18,7 @@ COMMANDS = {
     "check": ("dpgateway.cli.check:check", "Check the configuration, and name everything that is wrong with it."),
     "devices": ("dpgateway.cli.devices:devices", "List the devices that each resource would offer now."),
     "drivers": ("dpgateway.cli.drivers:drivers", "List the installed drivers and their options."),
+    "config": ("dpgateway.cli.config:config", "Print an example of a configuration."),
     "new-driver": ("dpgateway.cli.new_driver:new_driver", "Write the beginning of a driver package."),
     "simulate": ("dpgateway_simulator.prompt.command:simulate", "Run a simulated kubelet, of any version."),
 }
@@ -54,9 +57,26 @@ class Group(click.Group):
             raise _unavailable(cmd_name, module, error) from error
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:  # click looks for similar names among imported commands
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Imports no command, because that takes as long as a second, and one that can't be imported is no reason."""
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def main(self, *args: Any, **keys: Any) -> Any:  # noqa: ANN401  click's own
+        with told_in_one_line():
+            return super().main(*args, **keys)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's own
         try:

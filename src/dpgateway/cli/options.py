@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import os
 import platform
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,7 +73,7 @@ _LOG_FORMAT = _option(
     type=click.Choice(["auto", "text", "json"], case_sensitive=False),
     default="auto",
     show_default=True,
-    help="The format of the log on standard error; auto: text on a terminal, else JSON lines.",
+    help="The format of the log on standard error; auto: text, but JSON lines of `run` where that is no terminal.",
 )
 _CONFIG = _option(
     "--config",
@@ -87,13 +90,44 @@ _DEVICE_PLUGINS_DIR = _option(
 )
 _NODE_NAME = _option("--node-name", "NODE_NAME", help="This node's name.  [default: the host name]")
 
-output_option = _option(
+_OUTPUT = _option(
     "--output",
     type=click.Choice(["table", "json"], case_sensitive=False),
     default="table",
     show_default=True,
     help="The format of the result.",
 )
+
+
+def output_option(command: Command) -> Command:
+    """For a command that prints a result: adds ``--output``, and keeps the log out of a result in a pipe."""
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **keys: Any) -> Any:  # noqa: ANN401
+        with _log_after_result():
+            return command(*arguments, **keys)
+
+    return _OUTPUT(wrapped)  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def _log_after_result() -> Iterator[None]:
+    """The log of such a command is for people. In a pipe, which standard error may lead to, too, it comes after the
+    result. A terminal shows it at once.
+    """
+    given = click.get_current_context().params
+    log_format: log.Format = "text" if given["log_format"] == "auto" else given["log_format"]
+    if sys.stdout.isatty():
+        log.setup(log_format, given["log_level"])
+        yield
+        return
+    held = io.StringIO()
+    log.setup(log_format, given["log_level"], held)
+    try:
+        yield
+    finally:
+        log.setup(log_format, given["log_level"])
+        click.echo(held.getvalue(), nl=False, err=True)
 
 
 def logged(command: Command) -> Command:

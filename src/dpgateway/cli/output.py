@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +18,10 @@ from rich.text import Text
 from dpgateway.errors import printable
 
 Rows = Sequence[Sequence[str]]
+GAP = 2
+"""Spaces between two columns."""
+WORD = re.compile(r"^\s+\S+|\S+")
+"""The first one has the spaces before it, because they are an indentation."""
 
 
 def apart() -> contextlib.redirect_stdout[TextIO]:
@@ -27,13 +33,16 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = ()) -> None:
-    """``styles``: the style of each row for rich, if any."""
+def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = (), spare: Sequence[str] = ()) -> None:
+    """``styles``: the style of each row for rich, if any. ``spare``: the columns that a narrow terminal goes without,
+    the first one first; unless given, all but the first, beginning with the last.
+    """
+    head = [column.upper() for column in columns]
     rows = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _print_rich(columns, rows, styles)
+        _print_rich(head, rows, styles, [column.upper() for column in spare] or head[:0:-1])
     else:
-        _print_plain([[column.upper() for column in columns], *rows])
+        _print_plain([head, *rows])
 
 
 def print_line(text: str, style: str = "") -> None:
@@ -41,16 +50,37 @@ def print_line(text: str, style: str = "") -> None:
     click.secho(printable(text), fg=style or None)
 
 
-def _print_rich(columns: Sequence[str], rows: Rows, styles: Sequence[str]) -> None:
+def _print_rich(head: Sequence[str], rows: Rows, styles: Sequence[str], spare: Sequence[str]) -> None:
+    console = Console(highlight=False)
+    widths = fit({name: [name, *(row[at] for row in rows)] for at, name in enumerate(head)}, spare, console.width)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for name, width in widths.items():
+        table.add_column(name, overflow="fold", width=width)
     for index, row in enumerate(rows):
-        table.add_row(*map(Text, row), style=styles[index] if styles else None)
-    Console(highlight=False).print(table)
+        cells = [Text(cell) for name, cell in zip(head, row, strict=True) if name in widths]
+        table.add_row(*cells, style=styles[index] if styles else None)
+    console.print(table)
+    if left_out := [name for name in head if name not in widths]:
+        console.print(f"(no room for {', '.join(left_out)})", style="dim")
+
+
+def fit(columns: Mapping[str, Sequence[str]], spare: Sequence[str], room: int) -> dict[str, int]:
+    """The width of each column that is shown. Cells are broken between words; where the words don't fit, columns are
+    left out in the order of ``spare``. Words are broken only when no column is left to spare.
+    """
+    least = {name: max(max(map(cell_len, WORD.findall(cell)), default=0) for cell in columns[name]) for name in columns}
+    for name in spare:
+        if sum(least.values()) + GAP * (len(least) - 1) > room:
+            del least[name]
+    widths = {name: max(map(cell_len, columns[name])) for name in least}
+    left = max(room - GAP * (len(least) - 1), len(least))
+    while sum(widths.values()) > left:
+        wide = [name for name in widths if widths[name] > least[name]] or list(widths)
+        widths[max(wide, key=lambda name: widths[name])] -= 1
+    return widths
 
 
 def _print_plain(rows: Rows) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    click.echo("\n".join(lines))

@@ -1,42 +1,58 @@
-"""The verbs that wait, check or show: `wait`, `expect`, `see`, `table`, `print`."""
+"""The verbs that wait, check or show: `wait`, `expect`, `see`, `table`, `print`. They read words as `steps` do."""
 
 from typing import Any
 
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.store import CHECKPOINT
-from dpgateway_simulator.prompt.session import Session, StepError, WordsError, exactly, number, wanted
+from dpgateway_simulator.prompt.session import Act, Session, StepError, WordsError, exactly, number, wanted
 
 
-async def wait(session: Session, words: list[str]) -> None:
-    patience = session.patience
+def wait(words: list[str]) -> Act:
+    given = None
     if len(words) > 2 and words[-2] == "within":
-        patience, words = number(words[-1], "a number of seconds"), words[:-2]
+        given, words = number(words[-1], "a number of seconds"), words[:-2]
     goals = [wanted(word) for word in words]
     if not goals:
         raise WordsError("found nothing, expected RESOURCE=N")
-    try:
-        await session.kubelet.wait_for(lambda: all(goal.holds(session.kubelet) for goal in goals), patience)
-    except TimeoutError as error:
-        raise StepError(f"not {' '.join(words)} within {patience:g} s; {_counts(session)}") from error
+
+    async def act(session: Session) -> None:
+        patience = session.patience if given is None else given
+        try:
+            await session.kubelet.wait_for(lambda: all(goal.holds(session.kubelet) for goal in goals), patience)
+        except TimeoutError as error:
+            raise StepError(f"not {' '.join(words)} within {patience:g} s; {_counts(session)}") from error
+
+    return act
 
 
-async def expect(session: Session, words: list[str]) -> None:
+def expect(words: list[str]) -> Act:
+    match words:
+        case []:
+            raise WordsError("found nothing, expected RESOURCE=N, pod POD, crashed, running or ended")
+        case ["crashed" | "running" | "ended" as state]:
+            return lambda session: _expect_state(session, state)
+        case ["pod", *names]:
+            (name,) = exactly(names, "POD")
+            return lambda session: _expect_pod(session, name)
+    goals = {word: wanted(word) for word in words}
+
+    async def act(session: Session) -> None:
+        if missed := [word for word, goal in goals.items() if not goal.holds(session.kubelet)]:
+            raise StepError(f"not {' '.join(missed)}; {_counts(session)}")
+
+    return act
+
+
+async def _expect_state(session: Session, state: str) -> None:
     kubelet = session.kubelet
-    states = {"crashed": bool(kubelet.crashed), "running": kubelet.running, "ended": not kubelet.running}
-    if len(words) == 1 and words[0] in states:
-        if not states[words[0]]:
-            raise StepError(f"the kubelet isn't {words[0]}")
-        return
-    if words[:1] == ["pod"]:
-        (name,) = exactly(words[1:], "POD")
-        if name not in kubelet.pods:
-            raise StepError(f"no pod {name}, there are: {', '.join(kubelet.pods) or 'none'}")
-        return
-    if not words:
-        raise WordsError("found nothing, expected RESOURCE=N, pod POD, crashed, running or ended")
-    missed = [word for word in words if not wanted(word).holds(kubelet)]
-    if missed:
-        raise StepError(f"not {' '.join(missed)}; {_counts(session)}")
+    if not {"crashed": bool(kubelet.crashed), "running": kubelet.running, "ended": not kubelet.running}[state]:
+        raise StepError(f"the kubelet isn't {state}")
+
+
+async def _expect_pod(session: Session, name: str) -> None:
+    pods = session.kubelet.pods
+    if name not in pods:
+        raise StepError(f"no pod {name}, there are: {', '.join(pods) or 'none'}")
 
 
 def _counts(session: Session) -> str:
@@ -47,28 +63,34 @@ def _counts(session: Session) -> str:
     return f"there is {' '.join(rows) or 'nothing'}"
 
 
-async def see(session: Session, words: list[str]) -> None:
+def see(words: list[str]) -> Act:
     if not words:
         raise WordsError("found nothing, expected EVENT [FIELD=VALUE] ...")
     fields = dict(word.partition("=")[::2] for word in words[1:])
     kind = words[0].replace("_", " ")
 
-    def seen() -> bool:
-        while session.seen < len(session.kubelet.events):
-            one = session.kubelet.events[session.seen]
-            session.seen += 1
-            if one.kind == kind and all(str(one.fields.get(name)) == value for name, value in fields.items()):
-                return True
-        return False
+    async def act(session: Session) -> None:
+        def seen() -> bool:
+            while session.seen < len(session.kubelet.events):
+                one = session.kubelet.events[session.seen]
+                session.seen += 1
+                if one.kind == kind and all(str(one.fields.get(name)) == value for name, value in fields.items()):
+                    return True
+            return False
 
-    try:
-        await session.kubelet.wait_for(seen, session.patience)
-    except TimeoutError as error:
-        raise StepError(f"no event {' '.join(words)} within {session.patience:g} s") from error
+        try:
+            await session.kubelet.wait_for(seen, session.patience)
+        except TimeoutError as error:
+            raise StepError(f"no event {' '.join(words)} within {session.patience:g} s") from error
+
+    return act
 
 
-async def table(session: Session, words: list[str]) -> None:
-    session.write("table", chosen(session.kubelet, words))
+def table(words: list[str]) -> Act:
+    async def act(session: Session) -> None:
+        session.write("table", chosen(session.kubelet, words))
+
+    return act
 
 
 def chosen(kubelet: Kubelet, words: list[str]) -> dict[str, Any]:
@@ -80,21 +102,29 @@ def chosen(kubelet: Kubelet, words: list[str]) -> dict[str, Any]:
     return {name: found[name] for name in words or found}
 
 
-async def show(session: Session, words: list[str]) -> None:
-    kubelet = session.kubelet
-    value: Any
+def show(words: list[str]) -> Act:
     match words:
-        case ["capacity"]:
-            value = kubelet.capacity()
-        case ["files"]:
-            value = sorted(path.name for path in kubelet.directory.iterdir())
-        case ["checkpoint"]:
-            path = kubelet.directory / CHECKPOINT
-            value = path.read_text() if path.exists() else None
-        case ["devices", pod_name, container]:
-            value = kubelet.devices(pod_name, container)["container"]
+        case ["capacity" | "files" | "checkpoint"] | ["devices", _, _]:
+            pass
         case _:
             raise WordsError(
                 f"found {' '.join(words)!r}, expected capacity, files, checkpoint or devices POD CONTAINER"
             )
-    session.write(words[0], value)
+
+    async def act(session: Session) -> None:
+        session.write(words[0], _shown(session.kubelet, words))
+
+    return act
+
+
+def _shown(kubelet: Kubelet, words: list[str]) -> Any:  # noqa: ANN401  what json.dumps takes
+    match words:
+        case ["capacity"]:
+            return kubelet.capacity()
+        case ["files"]:
+            return sorted(path.name for path in kubelet.directory.iterdir())
+        case ["checkpoint"]:
+            path = kubelet.directory / CHECKPOINT
+            return path.read_text() if path.exists() else None
+    _, pod_name, container = words
+    return kubelet.devices(pod_name, container)["container"]

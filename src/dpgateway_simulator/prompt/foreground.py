@@ -36,10 +36,14 @@ def at_terminal() -> bool:
 
 
 async def run(plan: Plan, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING) -> int:
-    """Runs a kubelet until one of the signals comes or the work ends; the exit code."""
+    """Runs a kubelet until one of the signals comes or the work ends; the exit code.
+
+    Raises OSError if the printer can't write.
+    """
     kubelet = Kubelet(plan.version, plan.directory, policy=plan.policy, numa=plan.numa)
     kubelet.journal.listen(printer.event)
     ended = asyncio.Event()
+    printer.gave_up = ended.set
     for number in signals:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await kubelet.start()
@@ -48,9 +52,11 @@ async def run(plan: Plan, printer: Printer, work: Work, signals: Iterable[signal
     working = asyncio.create_task(work(session), name="work")
     await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    working.cancel()
+    working.cancel("" if printer.broken else "interrupted")
     await asyncio.wait({waiting, working})
     await (kubelet.stop() if kubelet.running else kubelet.kill())
+    if printer.broken:
+        raise printer.broken
     return 0 if working.cancelled() else working.result()
 
 

@@ -20,11 +20,17 @@ _PLUGIN = {"connected": "", "gone": ", its plugin is gone", "none": ", no plugin
 
 
 class Printer:
-    """Events and answers as lines of text or JSON, to standard output unless `echo` takes them elsewhere."""
+    """Events and answers as lines of text or JSON, to standard output unless `echo` takes them elsewhere.
+
+    A line that can't be written is no error of the kubelet whose event it tells: `broken` has the error, and `gave_up`
+    is called. Nothing more is written.
+    """
 
     def __init__(self, output: str, echo: Callable[[str], None] = click.echo) -> None:
-        self._json, self._echo = output == "json", echo
+        self._json, self._write = output == "json", echo
         self._began: float | None = None
+        self.broken: OSError | None = None
+        self.gave_up: Callable[[], object] = lambda: None
 
     def event(self, event: Event) -> None:
         self._began = event.time if self._began is None else self._began
@@ -43,6 +49,15 @@ class Printer:
             self._echo("\n".join(lines(value)))
         else:
             self._echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+
+    def _echo(self, text: str) -> None:
+        if self.broken is not None:
+            return
+        try:
+            self._write(text)
+        except OSError as error:
+            self.broken = error
+            self.gave_up()
 
 
 def _capacity(value: dict[str, Any]) -> str:

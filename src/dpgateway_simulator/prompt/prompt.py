@@ -108,7 +108,7 @@ class Prompt:
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             try:
-                await verbs.run(self._session, line, KNOWN)
+                await verbs.read(line, KNOWN)(self._session)
             except Quit:
                 return False
             except WordsError as error:

@@ -1,7 +1,8 @@
 """Scripts are files of steps: one step a line, or a YAML list. Errors name file, line and what was expected."""
 
+import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -9,58 +10,79 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
-from dpgateway_simulator.prompt import steps, verbs
-from dpgateway_simulator.prompt.session import Session, WordsError
+from dpgateway_simulator.prompt import verbs
+from dpgateway_simulator.prompt.session import Act, Session, WordsError
+from dpgateway_simulator.prompt.steps import FAILURES
 
 
 class ScriptError(Exception):
-    """A script that can't be read."""
+    """A script that can't be read. The text has a line for each thing that is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a script, and the file and line number where it stands."""
+
+    text: object
+    where: str
 
 
 @dataclass(frozen=True)
 class Step:
-    """One line, and the file and line number where it stands."""
+    """A line that was understood."""
 
     line: str
     where: str
+    act: Act = field(compare=False)
 
 
 def read(path: Path) -> list[Step]:
-    """The steps of a file, each with a known verb. `*.yaml` and `*.yml` are read as YAML, other files as lines."""
+    """The steps of a file. `*.yaml` and `*.yml` are read as YAML, other files as lines. ScriptError names all lines
+    that make no sense.
+    """
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"{path}: can't be read: {error}") from error
-    found = list(_yaml(path, text) if path.suffix in {".yaml", ".yml"} else _lines(path, text))
-    for step in found:
+    steps, wrong = [], []
+    for line in _yaml(path, text) if path.suffix in {".yaml", ".yml"} else _lines(path, text):
         try:
-            verbs.split(step.line)
+            steps.append(_step(line))
         except WordsError as error:
-            raise ScriptError(f"{step.where}: {error}") from error
-    return found
+            wrong.append(f"{line.where}: {error}")
+    if wrong:
+        raise ScriptError("\n".join(wrong))
+    return steps
+
+
+def _step(line: Line) -> Step:
+    if not isinstance(line.text, str):
+        raise WordsError(f"found {line.text!r}, expected a step in one string such as `wait example.com/x=2`")
+    return Step(line.text, line.where, verbs.read(line.text))
 
 
 async def do(session: Session, todo: list[Step]) -> int:
     """Does the steps until one fails; the exit code."""
     for step in todo:
         try:
-            await verbs.run(session, step.line)
-        except WordsError as error:
-            click.echo(f"{step.where}: {error}", err=True)
-            return 2
-        except steps.FAILURES as error:
+            await step.act(session)
+        except FAILURES as error:
             click.echo(f"{step.where}: {step.line}: {error}", err=True)
             return 1
+        except asyncio.CancelledError as error:
+            if why := "".join(error.args):
+                click.echo(f"{step.where}: {step.line}: {why}", err=True)
+            return 1  # what was to be done wasn't done
     return 0
 
 
-def _lines(path: Path, text: str) -> Iterator[Step]:
+def _lines(path: Path, text: str) -> Iterator[Line]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
-            yield Step(line.strip(), f"{path}:{number}")
+            yield Line(line.strip(), f"{path}:{number}")
 
 
-def _yaml(path: Path, text: str) -> Iterator[Step]:
+def _yaml(path: Path, text: str) -> Iterator[Line]:
     try:
         content = YAML().load(text)
     except YAMLError as error:
@@ -70,7 +92,4 @@ def _yaml(path: Path, text: str) -> Iterator[Step]:
     if not isinstance(content, CommentedSeq):
         raise ScriptError(f"{path}:1: found {type(content).__name__}, expected a list of steps, or `steps:` and a list")
     for index, step in enumerate(content):
-        where = f"{path}:{content.lc.item(index)[0] + 1}"
-        if not isinstance(step, str):
-            raise ScriptError(f"{where}: found {step!r}, expected a step in one string such as `wait example.com/x=2`")
-        yield Step(step, where)
+        yield Line(step, f"{path}:{content.lc.item(index)[0] + 1}")

@@ -1,6 +1,6 @@
 """One kubelet that words drive: where its output goes, and how the words are read."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,10 @@ class Session:
     write: Callable[[str, Any], None]
     patience: float = 30.0
     seen: int = 0
+
+
+Act = Callable[[Session], Awaitable[None]]
+"""What the words of a step mean: does it, with a session. Raises StepError if it fails."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,17 @@
-"""The verbs that do something. A step that fails raises StepError; one that can't be read raises WordsError."""
+"""The verbs that do something: each reads its words, and returns what to do.
+
+Words that can't be read raise WordsError, before anything is done. What is done raises StepError if it fails.
+"""
 
 import asyncio
 
+from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
-from dpgateway_simulator.kubelet.releases import UnknownVersionError
+from dpgateway_simulator.kubelet.releases import UnknownVersionError, behaviour
 from dpgateway_simulator.prompt.session import (
+    Act,
     Session,
     StepError,
     WordsError,
@@ -16,141 +21,201 @@ from dpgateway_simulator.prompt.session import (
 )
 
 
-async def pod(session: Session, words: list[str]) -> None:
+def pod(words: list[str]) -> Act:
     if not words:
         raise WordsError("found nothing, expected POD RESOURCE=N ...")
     app, init = pod_containers(words[1:])
-    reply = await session.kubelet.admit(words[0], app, init)
-    if not reply["ok"]:
-        raise StepError(f"pod {words[0]} failed in {reply['stage']}: {reply['error']}")
+
+    async def act(session: Session) -> None:
+        reply = await session.kubelet.admit(words[0], app, init)
+        if not reply["ok"]:
+            raise StepError(f"pod {words[0]} failed in {reply['stage']}: {reply['error']}")
+
+    return act
 
 
-async def reject(session: Session, words: list[str]) -> None:
+def reject(words: list[str]) -> Act:
     text = ""
     if "because" in words:
         at = words.index("because")
         words, text = words[:at], " ".join(words[at + 1 :])
     if len(words) < 2:
         raise WordsError("found nothing to ask for, expected POD RESOURCE=N ... [because TEXT]")
+    name = words[0]
     app, init = pod_containers(words[1:])
-    reply = await session.kubelet.admit(words[0], app, init)
-    if reply["ok"]:
-        raise StepError(f"pod {words[0]} was admitted")
-    if text not in reply["error"]:
-        raise StepError(f"pod {words[0]} was refused for another reason: {reply['error']}")
+
+    async def act(session: Session) -> None:
+        reply = await session.kubelet.admit(name, app, init)
+        if reply["ok"]:
+            raise StepError(f"pod {name} was admitted")
+        if text not in reply["error"]:
+            raise StepError(f"pod {name} was refused for another reason: {reply['error']}")
+
+    return act
 
 
-async def restart_container(session: Session, words: list[str]) -> None:
+def restart_container(words: list[str]) -> Act:
     name, container = exactly(words, "POD", "CONTAINER")
-    reply = await session.kubelet.start_container(name, container)
-    if not reply["ok"]:
-        raise StepError(reply["error"])
+
+    async def act(session: Session) -> None:
+        reply = await session.kubelet.start_container(name, container)
+        if not reply["ok"]:
+            raise StepError(reply["error"])
+
+    return act
 
 
-async def delete(session: Session, words: list[str]) -> None:
+def delete(words: list[str]) -> Act:
     (name,) = exactly(words, "POD")
-    session.kubelet.remove(name)
+
+    async def act(session: Session) -> None:
+        session.kubelet.remove(name)
+
+    return act
 
 
-async def start(session: Session, words: list[str]) -> None:
+def start(words: list[str]) -> Act:
     exactly(words)
-    if session.kubelet.running:
-        raise StepError("the kubelet is running already")
-    await session.kubelet.start()
+
+    async def act(session: Session) -> None:
+        if session.kubelet.running:
+            raise StepError("the kubelet is running already")
+        await session.kubelet.start()
+
+    return act
 
 
-async def stop(session: Session, words: list[str]) -> None:
+def stop(words: list[str]) -> Act:
     exactly(words)
-    await session.kubelet.stop()
+    return lambda session: session.kubelet.stop()
 
 
-async def kill(session: Session, words: list[str]) -> None:
+def kill(words: list[str]) -> Act:
     exactly(words)
-    await session.kubelet.kill()
+    return lambda session: session.kubelet.kill()
 
 
-async def restart(session: Session, words: list[str]) -> None:
+def restart(words: list[str]) -> Act:
     if words not in ([], ["gracefully"]):
         raise WordsError(f"found {' '.join(words)!r}, expected nothing or gracefully")
-    await session.kubelet.restart(graceful=bool(words))
+
+    async def act(session: Session) -> None:
+        await session.kubelet.restart(graceful=bool(words))
+
+    return act
 
 
-async def upgrade(session: Session, words: list[str]) -> None:
+def upgrade(words: list[str]) -> Act:
     (version,) = exactly(words, "VERSION")
     try:
-        await session.kubelet.upgrade(version)
+        behaviour(version)
     except UnknownVersionError as error:
         raise WordsError(str(error)) from error
 
+    async def act(session: Session) -> None:
+        await session.kubelet.upgrade(version)
 
-async def register(session: Session, words: list[str]) -> None:
-    if len(words) == 2:
-        words = [*words, session.kubelet.behaviour.api]
-    resource, endpoint, version = exactly(words, "RESOURCE", "ENDPOINT", "VERSION")
-    try:
-        await session.kubelet.register(resource, endpoint, version)
-    except GRPCError as error:
-        raise StepError(f"Register answered {error.status.name}: {error.message}") from error
+    return act
 
 
-async def clock(session: Session, words: list[str]) -> None:
-    (seconds,) = exactly(words, "SECONDS")
-    session.kubelet.clock.advance(number(seconds, "a number of seconds"))
+def register(words: list[str]) -> Act:
+    resource, endpoint, *version = words if len(words) == 2 else exactly(words, "RESOURCE", "ENDPOINT", "VERSION")
+
+    async def act(session: Session) -> None:
+        try:
+            await session.kubelet.register(resource, endpoint, *(version or [session.kubelet.behaviour.api]))
+        except GRPCError as error:
+            raise StepError(f"Register answered {error.status.name}: {error.message}") from error
+
+    return act
 
 
-async def drop_streams(session: Session, words: list[str]) -> None:
-    session.kubelet.drop_streams(*(words and exactly(words, "RESOURCE")))
+def clock(words: list[str]) -> Act:
+    seconds = number(exactly(words, "SECONDS")[0], "a number of seconds")
+
+    async def act(session: Session) -> None:
+        session.kubelet.clock.advance(seconds)
+
+    return act
 
 
-async def misbehave(session: Session, words: list[str]) -> None:
-    misbehaviour = session.kubelet.misbehaviour
+def drop_streams(words: list[str]) -> Act:
+    resources = words and exactly(words, "RESOURCE")
+
+    async def act(session: Session) -> None:
+        session.kubelet.drop_streams(*resources)
+
+    return act
+
+
+def misbehave(words: list[str]) -> Act:
     match words:
-        case ["refuse", code, *text]:
-            try:
-                misbehaviour.refuse_register(" ".join(text), code)
-            except KeyError as error:
-                raise WordsError(f"found {code!r}, expected a gRPC status such as UNAVAILABLE") from error
-        case ["stall"]:
-            misbehaviour.stall_register()
-        case ["stall", resource]:
-            misbehaviour.stall_register(resource)
+        case ["refuse", code, *_] if code.upper() not in Status.__members__:
+            raise WordsError(f"found {code!r}, expected a gRPC status such as UNAVAILABLE")
         case ["late", seconds]:
-            misbehaviour.late_listen = number(seconds, "a number of seconds")
+            number(seconds, "a number of seconds")
+        case ["refuse", _, *_] | ["stall"] | ["stall", _]:
+            pass
         case _:
             expected = "refuse CODE TEXT, stall [RESOURCE] or late SECONDS"
             raise WordsError(f"found {' '.join(words)!r}, expected {expected}")
 
+    async def act(session: Session) -> None:
+        misbehaviour = session.kubelet.misbehaviour
+        match words:
+            case ["refuse", code, *text]:
+                misbehaviour.refuse_register(" ".join(text), code)
+            case ["stall", *resource]:
+                misbehaviour.stall_register(*resource)
+            case [_, seconds]:
+                misbehaviour.late_listen = float(seconds)
 
-async def behave(session: Session, words: list[str]) -> None:
+    return act
+
+
+def behave(words: list[str]) -> Act:
     exactly(words)
-    session.kubelet.misbehaviour.behave()
+
+    async def act(session: Session) -> None:
+        session.kubelet.misbehaviour.behave()
+
+    return act
 
 
-async def socket(session: Session, words: list[str]) -> None:
-    match words:
-        case ["touch"]:
-            session.kubelet.touch_socket()
-        case ["rename"]:
-            session.kubelet.rename_socket()
-        case ["delete"]:
-            session.kubelet.delete_socket()
-        case ["recreate"]:
-            await session.kubelet.recreate_socket()
-        case _:
-            raise WordsError(f"found {' '.join(words)!r}, expected touch, rename, delete or recreate")
+def socket(words: list[str]) -> Act:
+    if len(words) != 1 or words[0] not in {"touch", "rename", "delete", "recreate"}:
+        raise WordsError(f"found {' '.join(words)!r}, expected touch, rename, delete or recreate")
+
+    async def act(session: Session) -> None:
+        kubelet = session.kubelet
+        match words[0]:
+            case "touch":
+                kubelet.touch_socket()
+            case "rename":
+                kubelet.rename_socket()
+            case "delete":
+                kubelet.delete_socket()
+            case _:
+                await kubelet.recreate_socket()
+
+    return act
 
 
-async def execute(session: Session, words: list[str]) -> None:
+def execute(words: list[str]) -> Act:
     if not words:
         raise WordsError("found nothing, expected COMMAND [ARGUMENT] ...")
-    process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.DEVNULL)
-    if status := await process.wait():
-        raise StepError(f"exit status {status}")
+
+    async def act(_: Session) -> None:
+        process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.DEVNULL)
+        if status := await process.wait():
+            raise StepError(f"exit status {status}")
+
+    return act
 
 
-async def pause(session: Session, words: list[str]) -> None:
-    (seconds,) = exactly(words, "SECONDS")
-    await asyncio.sleep(number(seconds, "a number of seconds"))
+def pause(words: list[str]) -> Act:
+    seconds = number(exactly(words, "SECONDS")[0], "a number of seconds")
+    return lambda _: asyncio.sleep(seconds)
 
 
 FAILURES = (StepError, Crashed, NotRunningError, OSError)

@@ -13,8 +13,8 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
 from dpgateway_simulator.kubelet.events import Event
-from dpgateway_simulator.prompt import checks, printing
-from dpgateway_simulator.prompt.session import Session, WordsError
+from dpgateway_simulator.prompt import checks, printing, verbs
+from dpgateway_simulator.prompt.session import Act, Session, WordsError
 from dpgateway_simulator.prompt.verbs import VERBS, Verb
 
 # besides <any>: prompt_toolkit has bindings of its own for these, which are more specific than <any>
@@ -25,11 +25,13 @@ class Quit(Exception):
     """The user wants to leave."""
 
 
-async def watch(session: Session, words: list[str]) -> None:
-    """The verb `watch`: the table as it changes, below the events, until a key is pressed.
+def watch(words: list[str]) -> Act:
+    """The verb `watch`: the table as it changes, below the events, until a key is pressed."""
+    return lambda session: _watch(session, words)
 
-    Raises StepError for a resource that there isn't.
-    """
+
+async def _watch(session: Session, words: list[str]) -> None:
+    """Raises StepError for a resource that there isn't."""
     checks.chosen(session.kubelet, words)
     keys = KeyBindings()
     for key in KEYS:
@@ -63,15 +65,19 @@ def _live(session: Session, words: list[str]) -> str:
     return "\n".join(found if application.is_done else [*found, "(a key ends watching)"])
 
 
-async def explain(_: Session, words: list[str]) -> None:
+def explain(words: list[str]) -> Act:
     """The verb `help`."""
-    unknown = [word for word in words if word not in KNOWN]
-    if unknown:
-        raise WordsError(f"unknown command {unknown[0]!r}, expected one of {', '.join(KNOWN)}")
     for word in words:
-        click.echo(f"{word} {KNOWN[word].words}".rstrip())
-    chosen = [KNOWN[word].help for word in words]
-    click.echo("\n".join(f"  {text}" for text in chosen) if words else _summary(KNOWN))
+        if word not in KNOWN:
+            raise WordsError(verbs.unknown("command", word, KNOWN))
+
+    async def act(_: Session) -> None:
+        for word in words:
+            click.echo(f"{word} {KNOWN[word].words}".rstrip())
+        chosen = [KNOWN[word].help for word in words]
+        click.echo("\n".join(f"  {text}" for text in chosen) if words else _summary(KNOWN))
+
+    return act
 
 
 def _summary(known: Mapping[str, Verb]) -> str:
@@ -83,7 +89,7 @@ def _summary(known: Mapping[str, Verb]) -> str:
     )
 
 
-async def leave(_: Session, words: list[str]) -> None:
+def leave(words: list[str]) -> Act:
     """The verb `quit`."""
     raise Quit
 

@@ -3,21 +3,20 @@
 A script's lines go through here, and a prompt's. Nothing here knows where the words come from.
 """
 
+import difflib
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dpgateway_simulator.prompt import checks, steps
-from dpgateway_simulator.prompt.session import Session, WordsError
-
-Run = Callable[[Session, list[str]], Awaitable[None]]
+from dpgateway_simulator.prompt.session import Act, WordsError
 
 
 @dataclass(frozen=True)
 class Verb:
-    """One command: what runs, the words it takes, and a line of help."""
+    """One command: what reads its words and returns what to do, the words it takes, and a line of help."""
 
-    run: Run
+    read: Callable[[list[str]], Act]
     words: str
     help: str
 
@@ -56,22 +55,28 @@ VERBS: dict[str, Verb] = {
 }
 
 
-async def run(session: Session, line: str, known: Mapping[str, Verb] = VERBS) -> None:
-    """Runs one line. WordsError if it isn't understood, StepError if it fails."""
-    words = split(line, known)
-    await known[words[0]].run(session, words[1:])
+def read(line: str, known: Mapping[str, Verb] = VERBS) -> Act:
+    """What one line means. Raises WordsError if it isn't understood."""
+    words = _split(line)
+    if not words or words[0] not in known:
+        raise WordsError(unknown("step", words[0] if words else line, known))
+    return known[words[0]].read(words[1:])
 
 
-def split(line: str, known: Mapping[str, Verb] = VERBS) -> list[str]:
-    """A line's words, quoted as in a shell. The first one is a known verb."""
+def _split(line: str) -> list[str]:
+    """A line's words, quoted as in a shell."""
     try:
-        words = shlex.split(line, comments=True)
+        return shlex.split(line, comments=True)
     except ValueError as error:
         raise WordsError(f"{error} in {line!r}, expected quotes in pairs") from error
-    if not words or words[0] not in known:
-        found = words[0] if words else line
-        raise WordsError(f"unknown step {found!r}, expected one of {', '.join(known)}")
-    return words
+
+
+def unknown(what: str, found: str, known: Mapping[str, Verb]) -> str:
+    """The message about a word that is no verb: the verb that is probably meant, else all there are."""
+    close = difflib.get_close_matches(found.lower(), known, n=1)
+    return f"unknown {what} {found!r}" + (
+        f"; did you mean {close[0]}?" if close else f", expected one of {', '.join(known)}"
+    )
 
 
 def table() -> str:

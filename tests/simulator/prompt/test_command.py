@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,7 @@ def test_a_script_that_makes_no_sense_is_2(run: Run, tmp_path: Path, step: str, 
     result = run("", step)
     assert result.exit_code == 2
     assert f"{tmp_path}/script:2: {error}" in result.output
+    assert not (tmp_path / "dp").exists()
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,36 @@ def test_a_directory_where_a_kubelet_serves_is_left_alone(run: Run, tmp_path: Pa
 def test_the_leftovers_of_a_kubelet_are_taken_over(run: Run) -> None:
     assert run("kill").exit_code == 0
     assert run("kill").exit_code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_script_that_a_signal_interrupts_has_failed(tmp_path: Path, number: signal.Signals) -> None:
+    script = tmp_path / "script"
+    script.write_text("print files\nwait example.com/x=1\n")
+    words = ["--device-plugins-dir", str(tmp_path / "dp"), "--script", str(script), "--output", "json"]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", RUN, *words, stdout=pipe, stderr=pipe)
+    assert process.stdout is not None
+    while "files" not in json.loads(await process.stdout.readline()):
+        pass
+    process.send_signal(number)
+    rest, said = await process.communicate()
+    assert process.returncode == 1
+    assert said.decode() == f"{script}:2: wait example.com/x=1: interrupted\n"
+    assert json.loads(rest.splitlines()[-1])["event"] == "stopped"
+
+
+def test_output_that_cannot_be_written_ends_the_kubelet(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("pause 1000\n")
+    words = ["--device-plugins-dir", str(tmp_path / "dp"), "--script", str(script)]
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", RUN, *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "OSError: [Errno 28] No space left on device"  # dpgateway says it in a line
+    assert "interrupted" not in done.stderr
+    assert not (tmp_path / "dp" / "kubelet.sock").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

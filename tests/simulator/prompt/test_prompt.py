@@ -154,6 +154,8 @@ async def talk(short_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         ("help", "upgrade            restart as another version"),
         ("help upgrade", "upgrade VERSION\n  restart as another version"),
         ("help dance", "unknown command 'dance'"),
+        ("help wacth", "unknown command 'wacth'; did you mean watch?"),
+        ("wacth", "unknown step 'wacth'; did you mean watch?"),
         ("upgrade", "expected VERSION\nusage: upgrade VERSION"),
         ("start", "the kubelet is running already"),
         ("watch example.com/none", "no resource example.com/none, there are: none"),

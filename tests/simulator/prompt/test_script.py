@@ -2,13 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway_simulator.prompt.script import ScriptError, Step, read
+from dpgateway_simulator.prompt.script import ScriptError, read
 
 
 def test_lines_with_comments(tmp_path: Path) -> None:
     path = tmp_path / "steps"
     path.write_text("# a rehearsal\n\n  print files  # now\nkill\n")
-    assert read(path) == [Step("print files  # now", f"{path}:3"), Step("kill", f"{path}:4")]
+    assert [(step.line, step.where) for step in read(path)] == [
+        ("print files  # now", f"{path}:3"),
+        ("kill", f"{path}:4"),
+    ]
 
 
 @pytest.mark.parametrize("text", ["- print files\n- kill\n", "steps:\n- print files\n- kill\n"])
@@ -32,6 +35,22 @@ def test_what_is_no_script(tmp_path: Path, name: str, text: str, error: str) -> 
     (tmp_path / name).write_text(text)
     with pytest.raises(ScriptError, match=error):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("s", "wiat example.com/x=1\nkill\n\ndelete\nupgrade 1.99\n", ["s:1", "s:4", "s:5"]),
+        ("s.yaml", "- wiat example.com/x=1\n- kill\n- {pod: p1}\n- delete\n", ["s.yaml:1", "s.yaml:3", "s.yaml:4"]),
+    ],
+)
+def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ScriptError) as caught:
+        read(tmp_path / name)
+    told = str(caught.value).splitlines()
+    assert [line.partition(": ")[0] for line in told] == [f"{tmp_path}/{line}" for line in lines]
+    assert told[0].endswith("unknown step 'wiat'; did you mean wait?")
 
 
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
