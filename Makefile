@@ -25,7 +25,7 @@ $(VENV)/.dev: $(VENV)/.run
 	@touch $@
 
 .PHONY: demo
-demo: $(VENV)/.run  ## the main job, on an embedded simulated kubelet (under 40 s)
+demo: $(VENV)/.run  ## the main job, on an embedded simulated kubelet (about five seconds)
 	@$(BIN)/dpgateway demo
 
 .PHONY: test

@@ -11,6 +11,7 @@ VARIES = (
     (re.compile(r"dpgateway/[0-9a-f]{16}-\d+\.sock"), "SOCKET"),
     (re.compile(r"^[\d-]+T[\d:.]+Z ", re.MULTILINE), "TIMESTAMP "),
     (re.compile(r"\b\d+\.\d+ ?s\b"), "SECONDS"),
+    (re.compile(r"\b\d+ ms\b"), "MILLISECONDS"),
     (re.compile(r"(?<==)/\S*/first-hour/"), "PLACE/"),
     (re.compile(r"\bon node \S+"), "on node NAME"),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),

@@ -16,10 +16,10 @@ def anchors(page):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_every_page_is_in_the_index():
-    index = DOCS / "README.md"
-    linked = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)", index.read_text())}
-    assert set(PAGES) - {index} <= linked
+@pytest.mark.parametrize("index", [DOCS / "README.md", ROOT / "README.md"], ids=["docs", "project"])
+def test_every_page_is_in_the_index(index):
+    linked = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#]+)", index.read_text())}
+    assert set(PAGES) - {DOCS / "README.md"} <= linked
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,15 +1,18 @@
-"""What the README shows a newcomer: its driver keeps the contract, its configuration is valid."""
+"""What the README shows a newcomer: its driver keeps the contract, its configuration is valid, the demo is as shown."""
 
 import importlib
 import re
+import subprocess
 
 import pytest
 
+from dpgateway.cli import demo
 from dpgateway.config import complete, load
 from dpgateway.testing import check_driver
 from tests.docs.examples import installed
-from tests.docs.pages import DOCS
+from tests.docs.pages import DOCS, check_output
 from tests.support.drivers import find
+from tests.support.gateway import COMMAND
 
 README = (DOCS.parent / "README.md").read_text()
 
@@ -21,12 +24,30 @@ def block(kind):
 
 @pytest.fixture
 def driver(tmp_path):
-    with installed(tmp_path, {"readme_tpm": block("python")}):
-        yield importlib.import_module("readme_tpm").dpgateway_driver()
+    with installed(tmp_path, {"readme_dongle": block("python")}):
+        yield importlib.import_module("readme_dongle").dpgateway_driver()
 
 
-def test_the_driver_keeps_the_contract(driver):
-    check_driver(lambda context: driver(driver.Options(chips=2), context))
+def test_the_driver_keeps_the_contract(driver, tmp_path):
+    links = tmp_path / "by-id"
+    links.mkdir()
+    for name in ("usb-A1", "usb-B2", "usb-C3"):
+        (links / name).touch()
+    check_driver(
+        lambda context: driver(driver.Options(links), context), remove=lambda device: (links / device.id).unlink()
+    )
+
+
+def test_the_demo_prints_what_is_shown():
+    result = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    check_output(block("text"), result.stdout)
+
+
+def test_everybody_is_told_the_same_duration_of_the_demo():
+    """It is about programming a board and starting two Python processes, so a test can't measure it well."""
+    for text in (README, (DOCS.parent / "Makefile").read_text(), str(demo.__doc__), str(demo.demo.help)):
+        assert len(re.findall(r"about five seconds", text)) == 1
 
 
 def test_the_configuration_is_valid(tmp_path):

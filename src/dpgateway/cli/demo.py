@@ -1,4 +1,4 @@
-"""``dpgateway demo``: the main job on one machine, in half a minute.
+"""``dpgateway demo``: the main job on one machine, in about five seconds.
 
 Runs the gateway as on a node, as a process of its own, and a simulated kubelet beside it. Plays what happens to a node,
 checks the result of each step, and prints it. A wrong result ends the demonstration with exit code 1.
@@ -258,7 +258,7 @@ def demo() -> None:
 
     Serves simulated sensors, simulated FPGA boards and three of this machine's own device nodes to a kubelet that
     speaks the API of 1.9, through an upgrade to v1beta1, restarts, an unplugged device and its return. Uses a temporary
-    directory only, takes half a minute at most, and exits with 1 if a step's result is wrong.
+    directory only, takes about five seconds, and exits with 1 if a step's result is wrong.
     """
     if missing := [name for name in BACKENDS if name not in installed()]:
         packages = " ".join(f"dpgateway-{name}" for name in missing)
