@@ -16,7 +16,7 @@ import uvloop
 from benchmarks import allocate, first_list, flip, growth, idle, restart, start
 from benchmarks.budgets import Figures
 from benchmarks.processes import ROOT
-from benchmarks.report import Report, about
+from benchmarks.report import Report, about, kubelet, rounded
 
 Measure = Callable[[Path, float], Awaitable[Figures]]
 
@@ -44,6 +44,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--page", type=Path, help=f"where to write the page and its plot; default for all measurements: {_PAGE.name}"
     )
+    parser.add_argument(
+        "--rewrite", action="store_true", help="measure nothing: write the page again from the figures of the last run"
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(MEASUREMENTS):
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
@@ -65,9 +68,13 @@ async def measure(names: list[str], effort: float) -> Figures:
 
 def main() -> int:
     options = arguments()
+    if options.rewrite:
+        picture = _PAGE.with_suffix(".png")
+        _PAGE.write_text(Report.read(_FIGURES).page(picture.name if picture.exists() else ""))
+        return 0
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         figures = runner.run(measure(options.names, options.effort))
-    report = Report(about(), figures)
+    report = Report(about(), rounded(figures), kubelet())
     print(report.table())
     if options.json:
         options.json.write_text(json.dumps(report.document(), indent=2) + "\n")

@@ -50,6 +50,32 @@ FLIP = (
 )
 FIRST = "a list is sent in one piece, but by an asynchronous generator that can be ended, not by one write"
 
+BY_DEVICES = {
+    "first_list.gateway.ms": "first list after a kubelet's restart, p50 (ms)",
+    "first_list.bare.ms": "the same, bare",
+    "first_list.ratio.x": "the same, times bare",
+    "first_list.cold.ms": "first list of a gateway that has just started, p50 (ms)",
+    "first_list.bare_cold.ms": "the same, bare",
+    "first_list.cold_ratio.x": "the same, times bare",
+    "flip.gateway.ms": "health flip, p50 (ms)",
+    "flip.gateway_p99.ms": "health flip, p99 (ms)",
+    "flip.bare.ms": "health flip, bare, p50 (ms)",
+}
+"""What is measured by the number of devices of one resource, in words."""
+
+BY_RESOURCES = {
+    "restart.gateway.ms": "new kubelet to all lists, p50 (ms)",
+    "restart.bare.ms": "the same, bare",
+    "restart.gateway_p99.ms": "new kubelet to all lists, p99 (ms)",
+    "restart.bare_p99.ms": "the same, bare",
+    "memory.gateway.mb": "resident under the first kubelet (MB)",
+    "memory.bare.mb": "the same, bare",
+    "memory.over.mb": "the same, more than bare",
+    "memory.gateway_later.mb": "resident after the measured restarts (MB)",
+    "memory.bare_later.mb": "the same, bare",
+}
+"""What is measured by the number of resources, in words."""
+
 BUDGETS = (
     Budget("Allocate, p50, more than bare", "allocate.over.us", "µs", 150, why=ALLOCATE),
     Budget("Allocate, p50, times bare", "allocate.ratio.x", "x", 1.6, why=ALLOCATE),

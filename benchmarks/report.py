@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.budgets import BUDGETS, Budget, Figures
+from benchmarks.budgets import BUDGETS, BY_DEVICES, BY_RESOURCES, Budget, Figures
 from benchmarks.kubelets import StubKubelet, newest_release
 from benchmarks.plot import draw
 
@@ -29,12 +30,16 @@ a kubelet's restart, a start, memory and idleness the kubelet is {kubelet}.
 
 {plot}
 
-Further figures, by size (devices of one resource, or resources of 100 devices each):
+By the number of devices of one resource:
 
-{more}
+{by_devices}
 
-The modules in [benchmarks/](../benchmarks) say how each figure is measured. The first word of a figure's name is the
-module's name; only `memory` is measured in `restart`. All figures are in [results.json](../benchmarks/results.json).
+By the number of resources, of 100 devices each:
+
+{by_resources}
+
+The modules in [benchmarks/](../benchmarks) say how each figure is measured. All figures are in
+[results.json](../benchmarks/results.json).
 """
 
 
@@ -48,6 +53,13 @@ class Report:
 
     about: str
     figures: Figures
+    kubelet: str
+
+    @classmethod
+    def read(cls, document: Path) -> Report:
+        """What ``document`` wrote."""
+        found = json.loads(document.read_text())
+        return cls(found["about"], found["figures"], found["kubelet"])
 
     def _measured(self) -> Iterable[tuple[Budget, bool]]:
         for budget in BUDGETS:
@@ -80,20 +92,23 @@ class Report:
 
     def document(self) -> dict[str, object]:
         budgets = [{"what": b.what, "figure": b.figure, "limit": b.limit, "met": met} for b, met in self._measured()]
-        return {"about": self.about, "kubelet": _kubelet(), "budgets": budgets, "figures": _rounded(self.figures)}
+        return {"about": self.about, "kubelet": self.kubelet, "budgets": budgets, "figures": self.figures}
 
     def write_page(self, path: Path) -> None:
         picture = path.with_suffix(".png")
-        drawn = draw(self.figures, picture)
-        page = _PAGE.format(
+        path.write_text(self.page(picture.name if draw(self.figures, picture) else ""))
+
+    def page(self, picture: str) -> str:
+        """``picture``: the name of the plot's file; empty if there is none."""
+        return _PAGE.format(
             about=self.about,
-            kubelet=_kubelet(),
+            kubelet=self.kubelet,
             table=_markdown(self._rows()),
             missed=self._reasons(),
-            plot=f"![How cost grows with devices and with resources]({picture.name})" if drawn else "",
-            more=_markdown(self._by_size()),
+            plot=f"![How cost grows with devices and with resources]({picture})" if picture else "",
+            by_devices=_markdown(self._by_size(BY_DEVICES)),
+            by_resources=_markdown(self._by_size(BY_RESOURCES)),
         )
-        path.write_text(page)
 
     def _reasons(self) -> str:
         """Each reason once, with the missed budgets that it explains."""
@@ -103,17 +118,18 @@ class Report:
         lines = [f"- {'; '.join(what)}: {why}." for why, what in reasons.items()]
         return "\n".join(["What was missed, and why:", "", *lines]) if lines else "Nothing was missed."
 
-    def _by_size(self) -> list[list[str]]:
-        names = sorted({name.partition("@")[0] for name in self.figures if "@" in name})
-        sizes = sorted({int(name.partition("@")[2]) for name in self.figures if "@" in name})
-        rows = [["figure", *(f"{size:,}" for size in sizes)]]
-        for name in names:
+    def _by_size(self, words: Mapping[str, str]) -> list[list[str]]:
+        measured = [name.partition("@") for name in self.figures if name.partition("@")[0] in words]
+        sizes = sorted({int(size) for _, _, size in measured})
+        rows = [["", *(f"{size:,}" for size in sizes)]]
+        for name, text in words.items():
             values = [self.figures.get(f"{name}@{size}") for size in sizes]
-            rows.append([f"`{name}`", *("" if value is None else _number(value) for value in values)])
+            rows.append([text, *("" if value is None else _number(value) for value in values)])
         return rows
 
 
-def _kubelet() -> str:
+def kubelet() -> str:
+    """The kubelet that restarts, starts, memory and idleness are measured with."""
     release = newest_release()
     return f"the real device manager of Kubernetes {release}" if release else StubKubelet.name
 
@@ -129,7 +145,8 @@ def _with_unit(value: float, unit: str) -> str:
     return f"{_number(value)} {unit}"
 
 
-def _rounded(figures: Figures) -> Figures:
+def rounded(figures: Figures) -> Figures:
+    """In order, and so that a page and a document say the same."""
     return {name: round(value, 4) for name, value in sorted(figures.items())}
 
 

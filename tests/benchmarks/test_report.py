@@ -1,5 +1,8 @@
-from benchmarks.budgets import BUDGETS, Budget
+from benchmarks.budgets import BUDGETS, BY_DEVICES, BY_RESOURCES, Budget
+from benchmarks.processes import ROOT
 from benchmarks.report import Report
+
+FIGURES = ROOT / "benchmarks/results.json"
 
 
 def test_a_budget_is_met_missed_or_not_measured():
@@ -14,7 +17,9 @@ def test_every_budget_has_a_figure_of_its_own():
 
 
 def test_the_table_has_what_was_measured_only_and_says_what_was_missed():
-    seen = Report("a machine", {"allocate.over.us": 149.0, "idle.gateway.percent": 0.25, "idle.bare.percent": 0.04})
+    seen = Report(
+        "a machine", {"allocate.over.us": 149.0, "idle.gateway.percent": 0.25, "idle.bare.percent": 0.04}, "none"
+    )
     lines = seen.table().splitlines()
     assert len(lines) == 3
     assert lines[1].endswith("met")
@@ -25,7 +30,17 @@ def test_the_table_has_what_was_measured_only_and_says_what_was_missed():
 
 def test_the_page_of_a_run_of_some_measurements_has_no_plot_and_says_why_a_budget_is_missed(tmp_path):
     page = tmp_path / "page.md"
-    Report("a machine", {"allocate.over.us": 200.0, "allocate.threaded_over.us": 120.4}).write_page(page)
+    Report("a machine", {"allocate.over.us": 200.0, "allocate.threaded_over.us": 120.4}, "none").write_page(page)
     assert list(tmp_path.iterdir()) == [page]
     assert "- Allocate, p50, more than bare: each call goes to a thread" in page.read_text()
     assert "take 120 µs more" in page.read_text()
+
+
+def test_the_page_is_what_the_figures_of_the_last_run_say():
+    """`python -m benchmarks --rewrite` makes it so."""
+    assert Report.read(FIGURES).page("benchmarks.png") == (ROOT / "docs/benchmarks.md").read_text()
+
+
+def test_every_figure_by_size_is_said_in_words():
+    names = {name.partition("@")[0] for name in Report.read(FIGURES).figures if "@" in name}
+    assert names == BY_DEVICES.keys() | BY_RESOURCES.keys()

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from benchmarks.report import Report
 from dpgateway.cli import demo
 from dpgateway.config import complete, load
 from dpgateway.testing import check_driver
@@ -42,6 +43,11 @@ def test_the_demo_prints_what_is_shown():
     result = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
     check_output(block("text"), result.stdout)
+
+
+def test_the_time_of_a_restart_is_that_of_the_last_measurement():
+    figures = Report.read(DOCS.parent / "benchmarks/results.json").figures
+    assert f"{figures['restart.gateway.ms@1']:.0f} ms after its restart" in README.replace("\n", " ")
 
 
 def test_everybody_is_told_the_same_duration_of_the_demo():
