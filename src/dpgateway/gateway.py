@@ -37,7 +37,7 @@ class Gateway:
         names = [config.name for config in self._resources]
         self._node = Node(directory, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
-        self._front = Front(self._node, client, self._threads)
+        self._front = Front(self._node, client)
         self._plugins: dict[str, Plugin] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._began = time.monotonic()

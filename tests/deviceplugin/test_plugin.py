@@ -26,7 +26,7 @@ class Running:
         threads = Threads()
         self.node = Node(directory, [NAME], threads, lambda change: None, lambda: False)
         self.driver = RunningDriver(config, "node-a", threads, log)
-        front = Front(self.node, KubeletClient(directory, APIS, group), threads)
+        front = Front(self.node, KubeletClient(directory, APIS, group))
         self.plugin = Plugin(config, self.driver, front, group)
         for runs in (self.node.run, self.driver.run, self.plugin.run):
             group.create_task(runs())

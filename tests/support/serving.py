@@ -20,7 +20,6 @@ from dpgateway.drivers.running import Said
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.log import Bound
 from dpgateway.process.observable import Observable
-from dpgateway.process.threads import Threads
 from tests.support.resources import configured
 
 V1BETA1, V1ALPHA = "/v1beta1.DevicePlugin", "/deviceplugin.DevicePlugin"
@@ -106,7 +105,7 @@ class Served:
         self.resource = Resource(self.config, self.inventory, running(self.calls), APIS[0], log)
         self.audience = Audience()
         self.handlers = Handlers(self.resource, APIS, self._opened, Pace(), log)
-        self.endpoint = Endpoint(directory, self.handlers, Threads(), group(), log)
+        self.endpoint = Endpoint(directory, self.handlers, group(), log)
 
     def _opened(self) -> Callable[[], None]:
         return self.audience.opened()

@@ -27,7 +27,6 @@ from dpgateway.node.reading import WRITING
 from dpgateway.process.log import bind
 from dpgateway.process.reminder import Reminder
 from dpgateway.process.tasks import persist
-from dpgateway.process.threads import Threads
 
 _log = bind(__name__)
 
@@ -38,7 +37,6 @@ class Front:
 
     node: Node
     client: KubeletClient
-    threads: Threads
     pace: Pace = field(default_factory=Pace)
 
 
@@ -59,7 +57,7 @@ class Plugin:
         self.inventory = Inventory(config, holdings, node.reader.ask, log)
         self._resource = Resource(config, self.inventory, driver, front.client.apis[0], log)
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
-        self._endpoint = Endpoint(node.directory, self._handlers, front.threads, group, log)
+        self._endpoint = Endpoint(node.directory, self._handlers, group, log)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure))

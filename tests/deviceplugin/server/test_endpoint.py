@@ -19,7 +19,6 @@ from dpgateway import Device
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
-from dpgateway.process.threads import Threads
 from tests.support.serving import V1ALPHA, V1BETA1, group, health, status
 from tests.support.waiting import turns, until
 
@@ -231,7 +230,7 @@ async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(se
 
 async def test_a_stop_while_waiting_for_another_gateway_is_heard(serve, short_path, log):
     served = await serve()
-    waiting = asyncio.ensure_future(Endpoint(short_path, served.handlers, Threads(), group(), log).open())
+    waiting = asyncio.ensure_future(Endpoint(short_path, served.handlers, group(), log).open())
     await turns()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,10 +1,11 @@
 import asyncio
-import errno
 import fcntl
+import functools
 import os
 import re
 import resource
 import stat
+import threading
 import time
 from pathlib import Path
 
@@ -17,14 +18,10 @@ from tests.support.waiting import until
 NAME = "example.com/thing"
 
 
-async def never(function):
-    raise AssertionError("nobody else has the lock")
-
-
-async def locked(folder, name=NAME, wait=never, tell=print):
+async def locked(folder, name=NAME, tell=print):
     names = SocketNames(folder, name)
     names.make_folder()
-    await names.lock(wait, tell)
+    await names.lock(tell)
     return names
 
 
@@ -109,7 +106,7 @@ async def test_a_second_gateway_waits_and_says_who_holds_the_lock_and_takes_over
     told: list[str] = []
 
     async def another():
-        return await locked(tmp_path, wait=asyncio.to_thread, tell=told.append)
+        return await locked(tmp_path, tell=told.append)
 
     second = asyncio.ensure_future(another())
     await until(lambda: told)
@@ -129,20 +126,19 @@ async def test_other_resources_have_other_locks(tmp_path):
     another.remove()
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "no locks"), asyncio.CancelledError()])
-async def test_no_descriptor_stays_when_waiting_fails(tmp_path, error):
+async def test_no_descriptor_and_no_thread_stays_when_nobody_waits_any_more(tmp_path):
     first = await locked(tmp_path)
-
-    async def fails(function):
-        raise error
-
-    before = descriptors()
+    before, threads = descriptors(), threading.active_count()
     for _ in range(20):
-        with pytest.raises(type(error)) as caught:
-            await locked(tmp_path, wait=fails)
-        assert isinstance(error, asyncio.CancelledError) or str(first.base.with_suffix(".lock")) in str(caught.value)
+        told: list[str] = []
+        waiting = asyncio.ensure_future(locked(tmp_path, tell=told.append))
+        await until(functools.partial(bool, told))
+        waiting.cancel()
+        await asyncio.wait([waiting])
     assert abs(descriptors() - before) < 10  # others come and go
+    assert threading.active_count() <= threads
     first.remove()
+    (await locked(tmp_path)).remove()  # nobody who waited once gets it
 
 
 def make_symbolic_link(lock, precious):
@@ -170,10 +166,10 @@ async def test_a_lock_that_is_no_file_of_ours_is_refused_and_left_as_it_is(tmp_p
     lock = names.base.with_suffix(".lock")
     make(lock, precious)
     with pytest.raises(KubeletError, match=f"{lock}: expected a lock, .*; remove it"):
-        await names.lock(never, print)
+        await names.lock(print)
     assert precious.read_text() == "precious"
     lock.unlink()
-    await names.lock(never, print)
+    await names.lock(print)
     names.remove()
 
 
@@ -185,7 +181,7 @@ async def test_a_full_disk_costs_only_the_name_of_who_holds_the_lock(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     told: list[str] = []
-    second = asyncio.ensure_future(locked(tmp_path, wait=asyncio.to_thread, tell=told.append))
+    second = asyncio.ensure_future(locked(tmp_path, tell=told.append))
     await until(lambda: told)
     assert told[0].startswith(f"waiting because another gateway serves {NAME}: it left no name")
     first.remove()

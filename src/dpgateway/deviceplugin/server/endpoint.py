@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -24,7 +24,6 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.errors import KubeletError
 from dpgateway.process import unix
-from dpgateway.process.threads import Threads
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
@@ -50,13 +49,12 @@ class Endpoint:
         self,
         device_plugins: Path,
         handlers: Handlers,
-        threads: Threads,
         group: asyncio.TaskGroup,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.handlers = handlers
         self._names = SocketNames(device_plugins, handlers.name)
-        self._name, self._threads, self._group, self._log = handlers.name, threads, group, log
+        self._name, self._group, self._log = handlers.name, group, log
         self._servers: list[_Server] = []
         self._older: list[_Server] = []
         """Servers that are being stopped."""
@@ -69,12 +67,9 @@ class Endpoint:
             if self._is_bound():
                 return
             self._names.make_folder()
-            await self._names.lock(self._wait, lambda text: self._log.warning("%s", text))
+            await self._names.lock(lambda text: self._log.warning("%s", text))
             self._names.sweep()
             await self._bind()
-
-    async def _wait(self, function: Callable[[], None]) -> None:
-        await self._threads.call(f"{self._name} lock", function)
 
     def _is_bound(self) -> bool:
         if self._bound is None:

@@ -13,17 +13,16 @@ stops, it unlinks the path that it bound, whoever is there by then, so no two se
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import os
 import stat
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 from dpgateway.errors import KubeletError, naming
-from dpgateway.process import forks
+from dpgateway.process import forks, locks
 from dpgateway.process.unix import LONGEST
 
 FOLDER = "dpgateway"
@@ -33,9 +32,6 @@ not use up the links that a file can have (65,000 on ext4)."""
 
 LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
 """As long as those that we register."""
-
-Wait = Callable[[Callable[[], None]], Awaitable[None]]
-"""Runs a function that may block for ever, on a thread that doesn't hold up the exit."""
 
 
 def too_deep(device_plugins: Path) -> str:
@@ -78,7 +74,7 @@ class SocketNames:
             raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
         self.folder.chmod(0o700)
 
-    async def lock(self, wait: Wait, tell: Callable[[str], None]) -> None:
+    async def lock(self, tell: Callable[[str], None]) -> None:
         """Returns when no other gateway serves the resource. ``tell`` gets a text that says which one does.
 
         Raises KubeletError or OSError.
@@ -87,7 +83,7 @@ class SocketNames:
             self.unlock()
             descriptor = self._open_lock()
             try:
-                await self._flock(descriptor, wait, tell)
+                await self._flock(descriptor, tell)
             except BaseException:
                 forks.close(descriptor)
                 raise
@@ -107,13 +103,11 @@ class SocketNames:
                 raise KubeletError(f"{path}: expected a lock, a file without another name, found {what}; remove it")
         return forks.withhold(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
-    async def _flock(self, descriptor: int, wait: Wait, tell: Callable[[str], None]) -> None:
+    async def _flock(self, descriptor: int, tell: Callable[[str], None]) -> None:
         with naming(self._lock_path):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not locks.take(descriptor):
                 tell(f"waiting because {self._holder(descriptor)}; this one takes over when that one ends")
-                await wait(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))
+                await locks.wait(descriptor)
 
     def _holder(self, descriptor: int) -> str:
         name = ""
