@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway import Allocation, Device, Health
+from dpgateway import Allocation, Device
 from dpgateway.config import Configuration
 from dpgateway.config.values import Kubelet as KubeletConfig
 from dpgateway.process.main import serve
@@ -204,31 +204,31 @@ async def test_a_resource_that_fails_by_a_bug_starts_again_and_the_other_is_not_
     bugs: list[Exception] = []
 
     def buggy(record):
-        if bugs and "Unhealthy: no power" in record.getMessage():
+        if bugs and "the list of" in record.getMessage():
             raise bugs.pop()
         return True
 
-    contexts, health = [], [Health.healthy()]
+    contexts, length = [], [1]
 
     class Driver(Scripted):
         def __init__(self, options, context):
             contexts.append(context)
 
         def devices(self):
-            return [Device("a", health[0]), Device("b")]
+            return [Device("a" * length[0]), Device("b" * length[0])]
 
     gateway.start(Scripted, Driver)
     await offered(kubelet, R, S)
     bugs.append(LookupError("the line can't be logged"))
     logger = logging.getLogger("dpgateway.deviceplugin.plugin")
-    logger.addFilter(buggy)  # a resource says what changed, and has no other code of somebody else's in its tasks
+    logger.addFilter(buggy)  # there is no other code of somebody else's in a resource's tasks
     try:
-        health[0] = Health.unhealthy("no power")
+        length[0] = 3_000_000  # which is said where the list is taken
         contexts[0].changed()
         await until(lambda: f"a bug: {S} failed, and starts again" in caplog.messages)
     finally:
         logger.removeFilter(buggy)
-    health[0] = Health.healthy()
+    length[0] = 1
     await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
     await offered(kubelet, R, S)
     assert len(contexts) == 2
