@@ -10,8 +10,9 @@ import stat
 from collections.abc import Set
 from pathlib import Path
 
+from dpgateway.config.parsing import parse
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, missing_space
-from dpgateway.config.written import Written, parse
+from dpgateway.config.written import Written
 
 LARGEST_FILE = 1024 * 1024
 """Bytes."""

@@ -4,7 +4,7 @@ import pytest
 
 from dpgateway import Mount
 from dpgateway.config import Shares, load
-from dpgateway.config.written import DEEPEST, LONGEST_TAG, MOST_VALUES
+from dpgateway.config.parsing import DEEPEST, LONGEST_TAG, MOST_VALUES
 from tests.support.configurations import Write, only_problem, problems_of, resources
 
 

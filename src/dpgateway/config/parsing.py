@@ -1,0 +1,195 @@
+"""YAML text to plain values, each with its place; what people and YAML read differently is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Wrong, missing_space, shortened, shown
+from dpgateway.config.syntax import explained
+from dpgateway.config.written import Written, not_text
+from dpgateway.errors import encodable
+
+MOST_VALUES = 20_000
+"""In one file, with its keys; a value counts as often as aliases repeat it."""
+DEEPEST = 50
+"""Levels."""
+LONGEST_TAG = 100
+"""Characters."""
+UNICODE = "text that can be written in UTF-8"
+_OCTAL = re.compile(r"[-+]?0+_?([1-9][0-9_]{0,17})")
+"""For YAML 1.1, for C and for chmod; for YAML 1.2 it is a decimal number."""
+_TAG = "tag:yaml.org,2002:"
+"""What all tags of YAML itself begin with."""
+
+
+def parse(text: str, file: str) -> Written | None:
+    """What ``text`` says, None if that is nothing. Raises InvalidConfiguration, with one problem, if it isn't YAML."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _Composer
+    try:
+        node = yaml.compose(text)
+        return node and _Values().written(node, _place(Place(file), node))
+    except MarkedYAMLError as error:
+        raise InvalidConfiguration([explained(error, text, file)]) from error
+    except _TooMuch as error:
+        raise InvalidConfiguration([Problem(Place(file), str(error), "plain values")]) from None
+    except (YAMLError, ValueError) as error:
+        line = text.count("\n", 0, error.position) + 1 if isinstance(error, ReaderError) else 0
+        told = " ".join(str(error).split())
+        raise InvalidConfiguration([Problem(Place(file, line), "broken YAML", "YAML 1.2", told)]) from error
+
+
+class _TooMuch(Exception):
+    """More than a configuration needs."""
+
+    @classmethod
+    def check(cls, values: int, level: int) -> None:
+        if values > MOST_VALUES:
+            raise cls(f"more than {MOST_VALUES} values, with what aliases repeat")
+        if level > DEEPEST:
+            raise cls(f"a value that contains itself, or is nested deeper than {DEEPEST} levels")
+
+
+class _Composer(Composer):
+    """Stops while it reads, because ruamel.yaml takes about 0.1 ms for each value."""
+
+    warn_double_anchors = False
+    values = level = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401  ruamel.yaml's own
+        self.values += 1
+        self.level += 1
+        _TooMuch.check(self.values, self.level)
+        tag = getattr(self.parser.peek_event(), "ctag", None)
+        if tag and len(tag.suffix or "") > LONGEST_TAG:  # ruamel.yaml takes the square of its length in time
+            raise _TooMuch(f"a tag of more than {LONGEST_TAG} characters")
+        node = super().compose_node(parent, index)
+        self.level -= 1
+        return node
+
+
+class _Values:
+    """Makes one file's values of its nodes, in which an alias is the very node that it stands for."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def written(self, node: Node, place: Place, level: int = 1) -> Written:
+        self._values += 1
+        _TooMuch.check(self._values, level)
+        kind = str(node.tag).removeprefix(_TAG)
+        if isinstance(node, MappingNode) and kind == "map":
+            return self._mapping(node, place, level)
+        if isinstance(node, SequenceNode) and kind == "seq":
+            items = enumerate(node.value)
+            inner = [self.written(item, _place(place.below(index), item), level + 1) for index, item in items]
+            return Written(inner, place)
+        if kind == "int" and (octal := _OCTAL.fullmatch(node.value)):
+            wrong = Wrong(node.value, "a number that doesn't begin with 0", _instead_of_octal(octal[1], node.value))
+            return Written(None, place, problems=(wrong.at(place),))
+        try:
+            return Written(_SCALARS[kind](node.value), place, node.value if kind in {"int", "float"} else "")
+        except LookupError:
+            problem = Problem(place, f"the tag {shown(node.tag)}", "a plain value, without a tag")
+        except ValueError:
+            problem = Problem(place, shortened(encodable(node.value)) or '""', _EXPECTED[kind])
+        return Written(None, place, problems=(problem,))
+
+    def _mapping(self, node: MappingNode, place: Place, level: int) -> Written:
+        values: dict[str, Written] = {}
+        merged: dict[str, Written] = {}
+        problems: list[Problem] = []
+        for key, value in node.value:
+            at = _place(place, key)
+            if key.tag == f"{_TAG}merge":
+                merged |= self._merged(value, at, level, problems)
+            elif wrong := _wrong_key(key, values):
+                problems.append(wrong.at(at.below(key.value) if isinstance(key, ScalarNode) else at))
+            elif str(value.tag) == f"{_TAG}null" and ":" in key.value and (hint := missing_space(key.value)):
+                name = key.value.partition(":")[0]  # of {key:value}
+                told = Problem(at.below(name), shown(key.value), "a key and its value", hint)
+                values[name] = Written(None, at.below(name), problems=(told,))
+            else:
+                values[key.value] = self.written(value, at.below(key.value), level + 1)
+        return Written(merged | values, place, problems=tuple(problems))
+
+    def _merged(self, node: Node, place: Place, level: int, problems: list[Problem]) -> dict[str, Written]:
+        """The keys of ``<<``, which only fill gaps; of several mappings the first one wins."""
+        merged: dict[str, Written] = {}
+        for source in node.value if isinstance(node, SequenceNode) else [node]:
+            inner = self.written(source, place, level + 1)
+            problems += inner.problems
+            if isinstance(inner.value, dict):
+                merged = inner.value | merged
+            else:
+                problems.append(Problem(place, f"<< with {inner.shown}", "<< with a mapping"))
+        return merged
+
+
+def _place(above: Place, node: Node) -> Place:
+    """Where ``node`` begins; its key is that of ``above``."""
+    return Place(above.file, node.start_mark.line + 1, node.start_mark.column + 1, above.key)
+
+
+def _wrong_key(key: Node, known: Mapping[str, Written]) -> Wrong | None:
+    if not isinstance(key, ScalarNode):
+        return Wrong("a list or a mapping as a key", "keys that are strings")
+    if str(key.tag).removeprefix(_TAG) not in _TEXTS:
+        return not_text(key.value)
+    if encodable(key.value) != key.value:
+        return Wrong(f"the key {shown(key.value)}", UNICODE)
+    if key.value in known:
+        return Wrong("a duplicate key", "each key once", f"it is also at {known[key.value].place}")
+    return None
+
+
+def _instead_of_octal(digits: str, text: str) -> str:
+    octal = "" if {"8", "9"} & set(digits) else f"0o{digits} if it is an octal number, "
+    return f'write {digits}, {octal}or "{text}" if it is text'
+
+
+def _text(text: str) -> str:
+    text.encode()  # raises UnicodeEncodeError for half a character, which only an escape can make
+    return text
+
+
+def _integer(text: str) -> int:
+    if (value := int(text.replace("_", ""), 0)).bit_length() > 63:
+        raise ValueError
+    return value
+
+
+def _float(text: str) -> float:
+    return float(re.sub(r"\.(?=[in])", "", text.lower().replace("_", "")))  # .inf and .nan are float's inf and nan
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError
+    return text.lower() == "true"
+
+
+_TEXTS = frozenset({"str", "timestamp", "value"})
+"""YAML 1.2 knows no dates: 2001-01-31 is a text."""
+_SCALARS: Mapping[str, Callable[[str], object]] = {
+    **dict.fromkeys((*_TEXTS, "merge"), _text),
+    "int": _integer,
+    "float": _float,
+    "bool": _boolean,
+    "null": lambda _: None,
+}
+"""What to make of a scalar, by what the resolver or its tag says that it is."""
+_EXPECTED = {
+    **dict.fromkeys(_TEXTS, UNICODE),
+    "int": "an integer of at most 64 bits",
+    "float": "a number",
+    "bool": "true or false",
+}

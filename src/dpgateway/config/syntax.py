@@ -1,0 +1,54 @@
+"""What is told of text that isn't YAML: the likeliest slip, in plain words."""
+
+from __future__ import annotations
+
+from ruamel.yaml.error import MarkedYAMLError
+
+from dpgateway.config.problems import LONGEST_TEXT, Place, Problem, missing_space, shortened, shown
+
+_SYNTAX_ERRORS = (
+    ("'\\t'", "a tab", "spaces", "YAML is indented with spaces only"),
+    ("but found another document", "a second document ('---')", "one document per file", ""),
+    ("expected <block end>", "broken YAML", "the keys of a mapping, and the items of a list, indented alike", ""),
+    (
+        "mapping values are not allowed here",
+        "broken YAML",
+        "keys of one mapping indented alike, one per line",
+        "a value that contains ': ' needs quotes",
+    ),
+    ("while scanning an alias", "a '*' without quotes", "text that begins with '*' in quotes", 'write "*"'),
+    ("found undefined alias", "a '*' without quotes", "text that begins with '*' in quotes", "it means an alias"),
+    ("that cannot start any token", "text that begins with @, ` or %", "such text in quotes", ""),
+)
+"""What ruamel.yaml says, and what we say instead: found, expected, hint."""
+
+
+def explained(error: MarkedYAMLError, text: str, file: str) -> Problem:
+    """What ``error``, which ruamel.yaml raised for ``text``, means to its author."""
+    return _no_space(error, text, file) or _syntax_error(error, file)
+
+
+def _no_space(error: MarkedYAMLError, text: str, file: str) -> Problem | None:
+    """What to say if the line with the error, or the one before it, has no space after a key's colon.
+
+    YAML takes such a line for text, and stumbles over what comes after it.
+    """
+    lines = text.splitlines()
+    for mark, back in ((error.context_mark, 0), (error.problem_mark, 1), (error.problem_mark, 0)):
+        number = mark.line - back if mark is not None else -1
+        line = lines[number] if 0 <= number < len(lines) else ""
+        words = line.lstrip(" -")
+        if hint := missing_space(words):
+            return Problem(Place(file, number + 1, line.index(words) + 1), shown(words), "a key and its value", hint)
+    return None
+
+
+def _syntax_error(error: MarkedYAMLError, file: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    place = Place(file, mark.line + 1, mark.column + 1) if mark is not None else Place(file)
+    text = f"{error.context or ''} {error.problem or ''}".strip()
+    for words, *instead in _SYNTAX_ERRORS:
+        if words in text:
+            return Problem(place, *instead)
+    told = str(error.problem or error.context or "").strip().removeprefix("found ")
+    return Problem(place, "broken YAML", "YAML 1.2", shortened(told, LONGEST_TEXT))
