@@ -546,4 +546,9 @@ def test_versions_are_chosen_by_name_and_keep_their_order():
 
 def test_every_error_that_a_driver_may_cause_is_tried_here():
     caused = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GatewayError)}
-    assert caused - set(FAILURES) == {RequestError, errors.ConfigurationError, errors.KubeletError}
+    assert caused - set(FAILURES) == {
+        RequestError,
+        errors.ConfigurationError,
+        errors.KubeletError,
+        errors.NoThread,
+    }
