@@ -429,6 +429,13 @@ async def test_a_driver_that_must_choose_different_devices_sees_each_once(make):
     assert calls.asked == [("prefer", ([B, A], [], 2))]
 
 
+async def test_ids_that_the_resource_does_not_offer_are_never_preferred_however_many_there_are(make):
+    resource = make(Calls(), preference="packed")
+    unknown = tuple(f"x{number}" for number in range(1000))
+    assert await resource.prefer([Preference((*unknown, "b"), (), 1)]) == (("b",),)
+    assert await resource.prefer([Preference((*unknown, "b"), (), 2)]) == ((),)
+
+
 async def test_the_driver_is_asked_when_the_configuration_has_no_preference(make):
     calls = Calls("prefer", preferred=(B, A, A))
     question = Preference(("b::1", "a", "a::1", "b"), ("b",), 3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer.ledger import Ledger
@@ -51,6 +52,7 @@ class Preferring:
         """The best ids; none leaves the choice to the kubelet."""
         order = self._order()
         try:
+            request = replace(request, available=self._ours(request.available))
             if order is not None:
                 return prefer(request, self._ledger.device, order)
             return await self._ask_driver(request)
@@ -59,6 +61,10 @@ class Preferring:
         except Exception:  # the kubelet can choose by itself
             self._log.exception("a bug: no preference, so the kubelet chooses")
         return ()
+
+    def _ours(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Without those that Allocate would refuse; so a question is no longer than the list, whoever asks."""
+        return tuple(id_ for id_ in dict.fromkeys(ids) if self._ledger.device(id_))
 
     async def _ask_driver(self, request: Preference) -> tuple[str, ...]:
         calls = self._able()
