@@ -78,7 +78,8 @@ def _warned(document: Document, configuration: Configuration) -> tuple[Problem, 
     for resource in configuration.resources:
         if resource.failure is None:
             others = before.setdefault(resource.driver, {})
-            ask = partial(warned, entries[resource.where], resource, dict(others))
+            named_otherwise = {name: options for name, options in others.items() if name != resource.name}
+            ask = partial(warned, entries[resource.where], resource, named_otherwise)
             try:
                 warnings += threads.run(f"warnings of {resource.name}", ask, PATIENCE)
             except TimeoutError:
