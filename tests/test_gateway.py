@@ -27,7 +27,7 @@ class Running:
         resources = tuple(
             configured(name=name, driver_class=driver) for name, driver in zip((R, S), drivers, strict=False)
         )
-        configuration = Configuration(resources, KubeletConfig())
+        configuration = Configuration(resources, KubeletConfig(), self.directory.parent / "state")
         self.task = asyncio.ensure_future(serve(configuration, self.directory, "node-a", self.stop, lambda _: None))
 
     async def end(self):

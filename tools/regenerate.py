@@ -14,18 +14,18 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GATEWAY = Path("src/dpgateway/deviceplugin/wire")
+FRONT, NODE = Path("src/dpgateway/deviceplugin/wire"), Path("src/dpgateway/node/wire")
 SIMULATOR = Path("src/dpgateway_simulator/wire")  # generated code is in its sub-folders only
 
 # Each key is the file's name in the descriptor pool. The names are unique, so that our files never collide with
-# reflection or with a driver's own Kubernetes stubs.
+# reflection or with a driver's own Kubernetes stubs. Each value is the source, and who of the gateway has the code.
 SOURCES = {
-    "v1beta1": "protos/v1beta1/api.proto",
-    "v1alpha2": "protos/v1alpha/v1alpha2.proto",
-    "v0_1": "protos/v1alpha/v0_1.proto",
+    "v1beta1": ("protos/v1beta1/api.proto", FRONT),
+    "v1alpha2": ("protos/v1alpha/v1alpha2.proto", FRONT),
+    "v0_1": ("protos/v1alpha/v0_1.proto", FRONT),
+    "podresources": ("protos/podresources/api.proto", NODE),
 }
 POOL_IMPORT = "from google.protobuf import descriptor_pool as _descriptor_pool"
-OWN_POOL_IMPORT = "from dpgateway.deviceplugin.wire import pool as _pool"
 POOL_USE = "_descriptor_pool.Default()"
 
 
@@ -42,14 +42,13 @@ def protoc(folder: Path, *arguments: str) -> None:
 def generate_gateway(protos: Path, out: Path) -> None:
     files = [str(protos / f"dpgateway/wire/{name}.proto") for name in SOURCES]
     protoc(protos, f"--python_out={out}", f"--pyi_out={out}", *files)
-    for name in SOURCES:
+    for name, (_, folder) in SOURCES.items():
         module = out / f"dpgateway/wire/{name}_pb2.py"
         text = module.read_text()
         if POOL_IMPORT not in text or POOL_USE not in text:
             raise SystemExit(f"{module.name}: the generated code no longer names the default pool as this tool expects")
-        text = text.replace(POOL_IMPORT, "from dpgateway.deviceplugin.wire import pool as _pool").replace(
-            POOL_USE, "_pool.POOL"
-        )
+        package = ".".join(folder.relative_to("src").parts)
+        text = text.replace(POOL_IMPORT, f"from {package} import pool as _pool").replace(POOL_USE, "_pool.POOL")
         module.write_text(text)
 
 
@@ -62,7 +61,7 @@ def generate_simulator(protos: Path, out: Path) -> None:
 def generated(scratch: Path) -> dict[Path, str]:
     """The text of every generated file, by its path in the repository."""
     protos = scratch / "protos"
-    for name, source in SOURCES.items():
+    for name, (source, _) in SOURCES.items():
         copy = protos / f"dpgateway/wire/{name}.proto"
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text((ROOT / source).read_text())
@@ -70,7 +69,8 @@ def generated(scratch: Path) -> dict[Path, str]:
     gateway.mkdir()
     generate_gateway(protos, gateway)
     generate_simulator(protos, simulator)
-    files = {GATEWAY / p.name: p.read_text() for p in sorted((gateway / "dpgateway/wire").glob("*_pb2.py*"))}
+    made = sorted((gateway / "dpgateway/wire").glob("*_pb2.py*"))
+    files = {SOURCES[p.name.partition("_pb2")[0]][1] / p.name: p.read_text() for p in made}
     files |= {SIMULATOR / p.relative_to(simulator): p.read_text() for p in sorted(simulator.glob("*/**/*.py"))}
     return files
 
@@ -78,7 +78,7 @@ def generated(scratch: Path) -> dict[Path, str]:
 def stale(files: dict[Path, str]) -> list[str]:
     found = [str(p) for p, text in files.items() if not (ROOT / p).exists() or (ROOT / p).read_text() != text]
     there = {p.relative_to(ROOT) for p in (ROOT / SIMULATOR).glob("*/**/*.py")}
-    there |= {p.relative_to(ROOT) for p in (ROOT / GATEWAY).glob("*_pb2.py*")}
+    there |= {p.relative_to(ROOT) for folder in (FRONT, NODE) for p in (ROOT / folder).glob("*_pb2.py*")}
     return found + [f"{path} (no proto makes it)" for path in sorted(there - set(files))]
 
 

@@ -13,6 +13,7 @@ from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.drivers.running import RunningDriver
+from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
 from dpgateway.process.log import bind
@@ -35,9 +36,10 @@ class Gateway:
         self._group = group
         self._node_name, self._threads = node_name, Threads()
         names = [config.name for config in self._resources]
-        self._node = Node(directory, names, self._threads, self._kubelet_changed, self._streaming)
+        places = Places.of(directory, configuration.kubelet.pod_resources_socket)
+        self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
-        self._front = Front(self._node, client)
+        self._front = Front(self._node, client, self._threads, configuration.state_dir)
         self._plugins: dict[str, Plugin] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._began = time.monotonic()

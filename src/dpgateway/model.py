@@ -8,6 +8,7 @@ kubelet's messages are in ``dpgateway.deviceplugin.api``.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -21,7 +22,8 @@ T = TypeVar("T")
 
 _MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
 """The likely type comes first, because isinstance() of an abstract class is slow."""
-_COPYING: Mapping[type, Any] = {str: str.__str__, int: int.__int__}
+_COPYING: Mapping[type, Any] = {str: str.__str__, int: int.__int__, float: float.__float__}
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SHARE_SUFFIX = re.compile(r"::\d+\Z")
 
 
@@ -69,6 +71,23 @@ def _texts(what: str, value: object) -> Mapping[str, str]:
     return MappingProxyType({_text(f"{what} key", k): _text(f"{what}[{k!r}]", v, empty=True) for k, v in value.items()})
 
 
+def _attributes(what: str, value: object) -> Mapping[str, str | int | float | bool]:
+    if not isinstance(value, _MAPPINGS):
+        raise TypeError(f"{what}: expected a mapping, found {value!r}")
+    return MappingProxyType({_text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in value.items()})
+
+
+def _attribute(what: str, value: object) -> str | int | float | bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(what, value, empty=True)
+    for kind in int, float:
+        if isinstance(value, kind) and math.isfinite(value):
+            return plain(value, kind)
+    raise TypeError(f"{what}: expected a text, a finite number or a truth value, found {value!r}")
+
+
 def _tuple(what: str, value: object, kind: type) -> tuple[Any, ...]:
     if value == ():
         return ()
@@ -79,6 +98,20 @@ def _tuple(what: str, value: object, kind: type) -> tuple[Any, ...]:
         if not isinstance(item, kind) or isinstance(item, bool):
             raise TypeError(f"{what}: expected {kind.__name__}, found {item!r}")
     return tuple([plain(item, kind) for item in items])
+
+
+def _nodes(what: str, value: object) -> tuple[int, ...]:
+    nodes = _tuple(what, value, int)
+    if any(not 0 <= node < 2**31 for node in nodes):
+        raise ValueError(f"{what}: expected none, or nodes from 0 to {2**31 - 1}, found {nodes}")
+    return tuple(sorted(set(nodes)))
+
+
+def _names(what: str, value: object) -> tuple[str, ...]:
+    names = {_text(what, name) for name in _tuple(what, value, str)}
+    if not names:
+        raise ValueError(f"{what}: expected one or more names, or None")
+    return tuple(sorted(names))
 
 
 def _set(target: object, **fields: object) -> None:
@@ -126,6 +159,14 @@ class Device:
     health: Health = HEALTHY
     numa_nodes: tuple[int, ...] = ()
     """The NUMA nodes that the device is near; empty when it has none or when they aren't known. Never -1."""
+    attributes: Mapping[str, str | int | float | bool] = field(
+        default_factory=lambda: _NOTHING, hash=False, kw_only=True
+    )
+    """What the device is, such as its vendor, serial number or firmware, by name: for people."""
+    hardware: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """The names of what is behind the device, such as ``char 188:0`` or ``pci 0000:3b:00.0``; None: its own id, and
+    nothing else. Devices that have a name in common exclude each other: while a container has one of them, the gateway
+    gives no other one away, whatever becomes of the devices' ids."""
 
     def __post_init__(self) -> None:
         if (id_ := _text("device id", self.id)) is not self.id:
@@ -137,12 +178,11 @@ class Device:
         if type(self.health) is not Health:
             _set(self, health=plain(self.health, Health))
         if self.numa_nodes != ():
-            nodes = _tuple(f"device {self.id!r}: numa_nodes", self.numa_nodes, int)
-            if any(not 0 <= node < 2**31 for node in nodes):
-                raise ValueError(
-                    f"device {self.id!r}: numa_nodes: expected none, or nodes from 0 to {2**31 - 1}, found {nodes}"
-                )
-            _set(self, numa_nodes=tuple(sorted(set(nodes))))
+            _set(self, numa_nodes=_nodes(f"device {self.id!r}: numa_nodes", self.numa_nodes))
+        if self.attributes is not _NOTHING:
+            _set(self, attributes=_attributes(f"device {self.id!r}: attributes", self.attributes))
+        if self.hardware is not None:
+            _set(self, hardware=_names(f"device {self.id!r}: hardware", self.hardware))
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,10 @@ kubelet: {apis: [v1beta2], device_plugins_dir: run}
         ':12: resources[1].env.A: found 1, expected a string; put it in quotes: "1"',
         ':13: resources[1].nodes: found "gpu-1", expected a list of string; write ["gpu-1"]',
         ':14: resources[2]: found "nonsense", expected a mapping with the keys name, driver, ...',
-        ":15: resurces: found an unknown key, expected one of resources, defaults, kubelet; did you mean resources?",
+        (
+            ":15: resurces: found an unknown key, expected one of resources, defaults, kubelet, state_dir; "
+            "did you mean resources?"
+        ),
         ':16: kubelet.apis[0]: found "v1beta2", expected v1beta1 or v1alpha2 or v1alpha1; did you mean v1beta1?',
         ':16: kubelet.device_plugins_dir: found "run", expected an absolute path',
     ]

@@ -1,6 +1,7 @@
 """One resource from its driver to its socket, with no kubelet."""
 
 import asyncio
+import hashlib
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.drivers.running import RunningDriver
+from dpgateway.node.directory import Places
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
 from dpgateway.process.threads import Threads
@@ -24,9 +26,9 @@ class Running:
 
     def __init__(self, directory, log, group, config):
         threads = Threads()
-        self.node = Node(directory, [NAME], threads, lambda change: None, lambda: False)
+        self.node = Node(Places.of(directory), [NAME], threads, lambda change: None, lambda: False)
         self.driver = RunningDriver(config, "node-a", threads, log)
-        front = Front(self.node, KubeletClient(directory, APIS, group))
+        front = Front(self.node, KubeletClient(directory, APIS, group), threads, directory / "state")
         self.plugin = Plugin(config, self.driver, front, group)
         for runs in (self.node.run, self.driver.run, self.plugin.run):
             group.create_task(runs())
@@ -34,7 +36,8 @@ class Running:
 
     async def list(self):
         """The first list that a kubelet would get."""
-        (path,) = await until(lambda: list((self.directory / "dpgateway").glob("*.sock")))
+        path = self.directory / "dpgateway" / f"{hashlib.sha256(NAME.encode()).hexdigest()[:16]}.sock"
+        await until(path.exists)
         client = Client(path)
         stream = client.watch()
         first = health(await stream.read())

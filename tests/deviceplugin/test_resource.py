@@ -21,7 +21,7 @@ from dpgateway.errors import (
     RequestError,
 )
 from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Options, Preference
-from dpgateway.node.holdings import Holdings
+from dpgateway.node.holdings import Holdings, Noted
 from dpgateway.process.observable import Observable
 from tests.support.serving import running
 from tests.support.time import Clock
@@ -91,7 +91,7 @@ def make(log, clock):
 def note(resource, *ids, written=0.0):
     """The kubelet wrote down what containers hold, and the resource heard of it."""
     holdings = resource.inventory.holdings
-    holdings.publish(holdings.value.noted(dict.fromkeys(ids, ()), written, resource.inventory.clock.monotonic()))
+    holdings.publish(holdings.value.noted(dict.fromkeys(ids, Noted()), written, resource.inventory.clock.monotonic()))
     resource.inventory.hold(holdings.value)
 
 

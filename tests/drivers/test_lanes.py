@@ -31,8 +31,8 @@ class One(Lanes):
     async def allocate(self, devices, late=None):
         return await super().allocate(devices, late or self.came_late)
 
-    def release(self, devices, free=None):
-        super().release(devices, free or self.free)
+    def release(self, devices, free=None, told=None):
+        super().release(devices, free or self.free, told)
 
 
 @pytest.fixture

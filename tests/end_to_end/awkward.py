@@ -22,6 +22,7 @@ class Options:
     holds: tuple[str, ...] = field(default=(), metadata={"help": "methods that never let go of the interpreter's lock"})
     runs: str = field(default="", metadata={"help": "Python that devices() runs"})
     noisy: bool = field(default=False, metadata={"help": "warns"})
+    ids: str = field(default="ab", metadata={"help": "of devices, a letter each"})
     count: int = field(default=1, metadata={"help": "refused unless it is 1"})
 
     def __post_init__(self):
@@ -63,7 +64,7 @@ class Awkward:
     def devices(self):
         self._do("devices")
         exec(self._options.runs)
-        return [Device("a"), Device("b")]
+        return [Device(id_) for id_ in self._options.ids]
 
     def allocate(self, devices):
         self._do("allocate")

@@ -196,16 +196,17 @@ async def test_too_few_descriptors_are_said_at_once_and_the_soft_limit_is_raised
 
 async def test_without_threads_an_allocate_fails_with_the_reason_and_the_gateway_ends_in_order(process):
     """The system refuses new threads, because their stacks would be larger than all memory that can be addressed."""
-    await process.start(awkward(runs="threading.stack_size(2**48)", hangs=["prepare"]))
+    ids = "abcdefgh"
+    await process.start(awkward(runs="threading.stack_size(2**48)", hangs=["prepare"], ids=ids))
     async with Kubelet("1.31", process.device_plugins_dir) as kubelet:
-        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 2)
-        hung = asyncio.ensure_future(kubelet.pre_start(R, ["a"]))
-        await process.said("prepare hangs")
+        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == len(ids))
+        hung = [asyncio.ensure_future(kubelet.pre_start(R, [id_])) for id_ in ids]  # more than there are threads
+        await asyncio.wait(hung, return_when=asyncio.FIRST_COMPLETED)
         with pytest.raises(PluginError, match=r"no thread left for example.com/thing allocate: .*RLIMIT_NPROC"):
             await kubelet.allocate(R, ["a"])
         assert await process.end() == 0
-        with pytest.raises(PluginError):
-            await hung
+        await asyncio.wait(hung)
+        assert all(isinstance(one.exception(), PluginError) for one in hung)
     assert process.names() == []
 
 

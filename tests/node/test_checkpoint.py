@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
 from dpgateway.node.checkpoint import notes
+from dpgateway.node.holdings import Container
 
 THING, OTHER = "example.com/thing", "example.com/other"
 
@@ -58,7 +59,23 @@ def test_what_all_containers_of_all_pods_hold(document):
 def test_the_numa_nodes_that_the_kubelet_knew():
     ids = {"-1": ["near none"], "0": ["a", "b"], "1": ["b"]}
     document = {"Data": {"PodDeviceEntries": [entry(THING, DeviceIDs=ids)], "RegisteredDevices": {}}, "Checksum": 1}
-    assert notes(json.dumps(document).encode()) == {THING: {"near none": (), "a": (0,), "b": (0, 1)}}
+    found = notes(json.dumps(document).encode())[THING]
+    assert {id_: noted.numa_nodes for id_, noted in found.items()} == {"near none": (), "a": (0,), "b": (0, 1)}
+
+
+@each_format
+def test_the_containers_that_hold_an_id(document):
+    found = notes(json.dumps(document).encode())[THING]
+    assert found["a::1"].containers == {Container("1a", "c")}
+    assert found["b"].containers == {Container("1a", "d")}
+
+
+def test_an_init_container_and_another_one_may_hold_the_same_id():
+    entries = [entry(THING, container=name, DeviceIDs={"-1": ["a"]}) for name in ("init", "c")]
+    document = {"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1}
+    found = notes(json.dumps(document).encode())[THING]["a"]
+    assert found.containers == {Container("1a", "init"), Container("1a", "c")}
+    assert found.pods == {"1a"}
 
 
 def test_a_real_file():

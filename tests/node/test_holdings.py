@@ -1,17 +1,23 @@
 """What containers hold: by example, and against a kubelet that allocates, frees, writes late, and is replaced."""
 
+import itertools
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpgateway.node.holdings import CLOCK_STEP, NOTED_WITHIN, Holdings
+from dpgateway.node.holdings import CLOCK_STEP, LINGER, NOTED_WITHIN, Claim, Container, Holder, Holdings, Noted
 
 NOW = 1_700_000_000.0
 
 
 def note(*ids):
-    return dict.fromkeys(ids, ())
+    return dict.fromkeys(ids, Noted())
+
+
+def noted_of(uid):
+    return Noted(containers=frozenset([Container(uid, "c")]))
 
 
 def noted(*ids, written=NOW, now=NOW):
@@ -82,7 +88,7 @@ def test_an_allocate_that_fails_does_not_hide_that_the_container_before_it_ended
 
 @pytest.mark.parametrize("held", [noted("a"), given(noted(), "a")], ids=["noted", "granted"])
 def test_what_a_container_holds_is_known_last_also_while_a_new_kubelet_has_written_nothing(held):
-    assert held.new_kubelet(NOW + 1).last_known == {"a"}
+    assert held.new_kubelet(NOW + 1, "new").last_known == {"a"}
 
 
 def test_the_same_ids_may_be_in_flight_twice():
@@ -94,16 +100,91 @@ def test_the_same_ids_may_be_in_flight_twice():
 def test_what_is_freed_is_told_once():
     holdings = noted("a", "b").noted(note("b"), NOW + 1, NOW + 1)
     assert holdings.freed == {"a"}
-    assert holdings.told().freed == frozenset()
-    assert holdings.told().noted(note(), NOW + 2, NOW + 2).freed == {"b"}
+    assert holdings.told(holdings.freed).freed == frozenset()
+    assert holdings.told(holdings.freed).noted(note(), NOW + 2, NOW + 2).freed == {"b"}
 
 
 def test_what_another_kubelet_forgot_was_not_freed():
-    holdings = noted("a").new_kubelet(NOW + 1).noted(note("a"), NOW, NOW + 1)  # the older kubelet's file
+    holdings = noted("a").new_kubelet(NOW + 1, "new").noted(note("a"), NOW, NOW + 1)  # the older kubelet's file
     holdings = holdings.noted(note(), NOW + 2, NOW + 2)
     assert holdings.freed == frozenset()
     assert holdings.held == frozenset()
     assert holdings.noted(note("a"), NOW + 3, NOW + 3).noted(note(), NOW + 4, NOW + 4).freed == {"a"}
+
+
+def of(**pods):
+    return {id_: noted_of(uid) for id_, uid in pods.items()}
+
+
+def test_an_id_whose_pods_are_gone_is_free_but_still_held():
+    holdings = Holdings().noted(of(a="1", b="2"), NOW, NOW).ended(frozenset("1"))
+    assert holdings.freed == {"a"}
+    assert holdings.held == frozenset("ab"), "the kubelet may still name it"
+    assert holdings.told(holdings.freed).noted(of(a="1", b="2"), NOW, NOW + 5).freed == frozenset(), "told once"
+
+
+def test_an_id_is_in_use_until_each_of_its_pods_is_gone():
+    both = {"a": Noted(containers=frozenset([Container("1", "c"), Container("2", "c")]))}
+    holdings = Holdings().noted(both, NOW, NOW)
+    assert holdings.ended(frozenset("1")).freed == frozenset()
+    assert holdings.ended(frozenset("12")).freed == {"a"}
+
+
+def test_an_id_whose_pod_is_gone_may_be_given_away_again():
+    holdings = given(Holdings().noted(of(a="1"), NOW, NOW).ended(frozenset("1")), "a", now=NOW + 1)
+    assert holdings.freed == frozenset()
+    assert holdings.in_use == {"a"}
+    assert holdings.noted(of(a="2"), NOW + 2, NOW + 2).freed == frozenset()
+
+
+def test_a_noted_id_of_no_named_pod_is_in_use():
+    assert noted("a").ended(frozenset("1")).in_use == {"a"}
+
+
+HOLDER = Holder("team", "encoder-0", "c")
+
+
+def test_an_id_that_is_no_longer_listed_lingers_before_it_is_free():
+    holdings = noted("a").heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
+    assert holdings.heard({}, NOW + LINGER).freed == frozenset()
+    assert holdings.heard({}, NOW + 1 + LINGER).freed == {"a"}
+    assert holdings.heard({"a": HOLDER}, NOW + 5).heard({}, NOW + 1 + LINGER).freed == frozenset()
+
+
+def test_an_id_that_was_never_listed_is_not_free_because_it_is_not_listed():
+    assert noted("a").heard({}, NOW).heard({}, NOW + 2 * LINGER).freed == frozenset()
+
+
+def test_what_was_given_away_since_the_list_was_asked_is_not_in_that_list():
+    holdings = given(noted("a").heard({"a": HOLDER}, NOW), "a", now=NOW + 5)
+    assert holdings.listed == {}
+    assert holdings.heard({"a": HOLDER}, NOW + 4).listed == {}, "the pod before it"
+    assert holdings.heard({"a": HOLDER}, NOW + 6).listed == {"a": HOLDER}
+    assert noted().began(("a",)).heard({"a": HOLDER}, NOW).listed == {}
+
+
+def test_another_kubelets_list_says_nothing_of_what_this_one_lists():
+    holdings = noted("a").heard({"a": HOLDER}, NOW).new_kubelet(NOW + 1, "new").heard({}, NOW + 1)
+    assert holdings.heard({}, NOW + 2 * LINGER).freed == frozenset()
+
+
+def test_a_claim_of_an_earlier_gateway_is_freed_by_the_same_kubelets_note():
+    claims = {"a": Claim("old", frozenset("1"))}
+    assert Holdings(claims=claims).new_kubelet(NOW, "old").noted({}, NOW + 1, NOW + 1).freed == {"a"}
+    other = Holdings(claims=claims).new_kubelet(NOW + 1, "new").noted({}, NOW + 2, NOW + 2)
+    assert other.freed == frozenset(), "another kubelet may have forgotten it"
+    assert other.last_known == {"a"}
+    assert other.ended(frozenset("1")).freed == {"a"}
+
+
+def test_what_is_behind_an_id_is_remembered_as_it_was_when_the_id_was_given_away():
+    was, other = frozenset(["char 188:0"]), frozenset(["char 188:1"])
+    holdings = noted().remembered({}).began(("a",)).gave(("a",), NOW, {"a": was}).noted(note("a"), NOW + 1, NOW + 1)
+    assert holdings.behind({"a": other}).claims["a"].hardware == was
+    assert noted("a").remembered({}).behind({"a": other, "b": was}).claims["a"].hardware == other
+    assert noted("a").behind({"a": other}).claims["a"].hardware == frozenset(), "an earlier gateway may have said it"
+    assert noted("a").remembered({"a": Claim("", hardware=was)}).behind({"a": other}).claims["a"].hardware == was
+    assert given(holdings, "a", now=NOW + 2).claims["a"].hardware == frozenset(), "given away again"
 
 
 def test_when_to_look_again():
@@ -117,13 +198,15 @@ IDS = st.sets(st.sampled_from("abcd"), min_size=1).map(lambda ids: tuple(sorted(
 
 
 class Events(RuleBasedStateMachine):
-    """A kubelet that notes within NOTED_WITHIN seconds what it allocated, and at once what it freed."""
+    """A kubelet that notes within NOTED_WITHIN seconds what it allocated, and what it freed when it next allocates."""
 
     def __init__(self):
         super().__init__()
         self.now = NOW
         self.holdings = Holdings()
-        self.holds, self.unnoted = {}, {}  # since when containers have ids, and which of those the file may lack
+        self.uids = itertools.count()
+        self.holds, self.unnoted = {}, {}  # the pod that has each id, and since when the file may lack an id
+        self.file, self.written = {}, 0.0
         self.in_flight, self.told, self.had = [], [], set()
 
     @initialize()
@@ -147,7 +230,7 @@ class Events(RuleBasedStateMachine):
         ids = self.in_flight.pop(0)
         if works:
             self.holdings = self.holdings.gave(ids, self.now)
-            self.holds |= dict.fromkeys(ids, self.now)
+            self.holds |= dict.fromkeys(ids, f"pod-{next(self.uids)}")
             self.unnoted |= dict.fromkeys(ids, self.now)
             self.had.update(ids)
         else:
@@ -158,7 +241,13 @@ class Events(RuleBasedStateMachine):
         """``complete``: nothing lags behind; a lag is shorter than NOTED_WITHIN."""
         late = set() if complete else {i for i, at in self.unnoted.items() if self.now - at < NOTED_WITHIN}
         self.unnoted = {i: at for i, at in self.unnoted.items() if i in late}
-        self.holdings = self.holdings.noted(note(*(self.holds.keys() - late)), self.now, self.now)
+        self.file = {i: noted_of(uid) for i, uid in self.holds.items() if i not in late}
+        self.written = self.now
+        self.read()
+
+    @rule()
+    def read(self):
+        self.holdings = self.holdings.noted(self.file, self.written, self.now)
         self.hear()
 
     @rule(how=st.sampled_from(["unreadable", "missing"]))
@@ -170,16 +259,33 @@ class Events(RuleBasedStateMachine):
         self.hear()
 
     @precondition(lambda self: self.holds)
-    @rule(data=st.data(), complete=st.booleans())
-    def a_pod_ends(self, data, complete):
-        gone = data.draw(st.sampled_from(sorted(self.holds)))
-        del self.holds[gone]
-        self.unnoted.pop(gone, None)
-        self.write(complete)
+    @rule(data=st.data(), noted=st.booleans(), complete=st.booleans())
+    def a_pod_ends(self, data, noted, complete):
+        uid = data.draw(st.sampled_from(sorted(self.holds.values())))
+        for id_ in [id_ for id_, pod in self.holds.items() if pod == uid]:
+            del self.holds[id_]
+            self.unnoted.pop(id_, None)
+        if noted:
+            self.write(complete)
+
+    @rule()
+    def the_pods_directory_is_looked_at(self):
+        self.holdings = self.holdings.ended(self.holdings.pods - set(self.holds.values()))
+        self.hear()
+
+    @rule(hidden=st.sets(st.sampled_from("abcd")))
+    def list_is_asked(self, hidden):
+        """``hidden``: what an init container has isn't listed, until a container of the pod itself has it."""
+        listed = {i: Holder("ns", uid, "c") for i, uid in self.holds.items() if i not in hidden or self.was_listed(i)}
+        self.holdings = self.holdings.heard(listed, self.now)
+        self.hear()
+
+    def was_listed(self, id_):
+        return id_ in self.holdings.listed
 
     @rule()
     def another_kubelet_comes(self):
-        self.holdings = self.holdings.new_kubelet(self.now)
+        self.holdings = self.holdings.new_kubelet(self.now, f"at {self.now}")
         self.had = set(self.holds)
         self.now += 0.1
         self.write(complete=True)
@@ -189,26 +295,36 @@ class Events(RuleBasedStateMachine):
         assert not freed & self.holds.keys(), "freed, and a container holds it"
         assert not any(freed.intersection(ids) for ids in self.in_flight), "freed, and being given away"
         self.told += freed
-        self.holdings = self.holdings.told()
+        self.holdings = self.holdings.told(self.holdings.freed)
         assert not self.holdings.freed
 
     @invariant()
-    def whatever_a_container_holds_or_may_be_getting_is_held(self):
-        held = self.holdings.held
-        if held is not None:
-            assert self.holds.keys() <= held
-            assert all(held.issuperset(ids) for ids in self.in_flight)
+    def whatever_a_container_holds_or_may_be_getting_is_held_and_in_use(self):
+        held, in_use = self.holdings.held, self.holdings.in_use
+        assert (held is None) == (in_use is None)
+        if held is not None and in_use is not None:
+            assert in_use <= held
+            assert self.holds.keys() <= in_use
+            assert all(in_use.issuperset(ids) for ids in self.in_flight)
+        assert self.holds.keys() <= self.holdings.last_known
         assert all(self.holdings.last_known.issuperset(ids) for ids in self.in_flight)
 
-    @rule()
-    def in_the_end_only_what_is_held_is_held_and_each_end_was_told(self):
+    @rule(written=st.booleans())
+    def in_the_end_only_what_is_held_is_in_use_and_each_end_was_told(self, written):
         if self.in_flight:
             return
-        self.now += NOTED_WITHIN + 1
-        self.write(complete=True)
-        assert self.holdings.held == self.holds.keys()
-        assert self.had - self.holds.keys() <= set(self.told)
-        self.had, self.told = set(self.holds), []
+        if written:
+            self.now += NOTED_WITHIN + 1
+            self.write(complete=True)
+            assert self.holdings.held == self.holds.keys()
+        elif self.unnoted or self.holdings.note is None:
+            return
+        else:
+            self.read()
+            self.the_pods_directory_is_looked_at()
+            assert self.holdings.in_use == frozenset(self.holds) | self.holdings.granted.keys()
+        assert self.had - self.holds.keys() - self.holdings.granted.keys() <= set(self.told)
+        self.had, self.told = set(self.holds) | (self.holdings.granted.keys() & self.had), []
 
 
 TestEvents = Events.TestCase

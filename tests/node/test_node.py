@@ -8,6 +8,7 @@ import time
 import pytest
 
 from dpgateway.node import checkpoint
+from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
@@ -23,7 +24,7 @@ class Told:
 
     def __init__(self, directory, threads=None):
         self.told = []
-        self.node = Node(directory, [THING], threads or Threads(), self._changed, lambda: False)
+        self.node = Node(Places.of(directory), [THING], threads or Threads(), self._changed, lambda: False)
         self.task = asyncio.ensure_future(self.node.run())
 
     def _changed(self, change):
@@ -78,7 +79,9 @@ async def test_a_new_kubelets_older_checkpoint_proves_nothing(watch, tmp_path):
     one = watch(directory)
     await until(lambda: one.told)
     holdings = one.node.holdings[THING].value
-    assert (holdings.held, holdings.counted) == ({"a"}, frozenset())
+    now = time.monotonic()
+    assert holdings.held == {"a"}
+    assert holdings.noted({}, now, now).freed == frozenset()
     assert holdings.written == pytest.approx(time.monotonic() - 1000, abs=20)
     assert holdings.kubelet_since == pytest.approx(time.monotonic(), abs=20)
 

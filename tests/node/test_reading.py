@@ -23,7 +23,7 @@ class Read:
     def __init__(self, directory):
         self.file = directory / checkpoint.NAME
         self.holders = {name: Observable(Holdings()) for name in (THING, OTHER)}
-        self._reader = Reader(directory, self.holders, Threads())
+        self._reader = Reader(directory, self.holders, Threads(), lambda: None)
         self.task = asyncio.ensure_future(self._reader.run())
 
     def write(self, ago=60.0, **held):

@@ -52,7 +52,11 @@ class Gateway:
         """Returns when it has been started, which isn't when it serves. Without resources it has those of before."""
         assert not self.running, "it runs already"
         self.resources = list(resources) or self.resources
-        words = run(self.folder, self.device_plugins_dir, {"resources": self.resources, "kubelet": self.kubelet})
+        words = run(
+            self.folder,
+            self.device_plugins_dir,
+            {"resources": self.resources, "kubelet": self.kubelet, "state_dir": str(self.folder / "state")},
+        )
         words += [f"--log-format={self.log_format}", f"--log-level={self.log_level}"]
         environment = os.environ | self.environment
         self._process = await asyncio.create_subprocess_exec(

@@ -136,11 +136,12 @@ def configuration(folder: Path) -> dict[str, Any]:
         "control_file": str(folder / "sensors.json"),
     }
     return {
+        "state_dir": str(folder / "state"),
         "resources": [
             {"name": SENSOR, "driver": "simulated", "options": sensors, "preference": "packed"},
             {"name": BOARD, "driver": "fpga", "options": fpga},
             {"name": NODE, "driver": "chardev", "options": {"paths": list(DEVICE_NODES)}},
-        ]
+        ],
     }
 
 

@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 from dpgateway.config.document import Document, Entry
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, shortened, shown
 from dpgateway.config.strict import told, typed
-from dpgateway.config.values import Kubelet, ResourceConfig, ResourceKeys
+from dpgateway.config.values import STATE_DIR, Kubelet, ResourceConfig, ResourceKeys
 from dpgateway.errors import describe
 from dpgateway.model import Mount, place
 
@@ -41,6 +41,7 @@ class Configuration:
 
     resources: tuple[ResourceConfig, ...]
     kubelet: Kubelet
+    state_dir: Path = STATE_DIR
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def resolve(
         problems.extend(done.problems)
         if done.resource is not None:
             resources.append(done.resource)
-    return Configuration(tuple(resources), document.kubelet), in_order(problems)
+    return Configuration(tuple(resources), document.kubelet, document.state_dir), in_order(problems)
 
 
 def _not_installed(entry: Entry, names: list[str]) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from typing import Any
 from dpgateway.config.files import misnamed, read_all
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
 from dpgateway.config.strict import spaced, typed
-from dpgateway.config.values import Kubelet, ResourceKeys
+from dpgateway.config.values import STATE_DIR, Kubelet, ResourceKeys, absolute
 from dpgateway.config.written import Written, unplaced
 
 OWN = frozenset({"name", "driver"})
@@ -32,6 +32,10 @@ class File:
         metadata={"help": "any key of a resource but name and driver, for those that don't set it"},
     )
     kubelet: Kubelet = field(default=Kubelet(), metadata={"help": "where the kubelet is, and how to talk with it"})
+    state_dir: Path = field(
+        default=STATE_DIR,
+        metadata={"help": "where the gateway notes what it gave away, to know it after a restart", "check": absolute},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class Document:
     path: Path
     entries: tuple[Entry, ...]
     kubelet: Kubelet
+    state_dir: Path = STATE_DIR
     elsewhere: tuple[Entry, ...] = ()
     """The resources that are for other nodes."""
     node_name: str = ""
@@ -98,6 +103,7 @@ def read(path: Path) -> tuple[Document, tuple[Problem, ...]]:
     files = read_all(path, problems)
     for file in files:
         typed(file, File, problems)
+    state_dir = _state_dir(files, problems)
     kubelet = typed(_merged("kubelet", path, files, problems), Kubelet, problems)
     defaults = _merged("defaults", path, files, problems)
     _check_defaults(defaults, problems)
@@ -105,12 +111,22 @@ def read(path: Path) -> tuple[Document, tuple[Problem, ...]]:
     _check_names(entries, problems)
     if files and not any("resources" in file.value or _misspelt(file.value) for file in files):
         problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
-    return Document(path, entries, kubelet or Kubelet(), ignored=misnamed(path)), in_order(problems)
+    return Document(path, entries, kubelet or Kubelet(), state_dir, ignored=misnamed(path)), in_order(problems)
 
 
 def _misspelt(file: Mapping[str, Written]) -> bool:
     """Whether ``resources`` is there under a name that is reported as a mistake already."""
     return any(did_you_mean(key, ["resources"]) for key in file)
+
+
+def _state_dir(files: Iterable[Written], problems: list[Problem]) -> Path:
+    """The one that a file has."""
+    given = [at for file in files if (at := file.below("state_dir")) and isinstance(at.value, str)]
+    for other in given[1:]:
+        if other.value != given[0].value:
+            expected = f"{given[0].shown}, as at {given[0].place}"
+            problems.append(Problem(other.place, other.shown, expected, "all files share this key"))
+    return Path(given[0].value) if given else STATE_DIR
 
 
 def _merged(key: str, path: Path, files: Iterable[Written], problems: list[Problem]) -> Written:

@@ -70,7 +70,8 @@ def _parse(file: Path) -> Written:
         raise _invalid(whole, "an empty file", "resources", "see docs/reference/configuration.md")
     if not isinstance(written.value, dict):
         hint = missing_space(written.value) if isinstance(written.value, str) else ""
-        raise _invalid(written.place, written.shown, "a mapping with the keys resources, defaults, kubelet", hint)
+        expected = "a mapping with the keys resources, defaults, kubelet, state_dir"
+        raise _invalid(written.place, written.shown, expected, hint)
     return written
 
 

@@ -26,6 +26,7 @@ PreferenceKind = Literal["none", "packed", "spread"]
 ApiName = Literal["v1beta1", "v1alpha2", "v1alpha1"]
 
 DEVICE_PLUGINS_DIR = Path("/var/lib/kubelet/device-plugins")
+STATE_DIR = Path("/var/lib/dpgateway")
 MOST_SHARES = 1000
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -100,10 +101,14 @@ def _mounts(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
     return mounts
 
 
-def _absolute(path: Path) -> Path:
+def absolute(path: Path) -> Path:
     if not path.is_absolute():
         raise Wrong(shown(str(path)), "an absolute path")
     return path
+
+
+def _socket(path: Path | None) -> Path | None:
+    return path and absolute(path)
 
 
 def _apis(apis: tuple[ApiName, ...]) -> tuple[ApiName, ...]:
@@ -186,7 +191,12 @@ class ResourceConfig(ResourceKeys):
 class Kubelet:
     """The mapping ``kubelet``: what is needed to find it, and to talk with it."""
 
-    device_plugins_dir: Path = _key(DEVICE_PLUGINS_DIR, "the kubelet's device-plugins directory", _absolute)
+    device_plugins_dir: Path = _key(DEVICE_PLUGINS_DIR, "the kubelet's device-plugins directory", absolute)
     apis: tuple[ApiName, ...] = _key(
         ("v1beta1", "v1alpha2", "v1alpha1"), "the device-plugin APIs to offer, for diagnosis only", _apis
+    )
+    pod_resources_socket: Path | None = _key(
+        None,
+        "the kubelet's PodResources socket; else pod-resources/kubelet.sock beside that directory",
+        _socket,
     )

@@ -10,23 +10,27 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.news import News
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
+from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
+from dpgateway.node.journal import Journal
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
 from dpgateway.process.log import bind
 from dpgateway.process.reminder import Reminder
 from dpgateway.process.tasks import persist
+from dpgateway.process.threads import Threads
 
 _log = bind(__name__)
 
@@ -37,6 +41,8 @@ class Front:
 
     node: Node
     client: KubeletClient
+    threads: Threads
+    state_dir: Path
     pace: Pace = field(default_factory=Pace)
 
 
@@ -60,6 +66,8 @@ class Plugin:
         self._endpoint = Endpoint(node.directory, self._handlers, group, log)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
+        journal = Journal(front.state_dir, node.directory, config.name)
+        self._remembering = Remembering(journal, holdings, front.threads, log)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure))
 
     def _stream_opened(self) -> Callable[[], None]:
@@ -82,6 +90,7 @@ class Plugin:
             ("list", self._follow_driver),
             ("holdings", self._resource.releases.follow_holdings),
             ("news", self._news.follow),
+            ("journal", self._remembering.follow),
         ):
             self._group.create_task(follow(), name=f"{self.name} {name}")
         await persist(self._serve, self._failed)
@@ -90,6 +99,7 @@ class Plugin:
     async def _serve(self) -> None:
         await self._node.there.wait()
         await self._endpoint.open()
+        await self._remembering.load()
         self.served, self.trouble = True, ""
         self._reminder.hear(self.failure)
         await self.inventory.list.newer(0)
@@ -125,6 +135,8 @@ class Plugin:
 
     async def close(self) -> None:
         """Ends the streams and the server, and removes the names."""
+        if self.served:
+            await self._remembering.finish()
         await self._endpoint.close()
 
     def abandon(self) -> None:
@@ -141,6 +153,7 @@ class Plugin:
             if said.devices is not None and (said.devices is not taken or not said.failure):
                 taken = said.devices
                 self.inventory.take(taken)
+                self._resource.releases.tell()
             if said.failure:
                 self.inventory.fail(said.failure, overdue=said.overdue)
             self._reminder.hear(self.failure)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from dpgateway.deviceplugin.offer.exclusion import hardware
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
@@ -20,6 +21,9 @@ class Releases:
     def __init__(self, inventory: Inventory, driver: RunningDriver, log: logging.LoggerAdapter[logging.Logger]) -> None:
         self._inventory, self._driver, self._log = inventory, driver, log
         self._ledger, self._holdings = inventory.ledger, inventory.holdings
+        self._telling: set[str] = set()
+        """The freed ids of which the driver is being told."""
+        self._told_through: Lanes | None = None
 
     async def follow_holdings(self) -> None:
         """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
@@ -27,18 +31,48 @@ class Releases:
         while True:
             seen = await self._holdings.newer(seen)
             holdings = self._holdings.value
-            if holdings.note is note:
+            if holdings.note is not note:
+                note = holdings.note
+                self._inventory.hold(holdings)
+            else:
+                self._inventory.use()
                 if self._ledger.lost:
                     self._inventory.look_later()
+            self.tell()
+
+    def tell(self) -> None:
+        """Tells the driver what is free; what it doesn't list now, it is told when it lists it again."""
+        self._note_hardware()
+        calls, holdings = self._driver.calls, self._holdings.value
+        if calls is not self._told_through:  # a driver that ended may never have been told
+            self._telling.clear()
+        self._told_through = calls
+        freed = holdings.freed - self._telling
+        if calls is None or self._driver.said.value.devices is None or not freed:
+            return
+        used = self._ledger.devices_of(holdings.last_known)
+        devices: dict[str, Device] = {}
+        ids = set()
+        for id_ in freed:
+            device = self._ledger.device(id_)
+            if device is None and id_ in self._ledger.lost:
                 continue
-            note = holdings.note
-            self._inventory.hold(holdings)
-            calls = self._driver.calls
-            if calls is None or self._driver.said.value.devices is None or not holdings.freed:
-                continue  # without a list it waits for the next look at the checkpoint
-            self._holdings.publish(holdings.told())
-            freed = self._ledger.devices_of(holdings.freed)
-            self.release(calls, [self._ledger.devices[id_] for id_ in freed])
+            ids.add(id_)
+            if device is not None and device.id not in used:
+                devices[device.id] = device
+        self._telling |= ids
+        calls.release(list(devices.values()), self.still_free, lambda: self._told(ids))
+
+    def _note_hardware(self) -> None:
+        holdings = self._holdings.value
+        devices = {id_: self._ledger.device(id_) for id_, claim in holdings.claims.items() if not claim.hardware}
+        noted = holdings.behind({id_: hardware(device) for id_, device in devices.items() if device is not None})
+        if noted is not holdings:
+            self._holdings.publish(noted)
+
+    def _told(self, ids: set[str]) -> None:
+        self._telling -= ids
+        self._holdings.publish(self._holdings.value.told(ids))
 
     def release(self, calls: Lanes, devices: Iterable[Device]) -> None:
         """Tells the driver which of the ``devices`` are free."""
@@ -54,7 +88,7 @@ class Releases:
 
     def unheld(self, devices: Iterable[Device]) -> list[Device]:
         """Those of ``devices`` that no container holds or may be getting; none as long as that isn't known."""
-        held = self._holdings.value.held
+        held = self._holdings.value.in_use
         return [] if held is None else self._without(devices, held)
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:

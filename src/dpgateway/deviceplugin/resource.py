@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import Api, Call
 from dpgateway.deviceplugin.offer.allocations import Additions, add
+from dpgateway.deviceplugin.offer.exclusion import hardware, shared
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.ledger import Refusal
 from dpgateway.deviceplugin.offer.size import too_large
@@ -24,7 +25,6 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import RequestError
 from dpgateway.model import Allocation, Device, Grant, Options, Preference
-from dpgateway.node.holdings import Holdings
 
 
 class Resource:
@@ -94,17 +94,17 @@ class Resource:
     def _allocating(self, ids: tuple[str, ...]) -> Iterator[None]:
         """The ids are held while their Allocate is in flight, and until the checkpoint tells what came of it."""
         holdings = self._holdings
+        behind = {id_: hardware(device) for id_ in ids if (device := self._ledger.device(id_)) is not None}
         holdings.amend(holdings.value.began(ids))
+        self.inventory.use()
         try:
             yield
         except BaseException:
-            self._landed(holdings.value.failed(ids))
+            failed = holdings.value.failed(ids)
+            (holdings.publish if self._ledger.lost else holdings.amend)(failed)  # news only if an id may leave the list
+            self.inventory.use()
             raise
-        self._landed(holdings.value.gave(ids, self._clock.monotonic()))
-
-    def _landed(self, holdings: Holdings) -> None:
-        """An Allocate ended. That is news only if an id may leave the list because of it."""
-        (self._holdings.publish if self._ledger.lost else self._holdings.amend)(holdings)
+        holdings.publish(holdings.value.gave(ids, self._clock.monotonic(), behind))
 
     def _devices(self, ids: tuple[str, ...]) -> tuple[Device, ...]:
         """The devices of ``ids``, each once."""
@@ -117,6 +117,11 @@ class Resource:
                 f"resource {self.name}: {', '.join(ids)} are shares of {len(devices)} devices, and "
                 "'shares: {distinct: require}' wants a device for each; ask for fewer, or let the kubelet (1.19 or "
                 "later) follow the preference"
+            )
+        if len(devices) > 1 and (both := shared(devices.values())) is not None:
+            names = " and ".join(device.id for device in both)
+            raise RequestError(
+                f"resource {self.name}: devices {names} are the same hardware, so a container can't get both"
             )
         return tuple(devices.values())
 

@@ -6,7 +6,7 @@ import itertools
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
 from dpgateway.errors import Busy, DeviceUnavailable, DriverError, DriverFault, DriverTimeout, GatewayError, describe
@@ -71,7 +71,14 @@ def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[D
 def _copied(device: Device) -> Device:
     if type(device) is Device:
         return device
-    return Copy(**{one.name: getattr(device, one.name) for one in fields(Device)}, own=device)
+    return Copy(**{one.name: _value(device, one) for one in fields(Device)}, own=device)
+
+
+def _value(device: Device, field_: Field[Any]) -> object:
+    """A class of a driver's own may know nothing of what can be left out."""
+    if field_.kw_only and not hasattr(device, field_.name):
+        return field_.default if field_.default_factory is MISSING else field_.default_factory()
+    return getattr(device, field_.name)
 
 
 def _sequence(what: str, answer: object, most: int) -> tuple[Device, ...]:

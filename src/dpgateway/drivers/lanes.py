@@ -96,34 +96,40 @@ class Lanes:
             else:
                 await _until_free(lambda end: self.preparing.prepare(devices, call, end - time.monotonic()), seconds)
 
-    def release(self, devices: Sequence[Device], free: Free) -> None:
+    def release(self, devices: Sequence[Device], free: Free, told: Callable[[], None] | None = None) -> None:
         """Tells a driver that has ``release`` which devices are free; nobody waits for the call.
 
         When the call's turn comes, ``free`` says which devices still are, because some may be given away meanwhile.
+        ``told`` is called once the driver knows, or doesn't want to; not if it ended before its turn came.
         """
         if "release" not in self.abilities or not devices:
+            if told is not None:
+                told()
             return
 
         def call(released: Sequence[Device]) -> None:
             answers.ask("release", lambda: self._driver.release(answers.own(released)))
 
         names = [device.id for device in devices]
-        with contextlib.suppress(Ended):  # the driver ended, and whatever it held ended with it
-            self.preparing.release(devices, call, free).add_done_callback(partial(self._released, names))
+        with contextlib.suppress(Ended):  # the next driver is told
+            self.preparing.release(devices, call, free).add_done_callback(partial(self._released, names, told))
 
     def close(self) -> None:
         """The driver ended: no call begins any more."""
         self.preparing.close()
 
-    def _released(self, devices: Sequence[str], future: asyncio.Future[None]) -> None:
-        if future.cancelled() or (error := future.exception()) is None:
+    def _released(self, devices: Sequence[str], told: Callable[[], None] | None, future: asyncio.Future[None]) -> None:
+        if future.cancelled():
             return
-        reason = str(answers.fault("release", error))
-        fields = {"method": "release", "devices": devices, "reason": reason, "exception": answers.trace(error)}
-        if isinstance(error, Ended):
-            self._log.warning("%s before it released its devices", reason, extra=fields)
-        else:
+        if (error := future.exception()) is not None:
+            reason = str(answers.fault("release", error))
+            fields = {"method": "release", "devices": devices, "reason": reason, "exception": answers.trace(error)}
+            if isinstance(error, Ended):
+                self._log.warning("%s before it released its devices", reason, extra=fields)
+                return
             self._log.error("the driver failed: %s", reason, extra=fields)
+        if told is not None:
+            told()
 
     @contextlib.contextmanager
     def _blaming(self, devices: Sequence[Device]) -> Iterator[None]:

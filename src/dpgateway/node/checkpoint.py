@@ -22,7 +22,7 @@ from json import scanner
 from typing import Any
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.holdings import Note
+from dpgateway.node.holdings import Container, Note, Noted
 
 NAME = "kubelet_internal_checkpoint"
 
@@ -40,13 +40,14 @@ def notes(raw: bytes) -> Mapping[str, Note]:
     """
     try:
         document = _decoder(len(raw)).decode(raw.decode())
-        held: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
+        held: dict[str, dict[str, Noted]] = defaultdict(dict)
         for entry in _entries(document):
             ids = held[_text(entry["ResourceName"])]
+            containers = _containers(entry)
+            near: dict[int, Noted] = {}  # what many ids share, for there may be millions
             for id_, node in _ids(entry):
-                nodes = ids.setdefault(id_, ())
-                if 0 <= node <= _LAST_NODE and node not in nodes:
-                    ids[id_] = tuple(sorted((*nodes, node)))
+                noted = near.get(node) or near.setdefault(node, Noted(_nodes(node), containers))
+                ids[id_] = ids[id_].joined(noted) if id_ in ids else noted
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise KubeletError(f"{NAME}: not in a format of any kubelet from 1.8 to 1.37: {error!r}") from error
     return held
@@ -73,6 +74,16 @@ def _ids(entry: dict[str, Any]) -> Iterator[tuple[str, int]]:
         number = int(node)
         for id_ in _list(some):
             yield _text(id_), number
+
+
+def _containers(entry: dict[str, Any]) -> frozenset[Container]:
+    """Without both of its names a container counts as one that never ends."""
+    uid, name = entry.get("PodUID"), entry.get("ContainerName")
+    return frozenset([Container(uid, name)]) if isinstance(uid, str) and isinstance(name, str) else frozenset()
+
+
+def _nodes(node: int) -> tuple[int, ...]:
+    return (node,) if 0 <= node <= _LAST_NODE else ()
 
 
 def _list(value: object) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpgateway.errors import naming
@@ -22,6 +23,26 @@ PATIENCE = 10.0
 """Seconds without a kubelet after which the log says so: a kubelet that restarts is back sooner."""
 
 _log = bind(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where one kubelet keeps what others may look at."""
+
+    device_plugins: Path
+    """The directory of its socket for device plugins, and of its checkpoint."""
+    pod_resources: Path
+    """The socket of its PodResources API."""
+
+    @classmethod
+    def of(cls, device_plugins: Path, pod_resources: Path | None = None) -> Places:
+        """Without another place, PodResources is in the same ``--root-dir``."""
+        return cls(device_plugins, pod_resources or device_plugins.parent / "pod-resources" / SOCKET)
+
+    @property
+    def pods(self) -> Path:
+        """The directory that has a directory for each pod."""
+        return self.pod_resources.parent.parent / "pods"
 
 
 def read_checkpoint(directory: Path) -> tuple[bytes, os.stat_result]:

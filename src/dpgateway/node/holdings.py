@@ -1,10 +1,18 @@
 """What the containers of this node hold of one resource: arithmetic over values.
 
-Three sources, none of which is enough:
+Five sources, none of which is enough:
 
-- the *note*: what the kubelet wrote into its checkpoint, read some time after it was written;
+- the *note*: what the kubelet wrote into its checkpoint, read some time after it was written. The kubelet writes it
+  when it allocates, so an id stays in it long after its pod ended;
 - what was *granted*: ids that a front gave to a container, as long as the note may be older than that;
-- what is *in flight*: ids of Allocates that haven't been answered. The kubelet chose them already.
+- what is *in flight*: ids of Allocates that haven't been answered. The kubelet chose them already;
+- which pods are *gone*: the kubelet removed their directories, so nothing of them runs;
+- what is *listed*: the kubelet's answer to PodResources List. It leaves out the containers that only initialise a pod,
+  and a static pod that is being ended while its containers still run (both seen on 1.37).
+
+From these follow two things that aren't the same. An id is *held* while the kubelet may name it again: it must stay on
+the list. It is *in use* while a container may use its device: a driver isn't told that it is free. A *claim* is an id
+that was in use, as long as nobody was told that it is free.
 
 Everything works over ids as the kubelet knows them. Times are seconds of one monotonic clock, because the clock that
 stamps files may be set; the caller reads the clock, and reads the files.
@@ -12,9 +20,12 @@ stamps files may be set; the caller reads the clock, and reads the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 NOTED_WITHIN = 10.0
 """Seconds from an Allocate to the note of it. A checkpoint that was written for another reason may lack the Allocate
@@ -25,8 +36,61 @@ CLOCK_STEP = 0.02
 
 LONG_AGO = float("-inf")
 
-Note = Mapping[str, tuple[int, ...]]
-"""The ids that the kubelet wrote down, each with the NUMA nodes that the kubelet knew the id to be near."""
+LINGER = 35.0
+"""Seconds from the first List without an id until the id counts as free, if nothing else proves it: a container that is
+being ended has 30 s, unless its pod says otherwise, and a little more to be killed."""
+
+
+class Container(NamedTuple):
+    """A container as the checkpoint names it."""
+
+    pod_uid: str
+    name: str
+
+
+class Holder(NamedTuple):
+    """A container as PodResources names it."""
+
+    namespace: str
+    pod: str
+    container: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pod} ({self.container})"
+
+
+class Noted(NamedTuple):
+    """What the kubelet wrote down of one id."""
+
+    numa_nodes: tuple[int, ...] = ()
+    """The NUMA nodes that the kubelet knew the id to be near."""
+    containers: frozenset[Container] = frozenset()
+
+    @property
+    def pods(self) -> frozenset[str]:
+        return frozenset(container.pod_uid for container in self.containers)
+
+    def joined(self, other: Noted) -> Noted:
+        """What two entries for the same id say together."""
+        nodes = tuple(sorted({*self.numa_nodes, *other.numa_nodes}))
+        return Noted(nodes, self.containers | other.containers)
+
+
+Note = Mapping[str, Noted]
+"""The ids that the kubelet wrote down."""
+
+
+class Claim(NamedTuple):
+    """An id that was in use, and of which nobody was told yet that it is free."""
+
+    kubelet: str
+    """Which incarnation of the kubelet knew of it. Another one's note proves nothing, because that kubelet may have
+    forgotten what its containers hold."""
+    pods: frozenset[str] = frozenset()
+    """The uids of the pods that had it, if a note told them."""
+    hardware: frozenset[str] = frozenset()
+    """What was behind the device when it was given away: later the device may be gone, or another one's name."""
+
 
 Held = frozenset[str] | None
 """The ids that containers hold; None when that can't be known, and then nothing may leave a list."""
@@ -48,8 +112,19 @@ class Holdings:
     """The ids of each Allocate that is under way."""
     kubelet_since: float = LONG_AGO
     """When this kubelet appeared. An older note doesn't prove that a container gave up an id."""
-    counted: frozenset[str] = frozenset()
-    """The ids that a note had, or should have had, and of which nobody was told yet that they are free."""
+    kubelet: str = ""
+    """Which incarnation it is."""
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    remembers: bool = False
+    """Whether the claims have what earlier gateways wrote down."""
+    gone: frozenset[str] = frozenset()
+    """The uids of pods that the note or a claim names, and that are gone."""
+    listed: Mapping[str, Holder] = field(default_factory=dict)
+    """The last answer to List, without what was allocated since."""
+    unlisted: Mapping[str, float] = field(default_factory=dict)
+    """The ids that this kubelet listed and doesn't list any more, and when that was first seen."""
+    asked: float = LONG_AGO
+    """When the last List that was answered began."""
 
     # what is held
 
@@ -62,18 +137,53 @@ class Holdings:
         """Whether it is known what containers hold."""
         return self.note is not None
 
-    @property
+    @cached_property
+    def in_use(self) -> Held:
+        """The ids that a container may use; None when that can't be known."""
+        if self.note is None:
+            return None
+        return frozenset(self.living).union(self.granted, *self.in_flight)
+
+    @cached_property
+    def living(self) -> tuple[str, ...]:
+        """The noted ids of which nothing tells that their pods ended."""
+        if not self.gone and not self.unlisted:
+            return tuple(self.note or ())
+        return tuple(id_ for id_, noted in (self.note or {}).items() if not self._ended(id_, noted.pods))
+
+    def _ended(self, id_: str, pods: frozenset[str]) -> bool:
+        """Whether something else than a note tells that the pods which had the id don't use it any more."""
+        if pods and pods <= self.gone:
+            return True
+        return id_ in self.unlisted and self.asked - self.unlisted[id_] >= LINGER
+
+    @cached_property
     def freed(self) -> frozenset[str]:
-        """The ids that no container holds any more, and of which nobody was told that yet."""
-        held = self.held
-        if held is None or self.written < self.kubelet_since:
+        """The ids that no container uses any more, and of which nobody was told that yet."""
+        in_use = self.in_use
+        if in_use is None:
             return frozenset()
-        return self.counted - held
+        return frozenset(i for i, claim in self.claims.items() if i not in in_use and self._is_over(i, claim))
+
+    def _is_over(self, id_: str, claim: Claim) -> bool:
+        believed = claim.kubelet == self.kubelet and self.kubelet_since <= self.written
+        return (believed and id_ not in (self.note or ())) or self._ended(id_, claim.pods)
 
     @property
     def last_known(self) -> frozenset[str]:
-        """The ids that a container may hold. While the note can't be read, these are the ids that were held before."""
-        return self.counted.union(self.note or (), self.granted, *self.in_flight)
+        """The ids that a container may use. While the note can't be read, these are the ids that were used before."""
+        return self.claimed - self.freed
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        """The ids that a container may use, or that are free without anybody having been told."""
+        return frozenset(self.claims).union(self.living, self.granted, *self.in_flight)
+
+    @property
+    def pods(self) -> frozenset[str]:
+        """The uids of all pods that are named."""
+        noted = (noted.pods for noted in (self.note or {}).values())
+        return frozenset().union(*noted, *(claim.pods for claim in self.claims.values()))
 
     def look_again(self, lost: Iterable[str]) -> float | None:
         """Seconds after which one of the ``lost`` ids may be free although the note doesn't change; None: never."""
@@ -90,7 +200,12 @@ class Holdings:
         new = replace(self, note=note, looked=True, written=written, granted=granted)
         if note is None or written < self.kubelet_since:
             return new
-        return replace(new, counted=self.counted.union(note, self.granted))
+        claims = {id_: self._claim(id_, note[id_].pods) for id_ in new.living}
+        return replace(new, claims={**self.claims, **claims})
+
+    def _claim(self, id_: str, pods: frozenset[str]) -> Claim:
+        claim = self.claims.get(id_)
+        return Claim(self.kubelet, pods, claim.hardware if claim else frozenset())
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -102,28 +217,64 @@ class Holdings:
             return self.noted({}, LONG_AGO, now)
         return replace(self, note=None if self.note is None else dict(self.note))  # another look, though of no file
 
-    def new_kubelet(self, since: float) -> Holdings:
+    def new_kubelet(self, since: float, kubelet: str) -> Holdings:
         """Another kubelet appeared at ``since``. It may have forgotten what containers hold, so an id that it doesn't
-        know need not be free, whatever an older checkpoint says.
+        know need not be free.
         """
-        return replace(self, counted=frozenset(), kubelet_since=since)
+        return replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={})
+
+    def ended(self, pods: frozenset[str]) -> Holdings:
+        """Those of the named pods that are gone now."""
+        return replace(self, gone=pods)
+
+    def heard(self, listed: Mapping[str, Holder], asked: float) -> Holdings:
+        """List was asked at ``asked``, and this is its answer."""
+        told = {i: h for i, h in listed.items() if self.granted.get(i, LONG_AGO) < asked and not self._flies(i)}
+        missing = [i for i in (*self.listed, *self.unlisted) if i not in listed]
+        unlisted = {i: self.unlisted.get(i, asked) for i in missing}
+        return replace(self, listed=told, unlisted=unlisted, asked=asked)
+
+    def _flies(self, id_: str) -> bool:
+        return any(id_ in ids for ids in self.in_flight)
+
+    def behind(self, hardware: Mapping[str, frozenset[str]]) -> Holdings:
+        """What is behind these ids, for the claims that don't say it yet; an earlier gateway may have said it."""
+        if not self.remembers:
+            return self
+        new = {
+            id_: claim._replace(hardware=hardware[id_])
+            for id_, claim in self.claims.items()
+            if not claim.hardware and id_ in hardware
+        }
+        return replace(self, claims={**self.claims, **new}) if new else self
 
     def began(self, ids: tuple[str, ...]) -> Holdings:
         """An Allocate of ``ids`` is under way."""
-        return replace(self, in_flight=(*self.in_flight, ids))
+        new = replace(self, in_flight=(*self.in_flight, ids))
+        if self.listed.keys().isdisjoint(ids) and self.unlisted.keys().isdisjoint(ids):
+            return new
+        return replace(new, listed=_without(self.listed, ids), unlisted=_without(self.unlisted, ids))
 
-    def gave(self, ids: tuple[str, ...], now: float) -> Holdings:
+    def gave(self, ids: tuple[str, ...], now: float, hardware: Mapping[str, frozenset[str]] | None = None) -> Holdings:
         """The Allocate of ``ids`` succeeded: a container has them until a newer note says otherwise."""
         granted = {**self.granted, **dict.fromkeys(ids, now)}
-        return replace(self._landed(ids), granted=granted)
+        behind = hardware or {}
+        claims = {id_: Claim(self.kubelet, hardware=behind.get(id_, frozenset())) for id_ in ids}
+        return replace(self._landed(ids), granted=granted, claims={**self.claims, **claims})
 
     def failed(self, ids: tuple[str, ...]) -> Holdings:
         """The Allocate of ``ids`` failed: the ids are as they were before."""
         return self._landed(ids)
 
-    def told(self) -> Holdings:
-        """Whoever wants to know was told which ids were freed."""
-        return replace(self, counted=self.counted - self.freed)
+    def told(self, ids: Collection[str]) -> Holdings:
+        """Whoever wants to know was told that these ids, which were freed, are free."""
+        return replace(self, claims=_without(self.claims, self.freed.intersection(ids)))
+
+    def remembered(self, claims: Mapping[str, Claim]) -> Holdings:
+        """What an earlier gateway wrote down. It knew what was behind the ids when they were given away."""
+        behind = {i: claims[i].hardware for i in claims if i in self.claims and claims[i].hardware}
+        ours = {i: claim._replace(hardware=behind.get(i, claim.hardware)) for i, claim in self.claims.items()}
+        return replace(self, claims={**claims, **ours}, remembers=True)
 
     def _landed(self, ids: tuple[str, ...]) -> Holdings:
         flights = list(self.in_flight)
@@ -134,3 +285,7 @@ class Holdings:
 def _is_in(note: Note, id_: str, granted: float, written: float, now: float) -> bool:
     """Whether the note tells what became of an id that was granted."""
     return written >= granted - CLOCK_STEP and (id_ in note or now - granted > NOTED_WITHIN)
+
+
+def _without(values: Mapping[str, T], ids: Collection[str]) -> Mapping[str, T]:
+    return {id_: value for id_, value in values.items() if id_ not in ids}

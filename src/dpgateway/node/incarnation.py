@@ -21,6 +21,9 @@ class SocketFile:
     ctime: int
     """Nanoseconds."""
 
+    def __str__(self) -> str:
+        return f"{self.device}:{self.inode}:{self.ctime}"
+
     @classmethod
     def look(cls, path: Path) -> SocketFile | None:
         """None: there is no such file, or no way to know."""

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-from dpgateway.node.directory import SOCKET, Absence, is_there
+from dpgateway.node.asking import Asking
+from dpgateway.node.directory import SOCKET, Absence, Places, is_there
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.incarnation import Change, Incarnations, SocketFile
 from dpgateway.node.reading import WRITING, Reader, stamped
@@ -29,14 +29,14 @@ class Node:
 
     def __init__(
         self,
-        directory: Path,
+        places: Places,
         resources: Iterable[str],
         threads: Threads,
         changed: Callable[[Change], None],
         streaming: Callable[[], bool],
     ) -> None:
         """``changed`` gets what became of ``kubelet.sock``; ``streaming`` says whether a kubelet's stream is open."""
-        self.directory = directory
+        self.directory = directory = places.device_plugins
         """The kubelet's device-plugins directory."""
         self.there = asyncio.Event()
         """Set once there is such a directory."""
@@ -45,7 +45,8 @@ class Node:
         self._changed, self._streaming = changed, streaming
         self._incarnations = Incarnations()
         self._absence = Absence(directory)
-        self.reader = Reader(directory, self.holdings, threads)
+        self.asking = Asking(self.holdings, places)
+        self.reader = Reader(directory, self.holdings, threads, self.asking.hint)
         self._watch = DirectoryWatch(directory, self._look, self.reader.ask_soon)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self.kubelet = False
@@ -59,6 +60,7 @@ class Node:
                 group.create_task(self.reader.run(), name="read the checkpoint")
                 group.create_task(self._follow_changes(), name="what became of kubelet.sock")
                 group.create_task(self._watch.run(), name="watch the directory")
+                group.create_task(self.asking.run(), name="ask which pods have what")
         finally:
             self._absence.close()
 
@@ -72,7 +74,8 @@ class Node:
             _log.info("a kubelet appeared on %s", self.directory / SOCKET)
             since = stamped(found.ctime / 1e9) if found else time.monotonic()
             for holdings in self.holdings.values():
-                holdings.publish(holdings.value.new_kubelet(since))
+                holdings.publish(holdings.value.new_kubelet(since, str(found)))
+            self.asking.new_kubelet()
         if change is not Change.NONE:
             self._changes.put_nowait(change)
 

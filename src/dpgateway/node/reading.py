@@ -45,8 +45,9 @@ def stamped(stamp: float) -> float:
 class Reader:
     """Publishes what the kubelet wrote down of each resource. Used from the event loop."""
 
-    def __init__(self, directory: Path, holders: Holders, threads: Threads) -> None:
-        self._directory, self._holders, self._threads = directory, holders, threads
+    def __init__(self, directory: Path, holders: Holders, threads: Threads, published: Callable[[], None]) -> None:
+        """``published`` is called after each read."""
+        self._directory, self._holders, self._threads, self._published = directory, holders, threads, published
         self._timer: asyncio.TimerHandle | None = None
         self._asked = asyncio.Event()
         self._begun = 0
@@ -65,6 +66,7 @@ class Reader:
                 self._begun = self._finished.version + 1
                 await self._read()
                 self._finished.publish(None)
+                self._published()
         finally:
             self._ask_no_more()
 

@@ -19,7 +19,7 @@ from dpgateway.deviceplugin.offer.ledger import LEAVING, Refusal
 from dpgateway.deviceplugin.offer.size import LARGEST_LIST, too_long
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.model import HEALTHY, Device, Health, Offer
-from dpgateway.node.holdings import NOTED_WITHIN, Holdings
+from dpgateway.node.holdings import NOTED_WITHIN, Holdings, Noted
 from dpgateway.process.observable import Observable
 from tests.support.serving import running
 from tests.support.time import VirtualLoop
@@ -40,8 +40,9 @@ class Calls:
     def __init__(self):
         self.freed = []
 
-    def release(self, devices, free):
+    def release(self, devices, free, told=lambda: None):
         self.freed += [device.id for device in free(devices)]
+        told()
 
 
 class Node:
@@ -82,7 +83,7 @@ class Node:
         if self.on_file == "missing":
             self.holdings.publish(value.missing(now))
         else:
-            note = None if self.on_file == "damaged" else dict.fromkeys(self.on_file, ())
+            note = None if self.on_file == "damaged" else dict.fromkeys(self.on_file, Noted())
             self.holdings.publish(value.noted(note, self.written, now))
 
     def write(self, on_file):
@@ -100,7 +101,7 @@ class Node:
         return self.inventory.ledger.resolve(ids, self.clock.monotonic())
 
     def new_kubelet(self):
-        self.run(self.holdings.publish, self.holdings.value.new_kubelet(self.clock.monotonic()))
+        self.run(self.holdings.publish, self.holdings.value.new_kubelet(self.clock.monotonic(), "another"))
 
     def begin(self, *ids):
         """An Allocate is in flight until the function that this returns is called with whether it worked."""

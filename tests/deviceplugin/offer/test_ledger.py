@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dpgateway.deviceplugin.offer.ledger import LEAVING, Ledger, Refusal
 from dpgateway.model import Device, Health, Offer
+from dpgateway.node.holdings import Noted
 
 WET = Health.unhealthy("wet")
 A, B = Device("a", numa_nodes=(1,)), Device("b")
@@ -105,7 +106,7 @@ def test_a_device_that_returns_is_what_it_was_and_is_lost_anew_later():
 def test_after_a_restart_held_ids_are_listed_before_and_after_the_driver_answers():
     some = Ledger(1, 10)
     held = frozenset({"a::2", "gone::1"})
-    some.hold(held, 100, {"gone::1": (0, 1), "a::2": (7,)})
+    some.hold(held, 100, {"gone::1": Noted((0, 1)), "a::2": Noted((7,))})
     assert [offer.health.reason for offer in some.offers().values()] == [
         "a container holds it, but its device is gone"
     ] * 2

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer import size
+from dpgateway.deviceplugin.offer.exclusion import excluded
 from dpgateway.deviceplugin.offer.ledger import Ledger
 from dpgateway.model import Device, Offer, Offers
 from dpgateway.node.holdings import Holdings
@@ -51,6 +52,8 @@ class Inventory:
         self._reread, self._log = reread, log
         self._taken: tuple[Device, ...] | None = None
         """The driver's last list if all of it is offered as the driver says; else empty."""
+        self._shared = False
+        """Whether devices may share hardware."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -67,6 +70,8 @@ class Inventory:
         only: Collection[str] | None = None if fits or listed is None else listed.keys()
         self.ledger.take(devices, self.clock.monotonic(), only)
         self._taken = devices if fits else None
+        self._shared = any(device.hardware is not None for device in devices)
+        self._exclude()
         self._publish()
 
     def fail(self, reason: str, *, overdue: bool) -> None:
@@ -94,10 +99,21 @@ class Inventory:
     def hold(self, holdings: Holdings) -> None:
         """Lists what containers hold and the driver doesn't list; drops what nobody holds any more."""
         changed = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
-        if changed and self.list.value is not None:
+        if (self._exclude() or changed) and self.list.value is not None:
             self._publish()
         else:
             self.look_later()
+
+    def use(self) -> None:
+        """A container is getting devices, or didn't get them: what shares their hardware is listed accordingly."""
+        if self._exclude() and self.list.value is not None:
+            self._publish()
+
+    def _exclude(self) -> bool:
+        if not self._shared:
+            return False
+        devices = self.ledger.devices.values()
+        return self.ledger.exclude(excluded(devices, self.holdings.value, self.ledger.device))
 
     def look_later(self) -> None:
         """Sets the only timer, for the next id that may be dropped."""

@@ -61,6 +61,7 @@ class Ledger:
         self._meaning: dict[str, str] = {}
         self._unhealthy_since: dict[str, float] = {}
         self._failure: tuple[str, float] | None = None
+        self._excluded: Mapping[str, str] = {}
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
         """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
@@ -116,7 +117,7 @@ class Ledger:
         """
         unlisted = [i for i in held or () if i not in self._present and i not in self._lost]
         for offered in unlisted:
-            nodes = near.get(offered, ()) if near else ()
+            nodes = near[offered].numa_nodes if near and offered in near else ()
             self._lost[offered] = Lost(now, "a container holds it, but its device is gone", nodes)
             self._meaning[offered] = device_id(offered)
         dropped = self.droppable(held, now)
@@ -151,10 +152,26 @@ class Ledger:
             i: Offer(i, d.health, d.numa_nodes) for d in devices for i in share_ids(d.id, self._shares)
         }
 
+    def exclude(self, excluded: Mapping[str, str]) -> bool:
+        """Why present devices can't be given away although their driver calls them healthy, by device id. Returns
+        whether the list changed.
+        """
+        changed = {i for i in (*excluded, *self._excluded) if excluded.get(i) != self._excluded.get(i)}
+        self._excluded = excluded
+        for device in filter(None, map(self._devices.get, changed)):
+            for offered in share_ids(device.id, self._shares):
+                if offered in self._present:
+                    self._offer(offered, device)
+        return bool(changed)
+
+    def _health(self, device: Device) -> Health:
+        reason = self._excluded.get(device.id) if device.health.ok else None
+        return Health.unhealthy(reason) if reason else device.health
+
     def _offer(self, offered: str, device: Device) -> None:
-        offer = self._offers.get(offered)
-        if offer is None or offer.health != device.health or offer.numa_nodes != device.numa_nodes:
-            self._offers[offered] = Offer(offered, device.health, device.numa_nodes)
+        offer, health = self._offers.get(offered), self._health(device)
+        if offer is None or offer.health != health or offer.numa_nodes != device.numa_nodes:
+            self._offers[offered] = Offer(offered, health, device.numa_nodes)
 
     def _lost_offer(self, offered: str, lost: Lost) -> Offer:
         device = self.device(offered)
@@ -186,6 +203,8 @@ class Ledger:
         if not device.health.ok:
             seconds = now - self._unhealthy_since.get(device.id, now)
             return Refusal(offered, f"unhealthy for {seconds:.0f} s: {device.health.reason}")
+        if device.id in self._excluded:
+            return Refusal(offered, f"unhealthy: {self._excluded[device.id]}")
         if self._failure is not None:
             reason, since = self._failure
             return Refusal(offered, f"unhealthy for {now - since:.0f} s: {reason}")

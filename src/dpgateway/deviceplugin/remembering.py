@@ -1,0 +1,83 @@
+"""Keeps one resource's journal: what containers were given, over restarts of the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from dpgateway.errors import KubeletError
+from dpgateway.node.holdings import Holdings
+from dpgateway.node.journal import Claims, Journal
+from dpgateway.process.observable import Observable
+from dpgateway.process.threads import Threads
+
+T = TypeVar("T")
+
+PATIENCE = 2.0
+"""Seconds that the disk has to answer."""
+LAST_PATIENCE = 0.2
+"""Seconds that it has at the end."""
+
+
+class Remembering:
+    """Used from the event loop. What the disk doesn't do is logged, and stops nothing."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        holdings: Observable[Holdings],
+        threads: Threads,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        self._journal, self._holdings, self._threads, self._log = journal, holdings, threads, log
+        self._saved: Claims = {}
+        self._complaint = ""
+        self._busy: asyncio.Future[Any] | None = None
+
+    async def load(self) -> None:
+        """Publishes what an earlier gateway wrote down; nothing may be given away before."""
+        claims: Claims = {}
+        try:
+            claims = await self._on_disk(self._journal.load, PATIENCE)
+        except (KubeletError, OSError) as error:
+            self._log.warning("what was given away before this start is known from the kubelet alone: %s", error)
+        self._saved = claims
+        self._holdings.publish(self._holdings.value.remembered(claims))
+
+    async def follow(self) -> None:
+        """Writes each change down; never returns."""
+        seen = 0
+        while True:
+            seen = await self._holdings.newer(seen)
+            await self._save(PATIENCE)
+
+    async def finish(self, seconds: float = LAST_PATIENCE) -> None:
+        """Writes the last change down. The disk itself has time until after the end."""
+        await self._save(seconds, sync=False)
+
+    async def _save(self, seconds: float, *, sync: bool = True) -> None:
+        holdings = self._holdings.value
+        if not holdings.remembers or holdings.claims == self._saved:
+            return
+        try:
+            await self._on_disk(partial(self._journal.save, holdings.claims, sync=sync), seconds)
+            self._saved, self._complaint = holdings.claims, ""
+        except OSError as error:
+            text = f"after a restart nobody will remember what is given away now: {self._journal.path}: {error}"
+            if text != self._complaint:
+                self._log.warning("%s", text)
+            self._complaint = text
+
+    async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
+        """One after the other, also if somebody stopped waiting for the one before."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._busy is not None and not self._busy.done():
+                    await asyncio.wait([self._busy])
+                self._busy = future = self._threads.call("journal", function)
+                return await asyncio.shield(future)
+        raise TimeoutError(f"the disk hasn't answered for {seconds:g} s")

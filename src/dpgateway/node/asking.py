@@ -1,0 +1,109 @@
+"""Finds out which pods are gone, and asks the kubelet which pod has what: at each hint, and sometimes without one.
+
+A hint is whatever may have changed the answer: another checkpoint, a pod's directory that came or went, or another
+kubelet. Nobody is asked while nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+
+from dpgateway.errors import KubeletError
+from dpgateway.node.directory import Places
+from dpgateway.node.holdings import Holdings
+from dpgateway.node.podresources import PodResources
+from dpgateway.node.pods import STARTED, PodDirectories
+from dpgateway.process.log import bind
+from dpgateway.process.observable import Observable
+from dpgateway.process.tasks import doubling
+
+PAUSE = 0.2
+"""Seconds between two looks; a kubelet allows 100 Lists a second."""
+SLOW = 30.0
+"""Seconds after which there is a look without a hint."""
+BLIND = 2.0
+"""The same while pods' directories can't be seen: then nothing hints at the end of a pod, but the kubelet's answer."""
+
+_log = bind(__name__)
+
+
+class Asking:
+    """Used from the event loop; publishes what it finds out as holdings."""
+
+    def __init__(self, holdings: Mapping[str, Observable[Holdings]], places: Places) -> None:
+        self._holdings = holdings
+        self._pods = PodDirectories(places.pods, self.hint)
+        self._pod_resources = PodResources(places.pod_resources)
+        self._hint = asyncio.Event()
+        self._another_kubelet = False
+        self._failures = 0
+        self.complaint = ""
+        """Why the kubelet doesn't say which pods have what; empty if it does."""
+        self.answered: float | None = None
+        """When the kubelet said it last, in seconds of the monotonic clock."""
+
+    def hint(self) -> None:
+        self._hint.set()
+
+    def new_kubelet(self) -> None:
+        self._another_kubelet = True
+        self._hint.set()
+
+    async def run(self) -> None:
+        """Looks and asks until it is cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pods.run(), name="watch the pods' directories")
+                while True:
+                    await self._hinted()
+                    if any(holdings.value.claimed for holdings in self._holdings.values()):
+                        self._look()
+                        await self._ask()
+                    await asyncio.sleep(PAUSE)
+        finally:
+            await self._pod_resources.close()
+
+    async def _hinted(self) -> None:
+        """Returns at a hint, or when it is time to look without one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience()):
+                await self._hint.wait()
+        self._hint.clear()
+
+    def _patience(self) -> float:
+        """Seconds until a look without a hint. A kubelet that starts serves this API a little later than the other."""
+        if self._failures:
+            return doubling(self._failures, SLOW)
+        return SLOW if self._pods.seen else BLIND
+
+    def _look(self) -> None:
+        values = [holdings.value for holdings in self._holdings.values()]
+        admitted = max(max(value.written, value.kubelet_since) for value in values)
+        named = frozenset().union(*(value.pods for value in values))
+        gone = self._pods.gone(named, started=time.monotonic() - admitted > STARTED)
+        for holdings in self._holdings.values():
+            ended = gone & holdings.value.pods
+            if ended != holdings.value.gone:
+                holdings.publish(holdings.value.ended(ended))
+
+    async def _ask(self) -> None:
+        if self._another_kubelet:
+            self._another_kubelet = False
+            await self._pod_resources.new_kubelet()
+        asked = time.monotonic()
+        try:
+            listing = await self._pod_resources.list(self._holdings)
+        except (KubeletError, OSError) as error:
+            self._failures += 1
+            if not self.complaint:
+                _log.debug("the kubelet doesn't say which pods have what: %s", error)
+            self.complaint = str(error)
+            return
+        self.complaint, self.answered, self._failures = "", asked, 0
+        for resource, holdings in self._holdings.items():
+            before, heard = holdings.value, holdings.value.heard(listing[resource], asked)
+            news = heard.listed != before.listed or heard.freed != before.freed
+            (holdings.publish if news else holdings.amend)(heard)

@@ -1,0 +1,110 @@
+"""What one resource's containers were given, kept on disk until somebody was told that it is free again.
+
+One small JSON file for each resource, in ``state_dir``, written by the gateway that has the resource's lock. It is
+there only while something is claimed. Without the file, what is held is known from the kubelet alone, as if the gateway
+had never run here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpgateway.errors import KubeletError
+from dpgateway.node.holdings import Claim
+
+VERSION = 1
+LARGEST = 32 * 1024 * 1024
+"""Bytes."""
+
+Claims = Mapping[str, Claim]
+
+
+class Journal:
+    """Blocks, so it is used on a thread."""
+
+    def __init__(self, state_dir: Path, device_plugins_dir: Path, resource: str) -> None:
+        name = hashlib.sha256(f"{device_plugins_dir}\0{resource}".encode()).hexdigest()[:16]
+        self.path = state_dir / f"{name}.json"
+        self._resource = resource
+
+    def load(self) -> Claims:
+        """Empty if there is no file; raises KubeletError or OSError if there is one that can't be read."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return {}
+        with os.fdopen(descriptor, "rb") as file:
+            raw = file.read(LARGEST + 1)
+        return from_json(raw, self._resource, str(self.path))
+
+    def save(self, claims: Claims, *, sync: bool = True) -> None:
+        """Raises OSError; then the file is as it was before. ``sync``: so that a power cut doesn't undo it."""
+        if not claims:
+            self.path.unlink(missing_ok=True)
+            return
+        _make_private(self.path.parent)
+        temporary = self.path.with_suffix(".new")  # nobody else has it: there is one gateway for each resource
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(to_json(claims, self._resource))
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(self.path)
+
+
+def _make_private(directory: Path) -> None:
+    """What is written there decides who gets a device, so nobody else may write there."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{directory} must belong to uid {os.geteuid()}, and nobody else may write there")
+
+
+def to_json(claims: Claims, resource: str) -> bytes:
+    ids = {
+        id_: {"kubelet": c.kubelet, "pods": sorted(c.pods), "hardware": sorted(c.hardware)} for id_, c in claims.items()
+    }
+    return json.dumps({"version": VERSION, "resource": resource, "claims": ids}).encode()
+
+
+def from_json(raw: bytes, resource: str, path: str) -> Claims:
+    """Raises KubeletError for anything that :func:`to_json` doesn't write."""
+    try:
+        return _claims(raw, resource)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise KubeletError(f"{path}: not a journal that this gateway wrote: {error!r:.300}") from error
+
+
+def _claims(raw: bytes, resource: str) -> Claims:
+    if len(raw) > LARGEST:
+        raise ValueError(f"expected at most {LARGEST} bytes")
+    document = json.loads(raw)
+    if (document["version"], document["resource"]) != (VERSION, resource):
+        raise ValueError(f"expected version {VERSION} of {resource}")
+    return {_text(id_): _claim(given) for id_, given in document["claims"].items()}
+
+
+def _claim(given: Mapping[str, Any]) -> Claim:
+    kubelet = given["kubelet"]
+    if not isinstance(kubelet, str):
+        raise TypeError(f"expected a text, found {kubelet!r:.100}")
+    return Claim(kubelet, _texts(given["pods"]), _texts(given["hardware"]))
+
+
+def _texts(value: object) -> frozenset[str]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, found {value!r:.100}")
+    return frozenset(map(_text, value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"expected a text, found {value!r:.100}")
+    value.encode()  # half a character can't be listed
+    return value

@@ -1,0 +1,100 @@
+"""Asks the kubelet which container has which device: PodResources List, over ``pod-resources/kubelet.sock``.
+
+v1 is served since 1.20, v1alpha1 from 1.13 on (pkg/kubelet/apis/podresources). From 1.27 on a kubelet refuses more than
+100 calls a second, and a burst of 10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from dpgateway.errors import KubeletError, encodable
+from dpgateway.node.holdings import Holder
+from dpgateway.node.wire import podresources_pb2 as wire
+from dpgateway.process import unix
+
+APIS = "v1", "v1alpha1"
+DEADLINE = 5.0
+"""Seconds."""
+LARGEST = 16 * 1024 * 1024
+"""Bytes, the limit of the kubelet's own clients (pkg/kubelet/apis/podresources/client.go)."""
+
+_OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),  # as for Register
+    ("grpc.max_receive_message_length", LARGEST),
+]
+
+Listing = Mapping[str, Mapping[str, Holder]]
+"""The holder of each id, by resource."""
+
+
+class PodResources:
+    """The API of one kubelet at a time. Used from the event loop."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._channel: Any = None
+        self._address: unix.Address | None = None
+        self._apis: tuple[str, ...] = APIS
+
+    async def new_kubelet(self) -> None:
+        """Another kubelet may speak another version."""
+        self._apis = APIS
+        await self.close()
+
+    async def list(self, resources: Collection[str]) -> Listing:
+        """Who has what of ``resources``. Raises KubeletError if the kubelet is away, or doesn't tell."""
+        while self._apis:
+            try:
+                raw = await self._call(f"/{self._apis[0]}.PodResourcesLister/List")
+                return holders(raw, resources)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                    await self.close()
+                    raise KubeletError(f"{self._socket}: {error.code().name}: {error.details()}") from error
+                self._apis = self._apis[1:]
+        raise KubeletError(f"{self._socket}: the kubelet serves none of {', '.join(APIS)}")
+
+    async def _call(self, path: str) -> bytes:
+        if self._channel is None:
+            self._address = unix.Address(self._socket)
+            self._channel = grpc.aio.insecure_channel(str(self._address), options=_OPTIONS)
+        answer: bytes = await self._channel.unary_unary(path)(b"", timeout=DEADLINE)
+        return answer
+
+    async def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            with contextlib.suppress(Exception):  # nobody needs it any more
+                await channel.close()
+        if self._address is not None:
+            self._address.close()
+            self._address = None
+
+
+def holders(raw: bytes, resources: Collection[str]) -> Listing:
+    """What a ListPodResourcesResponse says of ``resources``, in either version; raises KubeletError for anything else.
+
+    The same resource comes several times in a container, once for each NUMA node or device.
+    """
+    try:
+        answer = wire.ListPodResourcesResponse.FromString(raw)
+    except DecodeError as error:
+        raise KubeletError(f"PodResources List: not a ListPodResourcesResponse: {encodable(str(error))}") from error
+    found: dict[str, dict[str, Holder]] = {resource: {} for resource in resources}
+    for pod in answer.pod_resources:
+        for container in pod.containers:
+            holder = Holder(pod.namespace, pod.name, container.name)
+            for devices in container.devices:
+                if devices.resource_name in found:
+                    found[devices.resource_name].update(dict.fromkeys(devices.device_ids, holder))
+    return found

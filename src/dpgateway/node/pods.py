@@ -1,0 +1,74 @@
+"""Which pods are gone: a kubelet has a directory for each of its pods, named by the pod's uid.
+
+It makes the directory when it starts the pod, which is just after the Allocates for it, and removes it once nothing of
+the pod runs any more (cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go, every release; it looks every 2 s). The
+directory of a pod that ended stays until the pod is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+from dpgateway.process.log import bind
+from dpgateway.process.tasks import persist
+
+STARTED = 60.0
+"""Seconds from an Allocate until the pod has its directory for sure, if its kubelet runs."""
+POLL = 30.0
+"""Seconds between two attempts to watch."""
+
+_SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
+_LOST = Mask.IGNORED | Mask.UNMOUNT | _SELF
+
+_log = bind(__name__)
+
+
+class PodDirectories:
+    """Those below one directory, ``/var/lib/kubelet/pods``. Used from the event loop."""
+
+    def __init__(self, directory: Path, changed: Callable[[], None], poll: float = POLL) -> None:
+        """``changed`` is called when a pod came or went."""
+        self._directory, self._changed, self._poll = directory, changed, poll
+        self.seen = False
+        """Whether the directory could be looked into, the last time."""
+        self._known: frozenset[str] = frozenset()
+
+    async def run(self) -> None:
+        """Watches until it is cancelled. A directory that can't be watched, or isn't there, is looked for again."""
+        await persist(self._watch, self._failed, first=self._poll, longest=self._poll)
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, OSError):
+            raise error
+        _log.debug("can't watch %s: %s", self._directory, error)
+
+    async def _watch(self) -> None:
+        with Inotify() as inotify:
+            inotify.add_watch(self._directory, Mask.CREATE | Mask.DELETE | _SELF | Mask.ONLYDIR)
+            self._changed()
+            async for event in inotify:
+                if event.mask & _LOST:
+                    raise OSError(f"{self._directory} was removed or replaced")
+                self._changed()
+
+    def gone(self, uids: Iterable[str], *, started: bool) -> frozenset[str]:
+        """Those of ``uids`` whose pods are gone.
+
+        ``started``: all of them were admitted more than STARTED seconds ago. Otherwise a directory that isn't there may
+        not be there yet, unless it was seen before. An empty directory proves nothing of pods that were never seen in
+        it, because it may not be the one that the kubelet uses.
+        """
+        wanted = frozenset(uids)
+        try:
+            there = frozenset(path.name for path in self._directory.iterdir())
+        except OSError:
+            self.seen = False
+            return frozenset()
+        self.seen = True
+        missing = wanted - there
+        gone = missing if started and there else missing & self._known
+        self._known = wanted & (self._known | there)
+        return gone

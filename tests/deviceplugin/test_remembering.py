@@ -1,0 +1,125 @@
+"""What was given away is written down, whatever the disk does meanwhile."""
+
+import asyncio
+import threading
+
+import pytest
+
+from dpgateway.deviceplugin.remembering import Remembering
+from dpgateway.node.holdings import Claim, Holdings
+from dpgateway.node.journal import Journal
+from dpgateway.process.observable import Observable
+from dpgateway.process.threads import Threads
+from tests.support.waiting import until
+
+THING = "example.com/thing"
+
+
+class Disk(Journal):
+    """A journal on a disk that waits until the test lets it go on."""
+
+    def __init__(self, folder):
+        super().__init__(folder / "state", folder / "device-plugins", THING)
+        self.free = threading.Event()
+        self.free.set()
+        self.writing = 0
+
+    def save(self, claims, *, sync=True):
+        self.writing += 1
+        try:
+            assert self.writing == 1, "two at once"
+            self.free.wait(20)
+            super().save(claims, sync=sync)
+        finally:
+            self.writing -= 1
+
+
+@pytest.fixture
+def disk(tmp_path):
+    return Disk(tmp_path)
+
+
+@pytest.fixture
+def holdings():
+    return Observable(Holdings().noted({}, 0.0, 0.0))
+
+
+class Started(Remembering):
+    async def start(self):
+        await self.load()
+        self.task = asyncio.create_task(self.follow())
+
+
+@pytest.fixture
+async def one(disk, holdings, log):
+    one = Started(disk, holdings, Threads(), log)
+    yield one
+    disk.free.set()
+    one.task.cancel()
+    await asyncio.wait({one.task})
+
+
+def give(holdings, *ids):
+    holdings.publish(holdings.value.began(ids).gave(ids, 1.0))
+
+
+async def test_each_change_is_written_down(one, disk, holdings):
+    await one.start()
+    give(holdings, "a")
+    await until(lambda: disk.load().keys() == {"a"})
+    give(holdings, "b")
+    await until(lambda: disk.load().keys() == {"a", "b"})
+    holdings.publish(holdings.value.noted({}, 100.0, 100.0).told({"a", "b"}))
+    await until(lambda: not disk.path.exists())
+
+
+async def test_what_an_earlier_gateway_wrote_is_claimed(one, disk, holdings):
+    disk.save({"a": Claim("", hardware=frozenset(["char 188:0"]))})
+    await one.start()
+    assert holdings.value.remembers
+    assert holdings.value.claims["a"].hardware == {"char 188:0"}
+
+
+async def test_a_damaged_file_is_said_and_stops_nothing(one, disk, holdings, records):
+    disk.path.parent.mkdir(mode=0o700)
+    disk.path.write_text("{")
+    await one.start()
+    assert f"known from the kubelet alone: {disk.path}: not a journal" in str(records.texts())
+    give(holdings, "a")
+    await until(lambda: disk.path.read_text() != "{")
+    assert disk.load().keys() == {"a"}
+
+
+async def test_a_disk_that_refuses_is_said_once_and_tried_again(one, disk, holdings, records):
+    await one.start()
+    disk.path.parent.mkdir(mode=0o700)
+    disk.path.parent.chmod(0o777)
+    give(holdings, "a")
+    await until(lambda: "nobody will remember what is given away now" in str(records.texts()))
+    give(holdings, "b")
+    await asyncio.sleep(0)
+    disk.path.parent.chmod(0o700)
+    give(holdings, "c")
+    await until(lambda: disk.path.exists() and disk.load().keys() == {"a", "b", "c"})
+    assert str(records.texts()).count("nobody will remember") == 1
+
+
+async def test_the_last_change_follows_one_that_is_still_being_written(one, disk, holdings):
+    await one.start()
+    disk.free.clear()
+    give(holdings, "a")
+    await until(lambda: disk.writing)
+    give(holdings, "b")
+    last = asyncio.create_task(one.finish())
+    await asyncio.sleep(0)
+    disk.free.set()
+    await last
+    assert disk.load().keys() == {"a", "b"}
+
+
+async def test_a_disk_that_hangs_is_not_waited_for_at_the_end(one, disk, holdings, records):
+    await one.start()
+    disk.free.clear()
+    give(holdings, "a")
+    await one.finish(0.01)
+    assert "the disk hasn't answered for 0.01 s" in str(records.texts())

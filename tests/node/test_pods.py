@@ -1,0 +1,86 @@
+"""A pod is gone when its directory was there and isn't any more, or should have come long ago."""
+
+import asyncio
+
+import pytest
+
+from dpgateway.node.pods import PodDirectories
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def pods(tmp_path):
+    (tmp_path / "pods").mkdir()
+    return PodDirectories(tmp_path / "pods", lambda: None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "pods"
+
+
+def test_a_directory_that_was_seen_and_removed(pods, folder):
+    (folder / "1").mkdir()
+    assert pods.gone(["1"], started=False) == frozenset()
+    (folder / "1").rmdir()
+    assert pods.gone(["1"], started=False) == {"1"}
+    assert pods.gone(["1"], started=False) == {"1"}, "and it stays gone"
+
+
+def test_a_directory_that_was_never_seen_may_not_have_come_yet(pods, folder):
+    (folder / "2").mkdir()
+    assert pods.gone(["1", "2"], started=False) == frozenset()
+    assert pods.gone(["1", "2"], started=True) == {"1"}
+
+
+def test_an_empty_directory_may_be_another_one(pods):
+    assert pods.gone(["1"], started=True) == frozenset()
+
+
+def test_a_pod_that_comes_again_is_not_gone(pods, folder):
+    (folder / "1").mkdir()
+    pods.gone(["1"], started=False)
+    (folder / "1").rmdir()
+    assert pods.gone(["1"], started=False) == {"1"}
+    (folder / "1").mkdir()
+    assert pods.gone(["1"], started=False) == frozenset()
+
+
+def test_what_cannot_be_looked_into_proves_nothing(pods, folder):
+    (folder / "1").mkdir()
+    pods.gone(["1"], started=False)
+    assert pods.seen
+    (folder / "1").rmdir()
+    folder.rmdir()
+    assert pods.gone(["1"], started=True) == frozenset()
+    assert not pods.seen
+
+
+async def test_each_change_is_told_also_of_a_directory_that_is_made_again(folder):
+    told = 0
+
+    def changed():
+        nonlocal told
+        told += 1
+
+    async def more_than(count):
+        await until(lambda: told > count)
+        return told
+
+    folder.mkdir()
+    watch = PodDirectories(folder, changed, poll=0.01)
+    task = asyncio.create_task(watch.run())
+    try:
+        seen = await more_than(0)
+        (folder / "1").mkdir()
+        seen = await more_than(seen)
+        (folder / "1").rmdir()
+        seen = await more_than(seen)
+        folder.rmdir()
+        folder.mkdir()
+        seen = await more_than(seen)
+        (folder / "2").mkdir()
+        await more_than(seen)
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
