@@ -74,7 +74,7 @@ def _copied(device: Device) -> Device:
     return Copy(**{one.name: _value(device, one) for one in fields(Device)}, own=device)
 
 
-def _value(device: Device, field_: Field[Any]) -> object:
+def _value(device: Device, field_: Field[Any]) -> Any:  # noqa: ANN401
     """A class of a driver's own may know nothing of what can be left out."""
     if field_.kw_only and not hasattr(device, field_.name):
         return field_.default if field_.default_factory is MISSING else field_.default_factory()
