@@ -559,3 +559,108 @@ def test_every_error_that_a_driver_may_cause_is_tried_here():
         errors.KubeletError,
         errors.NoThread,
     }
+
+
+# devices that share hardware
+
+LINK, NODE = Device("by-id", hardware=("char 188:0",)), Device("tty", hardware=("char 188:0",))
+
+
+def listed(resource):
+    return {id_: offer.health.reason for id_, offer in resource.inventory.list.value.items()}
+
+
+async def test_the_other_name_is_unhealthy_and_refused_from_the_moment_an_allocate_begins(make):
+    calls = Calls()
+    resource = make(calls, devices=(LINK, NODE))
+    seen = []
+    calls.meanwhile = lambda: seen.append(listed(resource))
+    reason = "char 188:0 is held as by-id"
+    await resource.allocate([("by-id",)], NEW)
+    assert seen == [{"by-id": None, "tty": reason}]
+    assert listed(resource) == {"by-id": None, "tty": reason}
+    assert await refusal(resource.allocate([("tty",)], NEW)) == f"resource {NAME}: device tty is unhealthy: {reason}"
+    await resource.allocate([("by-id",)], NEW)  # 1.8 allocates again at each start of a container
+
+
+async def test_an_allocate_that_failed_gives_the_other_name_back(make):
+    resource = make(Calls(error=DriverError("no power")), devices=(LINK, NODE))
+    with pytest.raises(DriverError):
+        await resource.allocate([("by-id",)], NEW)
+    assert listed(resource) == {"by-id": None, "tty": None}
+
+
+async def test_a_container_cannot_get_both_names(make):
+    resource = make(Calls(), devices=(LINK, NODE, C))
+    text = await refusal(resource.allocate([("by-id", "c", "tty")], NEW))
+    assert text == f"resource {NAME}: devices by-id and tty are the same hardware, so a container can't get both"
+
+
+async def test_what_is_held_at_the_start_excludes_its_other_names_before_anything_is_given(make):
+    resource = make(Calls(), devices=(LINK, NODE))
+    note(resource, "by-id")
+    assert listed(resource) == {"by-id": None, "tty": "char 188:0 is held as by-id"}
+
+
+# what is free
+
+
+def releases_of(resource):
+    """What a driver was told of, in the order of the calls; it knows when the test says so."""
+    releases = []
+    resource.releases._driver.calls.release = lambda devices, free, know=lambda: None: releases.append(
+        ([device.id for device in free(devices)], know)
+    )
+    return releases
+
+
+async def test_a_driver_is_told_once_of_what_is_free_and_it_is_claimed_until_the_driver_knows(make, clock):
+    resource = make(Calls("release"))
+    releases = releases_of(resource)
+    note(resource, "a")
+    note(resource)
+    resource.releases.tell()
+    resource.releases.tell()
+    ((devices, know),) = releases
+    assert devices == ["a"]
+    assert resource.inventory.holdings.value.claims.keys() == {"a"}
+    know()
+    assert resource.inventory.holdings.value.claims == {}
+
+
+async def test_the_next_driver_is_told_what_the_one_that_ended_was_not(make):
+    resource = make(Calls("release"))
+    releases = releases_of(resource)
+    note(resource, "a")
+    note(resource)
+    resource.releases.tell()
+    resource.releases._driver.calls = Calls("release")
+    releases += releases_of(resource)
+    resource.releases.tell()
+    assert [devices for devices, _ in releases] == [["a"]]
+
+
+async def test_a_share_that_ended_frees_no_device_of_which_another_share_is_in_use(make):
+    resource = make(Calls("release"), shares=Shares(2))
+    releases = releases_of(resource)
+    note(resource, "a", "a::1")
+    note(resource, "a")
+    resource.releases.tell()
+    assert [devices for devices, _ in releases] == [[]]
+    releases.pop()[1]()
+    note(resource)
+    resource.releases.tell()
+    assert [devices for devices, _ in releases] == [["a"]]
+
+
+async def test_a_device_that_is_gone_is_told_of_when_it_is_back(make):
+    resource = make(Calls("release"))
+    releases = releases_of(resource)
+    note(resource, "a")
+    resource.inventory.take((B, C))
+    note(resource)
+    resource.releases.tell()
+    assert releases == []
+    resource.inventory.take((A, B, C))
+    resource.releases.tell()
+    assert [devices for devices, _ in releases] == [["a"]]

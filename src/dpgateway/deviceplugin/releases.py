@@ -60,6 +60,8 @@ class Releases:
             ids.add(id_)
             if device is not None and device.id not in used:
                 devices[device.id] = device
+        if not ids:
+            return
         self._telling |= ids
         calls.release(list(devices.values()), self.still_free, lambda: self._told(ids))
 
