@@ -105,5 +105,5 @@ class Asking:
         self.complaint, self.answered, self._failures = "", asked, 0
         for resource, holdings in self._holdings.items():
             before, heard = holdings.value, holdings.value.heard(listing[resource], asked)
-            news = heard.listed != before.listed or heard.freed != before.freed
+            news = heard.listed != before.listed or (heard.unlisted and heard.freed != before.freed)
             (holdings.publish if news else holdings.amend)(heard)

@@ -179,7 +179,7 @@ class Holdings:
         """The ids that a container may use, or that are free without anybody having been told."""
         return frozenset(self.claims).union(self.living, self.granted, *self.in_flight)
 
-    @property
+    @cached_property
     def pods(self) -> frozenset[str]:
         """The uids of all pods that are named."""
         noted = (noted.pods for noted in (self.note or {}).values())
