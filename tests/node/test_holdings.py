@@ -228,7 +228,7 @@ class Events(RuleBasedStateMachine):
     @rule(works=st.booleans())
     def allocate_ends(self, works):
         ids = self.in_flight.pop(0)
-        if works:
+        if works and self.holds.keys().isdisjoint(ids):  # two Allocates of one id: its first kubelet ended meanwhile
             self.holdings = self.holdings.gave(ids, self.now)
             self.holds |= dict.fromkeys(ids, f"pod-{next(self.uids)}")
             self.unnoted |= dict.fromkeys(ids, self.now)
