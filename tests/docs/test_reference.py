@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+from collections.abc import Mapping
 from typing import get_type_hints
 
 import pytest
@@ -54,7 +55,8 @@ def shortened(match):
 
 def default(field):
     if field.default_factory is not dataclasses.MISSING:
-        return repr(field.default_factory())
+        made = field.default_factory()
+        return repr(dict(made) if isinstance(made, Mapping) else made)
     if field.default is dataclasses.MISSING:
         return ""
     if field.default == dpgateway.Health.healthy():

@@ -1,4 +1,4 @@
-"""The gateway's command line, which tells what it holds: a line of JSON on stderr for each SIGUSR1."""
+"""The gateway's command line, which tells what it holds: a line of JSON on stderr for each SIGRTMIN."""
 
 import asyncio
 import json
@@ -17,5 +17,5 @@ def tell(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGUSR1, tell)
+    signal.signal(signal.SIGRTMIN, tell)
     main()

@@ -77,7 +77,7 @@ class Gateway(gateway.Gateway):
     async def held(self) -> dict[str, Any]:
         """Its asyncio tasks, and the names of its Python threads. Needs the command ``COUNTED``."""
         told = sum(counted.MARK in line for line in self.log)
-        self.process.send_signal(signal.SIGUSR1)
+        self.process.send_signal(signal.SIGRTMIN)
         await self.said(counted.MARK, count=told + 1)
         line = next(line for line in reversed(self.log) if counted.MARK in line)
         held: dict[str, Any] = json.loads(line.removeprefix(counted.MARK))
