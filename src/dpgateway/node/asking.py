@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 
-from dpgateway.errors import KubeletError
+from dpgateway.errors import GatewayError
 from dpgateway.node.directory import Places
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.podresources import PodResources
@@ -19,6 +19,7 @@ from dpgateway.node.pods import STARTED, PodDirectories
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
 from dpgateway.process.tasks import doubling
+from dpgateway.process.threads import Threads
 
 PAUSE = 0.2
 """Seconds between two looks; a kubelet allows 100 Lists a second."""
@@ -33,10 +34,10 @@ _log = bind(__name__)
 class Asking:
     """Used from the event loop; publishes what it finds out as holdings."""
 
-    def __init__(self, holdings: Mapping[str, Observable[Holdings]], places: Places) -> None:
+    def __init__(self, holdings: Mapping[str, Observable[Holdings]], places: Places, threads: Threads) -> None:
         self._holdings = holdings
         self._pods = PodDirectories(places.pods, self.hint)
-        self._pod_resources = PodResources(places.pod_resources)
+        self._pod_resources = PodResources(places.pod_resources, threads)
         self._hint = asyncio.Event()
         self._another_kubelet = False
         self._failures = 0
@@ -96,11 +97,13 @@ class Asking:
         asked = time.monotonic()
         try:
             listing = await self._pod_resources.list(self._holdings)
-        except (KubeletError, OSError) as error:
+        except (GatewayError, OSError) as error:
             self._failures += 1
             if not self.complaint:
                 _log.debug("the kubelet doesn't say which pods have what: %s", error)
             self.complaint = str(error)
+            return
+        if self._another_kubelet:  # the one before answered, which may have known what this one has forgotten
             return
         self.complaint, self.answered, self._failures = "", asked, 0
         for resource, holdings in self._holdings.items():

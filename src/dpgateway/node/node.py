@@ -45,7 +45,7 @@ class Node:
         self._changed, self._streaming = changed, streaming
         self._incarnations = Incarnations()
         self._absence = Absence(directory)
-        self.asking = Asking(self.holdings, places)
+        self.asking = Asking(self.holdings, places, threads)
         self.reader = Reader(directory, self.holdings, threads, self.asking.hint)
         self._watch = DirectoryWatch(directory, self._look, self.reader.ask_soon)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()

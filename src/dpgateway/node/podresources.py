@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dpgateway.errors import KubeletError, encodable
 from dpgateway.node.holdings import Holder
 from dpgateway.node.wire import podresources_pb2 as wire
 from dpgateway.process import unix
+from dpgateway.process.threads import Threads
 
 APIS = "v1", "v1alpha1"
 DEADLINE = 5.0
@@ -40,8 +42,8 @@ Listing = Mapping[str, Mapping[str, Holder]]
 class PodResources:
     """The API of one kubelet at a time. Used from the event loop."""
 
-    def __init__(self, socket: Path) -> None:
-        self._socket = socket
+    def __init__(self, socket: Path, threads: Threads, deadline: float = DEADLINE) -> None:
+        self._socket, self._threads, self._deadline = socket, threads, deadline
         self._channel: Any = None
         self._address: unix.Address | None = None
         self._apis: tuple[str, ...] = APIS
@@ -52,11 +54,15 @@ class PodResources:
         await self.close()
 
     async def list(self, resources: Collection[str]) -> Listing:
-        """Who has what of ``resources``. Raises KubeletError if the kubelet is away, or doesn't tell."""
+        """Who has what of ``resources``. Raises KubeletError if the kubelet is away, or doesn't tell.
+
+        The answer is read on a thread, because 10,000 devices take 20 ms.
+        """
         while self._apis:
             try:
                 raw = await self._call(f"/{self._apis[0]}.PodResourcesLister/List")
-                return holders(raw, resources)
+                read = partial(holders, raw, tuple(resources))
+                return await self._threads.call("read the answer to List", read)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     await self.close()
@@ -68,7 +74,7 @@ class PodResources:
         if self._channel is None:
             self._address = unix.Address(self._socket)
             self._channel = grpc.aio.insecure_channel(str(self._address), options=_OPTIONS)
-        answer: bytes = await self._channel.unary_unary(path)(b"", timeout=DEADLINE)
+        answer: bytes = await self._channel.unary_unary(path)(b"", timeout=self._deadline)
         return answer
 
     async def close(self) -> None:

@@ -1,0 +1,181 @@
+"""At each hint the pods' directories are looked at and the kubelet is asked; what they say becomes holdings."""
+
+import asyncio
+import time
+from functools import partial
+
+import grpc
+import pytest
+
+from dpgateway.node.asking import Asking
+from dpgateway.node.directory import Places
+from dpgateway.node.holdings import Container, Holder, Holdings, Noted
+from dpgateway.node.podresources import PodResources
+from dpgateway.process.observable import Observable
+from dpgateway.process.threads import Threads
+from tests.node.lister import Lister, empty, encoded, refusing
+from tests.support.waiting import turns, until
+
+THING = "example.com/thing"
+ENCODER, PLAYER = (("team", name, {"main": [(THING, [id_])]}) for name, id_ in (("encoder-0", "a"), ("player", "b")))
+HOLDER = Holder("team", "encoder-0", "main")
+NOTE = {"a": Noted((), frozenset({Container("uid-a", "main")}))}
+
+
+class Asked:
+    """Someone who asks, of one resource; ``a`` is held by a pod whose directory is there."""
+
+    def __init__(self, root):
+        self.kubelet = Lister(root / "pod-resources/kubelet.sock", v1=encoded(ENCODER))
+        self.pod = root / "pods/uid-a"
+        self.pod.mkdir(parents=True)
+        (root / "pods/uid-other").mkdir()
+        self.holdings = Observable(self.held())
+        self.asking = Asking({THING: self.holdings}, Places.of(root / "device-plugins"), Threads())
+        self.task = None
+
+    @staticmethod
+    def held():
+        now = time.monotonic()
+        return Holdings().remembered({}).new_kubelet(now - 60, "kubelet").noted(NOTE, now, now)
+
+    @property
+    def value(self):
+        return self.holdings.value
+
+    @property
+    def calls(self):
+        return len(self.kubelet.calls)
+
+    def start(self):
+        self.task = asyncio.create_task(self.asking.run())
+
+    async def more_calls(self, count=1):
+        """Waits until the kubelet was asked so many times more, each at a hint."""
+        for _ in range(count):
+            wanted = self.calls + 1
+            self.asking.hint()
+            await until(partial(self._called, wanted))
+
+    def _called(self, count):
+        return self.calls >= count
+
+    async def close(self):
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+        await self.kubelet.stop()
+
+
+@pytest.fixture
+async def asked(short_path):
+    one = Asked(short_path)
+    await one.kubelet.start()
+    yield one
+    await one.close()
+
+
+async def test_who_has_what_is_known_from_the_kubelet(asked):
+    asked.start()
+    await until(lambda: asked.value.listed)
+    assert asked.value.listed == {"a": HOLDER}
+    assert asked.asking.complaint == ""
+    assert asked.asking.answered is not None
+
+
+async def test_nobody_is_asked_while_nothing_is_claimed(asked):
+    asked.holdings.publish(Holdings().noted({}, 0.0, 0.0))
+    asked.start()
+    asked.asking.hint()
+    await turns()
+    other = PodResources(asked.kubelet.socket, Threads())
+    await other.list([THING])  # a question that was asked before would have come first
+    await other.close()
+    assert asked.calls == 1
+    asked.holdings.publish(asked.held())
+    await asked.more_calls()
+
+
+async def test_a_pod_that_is_gone_holds_nothing(asked):
+    asked.start()
+    await until(lambda: asked.value.listed)
+    assert asked.value.freed == frozenset()
+    asked.pod.rmdir()
+    await until(lambda: asked.value.freed)
+    assert asked.value.freed == {"a"}
+    assert asked.value.held == {"a"}, "the kubelet may name it again"
+
+
+async def test_an_answer_that_says_nothing_new_wakes_nobody(asked):
+    asked.start()
+    await until(lambda: asked.value.listed)
+    version = asked.holdings.version
+    await asked.more_calls(2)
+    assert asked.holdings.version == version
+    asked.kubelet.answers["v1"] = encoded(ENCODER, PLAYER)
+    await asked.more_calls()
+    await until(lambda: asked.holdings.version > version)
+
+
+async def test_the_last_answer_stays_while_the_kubelet_is_away(asked):
+    asked.start()
+    await until(lambda: asked.value.listed)
+    answered = asked.asking.answered
+    await asked.kubelet.stop()
+    asked.asking.hint()
+    await until(lambda: asked.asking.complaint)
+    assert "UNAVAILABLE" in asked.asking.complaint
+    assert (asked.value.listed, asked.asking.answered) == ({"a": HOLDER}, answered)
+    await asked.kubelet.start()
+    await until(lambda: not asked.asking.complaint)
+    assert asked.asking.answered > answered
+
+
+async def test_a_refusal_is_followed_by_another_question_without_a_hint(asked):
+    asked.kubelet.answers["v1"] = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+    asked.start()
+    await until(lambda: asked.asking.complaint)
+    assert asked.asking.complaint.endswith("RESOURCE_EXHAUSTED: rejected by rate limit")
+    asked.kubelet.answers["v1"] = encoded(ENCODER)
+    await until(lambda: asked.value.listed)
+    assert asked.asking.complaint == ""
+
+
+async def test_a_kubelet_that_cannot_tell_is_asked_again_when_it_is_another_one(asked):
+    asked.kubelet.answers = {}
+    asked.start()
+    await until(lambda: asked.asking.complaint)
+    assert asked.asking.complaint.endswith("the kubelet serves none of v1, v1alpha1")
+    asked.kubelet.answers["v1alpha1"] = encoded(ENCODER)
+    asked.asking.new_kubelet()
+    await until(lambda: asked.value.listed)
+
+
+async def test_the_answer_of_a_kubelet_that_was_replaced_meanwhile_counts_for_nothing(asked):
+    """The new one may have forgotten what the old one knew: an id that it never listed isn't one that it lists no
+    more.
+    """
+    go_on = asyncio.Event()
+
+    async def late(_):
+        await go_on.wait()
+        return encoded(ENCODER)
+
+    asked.kubelet.answers["v1"] = late
+    asked.start()
+    await until(lambda: asked.calls == 1)
+    asked.holdings.publish(asked.value.new_kubelet(time.monotonic(), "another"))
+    asked.asking.new_kubelet()
+    asked.kubelet.answers["v1"] = empty
+    go_on.set()
+    await until(lambda: asked.calls == 2)
+    await until(lambda: asked.asking.answered)
+    assert (asked.value.listed, asked.value.unlisted) == ({}, {})
+
+
+async def test_garbage_is_complained_of_and_changes_nothing(asked):
+    asked.kubelet.answers["v1"] = b"\xff"
+    asked.start()
+    await until(lambda: asked.asking.complaint)
+    assert "not a ListPodResourcesResponse" in asked.asking.complaint
+    assert asked.value.listed == {}
