@@ -270,3 +270,29 @@ async def test_it_ends_with_no_name_no_task_and_no_registration_left(gateway, ku
     await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 0)
     await until(lambda: not [task for task in asyncio.all_tasks() if "example.com" in task.get_name()])
     await until(lambda: len(asyncio.all_tasks()) <= before + 3)  # the simulator's, and gRPC's poller
+
+
+async def test_what_an_earlier_gateway_left_of_resources_that_are_not_configured_is_removed(gateway, kubelet, caplog):
+    left = gateway.directory / "dpgateway" / "0123456789abcdef.sock"
+    left.parent.mkdir(mode=0o700)
+    left.touch()
+    with caplog.at_level(logging.INFO):
+        gateway.start(Scripted)
+        await offered(kubelet)
+        await until(lambda: not left.exists())
+    assert "of resources that aren't configured: 1" in caplog.text
+    await gateway.end()
+    assert names(gateway.directory) == []
+
+
+async def test_what_cannot_be_removed_is_told_and_keeps_nothing_else(gateway, kubelet, caplog):
+    folder = gateway.directory / "dpgateway"
+    stays, left = folder / "0123456789abcdef.lock", folder / "fedcba9876543210-1.new"
+    folder.mkdir(mode=0o700)
+    stays.mkdir()
+    left.touch()
+    gateway.start(Scripted)
+    await offered(kubelet)
+    await until(lambda: not left.exists())
+    assert f"what an earlier gateway left behind stays: {stays}: expected a lock" in caplog.text
+    assert stays.exists()

@@ -12,7 +12,9 @@ from dpgateway.config import Configuration, ResourceConfig
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.server.sockets import left_behind
 from dpgateway.drivers.running import RunningDriver
+from dpgateway.errors import KubeletError
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
@@ -46,6 +48,7 @@ class Gateway:
 
     def start(self) -> None:
         self._spawn("watch the kubelet", self._node.run)
+        self._spawn("sweep", self._sweep)
         for config in self._resources:
             self._spawn(config.name, partial(self._serve, config))
         number = f"{len(self._resources)} resource{'s' if len(self._resources) != 1 else ''}"
@@ -53,6 +56,19 @@ class Gateway:
 
     def _spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(self._group.create_task(supervised(name, run), name=name))
+
+    async def _sweep(self) -> None:
+        """Removes what earlier gateways left of resources that aren't configured any more."""
+        await self._node.there.wait()
+        removed = 0
+        for names in left_behind(self._node.directory, [config.name for config in self._resources]):
+            try:
+                removed += names.remove_unserved()
+            except (KubeletError, OSError) as error:
+                _log.warning("what an earlier gateway left behind stays: %s", error)
+        if removed:
+            text = "removed the sockets that an earlier gateway left of resources that aren't configured: %d"
+            _log.info(text, removed)
 
     async def _serve(self, config: ResourceConfig) -> None:
         """Serves one resource until it is cancelled; then nothing of it is left."""

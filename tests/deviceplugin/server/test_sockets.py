@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.deviceplugin.server.sockets import MOST_LINKS, SocketNames
+from dpgateway.deviceplugin.server.sockets import MOST_LINKS, SocketNames, left_behind
 from dpgateway.errors import KubeletError
 from tests.support.waiting import until
 
@@ -260,3 +260,58 @@ async def test_the_lock_is_free_after_removing(tmp_path):
     names.remove()
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(descriptor)
+
+
+def sweep(folder, *resources):
+    return [names.remove_unserved() for names in left_behind(folder, resources)]
+
+
+def named_as_by_a_gateway(names, *, lock=True):
+    hash_ = names.base.stem
+    kinds = [".lock"] if lock else []
+    return {f"{hash_}{kind}" for kind in [*kinds, ".sock", "-1.sock", "-22.sock", "-3.new"]}
+
+
+@pytest.mark.parametrize("lock", [True, False])
+async def test_what_is_left_of_a_resource_that_nobody_serves_any_more_is_removed_and_nothing_else(tmp_path, lock):
+    ours, other = SocketNames(tmp_path, NAME), SocketNames(tmp_path, "example.com/other")
+    ours.make_folder()
+    hash_ = other.base.stem
+    strange = {f"x{hash_}.sock", f"{hash_}.txt", f"{hash_}.sock.new", f"{hash_[1:]}.sock", "README", "0" * 16}
+    for name in named_as_by_a_gateway(ours) | named_as_by_a_gateway(other, lock=lock) | strange:
+        (ours.folder / name).touch()
+    before = descriptors()
+    assert sweep(tmp_path, NAME) == [True]
+    assert set(listing(ours)) == named_as_by_a_gateway(ours) | strange
+    assert descriptors() == before
+
+
+async def test_what_another_gateway_serves_is_left_to_it(tmp_path):
+    other = bound(await locked(tmp_path, "example.com/other"))
+    other.link()
+    before = listing(other)
+    assert sweep(tmp_path, NAME) == [False]
+    assert listing(other) == before
+    other.remove()
+
+
+async def test_a_lock_that_is_no_file_of_ours_keeps_what_is_beside_it(tmp_path):
+    other = SocketNames(tmp_path, "example.com/other")
+    other.make_folder()
+    other.base.touch()
+    os.mkfifo(other.base.with_suffix(".lock"))
+    with pytest.raises(KubeletError, match="expected a lock"):
+        sweep(tmp_path, NAME)
+    assert len(listing(other)) == 2
+
+
+@pytest.mark.parametrize("what", ["nothing", "a link"])
+def test_nothing_is_removed_from_a_folder_that_is_not_ours(tmp_path, what):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    precious = elsewhere / SocketNames(tmp_path, "example.com/other").base.name
+    precious.touch()
+    if what == "a link":
+        (tmp_path / "dpgateway").symlink_to(elsewhere)
+    assert sweep(tmp_path, NAME) == []
+    assert precious.exists()

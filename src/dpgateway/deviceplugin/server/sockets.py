@@ -8,6 +8,9 @@ A kubelet touches no sub-directory, so sockets outlive its restarts; and 1.37 re
 The name is a hash, because a resource's name may be longer than a socket's path. Under the lock, every ``<hash>-*`` is
 ours to remove. The server is ``endpoint``'s. It binds a ``<hash>-<n>.new``, which is then renamed: when a gRPC server
 stops, it unlinks the path that it bound, whoever is there by then, so no two servers may ever bind the same.
+
+A gateway that was killed leaves its names behind. Those of resources that aren't configured any more are removed, too,
+once nobody holds their lock.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ import contextlib
 import hashlib
 import itertools
 import os
+import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from dpgateway.errors import KubeletError, naming
@@ -29,6 +33,9 @@ FOLDER = "dpgateway"
 MOST_LINKS = 8
 """For some seconds a kubelet may still dial what an earlier Register named. But a kubelet that refuses for months must
 not use up the links that a file can have (65,000 on ext4)."""
+
+_NAME = re.compile(r"([0-9a-f]{16})(?:\.lock|\.sock|-[0-9]+\.sock|-[0-9]+\.new)")
+"""What may be in the folder, and the hash in it."""
 
 LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
 """As long as those that we register."""
@@ -46,12 +53,32 @@ def too_deep(device_plugins: Path) -> str:
     )
 
 
+def left_behind(device_plugins: Path, resources: Iterable[str]) -> Iterator[SocketNames]:
+    """The names of other resources than these, if there are any and the folder is ours."""
+    folder, found = device_plugins / FOLDER, set()
+    with contextlib.suppress(OSError):  # whoever serves from the folder tells what is wrong with it
+        if _is_ours(folder):
+            found = {match[1] for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))}
+    for hash_ in sorted(found.difference(map(_hash, resources))):
+        yield SocketNames(device_plugins, f"the resource {hash_}", hash_)
+
+
+def _hash(resource: str) -> str:
+    return hashlib.sha256(resource.encode()).hexdigest()[:16]
+
+
+def _is_ours(folder: Path) -> bool:
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
 class SocketNames:
     """One resource's names in one directory."""
 
-    def __init__(self, device_plugins: Path, resource: str) -> None:
+    def __init__(self, device_plugins: Path, resource: str, hash_: str | None = None) -> None:
+        """``hash_``: of a resource whose name isn't known."""
         self.folder = device_plugins / FOLDER
-        self._hash = hashlib.sha256(resource.encode()).hexdigest()[:16]
+        self._hash = hash_ or _hash(resource)
         self.base = self.folder / f"{self._hash}.sock"
         """The socket, for links to be made to it, and for people."""
         self._lock_path = self.folder / f"{self._hash}.lock"
@@ -65,12 +92,12 @@ class SocketNames:
         """Raises KubeletError if the folder isn't ours alone."""
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            found = self.folder.lstat()
+            ours = _is_ours(self.folder)
         except PermissionError as error:
             raise KubeletError(f"uid {os.geteuid()} may not make {self.folder}; run as root") from error
         except OSError as error:
             raise KubeletError(f"can't make {self.folder}: {error.strerror}") from error
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        if not ours:
             raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
         self.folder.chmod(0o700)
 
@@ -135,6 +162,20 @@ class SocketNames:
         links = [path for path in self.folder.iterdir() if path.name.startswith(f"{self._hash}-")]
         for path in [self.base, *links]:
             path.unlink(missing_ok=True)
+
+    def remove_unserved(self) -> bool:
+        """Removes every name unless a gateway serves the resource. Returns whether it did. Raises KubeletError or
+        OSError.
+        """
+        self._lock = self._open_lock()
+        try:
+            if not locks.take(self._lock) or not self._locked():
+                return False
+            self.sweep()
+            self.remove()
+            return True
+        finally:
+            self.unlock()
 
     def link(self) -> str:
         """A new name for the bound socket, relative to the device-plugins directory; the oldest ones go."""
