@@ -13,6 +13,7 @@ from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.model import Device
+from dpgateway.node.holdings import Holdings
 
 
 class Releases:
@@ -27,18 +28,19 @@ class Releases:
 
     async def follow_holdings(self) -> None:
         """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
-        seen, note = 0, None
+        seen, before = 0, Holdings()
         while True:
             seen = await self._holdings.newer(seen)
             holdings = self._holdings.value
-            if holdings.note is not note:
-                note = holdings.note
+            if holdings.note is not before.note:
                 self._inventory.hold(holdings)
             else:
                 self._inventory.use()
                 if self._ledger.lost:
                     self._inventory.look_later()
-            self.tell()
+            if not holdings.only_gave_since(before):
+                self.tell()
+            before = holdings
 
     def tell(self) -> None:
         """Tells the driver what is free; what it doesn't list now, it is told when it lists it again."""

@@ -17,6 +17,8 @@ from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
 
+GATHERING = 0.05
+"""Seconds from a change until it is written down. A kubelet writes its checkpoint sooner."""
 PATIENCE = 2.0
 """Seconds that the disk has to answer."""
 LAST_PATIENCE = 0.2
@@ -52,7 +54,9 @@ class Remembering:
         """Writes each change down; never returns."""
         seen = 0
         while True:
-            seen = await self._holdings.newer(seen)
+            await self._holdings.newer(seen)
+            await asyncio.sleep(GATHERING)  # many Allocates are one change, and none waits for a disk or a thread
+            seen = self._holdings.version
             await self._save(PATIENCE)
 
     async def finish(self, seconds: float = LAST_PATIENCE) -> None:

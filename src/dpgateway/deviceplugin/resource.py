@@ -101,8 +101,9 @@ class Resource:
             yield
         except BaseException:
             failed = holdings.value.failed(ids)
-            (holdings.publish if self._ledger.lost else holdings.amend)(failed)  # news only if an id may leave the list
+            holdings.publish(failed)
             self.inventory.use()
+            self.releases.tell()
             raise
         holdings.publish(holdings.value.gave(ids, self._clock.monotonic(), behind))
 

@@ -20,6 +20,7 @@ stamps files may be set; the caller reads the clock, and reads the files.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -184,6 +185,12 @@ class Holdings:
         """The uids of all pods that are named."""
         noted = (noted.pods for noted in (self.note or {}).values())
         return frozenset().union(*noted, *(claim.pods for claim in self.claims.values()))
+
+    def only_gave_since(self, before: Holdings) -> bool:
+        """Whether nothing has happened but Allocates that succeeded, which free nothing."""
+        ours = self.note, self.gone, self.unlisted, self.asked, self.remembers
+        theirs = before.note, before.gone, before.unlisted, before.asked, before.remembers
+        return all(map(operator.is_, ours, theirs)) and self.claims.keys() >= before.claims.keys()
 
     def look_again(self, lost: Iterable[str]) -> float | None:
         """Seconds after which one of the ``lost`` ids may be free although the note doesn't change; None: never."""
