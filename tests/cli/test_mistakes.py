@@ -485,6 +485,13 @@ class TestRun:
         text = "config.yaml:2: resources[0].shares: found 0, expected a number of shares from 1 to 1000"
         assert line.endswith(f"ERROR   {text}") if log == "text" else json.loads(line)["message"] == text
 
+    def test_what_is_wrong_with_keys_and_with_drivers_options_is_told_at_once(self, run):
+        run.write("resources:\n- {name: example.com/a, driver: chardev, shares: 0, options: {paths: [relative]}}")
+        code, lines = run.fails()
+        assert code == 2
+        told = [json.loads(line)["message"] for line in lines]
+        assert [text.split(": ")[1] for text in told] == ["resources[0].shares", "resources[0].options.paths[0]"]
+
     def test_a_driver_that_is_not_installed_fails_its_resource_alone(self, run):
         run.write("resources:\n- {name: example.com/a, driver: chrdev}")
         entry = run.says("the resource failed")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpgateway.config import InvalidConfiguration, Place, Problem, did_you_mean, in_order
-from dpgateway.config.problems import shown
+from dpgateway.config import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
+from dpgateway.config.problems import MOST_TOLD, shown
 
 AT = Place("a.yaml", 3, 5, "resources[0].x")
 
@@ -59,3 +59,11 @@ def test_a_value_is_shown_as_yaml_writes_it(value: object, text: str) -> None:
 def test_only_a_close_word_is_suggested() -> None:
     assert did_you_mean("Cuont", ["count", "name"]) == "did you mean count?"
     assert did_you_mean("zzz", ["count", "name"]) == ""
+
+
+def test_of_very_many_problems_the_first_are_told_and_how_many_there_are() -> None:
+    problems = [Problem(Place("a", line), "x") for line in range(1, MOST_TOLD + 3)]
+    lines = list(in_lines(problems[:MOST_TOLD]))
+    assert lines == [f"a:{line}: found x" for line in range(1, MOST_TOLD + 1)]
+    assert [*lines, "and 2 more: these are the first 100 of 102 problems"] == list(in_lines(problems))
+    assert str(InvalidConfiguration(problems)).splitlines() == list(in_lines(problems))

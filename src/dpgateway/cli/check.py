@@ -11,7 +11,7 @@ import click
 
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import Configuration, Document, Place, Problem, advise, in_order, read, warned
+from dpgateway.config import Configuration, Document, Place, Problem, advise, in_lines, in_order, read, warned
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
@@ -134,8 +134,8 @@ def _spread(problem: Problem) -> dict[str, object]:
 
 
 def _print(settings: Settings, verdict: Verdict) -> None:
-    for problem in verdict.problems:
-        print_line(str(problem), "red")
+    for line in in_lines(verdict.problems):
+        print_line(line, "red")
     for warning in verdict.warnings:
         print_line(f"warning: {warning}", "yellow")
     if verdict.problems:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from dpgateway.cli.options import Settings, configured
-from dpgateway.config import Configuration, InvalidConfiguration, advise, did_you_mean, load
+from dpgateway.config import Configuration, InvalidConfiguration, advise, did_you_mean, in_lines, read
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
@@ -57,8 +57,8 @@ def _run(settings: Settings, signals: Signals | None) -> int:
     try:
         configuration = _configuration(settings)
     except InvalidConfiguration as error:
-        for problem in error.problems:
-            _log.error("%s", problem)
+        for line in in_lines(error.problems):
+            _log.error("%s", line)
         return 2
     directory = settings.device_plugins_dir(configuration)
     if unfit := misplaced(directory) or forbidden(directory):
@@ -73,12 +73,13 @@ def _run(settings: Settings, signals: Signals | None) -> int:
 
 
 def _configuration(settings: Settings) -> Configuration:
-    document = load(settings.config).for_node(settings.node_name)
+    document, wrong = read(settings.config)
+    document = document.for_node(settings.node_name)
     installed = discovery.installed()
     missing = {name: _missing(name, installed) for name in document.drivers if name not in installed}
     loading = Loading(discovery.named(document.drivers), document)
     loading.wait(PATIENCE)
-    configuration = loading.complete(installed, missing)
+    configuration = loading.complete(installed, missing, wrong)
     for warning in advise(document, loading.found()):
         _log.warning("%s", warning)
     return configuration

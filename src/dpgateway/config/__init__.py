@@ -20,7 +20,7 @@ from dpgateway.config.completing import (
 )
 from dpgateway.config.document import Document, Entry, File, load, read
 from dpgateway.config.kinds import LISTS, name_kind
-from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
+from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
 from dpgateway.config.spelling import format_duration, parse_duration
 from dpgateway.config.values import (
     DEVICE_PLUGINS_DIR,
@@ -54,6 +54,7 @@ __all__ = [
     "completed",
     "did_you_mean",
     "format_duration",
+    "in_lines",
     "in_order",
     "load",
     "name_kind",

@@ -126,15 +126,17 @@ def complete(
     drivers: Mapping[str, FoundDriver],
     installed: Iterable[str] = (),
     completing: Completing | None = None,
+    wrong: Iterable[Problem] = (),
 ) -> Configuration:
     """``document`` with its options typed. Raises InvalidConfiguration with all that is wrong.
 
     A driver that is installed but can't be loaded is no error of the configuration: its resources come back with
     ``failure`` set. ``installed`` has the names of further drivers, to be suggested for one that isn't installed.
     ``completing`` does what :func:`completed` does, and checks claims; for callers that run drivers' code elsewhere.
+    ``wrong``: what is wrong with the document itself, to be told together with the rest.
     """
     configuration, problems = resolve(document, drivers, installed, completing)
-    if problems:
+    if problems := (*wrong, *problems):
         raise InvalidConfiguration(problems)
     return configuration
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -13,6 +13,8 @@ from dpgateway.errors import ConfigurationError, encodable
 LONGEST_QUOTE = 60
 LONGEST_TEXT = 500
 """Characters."""
+MOST_TOLD = 100
+"""Problems. A file of the largest size can have a hundred thousand."""
 _NO_SPACE = re.compile(r"([A-Za-z_][\w-]*):(?!//)(\S.*)")
 
 
@@ -61,7 +63,7 @@ class InvalidConfiguration(ConfigurationError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = in_order(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__("\n".join(in_lines(self.problems)))
 
 
 class Wrong(ValueError):
@@ -81,6 +83,13 @@ class Wrong(ValueError):
 def _text(found: str, expected: str, hint: str) -> str:
     what = ", ".join(part for part in (found and f"found {found}", expected and f"expected {expected}") if part)
     return "; ".join(part for part in (what, hint) if part)
+
+
+def in_lines(problems: Sequence[Problem]) -> Iterator[str]:
+    """A line for each problem; of very many for the first ones only, and one that says how many there are."""
+    yield from map(str, problems[:MOST_TOLD])
+    if len(problems) > MOST_TOLD:
+        yield f"and {len(problems) - MOST_TOLD} more: these are the first {MOST_TOLD} of {len(problems)} problems"
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -131,12 +131,14 @@ class Loading:
     def _found_by_now(self, driver: Installed, future: Future[Found]) -> Found:
         return _result(future, driver.failed) if future.done() else driver.failed(self._late("been imported"))
 
-    def complete(self, installed: Sequence[str], missing: Mapping[str, Found]) -> Configuration:
+    def complete(
+        self, installed: Sequence[str], missing: Mapping[str, Found], wrong: Sequence[Problem] = ()
+    ) -> Configuration:
         """The document with its options typed, as far as they are by now. Raises InvalidConfiguration.
 
-        ``missing`` stands for drivers that aren't installed; for ``installed`` see ``dpgateway.config.complete``.
+        ``missing`` stands for drivers that aren't installed; for the others see ``dpgateway.config.complete``.
         """
-        return complete(self._the_document, {**missing, **self.found()}, installed, self._completed)
+        return complete(self._the_document, {**missing, **self.found()}, installed, self._completed, wrong)
 
     def resolve(self) -> tuple[Configuration, tuple[Problem, ...]]:
         """Like :meth:`complete`, but returns what can be used together with what is wrong."""
