@@ -10,7 +10,7 @@ import pytest
 
 from dpgateway.node import checkpoint
 from dpgateway.node.holdings import Holdings
-from dpgateway.node.reading import MOST_HELD, Reader, stamped
+from dpgateway.node.reading import LARGEST_HELD, MOST_HELD, Reader, stamped
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
 
@@ -103,6 +103,17 @@ async def test_more_ids_than_containers_can_hold_are_not_believed(reads, caplog)
         "no id of example.com/thing is dropped from its list, because the checkpoint can't be true: "
         "found 10001 ids that containers hold, expected at most 10000"
     )
+
+
+async def test_ids_that_fit_in_no_list_are_not_believed(reads, caplog):
+    longest = "x" * (LARGEST_HELD - 1)
+    reads.write(thing=[longest, "y"])
+    assert (await reads.read()).held == {longest, "y"}
+    reads.write(thing=[longest, "\u00e9"], other=["c"])
+    assert (await reads.read()).held is None
+    assert reads.holders[OTHER].value.held == {"c"}
+    (text,) = caplog.messages
+    assert text.endswith("found 3145729 bytes of ids that containers hold, expected at most 3145728")
 
 
 def test_a_stamp_from_the_future_is_as_good_as_now():

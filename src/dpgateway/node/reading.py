@@ -28,6 +28,9 @@ the kubelet writes it again; a kubelet that started from a damaged file has forg
 MOST_HELD = 10_000
 """Ids of one resource that containers of a node may hold: a thousand pods with ten each. More would make the lists
 so long that other work waits."""
+LARGEST_HELD = 3 * 1024 * 1024
+"""Bytes of these ids. A kubelet ends a stream whose list has more than 4 MiB (grpc-go's default), with 40 for each id
+besides the id itself; so it never heard of more."""
 
 _log = bind(__name__)
 
@@ -119,13 +122,12 @@ class Reader:
 
     def _crowded(self, notes: Mapping[str, Note]) -> str:
         """What to say of resources of which containers can't hold as much as the checkpoint says."""
-        crowded = [resource for resource in self._holders if len(notes.get(resource, ())) > MOST_HELD]
+        crowded = {resource: text for resource in self._holders if (text := _excess(notes.get(resource, {})))}
         if not crowded:
             return ""
         return (
             f"no id of {', '.join(crowded)} is dropped from its list, because the checkpoint can't be true: "
-            f"found {max(len(notes[resource]) for resource in crowded)} ids that containers hold, "
-            f"expected at most {MOST_HELD}"
+            f"{'; '.join(dict.fromkeys(crowded.values()))}"
         )
 
     def _publish(self, change: Callable[[str, Holdings], Holdings]) -> None:
@@ -143,4 +145,16 @@ class Reader:
 
 def _note(notes: Mapping[str, Note] | None, resource: str) -> Note | None:
     note = None if notes is None else notes.get(resource, {})
-    return None if note is None or len(note) > MOST_HELD else note
+    return None if note is None or _excess(note) else note
+
+
+def _excess(note: Note) -> str:
+    """Why containers can't hold as much; empty if they can."""
+    if len(note) > MOST_HELD:
+        return f"found {len(note)} ids that containers hold, expected at most {MOST_HELD}"
+    size = len("".join(note).encode())
+    return (
+        f"found {size} bytes of ids that containers hold, expected at most {LARGEST_HELD}"
+        if size > LARGEST_HELD
+        else ""
+    )

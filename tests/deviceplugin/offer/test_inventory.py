@@ -18,6 +18,7 @@ from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.ledger import LEAVING, Refusal
 from dpgateway.deviceplugin.offer.size import LARGEST_LIST, too_long
 from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import HEALTHY, Device, Health, Offer
 from dpgateway.node.holdings import NOTED_WITHIN, Holdings, Noted
 from dpgateway.process.observable import Observable
@@ -519,6 +520,44 @@ def test_a_list_fits_even_when_everything_on_it_turns_unhealthy(node):
     assert not node.inventory.failure
     node.fail("no answer")
     assert LARGEST_LIST - 20 * unhealthy < sent(node) <= LARGEST_LIST
+
+
+def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(node, caplog):
+    held = [device.id for device in many(2000, first=2500)]
+    node.take(*many(2500))
+    node.write({*held, many(1)[0].id})
+    assert node.listed == {many(1)[0].id: True} | dict.fromkeys(held, False)
+    assert sent(node) <= LARGEST_LIST
+    assert node.inventory.failure.startswith("the list of 4500 ids takes 47")
+    node.take(*many(2500, health=WET))
+    assert len(node.listed) == 2001
+    node.write(NOBODY)
+    node.sleep(10.1)
+    node.take(*many(2500))
+    assert list(node.listed.values()) == [True] * 2500
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_what_containers_hold_keeps_a_first_list_that_is_too_long_from_failing_twice(node, caplog):
+    node.take(*many(4000))
+    node.write({"z"})
+    assert node.listed is None
+    assert node.inventory.failure
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.parametrize("id_", ["", "\0", "a\0b", "\x7f\u2028"])
+def test_an_id_of_the_checkpoint_that_no_driver_may_have_is_listed_like_any_other(node, id_):
+    node.take(A)
+    node.write({id_})
+    assert node.listed == {"a": True, id_: False}
+    for api in APIS:
+        raw = ListEncoder(api).encode(node.offers)
+        assert [device.ID for device in v1beta1_pb2.ListAndWatchResponse.FromString(raw).devices] == ["a", id_]
+    assert node.resolve(id_).reason.startswith("lost: ")
+    node.write(NOBODY)
+    node.sleep(10.1)
+    assert node.listed == {"a": True}
 
 
 # any sequence of events

@@ -97,12 +97,23 @@ class Inventory:
     # what containers hold
 
     def hold(self, holdings: Holdings) -> None:
-        """Lists what containers hold and the driver doesn't list; drops what nobody holds any more."""
+        """Lists what containers hold and the driver doesn't list; drops what nobody holds any more.
+
+        If that is too long for a kubelet, what containers hold is all that is listed: it must stay on the list.
+        """
+        before = set(self.ledger.lost)
         changed = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
+        if self.ledger.lost.keys() - before and self.list.value is not None:
+            self._shorten(holdings.held or ())
         if (self._exclude() or changed) and self.list.value is not None:
             self._publish()
         else:
             self.look_later()
+
+    def _shorten(self, held: Collection[str]) -> None:
+        if not self._fits(tuple(self.ledger.devices.values())):
+            self.ledger.keep(held)
+            self._taken = None
 
     def use(self) -> None:
         """A container is getting devices, or didn't get them: what shares their hardware is listed accordingly."""

@@ -126,6 +126,13 @@ class Ledger:
             del self._meaning[offered]
         return bool(unlisted or dropped)
 
+    def keep(self, ids: Collection[str]) -> None:
+        """Lists nothing but these ids, because a list of all would be too long."""
+        self._whole = False
+        self._present = {i: device for i, device in self._present.items() if i in ids}
+        self._offers = {i: offer for i, offer in self._offers.items() if i in ids}
+        self._lost = {i: lost for i, lost in self._lost.items() if i in ids}
+
     def droppable(self, held: Held, now: float) -> list[str]:
         """The lost ids that may leave the list now."""
         if held is None:
