@@ -6,9 +6,10 @@ import threading
 import pytest
 
 from dpgateway import Device, Health
-from dpgateway.drivers.preparing import MOST_AT_ONCE, PrepareLane
+from dpgateway.drivers.preparing import KEPT, MOST_AT_ONCE, PrepareLane
 from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout
 from dpgateway.process.threads import Threads
+from tests.support.time import Clock
 from tests.support.waiting import turns, until
 
 A, B, C = Device("a"), Device("b"), Device("c")
@@ -17,9 +18,14 @@ LONG = 10
 
 
 @pytest.fixture
-async def lane(log):
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def lane(log, clock):
     async with asyncio.TaskGroup() as group:
-        lane = PrepareLane("example.com/thing", Threads(), group, log)
+        lane = PrepareLane("example.com/thing", Threads(), group, log, clock.monotonic)
         yield lane
         lane.close()
         for task in asyncio.all_tasks():
@@ -88,6 +94,18 @@ async def test_a_success_that_nobody_saw_answers_the_next_prepare_and_only_that(
     assert again.calls == []
     await lane.prepare([A], again, LONG)
     assert len(again.calls) == 1
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(KEPT - 0.001, 0), (KEPT, 1)])
+async def test_a_success_that_nobody_saw_is_kept_for_the_kubelets_longest_pause(lane, gate, clock, seconds, calls):
+    slow, again = gate(), gate()
+    again.open()
+    await too_late(lane, [A], slow)
+    slow.open()
+    await finished()
+    clock.now += seconds
+    await lane.prepare([A], again, LONG)
+    assert len(again.calls) == calls
 
 
 async def test_a_success_that_somebody_saw_answers_nobody_else(lane, gate):

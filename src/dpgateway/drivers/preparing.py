@@ -17,7 +17,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from dpgateway.drivers.answers import fault, trace
@@ -46,9 +46,9 @@ class _Call:
 
     method: str
     devices: tuple[Device, ...]
+    since: float
     phase: str = "waiting for its devices"
     begun: bool = False
-    since: float = field(default_factory=time.monotonic)
     waiters: int = 0
     task: asyncio.Task[Exception | None] | None = None
     overdue: bool = False
@@ -56,8 +56,8 @@ class _Call:
     outdated: bool = False
     """One of its devices was given to another container meanwhile, so its success doesn't answer a later prepare."""
 
-    def enter(self, phase: str) -> None:
-        self.phase, self.since = phase, time.monotonic()
+    def enter(self, phase: str, now: float) -> None:
+        self.phase, self.since = phase, now
 
 
 class PrepareLane:
@@ -69,7 +69,10 @@ class PrepareLane:
         threads: Threads,
         group: asyncio.TaskGroup,
         log: logging.LoggerAdapter[logging.Logger],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``clock`` tells seconds."""
+        self._clock = clock
         self._name, self._threads, self._group, self._log = name, threads, group, log
         self._closed = False
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
@@ -96,7 +99,7 @@ class PrepareLane:
             rest = f"it goes on{joined}" if call.begun else "the next attempt waits again"
             raise DriverTimeout(
                 f"prepare() of {_names(devices)} hasn't finished within {deadline:.3g} s ({call.phase} for "
-                f"{time.monotonic() - call.since:.0f} s); {rest}"
+                f"{self._clock() - call.since:.0f} s); {rest}"
             )
         try:
             future.result()
@@ -144,7 +147,7 @@ class PrepareLane:
 
     def _seen_now(self, key: Key, devices: tuple[Device, ...]) -> bool:
         call = self._unseen.pop(key, None)
-        return call is not None and _states(call.devices) == _states(devices) and time.monotonic() - call.since < KEPT
+        return call is not None and _states(call.devices) == _states(devices) and self._clock() - call.since < KEPT
 
     def _forget(self, keys: Iterable[Key]) -> None:
         for key in list(keys):
@@ -155,7 +158,7 @@ class PrepareLane:
     ) -> tuple[_Call, asyncio.Future[None]]:
         if self._closed:
             raise Ended("the driver ended")
-        call = _Call(method, devices)
+        call = _Call(method, devices, self._clock())
         task = self._group.create_task(self._run(call, key, begin), name=f"{self._name} {method} {_names(devices)}")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda done: _copy(done, future))
@@ -171,9 +174,9 @@ class PrepareLane:
             async with contextlib.AsyncExitStack() as stack:
                 for id_ in sorted(key):  # in one order, or two calls could wait for one another
                     await stack.enter_async_context(self._turns.setdefault(id_, asyncio.Lock()))
-                call.enter(f"waiting for one of {MOST_AT_ONCE} calls to end")
+                call.enter(f"waiting for one of {MOST_AT_ONCE} calls to end", self._clock())
                 async with self._slots:
-                    call.enter("running")
+                    call.enter("running", self._clock())
                     call.begun = True
                     await self._threads.call(f"{self._name} {call.method}", begin())
         except Exception as raised:
@@ -185,9 +188,10 @@ class PrepareLane:
     def _finish(self, key: Key, call: _Call, error: Exception | None) -> None:
         if not call.outdated:
             del self._running[key]
-        ran = time.monotonic() - call.since
+        now = self._clock()
+        ran = now - call.since
         if error is None:
-            call.enter("done")
+            call.enter("done", now)
             if not call.outdated:
                 self._unseen[key] = call  # until somebody sees it
         if call.overdue:

@@ -226,6 +226,19 @@ async def test_failures_are_repeated_after_a_second_doubling_to_a_minute_and_com
         assert records.texts() == ["registering failed: UNKNOWN: no"]
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(0.999, []), (1.0, ["registering failed: UNAVAILABLE: nobody"])])
+def test_that_nobody_listens_is_no_complaint_in_the_first_second_of_a_kubelet(log, records, seconds, told):
+    @in_virtual_time
+    async def answered_after(seconds):
+        async with registrar(log) as rig:
+            await rig.appear()
+            await advance(seconds)
+            await rig.answer(NOT_LISTENING)
+            assert records.texts() == told
+
+    answered_after(seconds)
+
+
 @in_virtual_time
 async def test_a_kubelet_that_refuses_for_days_is_still_tried(log):
     async with registrar(log) as rig:
