@@ -127,6 +127,19 @@ async def test_a_directory_made_with_its_socket_in_one_moment_is_found(follow, t
     await seen.ready()
     (tmp_path / "new").rename(tmp_path / "later")
     await until(lambda: any(there for _, there in seen.looks))
+    assert seen.looks[0] == (True, True)  # the socket may be as new as its directory
+
+
+async def test_a_directory_below_what_is_a_file_now_is_found_once_it_is_there(follow, tmp_path, caplog):
+    place = tmp_path / "place"
+    place.touch()
+    seen = follow(place / "d")
+    await seen.ready()
+    place.unlink()
+    (place / "d").mkdir(parents=True)
+    (place / "d" / "kubelet.sock").touch()
+    await until(lambda: any(there for _, there in seen.looks))
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("how", ["deleted", "renamed away"])
