@@ -11,6 +11,7 @@ from dpgateway.node.asking import Asking
 from dpgateway.node.directory import Places
 from dpgateway.node.holdings import Container, Holder, Holdings, Noted
 from dpgateway.node.podresources import PodResources
+from dpgateway.node.pods import STARTED
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
 from tests.node.lister import Lister, empty, encoded, refusing
@@ -104,6 +105,16 @@ async def test_a_pod_that_is_gone_holds_nothing(asked):
     await until(lambda: asked.value.freed)
     assert asked.value.freed == {"a"}
     assert asked.value.held == {"a"}, "the kubelet may name it again"
+
+
+async def test_the_only_pod_may_have_gone_while_nobody_looked(asked):
+    """The kubelet's own directory is the one beside the socket on which it answers."""
+    for directory in (asked.pod, asked.pod.with_name("uid-other")):
+        directory.rmdir()
+    long_ago = time.monotonic() - 2 * STARTED
+    asked.holdings.publish(Holdings().new_kubelet(long_ago, "kubelet").noted(NOTE, long_ago, long_ago))
+    asked.start()
+    await until(lambda: asked.value.freed)
 
 
 async def test_an_answer_that_says_nothing_new_wakes_nobody(asked):

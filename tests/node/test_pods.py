@@ -35,6 +35,8 @@ def test_a_directory_that_was_never_seen_may_not_have_come_yet(pods, folder):
 
 def test_an_empty_directory_may_be_another_one(pods):
     assert pods.gone(["1"], started=True) == frozenset()
+    assert pods.gone(["1"], started=False, sure=True) == frozenset()
+    assert pods.gone(["1"], started=True, sure=True) == {"1"}
 
 
 def test_a_pod_that_comes_again_is_not_gone(pods, folder):

@@ -84,7 +84,9 @@ class Asking:
         values = [holdings.value for holdings in self._holdings.values()]
         admitted = max(max(value.written, value.kubelet_since) for value in values)
         named = frozenset().union(*(value.pods for value in values))
-        gone = self._pods.gone(named, started=time.monotonic() - admitted > STARTED)
+        started = time.monotonic() - admitted > STARTED
+        # whoever answers on the socket has its pods beside it (pkg/kubelet/kubelet_getters.go, every release)
+        gone = self._pods.gone(named, started=started, sure=self.answered is not None)
         for holdings in self._holdings.values():
             ended = gone & holdings.value.pods
             if ended != holdings.value.gone:
@@ -105,6 +107,8 @@ class Asking:
             return
         if self._another_kubelet:  # the one before answered, which may have known what this one has forgotten
             return
+        if self.answered is None:
+            self.hint()
         self.complaint, self.answered, self._failures = "", asked, 0
         for resource, holdings in self._holdings.items():
             before, heard = holdings.value, holdings.value.heard(listing[resource], asked)

@@ -54,12 +54,12 @@ class PodDirectories:
                     raise OSError(f"{self._directory} was removed or replaced")
                 self._changed()
 
-    def gone(self, uids: Iterable[str], *, started: bool) -> frozenset[str]:
+    def gone(self, uids: Iterable[str], *, started: bool, sure: bool = False) -> frozenset[str]:
         """Those of ``uids`` whose pods are gone.
 
         ``started``: all of them were admitted more than STARTED seconds ago. Otherwise a directory that isn't there may
-        not be there yet, unless it was seen before. An empty directory proves nothing of pods that were never seen in
-        it, because it may not be the one that the kubelet uses.
+        not be there yet, unless it was seen before. ``sure``: the kubelet uses this directory. Otherwise an empty one
+        proves nothing of pods that were never seen in it.
         """
         wanted = frozenset(uids)
         try:
@@ -69,6 +69,6 @@ class PodDirectories:
             return frozenset()
         self.seen = True
         missing = wanted - there
-        gone = missing if started and there else missing & self._known
+        gone = missing if started and (there or sure) else missing & self._known
         self._known = wanted & (self._known | there)
         return gone

@@ -28,6 +28,7 @@ class SimulatedOptions:
     cdi_kind: str = field(default="", metadata={"help": "gives the CDI device <kind>=<id>, for each device"})
     numa: tuple[int, ...] = field(default=(), metadata={"help": "the NUMA node of each index; the list repeats"})
     prepare: bool = field(default=False, metadata={"help": "whether devices are prepared before a container starts"})
+    release: bool = field(default=False, metadata={"help": "whether the log says which devices are free again"})
     faults: tuple[Fault, ...] = field(default=(), metadata={"help": "what goes wrong; times count from the start"})
     control_file: Path | None = field(
         default=None, metadata={"help": "a JSON file of faults, read as soon as it is written"}
@@ -62,6 +63,8 @@ class SimulatedDriver:
         self._timeline = Timeline(context.changed)
         if options.prepare:
             self.prepare = self._prepare
+        if options.release:
+            self.release = self._release
         self._control = None
         if options.control_file:
             obey = partial(self._plan, "control file")
@@ -92,6 +95,9 @@ class SimulatedDriver:
     def _prepare(self, devices: Sequence[Device]) -> None:
         self._suffer("prepare", devices)
         self._usable(devices)
+
+    def _release(self, devices: Sequence[Device]) -> None:
+        self._log.info("released %s", ", ".join(device.id for device in devices))
 
     def _device(self, index: int) -> Device:
         parts = (self._options.device_id_prefix, self._node_name, str(index))
