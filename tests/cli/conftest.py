@@ -39,8 +39,9 @@ class Fake:
             raise DriverError("there is no such board")
     def devices(self):
         getattr(self, self.options.mode)()
+        known = {"attributes": {"serial": "A1"}, "hardware": ("pci 0000:3b:00.0",)}
         return [
-            Device(f"{self.context.node_name}-0", numa_nodes=(0, 1)),
+            Device(f"{self.context.node_name}-0", numa_nodes=(0, 1), **known),
             Device("bad\\x1b[2J", Health.unhealthy("no power")),
         ] * (2 if self.options.mode == "twice" else 1)
     def list(self): pass

@@ -21,7 +21,7 @@ def test_each_device_with_its_health_and_numa_nodes(line):
     ]
 
 
-def test_json_has_the_offered_ids(line):
+def test_json_has_all_that_is_known_and_the_offered_ids(line):
     config = line.config("resources:\n" + entry("a", "list", ", shares: 2"))
     result = line("devices", "--config", config, "--node-name", "n1", "--output", "json")
     assert result.exit_code == 0
@@ -37,6 +37,8 @@ def test_json_has_the_offered_ids(line):
                 "health": "Healthy",
                 "reason": None,
                 "numa_nodes": [0, 1],
+                "attributes": {"serial": "A1"},
+                "hardware": ["pci 0000:3b:00.0"],
                 "offered": ["n1-0", "n1-0::1"],
             },
             {
@@ -44,6 +46,8 @@ def test_json_has_the_offered_ids(line):
                 "health": "Unhealthy",
                 "reason": "no power",
                 "numa_nodes": [],
+                "attributes": {},
+                "hardware": None,
                 "offered": ["bad\x1b[2J", "bad\x1b[2J::1"],
             },
         ],

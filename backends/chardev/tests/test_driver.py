@@ -1,6 +1,6 @@
 import logging
 import os
-from unittest.mock import ANY
+import stat
 
 import pytest
 
@@ -94,54 +94,28 @@ def test_a_lasting_name_that_cannot_be_an_id_hides_nothing(dev):
     assert reasons(dev.drive("ttyUSB*", "serial/by-id/*")) == {KERNEL: None}
 
 
-def test_a_lasting_name_that_comes_later_takes_nothing_from_a_container(dev):
+def test_a_lasting_name_that_comes_later_wins_too(dev):
     """As with udev, which makes its links after the kernel has made the node."""
     dev.node(KERNEL, 4)
     driver = dev.drive("ttyUSB*", "serial/by-id/*")
-    (device,) = driver.devices()
-    driver.allocate([device])
-    dev.link(LINK, f"../../{KERNEL}")
     assert reasons(driver) == {KERNEL: None}
-    driver.release([device])
+    dev.link(LINK, f"../../{KERNEL}")
     assert reasons(driver) == {LINK: None}
 
 
-@pytest.mark.parametrize(("paths", "other"), [(("gps", "tty*"), {}), (("gps", "ttyUSB0"), {"ttyUSB0": ANY})])
-def test_what_a_container_has_is_not_offered_under_another_name(dev, paths, other):
-    dev.node("ttyUSB0", 4)
-    link = dev.link("gps", "ttyUSB0")
-    driver = dev.drive(*paths)
-    (gps,) = [device for device in driver.devices() if device.health.ok]
-    driver.allocate([gps])
-    link.unlink()
-    assert reasons(driver) == {"gps": "no such device node: /dev/gps", **other}
-    assert not any(device.health.ok for device in driver.devices())
-    dev.link("gps", "ttyUSB0")
-    assert reasons(driver) == {"gps": None, **other}
-    link.unlink()
-    driver.release([gps])
-    assert reasons(driver)["ttyUSB0"] is None
-
-
-def test_what_comes_under_the_number_of_what_a_container_had_is_another_device(dev):
-    node = dev.node("ttyUSB0", 4)
-    link = dev.link("gps", "ttyUSB0")
-    driver = dev.drive("gps", "tty*")
-    driver.allocate(driver.devices())
-    link.unlink()
-    node.unlink()
-    assert reasons(driver).keys() == {"gps"}
-    dev.node("ttyUSB0", 4)
-    assert reasons(driver)["ttyUSB0"] is None
-
-
-def test_a_name_that_comes_later_takes_nothing_from_a_container(dev):
-    dev.node("ttyUSB0", 4)
-    driver = dev.drive("gps", "tty*")
-    driver.allocate([device for device in driver.devices() if device.health.ok])
-    dev.link("gps", "ttyUSB0")
-    refused = "/dev/gps is the same device as /dev/ttyUSB0 (char 240:4), which a container has"
-    assert reasons(driver) == {"gps": refused, "ttyUSB0": None}
+@pytest.mark.parametrize(("kind", "hardware"), [("char", "char 240:4"), ("block", "block 240:4")])
+def test_each_name_of_a_node_says_what_is_behind_it(dev, kind, hardware):
+    dev.node("bus/4", 4, stat.S_IFCHR if kind == "char" else stat.S_IFBLK)
+    dev.link("gps", "bus/4")
+    dev.link("modem", "nothing")
+    devices = {device.id: device for device in dev.drive("gps", "bus/4", "modem", type=kind).devices()}
+    assert {id_: device.hardware for id_, device in devices.items()} == {
+        "gps": (hardware,),
+        "bus/4": (hardware,),
+        "modem": None,
+    }
+    assert devices["gps"].attributes == {"path": "/dev/gps", "node": "/dev/bus/4", "number": "240:4"}
+    assert devices["modem"].attributes == {"path": "/dev/modem"}
 
 
 def test_what_a_glob_matches_but_cannot_offer_is_told_once_each_time_it_comes(dev, caplog):

@@ -140,6 +140,8 @@ def _as_json(answer: Answer) -> dict[str, object]:
                 "health": _health(device),
                 "reason": device.health.reason,
                 "numa_nodes": list(device.numa_nodes),
+                "attributes": dict(device.attributes),
+                "hardware": None if device.hardware is None else list(device.hardware),
                 "offered": list(share_ids(device.id, count)),
             }
             for device in answer.devices

@@ -70,7 +70,8 @@ class Releases:
     def _note_hardware(self) -> None:
         holdings = self._holdings.value
         devices = {id_: self._ledger.device(id_) for id_, claim in holdings.claims.items() if not claim.hardware}
-        noted = holdings.behind({id_: hardware(device) for id_, device in devices.items() if device is not None})
+        behind = {id_: hardware(device) for id_, device in devices.items() if device is not None}
+        noted = holdings.behind({id_: names for id_, names in behind.items() if names})
         if noted is not holdings:
             self._holdings.publish(noted)
 

@@ -1,7 +1,7 @@
 """Devices that share hardware exclude each other, whatever their names mean today."""
 
 from dpgateway.deviceplugin.offer.exclusion import excluded, shared
-from dpgateway.model import Device
+from dpgateway.model import Device, Health
 from dpgateway.node.holdings import Claim, Holder, Holdings, Noted
 
 NOW = 1_700_000_000.0
@@ -51,6 +51,12 @@ def test_a_name_that_means_other_hardware_now_excludes_what_it_meant():
     moved = Device("by-id-1", hardware=("char 188:1",))
     claim = Claim("", hardware=frozenset(["char 188:0"]))
     assert out([moved, NODE, OTHER], noted("by-id-1", **{"by-id-1": claim})).keys() == {"ttyUSB0"}
+
+
+def test_of_an_unhealthy_device_that_says_nothing_it_is_not_known_what_is_behind_it():
+    absent = Device("by-id-1", Health.unhealthy("its link is gone"))
+    assert "may be what a container holds as by-id-1" in out([absent, NODE], noted("by-id-1"))["ttyUSB0"]
+    assert out([PLAIN, NODE], noted("plain")) == {}
 
 
 def test_what_nobody_remembers_may_be_any_hardware_that_is_not_held_itself():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -11,12 +10,12 @@ from dpgateway import Allocation, Context, Device, DeviceNode, DeviceUnavailable
 from dpgateway_chardev.notices import Notices
 from dpgateway_chardev.options import HOST_DEV, CharDeviceOptions
 from dpgateway_chardev.survey import NodeDevice, Survey
-from dpgateway_chardev.tree import Node, NoNode, Tree
+from dpgateway_chardev.tree import NoNode, Tree
 from dpgateway_chardev.watching import Watcher
 
 
 class CharDevices:
-    """Device nodes under /dev. The listed values say what a device is, ``_given`` says what containers have."""
+    """Device nodes under /dev. The listed values say what a device is; the gateway knows what containers have."""
 
     Options: ClassVar[type] = CharDeviceOptions
 
@@ -26,17 +25,9 @@ class CharDevices:
         self._notices = Notices(context.log, logging.INFO)
         self._watcher = Watcher(f"chardev {context.resource}", context.changed, Notices(context.log, logging.WARNING))
         self._last: Mapping[str, NodeDevice] = {}
-        self._given: dict[Node, str] = {}
-        self._lock = threading.Lock()
-        """Guards ``_given``: devices, allocate and release run on different threads."""
 
     def devices(self) -> Sequence[Device]:
-        with self._lock:
-            given = dict(self._given)
-        survey = Survey(self._options, given)
-        with self._lock:
-            for node in given.keys() - survey.seen:  # gone: a later node of the same number is another device
-                self._given.pop(node, None)
+        survey = Survey(self._options)
         if self._watcher.watch(survey.directories):
             self._context.changed()  # look once more, because a change may have come just before the new watch
         self._notices.tell(survey.notices)
@@ -46,18 +37,7 @@ class CharDevices:
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
         nodes = self._check_paths([self._give(device) for device in devices])
-        with self._lock:
-            self._given |= {
-                device.node: device.id for device in devices if isinstance(device, NodeDevice) and device.node
-            }
         return Allocation(device_nodes=tuple(nodes))
-
-    def release(self, devices: Sequence[Device]) -> None:
-        """Other names of these devices may be offered again."""
-        free = {device.id for device in devices}
-        with self._lock:
-            self._given = {node: path for node, path in self._given.items() if path not in free}
-        self._context.changed()
 
     def close(self) -> None:
         self._watcher.close()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from dpgateway import Device, Health
 from dpgateway_chardev.numa import numa_nodes
@@ -24,26 +23,19 @@ class NodeDevice(Device):
 class Survey:
     """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
-    def __init__(self, options: CharDeviceOptions, given: Mapping[Node, str] = MappingProxyType({})) -> None:
-        """``given``: the nodes that containers have, each with the only name under which it can be offered now."""
+    def __init__(self, options: CharDeviceOptions) -> None:
         self.tree = Tree(options.dev)
         self.devices: dict[str, NodeDevice] = {}
         self.notices: dict[str, None] = {}
         """What a glob matched but can't offer, and why; for the log."""
         self._exclude = [parse(path) for path in options.excluded]
         self._spelled_out = frozenset(options.literals)
-        self._given = given
         self._listings: dict[str, list[tuple[str, bool]]] = {}
         found = {path: self.tree.look(path, options.type) for path in dict.fromkeys(self._paths(options))}
         self._nodes = {path: node for path, node in found.items() if isinstance(node, Node)}
-        self._owners = self._choose() | dict(given)
+        self._owners = self._choose()
         for path, node in found.items():
             self._offer(path, node)
-
-    @property
-    def seen(self) -> set[Node]:
-        """Every node that a path or a glob led to."""
-        return set(self._nodes.values())
 
     @property
     def directories(self) -> dict[str, Interest]:
@@ -91,11 +83,16 @@ class Survey:
             self.notices[found.reason] = None
 
     def _same(self, path: str, owner: str, node: Node) -> str:
-        why = "which a container has" if node in self._given else "which is offered already"
-        return f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), {why}"
+        return f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), which is offered already"
 
     def _add(self, path: str, node: Node | None, health: Health) -> None:
-        self.devices[path] = NodeDevice(path, health, numa_nodes(node) if node else (), node)
+        attributes = {"path": f"{HOST_DEV}/{path}"}
+        if node is None:
+            self.devices[path] = NodeDevice(path, health, attributes=attributes)
+            return
+        attributes |= {"node": f"{HOST_DEV}/{node.real}", "number": f"{node.major}:{node.minor}"}
+        near, hardware = numa_nodes(node), (str(node),)
+        self.devices[path] = NodeDevice(path, health, near, node, attributes=attributes, hardware=hardware)
 
     def _walk(self, path: str, real: str, parts: tuple[str, ...]) -> Iterator[str]:
         """The paths in the directory ``path`` that match the rest of a glob; ``real`` is the directory's real path."""

@@ -49,8 +49,13 @@ def _reason(device: Device, used: Mapping[str, str], holdings: Holdings) -> str:
 
 
 def hardware(device: Device) -> frozenset[str]:
-    """The names of what is behind a device; its own id if the driver says nothing of it."""
-    return frozenset([device.id] if device.hardware is None else device.hardware)
+    """The names of what is behind a device; its own id if the driver says nothing of it.
+
+    Empty if the driver can't know: of an Unhealthy device it may not see more than the name.
+    """
+    if device.hardware is None:
+        return frozenset([device.id]) if device.health.ok else frozenset()
+    return frozenset(device.hardware)
 
 
 def shared(devices: Iterable[Device]) -> tuple[Device, Device] | None:
