@@ -8,6 +8,7 @@ import pytest
 
 from dpgateway.cli.options import DEFAULT_CONFIG
 from dpgateway.config import DEVICE_PLUGINS_DIR, read
+from dpgateway.config.values import STATE_DIR
 from tests.docs.pages import Page
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +73,7 @@ class TestUnit:
             str(DEFAULT_CONFIG.parent),
             f"{DEVICE_PLUGINS_DIR}/dpgateway",
             state,
+            str(STATE_DIR),
         }
 
     def test_it_tells_systemd_how_it_stands_and_is_started_again(self):
@@ -82,6 +84,10 @@ class TestUnit:
         assert one("Before") == "kubelet.service"
         for key in ("Requires", "BindsTo", "PartOf", "Wants", "After"):
             assert "kubelet" not in " ".join(UNIT.get(key, []))
+
+    def test_it_may_write_down_what_it_gave_away_where_nobody_else_may(self):
+        assert f"/var/lib/{one('StateDirectory')}" == str(STATE_DIR)
+        assert one("StateDirectoryMode") == "0700"
 
     def test_it_may_write_where_the_kubelet_makes_its_directory(self):
         assert one("ReadWritePaths") == str(DEVICE_PLUGINS_DIR.parent) == one("RequiresMountsFor")
@@ -120,7 +126,7 @@ def installed(source):
 def test_what_the_page_sets_in_drop_ins_is_spelt_as_in_the_unit():
     table = PAGE.text.partition("| a driver that | needs |")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(\w+)=", table))
-    assert named - UNIT.keys() == {"DeviceAllow", "IPAddressAllow", "StateDirectory"}
+    assert named - UNIT.keys() == {"DeviceAllow", "IPAddressAllow"}
 
 
 def test_the_example_configuration_is_right():
