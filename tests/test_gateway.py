@@ -8,33 +8,18 @@ from pathlib import Path
 import pytest
 
 from dpgateway import Allocation, Device
-from dpgateway.config import Configuration
-from dpgateway.config.values import Kubelet as KubeletConfig
-from dpgateway.process.main import serve
 from dpgateway_simulator import Kubelet
+from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
 
 R, S = "example.com/thing", "example.com/other"
 
 
-class Running:
-    def __init__(self, directory):
-        self.directory, self.stop = directory, asyncio.Event()
-        self.task: asyncio.Future[None] | None = None
-
+class Running(Inside):
     def start(self, *drivers):
-        resources = tuple(
-            configured(name=name, driver_class=driver) for name, driver in zip((R, S), drivers, strict=False)
-        )
-        configuration = Configuration(resources, KubeletConfig(), self.directory.parent / "state")
-        self.task = asyncio.ensure_future(serve(configuration, self.directory, "node-a", self.stop, lambda _: None))
-
-    async def end(self):
-        assert self.task is not None, "it was never started"
-        self.stop.set()
-        async with asyncio.timeout(2):
-            await self.task
+        pairs = zip((R, S), drivers, strict=False)
+        self.serve(*(configured(name=name, driver_class=driver) for name, driver in pairs))
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-from dpgateway.config import Configuration, ResourceConfig
+from dpgateway.config import Changes, Configuration, ResourceConfig
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -29,39 +29,52 @@ GRACE = 1.0
 _log = bind(__name__)
 
 
+@dataclass(eq=False)
+class _Serving:
+    """One resource while it is served."""
+
+    config: ResourceConfig
+    began: float
+    task: asyncio.Task[None]
+    plugin: Plugin | None = None
+    """None until it is made."""
+
+
 class Gateway:
     """One for the process; used from the event loop."""
 
-    def __init__(self, configuration: Configuration, directory: Path, node_name: str, group: asyncio.TaskGroup) -> None:
-        """``directory``: the kubelet's device-plugins directory."""
-        self._resources = configuration.resources
+    def __init__(self, configuration: Configuration, node_name: str, group: asyncio.TaskGroup) -> None:
+        self._first = configuration.resources
         self._group = group
         self._node_name, self._threads = node_name, Threads()
-        names = [config.name for config in self._resources]
+        names = [config.name for config in self._first]
+        directory = configuration.kubelet.device_plugins_dir
         places = Places.of(directory, configuration.kubelet.pod_resources_socket)
         self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
         self._front = Front(self._node, client, self._threads, configuration.state_dir)
-        self._plugins: dict[str, Plugin] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._began = time.monotonic()
+        self._everywhere: list[asyncio.Task[None]] = []
+        """The tasks that no resource owns."""
+        self._serving: dict[str, _Serving] = {}
 
     def start(self) -> None:
-        self._spawn("watch the kubelet", self._node.run)
-        self._spawn("sweep", self._sweep)
-        for config in self._resources:
-            self._spawn(config.name, partial(self._serve, config))
-        number = f"{len(self._resources)} resource{'s' if len(self._resources) != 1 else ''}"
+        self._everywhere = [
+            self._spawn("watch the kubelet", self._node.run),
+            self._spawn("sweep", self._sweep),
+        ]
+        for config in self._first:
+            self._begin(config)
+        number = f"{len(self._first)} resource{'s' if len(self._first) != 1 else ''}"
         _log.info("serving %s to the kubelet of %s", number, self._node.directory)
 
-    def _spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.append(self._group.create_task(supervised(name, run), name=name))
+    def _spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return self._group.create_task(supervised(name, run), name=name)
 
     async def _sweep(self) -> None:
         """Removes what earlier gateways left of resources that aren't configured any more."""
         await self._node.there.wait()
         removed = 0
-        for names in left_behind(self._node.directory, [config.name for config in self._resources]):
+        for names in left_behind(self._node.directory, self._serving):
             try:
                 removed += names.remove_unserved()
             except (KubeletError, OSError) as error:
@@ -70,12 +83,51 @@ class Gateway:
             text = "removed the sockets that an earlier gateway left of resources that aren't configured: %d"
             _log.info(text, removed)
 
-    async def _serve(self, config: ResourceConfig) -> None:
+    # its resources
+
+    @property
+    def resources(self) -> tuple[ResourceConfig, ...]:
+        """Those that are served now."""
+        return tuple(serving.config for serving in self._serving.values())
+
+    async def apply(self, changes: Changes) -> None:
+        """Starts, stops and changes each resource on its own; the others don't notice."""
+        for config in changes.same:
+            serving = self._serving[config.name]
+            serving.config = replace(serving.config, where=config.where)
+        for config in changes.amended:
+            self._serving[config.name].config = config
+        for config in changes.added:
+            self._begin(config)
+        await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
+
+    def _begin(self, config: ResourceConfig) -> None:
+        self._node.add(config.name)
+        task = self._spawn(config.name, partial(self._serve, config.name))
+        self._serving[config.name] = _Serving(config, time.monotonic(), task)
+
+    async def _begin_again(self, config: ResourceConfig) -> None:
+        await self._stop(config.name)
+        self._begin(config)
+
+    async def _end(self, config: ResourceConfig) -> None:
+        await self._stop(config.name)
+        self._node.drop(config.name)
+
+    async def _stop(self, name: str) -> None:
+        task = self._serving[name].task
+        task.cancel()
+        await asyncio.wait({task})
+        del self._serving[name]
+
+    async def _serve(self, name: str) -> None:
         """Serves one resource until it is cancelled; then nothing of it is left."""
+        serving = self._serving[name]
+        config = serving.config
         log = bind(_log, resource=config.name, driver=config.driver)
         async with asyncio.TaskGroup() as group:
             driver = RunningDriver(config, self._node_name, self._threads, log)
-            plugin = self._plugins[config.name] = Plugin(config, driver, self._front, group)
+            plugin = serving.plugin = Plugin(config, driver, self._front, group)
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
             driving = group.create_task(driver.run(), name=f"{config.name} driver")
@@ -93,34 +145,38 @@ class Gateway:
     def _kubelet_changed(self, change: Change) -> None:
         if change is Change.NEW:
             self._front.client.new_kubelet()
-        for plugin in self._plugins.values():
+        for plugin in self._plugins():
             plugin.registrar.kubelet(change)
 
     def _streaming(self) -> bool:
-        return any(plugin.registrar.streaming for plugin in self._plugins.values())
+        return any(plugin.registrar.streaming for plugin in self._plugins())
+
+    def _plugins(self) -> list[Plugin]:
+        return [serving.plugin for serving in list(self._serving.values()) if serving.plugin is not None]
 
     def report(self) -> Report:
         return report(self._standings(), kubelet=self._node.kubelet)
 
     def _standings(self) -> Iterable[Standing]:
-        age = time.monotonic() - self._began
-        for config in self._resources:
-            plugin = self._plugins.get(config.name)
-            yield Standing.of(config, plugin, age, directory=self._node.there.is_set())
+        for serving in self._serving.values():
+            age = time.monotonic() - serving.began
+            yield Standing.of(serving.config, serving.plugin, age, directory=self._node.there.is_set())
 
     # the end
 
     async def close(self) -> None:
         """Stops every resource at once, then the rest. Seconds at most: GRACE, and those of server and driver."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        tasks = {*self._everywhere, *(serving.task for serving in self._serving.values())}
+        for task in tasks:
+            if not task.cancelling():  # a second time would interrupt a resource that is being stopped
+                task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         await self._front.client.close()
 
     def abandon(self) -> None:
         """Removes all names at once, whatever still runs; from any thread."""
-        for plugin in self._plugins.values():
+        for plugin in self._plugins():
             plugin.abandon()
 
 

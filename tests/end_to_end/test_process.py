@@ -89,6 +89,25 @@ async def test_pods_get_devices_through_restarts_and_kills_of_the_kubelet(proces
     assert {line["level"] for line in process.entries()} == {"info"}
 
 
+async def test_a_new_configuration_is_taken_over_or_refused(process, directory):
+    await process.start(SIMULATED)
+    async with kubelet("1.31", directory) as one:
+        await offered(one)
+        process.reload(SIMULATED, {**SIMULATED, "name": S})
+        await process.said(f"the configuration was read again; added: {S}")
+        await offered(one, resource=S)
+        process.reload({**SIMULATED, "options": {"count": "x"}}, {**SIMULATED, "name": S, "shares": 0})
+        await process.said("resources[0].options.count: found")
+        await process.said("resources[1].shares")
+        await process.said("the new configuration is refused because of 2 problems; the old one goes on")
+        process.reload({**SIMULATED, "name": S}, awkward("example.com/slow", hangs=["options"]))
+        await process.said(f"the configuration was read again; added: example.com/slow; removed: {R}")
+        await offered(one, 0)
+        assert (await one.admit("p", {"c": {S: 1}}))["ok"]
+        assert sum(event.kind == "registered" for event in one.events) == 2
+        await ends_in_order(process)
+
+
 async def test_another_kubelet_in_another_era_takes_over(process, directory):
     await process.start(SIMULATED)
     async with kubelet("1.8", directory) as one:

@@ -52,6 +52,20 @@ def make_kubelet(directory, *held):
     (directory / "kubelet.sock").touch()
 
 
+async def test_a_resource_that_is_added_later_is_of_the_same_kubelet_and_is_read_at_once(watch, tmp_path):
+    one = watch(tmp_path / "device-plugins")
+    make_kubelet(tmp_path / "device-plugins", "a")
+    await until(lambda: one.told)
+    one.node.drop(THING)
+    one.node.add("example.com/other")
+    one.node.add(THING)
+    await until(lambda: one.node.holdings[THING].value.held == {"a"})
+    assert one.node.holdings["example.com/other"].value.held == frozenset()
+    found = {(holdings.value.kubelet, holdings.value.kubelet_since) for holdings in one.node.holdings.values()}
+    assert len(found) == 1
+    assert all(kubelet for kubelet, _ in found)
+
+
 async def test_a_kubelet_is_told_of_when_it_is_known_what_its_containers_hold(watch, tmp_path):
     one = watch(tmp_path / "device-plugins")
     await until(lambda: one.node.holdings[THING].value.known)  # there is no file yet, and nobody holds anything

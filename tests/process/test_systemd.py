@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import time
 
 import pytest
 
@@ -37,6 +38,9 @@ class Systemd:
     async def hear(self):
         text = await asyncio.get_running_loop().sock_recv(self._socket, 4096)
         self.heard += text.decode().split("\n")
+
+    def hears_at_once(self):
+        return self._socket.recv(4096).decode().split("\n")
 
     def close(self):
         self._socket.close()
@@ -83,6 +87,14 @@ class TestNotifier:
         follow.cancel()
         notifier.close()
 
+    def test_before_the_first_ready_a_reload_is_part_of_the_start(self, systemd):
+        notifier = notifier_of(systemd.address)
+        with notifier.reloading():
+            pass
+        notifier.send("STATUS=a")
+        notifier.close()
+        assert systemd.hears_at_once() == ["STATUS=a"]
+
     async def test_the_watchdog_of_another_process_is_not_ours(self, systemd):
         notifier = notifier_of(systemd.address, WATCHDOG_USEC="1", WATCHDOG_PID="1")
         await told(notifier, systemd)
@@ -119,6 +131,17 @@ class TestProcess:
         assert "STATUS=1 resource, waiting for a kubelet" in systemd.heard
         assert await process.end() == 0
         await systemd.hears("STOPPING=1")
+
+    async def test_it_tells_when_it_reads_its_configuration_again(self, process, systemd):
+        await process.start(DEVICES)
+        await systemd.hears("READY=1")
+        systemd.heard.clear()
+        process.reload(DEVICES, {**DEVICES, "name": "example.com/other"})
+        await systemd.hears("READY=1")
+        began = next(line for line in systemd.heard if line.startswith("MONOTONIC_USEC="))
+        assert systemd.heard[systemd.heard.index(began) - 1] == "RELOADING=1"
+        assert 0 <= time.monotonic() - int(began.partition("=")[2]) / 1e6 < 10
+        await systemd.hears("STATUS=2 resources, waiting for a kubelet")
 
     async def test_without_the_kubelets_directory_it_is_ready_too(self, process, systemd):
         process.device_plugins_dir.rmdir()

@@ -52,11 +52,7 @@ class Gateway:
         """Returns when it has been started, which isn't when it serves. Without resources it has those of before."""
         assert not self.running, "it runs already"
         self.resources = list(resources) or self.resources
-        words = run(
-            self.folder,
-            self.device_plugins_dir,
-            {"resources": self.resources, "kubelet": self.kubelet, "state_dir": str(self.folder / "state")},
-        )
+        words = run(self.folder, self.device_plugins_dir, self._config())
         words += [f"--log-format={self.log_format}", f"--log-level={self.log_level}"]
         environment = os.environ | self.environment
         self._process = await asyncio.create_subprocess_exec(
@@ -64,6 +60,15 @@ class Gateway:
         )
         self._silent = False
         self._reader = asyncio.create_task(self._read(self._process), name="log of the gateway")
+
+    def _config(self) -> dict[str, Any]:
+        return {"resources": self.resources, "kubelet": self.kubelet, "state_dir": str(self.folder / "state")}
+
+    def reload(self, *resources: dict[str, Any]) -> None:
+        """Writes another configuration, and tells it to read that."""
+        self.resources = list(resources)
+        run(self.folder, self.device_plugins_dir, self._config())
+        self.process.send_signal(signal.SIGHUP)
 
     async def _read(self, process: Process) -> None:
         assert process.stderr is not None

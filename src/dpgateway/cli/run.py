@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
 from dpgateway.cli.options import Settings, configured
-from dpgateway.config import Configuration, InvalidConfiguration, advise, did_you_mean, in_lines, read
+from dpgateway.config import Configuration, InvalidConfiguration, Place, Problem, advise, did_you_mean, in_lines, read
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
@@ -54,13 +55,14 @@ def _guard(signals: Signals, log_format: str) -> None:
 
 def _run(settings: Settings, signals: Signals | None) -> int:
     """The exit code."""
+    absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
     try:
         configuration = _configuration(settings)
     except InvalidConfiguration as error:
         for line in in_lines(error.problems):
             _log.error("%s", line)
         return 2
-    directory = settings.device_plugins_dir(configuration)
+    directory = configuration.kubelet.device_plugins_dir
     if unfit := misplaced(directory) or forbidden(directory):
         _log.error("%s", unfit)
         return 2
@@ -69,7 +71,15 @@ def _run(settings: Settings, signals: Signals | None) -> int:
         return 1
     if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
-    return process.run(configuration, directory, settings.node_name, signals or Signals())
+    return process.run(configuration, settings.node_name, signals or Signals(), lambda: _again(absolute))
+
+
+def _again(settings: Settings) -> Configuration:
+    """Raises InvalidConfiguration."""
+    configuration = _configuration(settings)
+    if few := too_few_descriptors(len(configuration.resources)):
+        raise InvalidConfiguration([Problem(Place(str(settings.config)), hint=few)])
+    return configuration
 
 
 def _configuration(settings: Settings) -> Configuration:
@@ -82,7 +92,8 @@ def _configuration(settings: Settings) -> Configuration:
     configuration = loading.complete(installed, missing, wrong)
     for warning in advise(document, loading.found()):
         _log.warning("%s", warning)
-    return configuration
+    kubelet = replace(configuration.kubelet, device_plugins_dir=settings.device_plugins_dir(configuration))
+    return replace(configuration, kubelet=kubelet)
 
 
 def _missing(name: str, installed: Sequence[str]) -> discovery.Found:

@@ -5,6 +5,7 @@ options too. ``read`` and ``resolve`` do the same, but return all problems inste
 runs in :func:`completed` alone.
 """
 
+from dpgateway.config.changes import Changes, changes, fixed
 from dpgateway.config.completing import (
     Claims,
     Completed,
@@ -34,6 +35,7 @@ from dpgateway.config.values import (
 __all__ = [
     "DEVICE_PLUGINS_DIR",
     "LISTS",
+    "Changes",
     "Claims",
     "Completed",
     "Configuration",
@@ -50,9 +52,11 @@ __all__ = [
     "Shares",
     "Timeouts",
     "advise",
+    "changes",
     "complete",
     "completed",
     "did_you_mean",
+    "fixed",
     "format_duration",
     "in_lines",
     "in_order",

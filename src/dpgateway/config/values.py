@@ -186,6 +186,12 @@ class ResourceConfig(ResourceKeys):
     later: Future[ResourceConfig] | None = field(default=None, compare=False)
     """While the driver is still being loaded, or still checks its options: gets the resource once that is done."""
 
+    def by_now(self) -> ResourceConfig:
+        """What came later, if it has come."""
+        if self.later is None or not self.later.done() or self.later.exception() is not None:
+            return self
+        return self.later.result()
+
 
 @dataclass(frozen=True, slots=True)
 class Kubelet:

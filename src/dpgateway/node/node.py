@@ -49,6 +49,8 @@ class Node:
         self.reader = Reader(directory, self.holdings, threads, self.asking.hint)
         self._watch = DirectoryWatch(directory, self._look, self.reader.ask_soon)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self._since: tuple[float, str] | None = None
+        """When this kubelet appeared, and which incarnation it is."""
         self.kubelet = False
         """Whether there is a kubelet's socket, as ``changed`` was told last."""
 
@@ -64,6 +66,16 @@ class Node:
         finally:
             self._absence.close()
 
+    def add(self, resource: str) -> None:
+        """From now on the holdings of this resource are known, too. It may be there already."""
+        if resource not in self.holdings:
+            holdings = Holdings()
+            self.holdings[resource] = Observable(holdings.new_kubelet(*self._since) if self._since else holdings)
+            self.reader.ask()
+
+    def drop(self, resource: str) -> None:
+        del self.holdings[resource]
+
     def _look(self, created: bool) -> None:
         if is_there(self.directory):
             self.there.set()
@@ -72,9 +84,9 @@ class Node:
         change = self._incarnations.see(found, created=created, streaming=self._streaming())
         if change is Change.NEW:
             _log.info("a kubelet appeared on %s", self.directory / SOCKET)
-            since = stamped(found.ctime / 1e9) if found else time.monotonic()
+            self._since = since = (stamped(found.ctime / 1e9) if found else time.monotonic(), str(found))
             for holdings in self.holdings.values():
-                holdings.publish(holdings.value.new_kubelet(since, str(found)))
+                holdings.publish(holdings.value.new_kubelet(*since))
             self.asking.new_kubelet()
         if change is not Change.NONE:
             self._changes.put_nowait(change)

@@ -10,7 +10,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import uvloop
 
@@ -18,6 +17,7 @@ from dpgateway.config import Configuration
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log, streams
 from dpgateway.process.memory import keep_what_is_there
+from dpgateway.process.reloading import Reloading
 from dpgateway.process.signals import Signals
 from dpgateway.process.systemd import Notifier
 
@@ -36,21 +36,27 @@ Abandon = Callable[[], None]
 
 async def serve(
     configuration: Configuration,
-    directory: Path,
     node_name: str,
     stop: asyncio.Event,
     ending: Callable[[Abandon], object],
+    reloading: Reloading | None = None,
 ) -> None:
     """Runs the gateway until ``stop``. ``ending`` is called when its end begins."""
     systemd = Notifier.take(os.environ)
     try:
         async with asyncio.TaskGroup() as group:
-            gateway = Gateway(configuration, directory, node_name, group)
+            gateway = Gateway(configuration, node_name, group)
             gateway.start()
             if systemd is not None:
                 tell = functools.partial(systemd.follow, gateway.report)
                 group.create_task(supervised("tell systemd", tell), name="tell systemd")
+            changing = None
+            if reloading is not None:
+                follow = functools.partial(reloading.run, gateway, systemd)
+                changing = group.create_task(supervised("reload", follow), name="reload")
             await stop.wait()
+            if changing is not None:
+                changing.cancel()
             if systemd is not None:
                 systemd.send("STOPPING=1")
             ending(gateway.abandon)
@@ -87,17 +93,21 @@ class LastWord:
         os._exit(0)
 
 
-def run(configuration: Configuration, device_plugins_dir: Path, node_name: str, signals: Signals) -> int:
-    """Runs the gateway until SIGTERM or SIGINT. Returns the exit code; the caller exits at once, whatever hangs."""
+def run(configuration: Configuration, node_name: str, signals: Signals, read: Callable[[], Configuration]) -> int:
+    """Runs the gateway until SIGTERM or SIGINT. Returns the exit code; the caller exits at once, whatever hangs.
+
+    ``read`` returns the configuration as it is by then, or raises InvalidConfiguration.
+    """
 
     last_word = LastWord()
     keep_what_is_there()
 
     async def main() -> None:
         stop = asyncio.Event()
-        signals.follow(stop.set)
+        reloading = Reloading(configuration, read)
+        signals.follow(stop.set, reloading.ask)
         watching = asyncio.create_task(streams.watch(LAST_LINES), name="watch the standard streams")
-        await serve(configuration, device_plugins_dir, node_name, stop, last_word.give)
+        await serve(configuration, node_name, stop, last_word.give, reloading)
         watching.cancel()
         log.finish(LAST_LINES)
         os._exit(0)

@@ -1,4 +1,4 @@
-"""The signals of the gateway's process: which end it, and which do nothing.
+"""The signals of the gateway's process: which end it, which one has its configuration read again, and the rest.
 
 The interpreter's C code writes the number of each signal into a socket at once, even while no Python code can run. The
 event loop reads the numbers there, and ``guard``, another process, looks whether they are read.
@@ -16,7 +16,8 @@ from types import FrameType
 from dpgateway.process import log
 
 END = (signal.SIGTERM, signal.SIGINT)
-USELESS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+RELOAD = signal.SIGHUP
+USELESS = (signal.SIGUSR1, signal.SIGUSR2)
 """Their default action would end the process, and operators send them to daemons."""
 
 _log = log.bind(__name__)
@@ -35,26 +36,27 @@ class Signals:
         signal.set_wakeup_fd(self._outbox.fileno(), warn_on_full_buffer=False)
         for number in END:
             signal.signal(number, _end_at_once)
-        for number in USELESS:
+        for number in (RELOAD, *USELESS):
             signal.signal(number, _leave_to_the_loop)
         os.register_at_fork(after_in_child=_default)
 
-    def follow(self, end: Callable[[], None]) -> None:
-        """From now on the running event loop takes the signals. It calls ``end`` at the first SIGTERM or SIGINT."""
+    def follow(self, end: Callable[[], None], reload: Callable[[], None]) -> None:
+        """From now on the running event loop takes the signals. It calls ``end`` at the first SIGTERM or SIGINT, and
+        ``reload`` at each SIGHUP; for one that came before, at once.
+        """
         loop = asyncio.get_running_loop()
         signal.set_wakeup_fd(self._outbox.fileno(), warn_on_full_buffer=False)  # uvloop has put its own there
         for number in END:
             signal.signal(number, _leave_to_the_loop)
-        loop.add_reader(self.inbox, self._take, loop, end)
+        loop.add_reader(self.inbox, self._take, loop, end, reload)
 
-    def _take(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    def _take(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None], reload: Callable[[], None]) -> None:
         numbers = self.inbox.recv(4096)
         for number in sorted(set(numbers) & set(USELESS)):
-            _log.warning(
-                "%s changes nothing: the configuration isn't read again while the gateway runs; restart the gateway, "
-                "its containers keep their devices",
-                signal.Signals(number).name,
-            )
+            text = "%s changes nothing; SIGHUP has the configuration read again"
+            _log.warning(text, signal.Signals(number).name)
+        if RELOAD in numbers:
+            reload()
         if ending := set(numbers) & set(END):
             loop.remove_reader(self.inbox)
             self._outbox.send(bytes(ending))  # stays there unread, so that the guard knows
@@ -72,5 +74,5 @@ def _leave_to_the_loop(number: int, frame: FrameType | None) -> None:
 def _default() -> None:
     """A child that a driver forks would write the signals that it gets into our socket."""
     signal.set_wakeup_fd(-1)
-    for number in (*END, *USELESS):
+    for number in (*END, RELOAD, *USELESS):
         signal.signal(number, signal.SIG_DFL)

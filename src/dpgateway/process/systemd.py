@@ -6,10 +6,11 @@ Without that variable systemd doesn't listen. The caller decides what systemd is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 
 from dpgateway.process.log import bind
 from dpgateway.status import Report
@@ -27,6 +28,7 @@ class Notifier:
         """``watchdog``: seconds within which systemd expects a message from us."""
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._watchdog = watchdog / 2 if watchdog else None
+        self._ready = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
 
     @classmethod
@@ -47,18 +49,30 @@ class Notifier:
 
     async def follow(self, look: Callable[[], Report]) -> None:
         """Sends the result of ``look`` whenever it changes, and tells the watchdog that this event loop runs."""
-        ready, status, patted = False, "", time.monotonic()
+        status, patted = "", time.monotonic()
         while True:
             now = look()
             if now.text != status:
                 self.send(f"STATUS={now.text}")
-            if now.ready and not ready:
+            if now.ready and not self._ready:
                 self.send("READY=1")
-            ready, status = ready or now.ready, now.text
+            self._ready, status = self._ready or now.ready, now.text
             if self._watchdog and time.monotonic() - patted >= self._watchdog:
                 patted = time.monotonic()
                 self.send("WATCHDOG=1")
-            await asyncio.sleep(min(STARTED if ready else STARTING, self._watchdog or STARTED))
+            await asyncio.sleep(min(STARTED if self._ready else STARTING, self._watchdog or STARTED))
+
+    @contextlib.contextmanager
+    def reloading(self) -> Iterator[None]:
+        """Tells when the configuration is being read again, and when that is over; nothing before the first READY."""
+        told = self._ready
+        if told:
+            self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            yield
+        finally:
+            if told:
+                self.send("READY=1")
 
     def close(self) -> None:
         self._socket.close()

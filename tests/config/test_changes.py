@@ -1,0 +1,100 @@
+"""What a new configuration changes, as arithmetic over two of them."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpgateway.config import Changes, Configuration, Kubelet, Place, ResourceConfig, Shares, Timeouts, changes, fixed
+from dpgateway.config.changes import IN_PLACE
+from dpgateway.model import Mount
+from tests.support.resources import Scripted, configured
+
+OTHER: dict[str, Any] = {
+    "driver": "other",
+    "options": {"count": 2},
+    "nodes": ("node-*",),
+    "shares": Shares(2),
+    "preference": "packed",
+    "keep_lost": timedelta(1),
+    "refresh": timedelta(1),
+    "env": {"A": "b"},
+    "annotations": {"a": "b"},
+    "mounts": (Mount("/a", "/b"),),
+    "timeouts": Timeouts(list=timedelta(1)),
+    "driver_class": Scripted,
+}
+"""Another value for each key that may differ between two configurations of a resource that works."""
+NEVER = {"name", "where", "failure", "later"}
+WORKING = configured(name="example.com/a")
+FAILED = configured(name="example.com/a", failure="it isn't installed", options=None)
+
+
+def fate(old: ResourceConfig, new: ResourceConfig) -> str:
+    found = changes([old], [new])
+    (what,) = [field.name for field in fields(found) if getattr(found, field.name)]
+    return what
+
+
+def test_each_resource_has_one_fate_and_the_order_does_not_matter():
+    a, b, c, d = (configured(name=f"example.com/{name}") for name in "abcd")
+    found = changes([a, b, c], [replace(c, options=None), d, a])
+    assert found == Changes(added=(d,), removed=(b,), restarted=(replace(c, options=None),), same=(a,))
+    assert str(found) == "added: example.com/d; removed: example.com/b; restarted: example.com/c"
+
+
+def test_nothing_is_said_of_what_is_the_same():
+    assert str(changes([WORKING], [WORKING])) == ""
+
+
+def test_every_key_is_compared():
+    assert OTHER.keys() | NEVER == {field.name for field in fields(ResourceConfig)}
+
+
+@pytest.mark.parametrize("key", OTHER)
+def test_a_key_that_differs_is_taken_over_in_place_or_by_a_restart(key):
+    new = replace(WORKING, **{key: OTHER[key]})
+    assert fate(WORKING, new) == ("amended" if key in IN_PLACE else "restarted")
+
+
+def test_another_place_in_the_file_is_no_difference():
+    assert fate(WORKING, replace(WORKING, where=Place("other.yaml", 7))) == "same"
+
+
+def test_what_works_is_not_given_up_for_a_driver_that_can_not_be_used():
+    assert fate(WORKING, FAILED) == "unusable"
+
+
+def test_what_failed_is_restarted_whatever_differs():
+    assert fate(FAILED, WORKING) == "restarted"
+    assert fate(FAILED, replace(FAILED, nodes=("node-*",))) == "restarted"
+    assert fate(FAILED, FAILED) == "same"
+
+
+def test_what_came_later_counts_once_it_has_come():
+    later: Future[ResourceConfig] = Future()
+    pending = replace(FAILED, later=later)
+    assert fate(WORKING, pending) == "unusable"
+    later.set_result(WORKING)
+    assert fate(WORKING, pending) == fate(pending, WORKING) == "same"
+
+
+def test_options_that_can_not_be_compared_are_different():
+    @dataclass(frozen=True)
+    class Options:
+        def __eq__(self, other):
+            raise ValueError("no")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    assert fate(replace(WORKING, options=Options()), replace(WORKING, options=Options())) == "restarted"
+
+
+def test_what_needs_a_new_start_is_named():
+    old = Configuration((), Kubelet())
+    assert fixed(old, old) == ()
+    new = Configuration((WORKING,), Kubelet(apis=("v1beta1",)), Path("/other"))
+    assert fixed(old, new) == ("kubelet.apis", "state_dir")

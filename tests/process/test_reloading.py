@@ -1,0 +1,199 @@
+"""A new configuration while the gateway runs, under a simulated kubelet."""
+
+import logging
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.config import InvalidConfiguration, Place, Problem, ResourceConfig
+from dpgateway_simulator import Kubelet
+from tests.support.inside import Inside
+from tests.support.resources import Scripted, configured, scripted
+from tests.support.waiting import until
+
+A, B, C = (f"example.com/{name}" for name in "abc")
+DONE = "the configuration was read again; "
+
+
+class Driver(Scripted):
+    """``made`` and ``closed`` have the resource of each."""
+
+    made: ClassVar[list[str]] = []
+    closed: ClassVar[list[str]] = []
+
+    def __init__(self, options, context):
+        super().__init__(options, context)
+        self.made.append(context.resource)
+
+    def close(self):
+        self.closed.append(self.context.resource)
+
+
+def resource(name, **keys):
+    return configured(**{"name": name, "driver_class": Driver, **keys})
+
+
+class Reloaded(Inside):
+    def __init__(self, directory, log):
+        super().__init__(directory)
+        self.log = log
+
+    async def says(self, text):
+        """Once for each call."""
+        await until(lambda: text in self.log.messages, found=lambda: "\n".join(self.log.messages))
+        self.log.clear()
+
+    async def takes_over(self, *resources, changes):
+        self.reload(self.configuration(*resources))
+        await self.says(DONE + changes)
+
+
+@pytest.fixture(autouse=True)
+def nothing_made():
+    Driver.made.clear()
+    Driver.closed.clear()
+
+
+@pytest.fixture
+async def gateway(short_path, caplog):
+    caplog.set_level(logging.INFO, "dpgateway")
+    running = Reloaded(short_path, caplog)
+    yield running
+    if running.task is not None and not running.task.done():
+        await running.end()
+
+
+@pytest.fixture
+async def kubelet(short_path):
+    async with Kubelet("1.31", short_path) as kubelet:
+        yield kubelet
+
+
+def registered(kubelet, name):
+    return sum(event.kind == "registered" and event.fields["resource"] == name for event in kubelet.events)
+
+
+async def offered(kubelet, *names, count=2):
+    for name in names:
+        await kubelet.wait_for(lambda name=name: kubelet.counts(name)[1] == count)
+
+
+async def served(gateway, kubelet, *resources):
+    gateway.serve(*resources)
+    await offered(kubelet, *(one.name for one in resources))
+
+
+async def test_a_resource_comes_and_another_goes_and_the_third_does_not_notice(gateway, kubelet):
+    await served(gateway, kubelet, resource(A), resource(B))
+    await gateway.takes_over(resource(A), resource(C), changes=f"added: {C}; removed: {B}")
+    await offered(kubelet, C)
+    await offered(kubelet, B, count=0)
+    assert [registered(kubelet, name) for name in (A, B, C)] == [1, 1, 1]
+    assert Driver.made == [A, B, C]
+    assert Driver.closed == [B]
+    assert (await kubelet.admit("p", {"c": {A: 1, C: 2}}))["ok"]
+    await gateway.takes_over(resource(A), resource(B), resource(C), changes=f"added: {B}")
+    await offered(kubelet, B)
+    assert [registered(kubelet, name) for name in (A, B, C)] == [1, 2, 1]
+
+
+async def test_what_can_not_change_in_place_is_restarted_alone(gateway, kubelet):
+    await served(gateway, kubelet, resource(A), resource(B))
+    three = scripted(devices=lambda: [Device("a"), Device("b"), Device("c")])
+    await gateway.takes_over(resource(A), resource(B, driver_class=three), changes=f"restarted: {B}")
+    await offered(kubelet, B, count=3)
+    assert [registered(kubelet, name) for name in (A, B)] == [1, 2]
+
+
+async def test_what_is_held_stays_listed_when_its_device_is_configured_away(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    assert (await kubelet.admit("p", {"c": {A: 2}}))["ok"]
+    another = scripted(devices=lambda: [Device("c")])
+    await gateway.takes_over(resource(A, driver_class=another), changes=f"restarted: {A}")
+    await offered(kubelet, A, count=1)
+    assert kubelet.counts(A)[0] == 3
+
+
+async def test_what_is_held_is_listed_when_its_resource_is_back(gateway, kubelet):
+    await served(gateway, kubelet, resource(A), resource(B))
+    assert (await kubelet.admit("p", {"c": {A: 2}}))["ok"]
+    await gateway.takes_over(resource(B), changes=f"removed: {A}")
+    another = scripted(devices=lambda: [Device("c")])
+    await gateway.takes_over(resource(A, driver_class=another), resource(B), changes=f"added: {A}")
+    await offered(kubelet, A, count=1)
+    assert kubelet.counts(A)[0] == 3
+
+
+async def test_the_same_configuration_changes_nothing(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    await gateway.takes_over(resource(A, where=Place("config.yaml", 7)), changes="nothing changed")
+    assert registered(kubelet, A) == 1
+
+
+async def test_a_wrong_configuration_is_refused_with_all_its_problems(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    problems = [Problem(Place("config.yaml", line), "one thing", "another") for line in (3, 8)]
+    gateway.reload(InvalidConfiguration(problems))
+    await until(lambda: str(problems[0]) in gateway.log.messages)
+    await until(lambda: str(problems[1]) in gateway.log.messages)
+    await gateway.says("the new configuration is refused because of 2 problems; the old one goes on")
+    assert (await kubelet.admit("p", {"c": {A: 1}}))["ok"]
+    await gateway.takes_over(resource(A), resource(B), changes=f"added: {B}")
+    assert registered(kubelet, A) == 1
+
+
+async def test_a_failure_to_read_is_told_and_the_next_one_counts(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    gateway.reload(MemoryError("none"))
+    await until(lambda: any("can't be read again" in text for text in gateway.log.messages))
+    await gateway.takes_over(resource(A), resource(B), changes=f"added: {B}")
+
+
+async def test_what_counts_from_the_next_start_only_is_named(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    gateway.reload(replace(gateway.configuration(resource(A)), state_dir=Path("/elsewhere")))
+    await gateway.says("state_dir changes with the next start of the gateway only")
+
+
+async def test_a_resource_whose_driver_can_not_be_used_goes_on_as_before(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    broken = resource(A, driver_class=None, options=None, failure="it isn't installed")
+    gateway.reload(gateway.configuration(broken))
+    await gateway.says(
+        f"resource {A} goes on as before, because its new configuration can't be used: it isn't installed"
+    )
+    assert (await kubelet.admit("p", {"c": {A: 1}}))["ok"]
+    assert registered(kubelet, A) == 1
+
+
+async def test_a_driver_that_is_loaded_late_is_changed_then(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    later: Future[ResourceConfig] = Future()
+    three = scripted(devices=lambda: [Device("a"), Device("b"), Device("c")])
+    slow = resource(A, driver_class=None, options=None, failure="it hasn't been imported within 2 s", later=later)
+    kept = f"as before, because its driver can't be used now: {A}"
+    await gateway.takes_over(slow, changes=kept)
+    assert registered(kubelet, A) == 1
+    later.set_result(resource(A, driver_class=three))
+    await gateway.says(f"drivers that were awaited are loaded; restarted: {A}")
+    await offered(kubelet, A, count=3)
+
+
+async def test_a_resource_that_is_added_while_there_is_no_kubelet_meets_the_next_one(gateway, short_path):
+    gateway.serve(resource(A))
+    await gateway.takes_over(resource(A), resource(B), changes=f"added: {B}")
+    async with Kubelet("1.31", short_path) as kubelet:
+        await offered(kubelet, A, B)
+
+
+async def test_the_end_does_not_wait_for_a_reload(gateway, kubelet, gate):
+    closing = gate(None)
+    await served(gateway, kubelet, resource(A, driver_class=scripted(close=closing)))
+    gateway.reload(gateway.configuration())
+    await closing.entered()
+    await gateway.end()
+    closing.open()

@@ -1,0 +1,43 @@
+"""The gateway inside of the test's own process."""
+
+import asyncio
+from pathlib import Path
+
+from dpgateway.config import Configuration, ResourceConfig
+from dpgateway.config import Kubelet as KubeletConfig
+from dpgateway.process.main import serve
+from dpgateway.process.reloading import Reloading
+
+
+class Inside:
+    def __init__(self, directory: Path) -> None:
+        """``directory``: the kubelet's device-plugins directory."""
+        self.directory, self.stop = directory, asyncio.Event()
+        self.task: asyncio.Future[None] | None = None
+        self.wanted: Configuration | Exception
+
+    def serve(self, *resources: ResourceConfig) -> None:
+        self.wanted = first = self.configuration(*resources)
+        self.reloading = Reloading(first, self._read)
+        running = serve(first, "node-a", self.stop, lambda _: None, self.reloading)
+        self.task = asyncio.ensure_future(running)
+
+    def configuration(self, *resources: ResourceConfig) -> Configuration:
+        kubelet = KubeletConfig(device_plugins_dir=self.directory)
+        return Configuration(resources, kubelet, self.directory.parent / "state")
+
+    def reload(self, wanted: Configuration | Exception) -> None:
+        """From now on this is what it reads, and it is asked to."""
+        self.wanted = wanted
+        self.reloading.ask()
+
+    def _read(self) -> Configuration:
+        if isinstance(self.wanted, Exception):
+            raise self.wanted
+        return self.wanted
+
+    async def end(self) -> None:
+        assert self.task is not None, "it was never started"
+        self.stop.set()
+        async with asyncio.timeout(2):
+            await self.task
