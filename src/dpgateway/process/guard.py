@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 
-SECONDS = 1.85
+SECONDS = 1.9
 """From a signal to the end of the gateway, whatever hangs; its own last word comes before."""
 _PAUSE = 0.1
 """Seconds between two looks while a number lies there that doesn't end the gateway."""

@@ -21,7 +21,7 @@ from dpgateway.process.reloading import Reloading
 from dpgateway.process.signals import Signals
 from dpgateway.process.systemd import Notifier
 
-LAST_WORD = 1.75
+LAST_WORD = 1.5
 """Seconds from a signal to the end of the process, if it can still run Python. ``guard`` comes after that."""
 
 LAST_LINES = 0.05
