@@ -1,15 +1,18 @@
 """What a kubelet may ask of a resource: the answers, the refusals, and what is said about them in the log."""
 
 import logging
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import ClassVar
 
 import pytest
 
 from dpgateway import errors
-from dpgateway.config import ResourceConfig, Shares
+from dpgateway.config import ResourceConfig, Shares, Timeouts
 from dpgateway.deviceplugin.api import APIS, only
 from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.preferring import FEW
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.errors import (
     Busy,
@@ -434,6 +437,49 @@ async def test_ids_that_the_resource_does_not_offer_are_never_preferred_however_
     unknown = tuple(f"x{number}" for number in range(1000))
     assert await resource.prefer([Preference((*unknown, "b"), (), 1)]) == (("b",),)
     assert await resource.prefer([Preference((*unknown, "b"), (), 2)]) == ((),)
+
+
+class Looked(Device):
+    """Tells on which threads somebody looks at it, and lets nobody look while it is closed."""
+
+    threads: ClassVar[set[str]] = set()
+    open = threading.Event()
+
+    def __getattribute__(self, name):
+        Looked.threads.add(threading.current_thread().name)
+        Looked.open.wait(10)
+        return super().__getattribute__(name)
+
+
+@pytest.fixture
+def looked(make):
+    """A resource of so many of these, and a question about all of them."""
+
+    def new(count, **configured):
+        Looked.open.set()
+        devices = [Looked(f"{number:04}") for number in range(count)]
+        resource = make(Calls(), devices=devices, preference="packed", **configured)
+        question = Preference(tuple(f"{number:04}" for number in range(count)), (), 1)
+        Looked.threads.clear()
+        return resource, question
+
+    yield new
+    Looked.open.set()
+
+
+@pytest.mark.parametrize(("count", "thread"), [(FEW, "MainThread"), (FEW + 1, f"{NAME} preference")])
+async def test_a_choice_from_many_ids_is_made_on_a_thread(looked, count, thread):
+    resource, question = looked(count)
+    assert await resource.prefer([question]) == (("0000",),)
+    assert Looked.threads == {thread}
+
+
+async def test_a_choice_that_takes_too_long_is_left_to_the_kubelet(looked, records):
+    resource, question = looked(FEW + 1, timeouts=Timeouts(prefer=timedelta(seconds=0.05)))
+    Looked.open.clear()
+    assert await resource.prefer([question]) == ((),)
+    (text,) = records.texts()
+    assert text.endswith("so the kubelet chooses: choosing from 1001 ids takes more than 0.05 s")
 
 
 async def test_the_driver_is_asked_when_the_configuration_has_no_preference(make):

@@ -1,14 +1,17 @@
 """Which ids a container should get: asks the gateway's own preference (offer/preference.py), or the driver's.
 
-The answer is only advice: a failure is logged, and the choice is left to the kubelet.
+The answer is only advice: a failure is logged, and the choice is left to the kubelet. A choice from many ids is made on
+a thread, one at a time, because it may take half a second.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer.ledger import Ledger
@@ -17,6 +20,10 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import DriverError, GatewayError
 from dpgateway.model import Device, Preference
+from dpgateway.process.threads import Threads
+
+FEW = 1000
+"""Ids from which a choice is made in three milliseconds."""
 
 
 class Preferring:
@@ -30,6 +37,7 @@ class Preferring:
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self._config, self._ledger, self._driver, self._log = config, ledger, driver, log
+        self._threads, self._turn = Threads(usual=1), asyncio.Lock()
 
     def wanted(self) -> bool:
         """Whether the kubelet should ask."""
@@ -54,13 +62,26 @@ class Preferring:
         try:
             request = replace(request, available=self._ours(request.available))
             if order is not None:
-                return prefer(request, self._ledger.device, order)
+                return await self._choose(request, order)
             return await self._ask_driver(request)
         except GatewayError as error:
             self._log.warning("no preference, so the kubelet chooses: %s", error, extra={"reason": str(error)})
         except Exception:  # the kubelet can choose by itself
             self._log.exception("a bug: no preference, so the kubelet chooses")
         return ()
+
+    async def _choose(self, request: Preference, order: Order) -> tuple[str, ...]:
+        ids = (*request.available, *request.must_include)
+        devices = {id_: device for id_ in ids if (device := self._ledger.device(id_))}
+        choose = partial(prefer, request, devices.get, order)
+        if len(ids) <= FEW:
+            return choose()
+        seconds = self._config.timeouts.prefer.total_seconds()
+        try:
+            async with asyncio.timeout(seconds), self._turn:
+                return await self._threads.call(f"{self._config.name} preference", choose, seconds)
+        except TimeoutError as error:
+            raise GatewayError(f"choosing from {len(ids)} ids takes more than {seconds:g} s") from error
 
     def _ours(self, ids: Iterable[str]) -> tuple[str, ...]:
         """Without those that Allocate would refuse; so a question is no longer than the list, whoever asks."""

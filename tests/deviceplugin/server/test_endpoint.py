@@ -16,6 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from dpgateway import Device
+from dpgateway.deviceplugin.offer.size import LARGEST_LIST
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
@@ -43,6 +44,22 @@ async def test_every_dialect_is_served_on_the_bound_socket_and_on_each_link(serv
     for socket in (served.socket, *links):
         for path in (V1BETA1, V1ALPHA):
             assert health(await connect(socket).watch(path).read(), path) == BOTH
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+async def test_a_question_may_be_twice_as_long_as_a_list_and_no_longer(serve, connect, more, refused):
+    served = await serve()
+    client = connect(served.socket)
+    question = v1beta1_pb2.PreferredAllocationRequest()
+    container = question.container_requests.add(available_deviceIDs=["a"], allocation_size=1)
+    container.must_include_deviceIDs.append("x" * 2 * LARGEST_LIST)
+    container.must_include_deviceIDs[0] = "x" * (4 * LARGEST_LIST - question.ByteSize() + more)
+    assert question.ByteSize() == 2 * LARGEST_LIST + more
+    call = client.call("GetPreferredAllocation", question)
+    if refused:
+        assert (await status(call))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    else:
+        await call
 
 
 async def test_opening_twice_binds_once(serve):

@@ -20,6 +20,7 @@ import grpc.aio
 from grpc_reflection.v1alpha import reflection
 
 from dpgateway.deviceplugin.api import POOL
+from dpgateway.deviceplugin.offer.size import LARGEST_LIST
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.errors import KubeletError
@@ -27,8 +28,9 @@ from dpgateway.process import unix
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
-    # GetPreferredAllocation names every free device: as long as the longest list, and more
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    # GetPreferredAllocation, for one container (callGetPreferredAllocationIfAvailable, pkg/kubelet/cm/devicemanager),
+    # names each free id, and perhaps again as one that must be included; each takes less than in the list
+    ("grpc.max_receive_message_length", 2 * LARGEST_LIST),
     ("grpc.max_send_message_length", -1),
 ]
 
