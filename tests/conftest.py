@@ -1,3 +1,4 @@
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -6,6 +7,15 @@ import pytest
 
 from tests.support.logs import Records
 from tests.support.waiting import Gate
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_gateways_own_socket():
+    """A gateway that a test starts tells no other one's clients how it is."""
+    with tempfile.TemporaryDirectory(prefix="dp-") as directory:
+        os.environ["DPGATEWAY_CONTROL_SOCKET"] = f"{directory}/control.sock"
+        yield
+        del os.environ["DPGATEWAY_CONTROL_SOCKET"]
 
 
 @pytest.fixture

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 
 from dpgateway.config import Changes, Configuration, ResourceConfig
 from dpgateway.deviceplugin.api import only
@@ -18,10 +20,12 @@ from dpgateway.errors import KubeletError
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
-from dpgateway.process.log import bind
+from dpgateway.process.log import bind, recent
+from dpgateway.process.observable import Bell
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
-from dpgateway.status import Report, Standing, report
+from dpgateway.status import SCHEMA, Report, Resource, Standing, Status, looking, report
+from dpgateway.status import Gateway as Process
 
 GRACE = 1.0
 """Seconds that Allocates in flight have when their resource stops."""
@@ -56,6 +60,9 @@ class Gateway:
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._serving: dict[str, _Serving] = {}
+        self._began, self._version = time.monotonic(), version("dpgateway")
+        self.changed = Bell()
+        """Rings when :meth:`status` may be another one."""
 
     def start(self) -> None:
         self._everywhere = [
@@ -105,6 +112,7 @@ class Gateway:
         self._node.add(config.name)
         task = self._spawn(config.name, partial(self._serve, config.name))
         self._serving[config.name] = _Serving(config, time.monotonic(), task)
+        self.changed.ring()
 
     async def _begin_again(self, config: ResourceConfig) -> None:
         await self._stop(config.name)
@@ -119,6 +127,7 @@ class Gateway:
         task.cancel()
         await asyncio.wait({task})
         del self._serving[name]
+        self.changed.ring()
 
     async def _serve(self, name: str) -> None:
         """Serves one resource until it is cancelled; then nothing of it is left."""
@@ -128,6 +137,8 @@ class Gateway:
         async with asyncio.TaskGroup() as group:
             driver = RunningDriver(config, self._node_name, self._threads, log)
             plugin = serving.plugin = Plugin(config, driver, self._front, group)
+            for value in plugin.values:
+                value.tell(self.changed.ring)
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
             driving = group.create_task(driver.run(), name=f"{config.name} driver")
@@ -143,6 +154,7 @@ class Gateway:
     # the kubelet
 
     def _kubelet_changed(self, change: Change) -> None:
+        self.changed.ring()
         if change is Change.NEW:
             self._front.client.new_kubelet()
         for plugin in self._plugins():
@@ -154,13 +166,40 @@ class Gateway:
     def _plugins(self) -> list[Plugin]:
         return [serving.plugin for serving in list(self._serving.values()) if serving.plugin is not None]
 
+    # what it says of itself
+
+    @property
+    def serves(self) -> bool:
+        """Whether a resource is served."""
+        return any(plugin.served for plugin in self._plugins())
+
+    def status(self, only: str = "") -> Status:
+        """Everything; or ``only`` one resource, and none if there is none of that name."""
+        process = Process(self._version, os.getpid(), self._node_name, looking.stamp(self._began))
+        api = self._front.client.accepted
+        return Status(
+            SCHEMA,
+            looking.stamp(time.monotonic()),
+            process,
+            looking.kubelet(self._node, api.name if api is not None else None),
+            looking.pod_resources(self._node),
+            tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)]),
+            recent().last(),
+        )
+
+    def _detailed(self, serving: _Serving) -> Resource:
+        holdings = self._node.holdings[serving.config.name].value
+        return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings)
+
     def report(self) -> Report:
         return report(self._standings(), kubelet=self._node.kubelet)
 
     def _standings(self) -> Iterable[Standing]:
-        for serving in self._serving.values():
-            age = time.monotonic() - serving.began
-            yield Standing.of(serving.config, serving.plugin, age, directory=self._node.there.is_set())
+        return map(self._standing, self._serving.values())
+
+    def _standing(self, serving: _Serving) -> Standing:
+        age = time.monotonic() - serving.began
+        return looking.standing(serving.config, serving.plugin, age, directory=self._node.there.is_set())
 
     # the end
 

@@ -19,7 +19,8 @@ def run(folder: Path, device_plugins_dir: Path, config: Mapping[str, Any]) -> li
     """The words after ``dpgateway`` that run it with a configuration, which is written into the folder."""
     file = folder / "config.yaml"
     file.write_text(json.dumps(config))  # JSON is YAML
-    return ["run", f"--config={file}", f"--device-plugins-dir={device_plugins_dir}", "--node-name=node"]
+    control = f"--control-socket={folder / 'control.sock'}"
+    return ["run", f"--config={file}", f"--device-plugins-dir={device_plugins_dir}", "--node-name=node", control]
 
 
 class Gateway:

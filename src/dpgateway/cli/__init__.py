@@ -1,4 +1,5 @@
-"""The command line: ``dpgateway run | demo | check | devices | drivers | config | new-driver | simulate``."""
+"""The command line: ``dpgateway run | demo | check | devices | status | drivers | config | new-driver |
+simulate``."""
 
 import os
 

@@ -229,6 +229,7 @@ async def stage_in(folder: Path) -> AsyncIterator[Stage]:
     YAML().dump(configuration(folder), config)
     command = [sys.executable, "-m", "dpgateway", "run", "--config", str(config)]
     command += ["--device-plugins-dir", str(plugins), "--node-name", "demo", "--log-format", "text"]
+    command += ["--control-socket", str(folder / "control.sock")]
     with (folder / "gateway.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=log)
     try:

@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": ("dpgateway.cli.demo:demo", "Show the gateway with simulated devices and a simulated kubelet."),
     "check": ("dpgateway.cli.check:check", "Check the configuration, and name everything that is wrong with it."),
     "devices": ("dpgateway.cli.devices:devices", "List the devices that each resource would offer now."),
+    "status": ("dpgateway.cli.status:status", "Show how the running gateway is."),
     "drivers": ("dpgateway.cli.drivers:drivers", "List the installed drivers and their options."),
     "config": ("dpgateway.cli.config:config", "Print an example of a configuration."),
     "new-driver": ("dpgateway.cli.new_driver:new_driver", "Write the beginning of a driver package."),

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from dpgateway.config import Configuration
-from dpgateway.process import log
+from dpgateway.process import log, unix
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -75,20 +75,28 @@ _LOG_FORMAT = _option(
     show_default=True,
     help="The format of the log on standard error; auto: text, but JSON lines of `run` where that is no terminal.",
 )
-_CONFIG = _option(
+CONFIG = _option(
     "--config",
     type=_Path(path_type=Path, readable=False),  # loading reports an unreadable file like any other problem
     default=DEFAULT_CONFIG,
     show_default=True,
     help="The configuration: a YAML file, or a directory whose *.yaml files are read as one configuration.",
 )
-_DEVICE_PLUGINS_DIR = _option(
+DEVICE_PLUGINS_DIR = _option(
     "--device-plugins-dir",
     type=_Path(path_type=Path, readable=False),
     help="The kubelet's device-plugins directory.  [default: the configuration's kubelet.device_plugins_dir, "
     "else /var/lib/kubelet/device-plugins]",
 )
 _NODE_NAME = _option("--node-name", "NODE_NAME", help="This node's name.  [default: the host name]")
+
+CONTROL_SOCKET = _option(
+    "--control-socket",
+    type=_Path(path_type=Path, readable=False),
+    default=unix.CONTROL_SOCKET,
+    show_default=True,
+    help="The socket on which the running gateway says how it is.",
+)
 
 _OUTPUT = _option(
     "--output",
@@ -158,5 +166,5 @@ def configured(command: Command) -> Command:
         settings = Settings(config, node_name or host_name(), directory, log_format, log_level)
         return command(settings, **keys)
 
-    options = (_LOG_FORMAT, _LOG_LEVEL, _NODE_NAME, _DEVICE_PLUGINS_DIR, _CONFIG)
+    options = (_LOG_FORMAT, _LOG_LEVEL, _NODE_NAME, DEVICE_PLUGINS_DIR, CONFIG)
     return functools.reduce(lambda inner, option: option(inner), options, wrapped)  # type: ignore[return-value]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
-from dpgateway.cli.options import Settings, configured
+from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured
 from dpgateway.config import Configuration, InvalidConfiguration, Place, Problem, advise, did_you_mean, in_lines, read
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
@@ -25,8 +26,9 @@ _log = log.bind(__name__)
 
 @click.command()
 @configured
+@CONTROL_SOCKET
 @click.pass_context
-def run(context: click.Context, settings: Settings) -> None:
+def run(context: click.Context, settings: Settings, control_socket: Path) -> None:
     """Serve the configured resources to the node's kubelet.
 
     Runs until SIGTERM or SIGINT. Registers with the node's kubelet, in the API that the kubelet speaks, and again with
@@ -43,7 +45,7 @@ def run(context: click.Context, settings: Settings) -> None:
     with log.kept():
         if signals is not None:
             _guard(signals, settings.log_format)
-        context.exit(_run(settings, signals))
+        context.exit(_run(settings, control_socket.absolute(), signals))
 
 
 def _guard(signals: Signals, log_format: str) -> None:
@@ -53,7 +55,7 @@ def _guard(signals: Signals, log_format: str) -> None:
         _log.warning("nothing ends the gateway if a driver hangs in C code: its guard can't be started: %s", error)
 
 
-def _run(settings: Settings, signals: Signals | None) -> int:
+def _run(settings: Settings, control: Path, signals: Signals | None) -> int:
     """The exit code."""
     absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
     try:
@@ -71,7 +73,7 @@ def _run(settings: Settings, signals: Signals | None) -> int:
         return 1
     if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
-    return process.run(configuration, settings.node_name, signals or Signals(), lambda: _again(absolute))
+    return process.run(configuration, settings.node_name, signals or Signals(), lambda: _again(absolute), control)
 
 
 def _again(settings: Settings) -> Configuration:

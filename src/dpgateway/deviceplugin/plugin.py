@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer.inventory import Inventory
@@ -28,6 +29,7 @@ from dpgateway.node.journal import Journal
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
 from dpgateway.process.log import bind
+from dpgateway.process.observable import Observable
 from dpgateway.process.reminder import Reminder
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
@@ -77,6 +79,21 @@ class Plugin:
     def failure(self) -> str:
         """Why there is nothing that a kubelet could give to a container; empty if there may be."""
         return self.trouble or self.driver.said.value.failure or self.inventory.failure
+
+    @property
+    def api(self) -> str:
+        """The name of the kubelet's API, as the last Register had it."""
+        return self._resource.api.name
+
+    @property
+    def values(self) -> tuple[Observable[Any], ...]:
+        """All that changes while it runs, for those who follow everything."""
+        return (self.inventory.list, self._holdings, self.registrar.standing)
+
+    @property
+    def failed_since(self) -> float | None:
+        """In seconds of the monotonic clock."""
+        return self._reminder.since
 
     def _remind(self, failure: str, seconds: float) -> None:
         text = "the resource has failed for %.0f min: %s"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +41,8 @@ class Said:
     """Its last list; None before the first one."""
     failure: str = ""
     """Why it doesn't say what there is now; empty while it does, and until its first list is due."""
+    listed: float | None = None
+    """When it gave that list, in seconds of the monotonic clock."""
     overdue: bool = False
     """The deadline of its first list is over, so nobody should wait for that list any longer."""
 
@@ -118,7 +121,7 @@ class RunningDriver:
             return
         if self.calls is not None:
             self.calls.preparing.listed(answer)
-        self.said.publish(replace(self.said.value, devices=answer, failure=""))
+        self.said.publish(replace(self.said.value, devices=answer, failure="", listed=time.monotonic()))
 
     def _detach(self) -> None:
         if self.calls is not None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from dpgateway.errors import KubeletError
 from dpgateway.node.holdings import Claim
+from dpgateway.process.directories import make_private
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024
@@ -47,7 +48,7 @@ class Journal:
         if not claims:
             self.path.unlink(missing_ok=True)
             return
-        _make_private(self.path.parent)
+        make_private(self.path.parent)  # what is written there decides who gets a device
         temporary = self.path.with_suffix(".new")  # nobody else has it: there is one gateway for each resource
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
@@ -56,14 +57,6 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         temporary.replace(self.path)
-
-
-def _make_private(directory: Path) -> None:
-    """What is written there decides who gets a device, so nobody else may write there."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = directory.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise PermissionError(f"{directory} must belong to uid {os.geteuid()}, and nobody else may write there")
 
 
 def to_json(claims: Claims, resource: str) -> bytes:

@@ -53,6 +53,8 @@ class Node:
         """When this kubelet appeared, and which incarnation it is."""
         self.kubelet = False
         """Whether there is a kubelet's socket, as ``changed`` was told last."""
+        self.since = time.monotonic()
+        """When it appeared or went, or when this process began to look."""
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
@@ -65,6 +67,11 @@ class Node:
                 group.create_task(self.asking.run(), name="ask which pods have what")
         finally:
             self._absence.close()
+
+    @property
+    def incarnation(self) -> str:
+        """Which kubelet was there last; empty if none ever was."""
+        return self._since[1] if self._since else ""
 
     def add(self, resource: str) -> None:
         """From now on the holdings of this resource are known, too. It may be there already."""
@@ -85,9 +92,12 @@ class Node:
         if change is Change.NEW:
             _log.info("a kubelet appeared on %s", self.directory / SOCKET)
             self._since = since = (stamped(found.ctime / 1e9) if found else time.monotonic(), str(found))
+            self.since = since[0]
             for holdings in self.holdings.values():
                 holdings.publish(holdings.value.new_kubelet(*since))
             self.asking.new_kubelet()
+        if change in (Change.GONE, Change.BACK):
+            self.since = time.monotonic()
         if change is not Change.NONE:
             self._changes.put_nowait(change)
 

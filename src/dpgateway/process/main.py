@@ -10,16 +10,19 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import uvloop
 
 from dpgateway.config import Configuration
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log, streams
+from dpgateway.process.control import Control
 from dpgateway.process.memory import keep_what_is_there
 from dpgateway.process.reloading import Reloading
 from dpgateway.process.signals import Signals
 from dpgateway.process.systemd import Notifier
+from dpgateway.process.tasks import persist
 
 LAST_WORD = 1.5
 """Seconds from a signal to the end of the process, if it can still run Python. ``guard`` comes after that."""
@@ -34,19 +37,23 @@ Abandon = Callable[[], None]
 """What is left to do when nothing else can be waited for. It doesn't hang."""
 
 
-async def serve(
+async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     configuration: Configuration,
     node_name: str,
     stop: asyncio.Event,
     ending: Callable[[Abandon], object],
     reloading: Reloading | None = None,
+    control: Path | None = None,
 ) -> None:
-    """Runs the gateway until ``stop``. ``ending`` is called when its end begins."""
+    """Runs the gateway until ``stop``. ``ending`` is called when its end begins. ``control``: the socket on which the
+    gateway says how it is.
+    """
     systemd = Notifier.take(os.environ)
     try:
         async with asyncio.TaskGroup() as group:
             gateway = Gateway(configuration, node_name, group)
             gateway.start()
+            telling = group.create_task(_tell(gateway, control), name="say how the gateway is")
             if systemd is not None:
                 tell = functools.partial(systemd.follow, gateway.report)
                 group.create_task(supervised("tell systemd", tell), name="tell systemd")
@@ -61,9 +68,27 @@ async def serve(
                 systemd.send("STOPPING=1")
             ending(gateway.abandon)
             await gateway.close()
+            telling.cancel()
             raise _Stopped  # noqa: TRY301  it ends the group
     except* _Stopped:
         _log.info("ended")
+
+
+async def _tell(gateway: Gateway, path: Path | None) -> None:
+    """Says how the gateway is to those who ask."""
+    if path is None:
+        return
+    log.recent().added = functools.partial(gateway.changed.ring_from, asyncio.get_running_loop())
+    control = Control(path, gateway.status, gateway.changed, lambda: gateway.serves)
+    await persist(control.run, functools.partial(_untold, path))
+
+
+def _untold(path: Path, error: Exception) -> None:
+    """Devices come first: nothing else fails because of it."""
+    if isinstance(error, OSError):
+        _log.warning("`dpgateway status` can't ask this gateway: %s: %s", path, error)
+    else:
+        _log.error("a bug: the socket %s failed, and is made again", path, exc_info=error)
 
 
 class _Stopped(Exception):
@@ -93,7 +118,13 @@ class LastWord:
         os._exit(0)
 
 
-def run(configuration: Configuration, node_name: str, signals: Signals, read: Callable[[], Configuration]) -> int:
+def run(
+    configuration: Configuration,
+    node_name: str,
+    signals: Signals,
+    read: Callable[[], Configuration],
+    control: Path,
+) -> int:
     """Runs the gateway until SIGTERM or SIGINT. Returns the exit code; the caller exits at once, whatever hangs.
 
     ``read`` returns the configuration as it is by then, or raises InvalidConfiguration.
@@ -107,7 +138,7 @@ def run(configuration: Configuration, node_name: str, signals: Signals, read: Ca
         reloading = Reloading(configuration, read)
         signals.follow(stop.set, reloading.ask)
         watching = asyncio.create_task(streams.watch(LAST_LINES), name="watch the standard streams")
-        await serve(configuration, node_name, stop, last_word.give, reloading)
+        await serve(configuration, node_name, stop, last_word.give, reloading, control)
         watching.cancel()
         log.finish(LAST_LINES)
         os._exit(0)

@@ -1,8 +1,10 @@
-"""A value that changes, and a way to wait for its next change."""
+"""A value that changes, and ways to learn of its changes."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -20,19 +22,62 @@ class Observable(Generic[T]):
         self.version = 0
         """How often the value has changed."""
         self._changed = asyncio.Event()
+        self._told: set[Callable[[], object]] = set()
 
     def publish(self, value: T) -> None:
         self.value = value
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
+        self._tell()
 
     def amend(self, value: T) -> None:
         """Replaces the value and wakes nobody, because the difference matters to no watcher."""
         self.value = value
+        self._tell()
+
+    def tell(self, changed: Callable[[], object]) -> None:
+        """``changed`` is called at once for each new value, also an amended one, and does no work: it is for those who
+        follow hundreds of values, and look at them later.
+        """
+        self._told.add(changed)
+
+    def _tell(self) -> None:
+        for changed in self._told:
+            changed()
 
     async def newer(self, version: int) -> int:
         """Waits until the version is above ``version``, and returns it."""
         while self.version <= version:
             await self._changed.wait()
         return self.version
+
+
+class Bell:
+    """Rings when something has changed, whatever it is; for those who then look at everything. Nobody's wait costs
+    anybody else's, and without anyone who waits a ring costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self._heard: set[asyncio.Event] = set()
+
+    def ring(self) -> None:
+        """From the event loop's thread."""
+        for event in self._heard:
+            event.set()
+
+    def ring_from(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From any thread; ``loop`` is the one of those who wait."""
+        if self._heard:
+            with suppress(RuntimeError):  # the loop is closed: the process ends
+                loop.call_soon_threadsafe(self.ring)
+
+    @contextmanager
+    def heard(self) -> Iterator[asyncio.Event]:
+        """Within, each ring sets the event, which its waiter clears."""
+        event = asyncio.Event()
+        self._heard.add(event)
+        try:
+            yield event
+        finally:
+            self._heard.remove(event)

@@ -16,7 +16,8 @@ class Reminder:
         """``say``: called with what is wrong, and for how many seconds something has been."""
         self._say = say
         self._trouble = ""
-        self._began = 0.0
+        self.since: float | None = None
+        """When something went wrong, by the event loop's clock; None while nothing is."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -26,7 +27,7 @@ class Reminder:
         if not self._trouble:
             self._stop()
         elif self._timer is None:
-            self._began = asyncio.get_running_loop().time()
+            self.since = asyncio.get_running_loop().time()
             self._start()
 
     def close(self) -> None:
@@ -38,10 +39,12 @@ class Reminder:
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._tell)
 
     def _stop(self) -> None:
+        self.since = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _tell(self) -> None:
         self._start()
-        self._say(self._trouble, asyncio.get_running_loop().time() - self._began)
+        now = asyncio.get_running_loop().time()
+        self._say(self._trouble, now - (self.since or now))

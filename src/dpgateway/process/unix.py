@@ -19,6 +19,8 @@ from pathlib import Path
 
 LONGEST = 107
 """Bytes."""
+CONTROL_SOCKET = Path("/run/dpgateway/control.sock")
+"""Where a running gateway says how it is, unless it is told otherwise."""
 _LOOK = 0.002
 """Seconds between two looks at what a peer has read."""
 

@@ -225,6 +225,13 @@ class Ledger:
         """The ids of the present devices behind these offered ids."""
         return {device.id for offered in ids if (device := self.device(offered))}
 
+    def unhealthy_since(self, offered: str) -> float | None:
+        """When the id became one that can't be given away; None if it can be, or if that isn't known."""
+        if (lost := self._lost.get(offered)) is not None:
+            return lost.since
+        known = self._unhealthy_since.get(self._meaning.get(offered, ""))
+        return known if known is not None or self._failure is None else self._failure[1]
+
     @property
     def lost(self) -> Mapping[str, Lost]:
         """The ids that are listed though they aren't present."""

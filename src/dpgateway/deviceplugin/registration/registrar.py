@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +22,7 @@ from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.errors import GatewayError
 from dpgateway.model import Options, Registration
 from dpgateway.node.incarnation import Change
+from dpgateway.process.observable import Observable
 
 STREAM_DUE = 15.0
 """Seconds from Register's success to ListAndWatch: a kubelet before 1.25 answers first, then dials for up to 10 s."""
@@ -47,6 +49,8 @@ class Registrar:
         self._resource, self._endpoint, self._client, self._group, self._log = resource, endpoint, client, group, log
         self._apis = client.apis
         self._lifecycle = Lifecycle(len(self._apis))
+        self.standing = Observable((self._lifecycle.state, time.monotonic()))
+        """The state, and since when it has been so, in seconds of the monotonic clock."""
         self._backoff = Backoff(random.random)
         self._streams: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
@@ -54,7 +58,8 @@ class Registrar:
         self._listening = False
         self._registered: Options | None = None
         self._tried = 0
-        self._complaint = ""
+        self.complaint = ""
+        """Why no stream of this kubelet is open, as far as that is known; empty while one is."""
 
     @property
     def state(self) -> State:
@@ -84,7 +89,7 @@ class Registrar:
         self._endpoint.tidy()
         stream = Stream()
         self._streams.add(stream)
-        self._complaint = ""
+        self.complaint = ""
         self._feed(Event.STREAM_OPEN)
         self.options_changed()
         return partial(self._stream_closed, stream)
@@ -113,6 +118,8 @@ class Registrar:
         action = self._lifecycle.feed(event, attempt)
         self._log.debug("%s: %s, %s", event.value, self._lifecycle.state.value, action.value)
         _ACTIONS[action](self)
+        if self._lifecycle.state is not self.standing.value[0]:
+            self.standing.publish((self._lifecycle.state, time.monotonic()))
 
     def _nothing(self) -> None:
         pass
@@ -206,8 +213,8 @@ class Registrar:
     def _complain(self, text: str) -> None:
         """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days."""
         starting = not self._listening and self._now() - self._backoff.appeared < 1
-        level = logging.DEBUG if text == self._complaint or starting else logging.WARNING
-        self._complaint = self._complaint if starting else text
+        level = logging.DEBUG if text == self.complaint or starting else logging.WARNING
+        self.complaint = self.complaint if starting else text
         self._log.log(level, "%s", text, extra={"api": self._api.name, "reason": text})
 
     @property

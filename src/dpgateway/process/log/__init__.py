@@ -2,12 +2,27 @@
 
 lines    what a line looks like
 queued   a thread that writes the lines
+events   the last lines that matter, as values
 printed  standard output and standard error, as drivers find them: what they print becomes lines
 setup    where the log goes, from which level on, and that this stays so
 """
 
+from dpgateway.process.log.events import Event
 from dpgateway.process.log.lines import Format
 from dpgateway.process.log.queued import MOST_WAITING
-from dpgateway.process.log.setup import Bound, bind, finish, hold, hurry, kept, of_driver, setup
+from dpgateway.process.log.setup import Bound, bind, finish, hold, hurry, kept, of_driver, recent, setup
 
-__all__ = ["MOST_WAITING", "Bound", "Format", "bind", "finish", "hold", "hurry", "kept", "of_driver", "setup"]
+__all__ = [
+    "MOST_WAITING",
+    "Bound",
+    "Event",
+    "Format",
+    "bind",
+    "finish",
+    "hold",
+    "hurry",
+    "kept",
+    "of_driver",
+    "recent",
+    "setup",
+]

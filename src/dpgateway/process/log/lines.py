@@ -43,13 +43,6 @@ class _Formatter(logging.Formatter):
         known = {key: extra[key] for key in FIELDS if key in extra}
         return known | {encodable(shown(key)): value for key, value in extra.items() if key not in known}
 
-    def message(self, record: logging.LogRecord) -> str:
-        try:
-            message = record.getMessage()
-        except Exception:  # a wrong format string must not cost the message
-            message = f"{shown(record.msg)} {shown(record.args)}"
-        return _cut(message.rstrip("\n"))
-
     def exception(self, record: logging.LogRecord) -> str:
         made = getattr(record, "exception", None)  # a text: who logs it didn't want to keep the exception
         if made is not None:
@@ -67,7 +60,7 @@ class Text(_Formatter):
         own = name.startswith("dpgateway.") and not name.startswith(DRIVERS)
         told = {key: value for key, value in self.fields(record).items() if not (own and key in IN_PROSE)}
         fields = "".join(f" {printable(key)}={_word(value)}" for key, value in told.items())
-        line = f"{_timestamp(record)} {printable(shown(record.levelname)):<7} {printable(self.message(record))}{fields}"
+        line = f"{timestamp(record)} {printable(shown(record.levelname)):<7} {printable(message(record))}{fields}"
         exception = self.exception(record)
         return "\n    ".join([line, *map(printable, exception.split("\n"))] if exception else [line])
 
@@ -77,10 +70,10 @@ class Json(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
-            "ts": _timestamp(record),
+            "ts": timestamp(record),
             "level": encodable(shown(record.levelname).lower()),
             "logger": encodable(shown(record.name)),
-            "message": encodable(self.message(record)),
+            "message": encodable(message(record)),
         }
         entry |= {key: _value(value) for key, value in self.fields(record).items() if key not in entry}
         if exception := self.exception(record):
@@ -88,7 +81,15 @@ class Json(_Formatter):
         return json.dumps(entry)
 
 
-def _timestamp(record: logging.LogRecord) -> str:
+def message(record: logging.LogRecord) -> str:
+    try:
+        text = record.getMessage()
+    except Exception:  # a wrong format string must not cost the message
+        text = f"{shown(record.msg)} {shown(record.args)}"
+    return _cut(text.rstrip("\n"))
+
+
+def timestamp(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -10,6 +10,7 @@ import threading
 from typing import TextIO
 
 from dpgateway.errors import describe
+from dpgateway.process.log.events import Events
 from dpgateway.process.log.lines import Json, shown
 
 MOST_WAITING = 8 * 1024 * 1024
@@ -24,6 +25,7 @@ class Queued(logging.Handler):
     def __init__(self, stream: TextIO, formatter: logging.Formatter | None) -> None:
         super().__init__()
         self._stream, self._lines = stream, formatter or Json()
+        self.events = Events()
         self._waiting: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._counting = threading.RLock()  # may be entered twice: a collected object may log while a line is counted
         self._bytes = self._lost = 0
@@ -37,6 +39,8 @@ class Queued(logging.Handler):
         return True
 
     def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(Exception):  # what can't be an event is a line all the same
+            self.events.hear(record)
         if self._bytes >= MOST_WAITING:  # before the work of formatting
             self._lose()
             return

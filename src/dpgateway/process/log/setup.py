@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from dpgateway.process.log.events import Events
 from dpgateway.process.log.lines import DRIVERS, Format, Json, Text
 from dpgateway.process.log.printed import printed
 from dpgateway.process.log.queued import Queued
@@ -52,6 +53,7 @@ def of_driver(driver: str, resource: str) -> Bound:
 
 
 _log = bind(__name__)
+_NO_EVENTS = Events()
 
 
 def setup(log_format: Format = "auto", level: str | int = "INFO", stream: TextIO | None = None) -> None:
@@ -166,6 +168,12 @@ def hurry() -> Queued | None:
             root.addHandler(queued := Queued(handler.stream, handler.formatter))
             return queued
     return None
+
+
+def recent() -> Events:
+    """What the log said last; empty in a process that has no thread to write its log."""
+    found = (handler.events for handler in logging.getLogger().handlers if isinstance(handler, Queued))
+    return next(found, _NO_EVENTS)
 
 
 def finish(seconds: float) -> None:

@@ -1,0 +1,122 @@
+"""A status as a table: what is wrong comes first to the eye. The values are those of docs/reference/status.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from dpgateway.cli.output import print_line, print_table
+from dpgateway.config import format_duration
+
+Value = Mapping[str, Any]
+
+RESOURCES = ("resource", "kubelet", "for", "healthy", "unhealthy", "held", "free", "lost", "driver", "listed")
+DEVICES = ("resource", "id", "health", "for", "held by", "reason", "numa", "attributes")
+MOST_DEVICES = 20
+"""Devices that are named of all resources together; of one resource all are."""
+MOST_EVENTS = 10
+
+
+def draw(status: Value, *, whole: bool) -> None:
+    """``whole``: with each device, not only those that are Unhealthy."""
+    now = status["time"]
+    for text, style in _head(status):
+        print_line(text, style)
+    resources = status["resources"]
+    if resources:
+        print_line("")
+        styles = [_style(one) for one in resources]
+        print_table(RESOURCES, [_resource(one, now) for one in resources], styles, ("listed", "driver", "for", "lost"))
+    for one in resources:
+        if why := one["registration"]["failure"]:
+            print_line(f"{one['name']} isn't streaming: {why}", "yellow")
+        if one["failure"]:
+            print_line(
+                f"{one['name']} has failed{_for(one['failure']['since'], now)}: {one['failure']['reason']}", "red"
+            )
+    _draw_devices(resources, now, whole=whole)
+    _draw_events(status["events"], {one["name"] for one in resources} if whole else None)
+
+
+def _head(status: Value) -> Iterator[tuple[str, str]]:
+    now, gateway, kubelet = status["time"], status["gateway"], status["kubelet"]
+    started = _for(gateway["since"], now)
+    yield f"gateway {gateway['version']} of node {gateway['node']}, pid {gateway['pid']},{started}", ""
+    if kubelet["there"]:
+        api = f", speaks {kubelet['api']}" if kubelet["api"] else ", accepted no registration yet"
+        yield f"kubelet: there{_for(kubelet['since'], now)}{api}", "" if kubelet["api"] else "yellow"
+    else:
+        yield f"kubelet: none{_for(kubelet['since'], now)}", "red"
+    if failure := status["pod_resources"]["failure"]:
+        yield f"the kubelet doesn't say which pods have what: {failure}", "yellow"
+
+
+def _style(resource: Value) -> str:
+    if resource["failure"]:
+        return "red"
+    return "" if resource["registration"]["streaming"] and not resource["counts"]["unhealthy"] else "yellow"
+
+
+def _resource(resource: Value, now: str) -> Sequence[str]:
+    registration, counts, driver = resource["registration"], resource["counts"], resource["driver"]
+    numbers = [str(counts[name]) for name in ("healthy", "unhealthy", "held", "free", "lost")]
+    listed = _age(driver["listed"], now)
+    name, state, since = resource["name"], registration["state"], _age(registration["since"], now)
+    return (
+        name,
+        state,
+        since,
+        *numbers,
+        driver["name"],
+        f"{listed} ago" if driver["listed"] else "never",
+    )
+
+
+def _draw_devices(resources: Iterable[Value], now: str, *, whole: bool) -> None:
+    found = [(one["name"], device) for one in resources for device in one["devices"] if whole or not device["healthy"]]
+    shown = found if whole else found[:MOST_DEVICES]
+    if shown:
+        print_line("")
+        styles = ["" if device["healthy"] else "yellow" for _, device in shown]
+        rows = [_device(name, device, now) for name, device in shown]
+        print_table(DEVICES, rows, styles, ("attributes", "numa", "for", "resource"))
+    if more := len(found) - len(shown):
+        print_line(f"and {more} more that are Unhealthy: name a resource to see its devices", "yellow")
+
+
+def _device(name: str, device: Value, now: str) -> Sequence[str]:
+    health = "Healthy" if device["healthy"] else "lost" if device["lost"] else "Unhealthy"
+    attributes = " ".join(f"{key}={value}" for key, value in device["attributes"].items())
+    holders = ", ".join(map(_holder, device["holders"])) or ("a container" if device["held"] else "-")
+    numa = ",".join(map(str, device["numa_nodes"]))
+    return (name, device["id"], health, _age(device["since"], now), holders, device["reason"] or "-", numa, attributes)
+
+
+def _holder(holder: Value) -> str:
+    pod = f"{holder['namespace']}/{holder['pod']}" if holder["pod"] else f"pod {holder['pod_uid']}"
+    return f"{pod} ({holder['container']})"
+
+
+def _draw_events(events: Sequence[Value], names: set[str] | None) -> None:
+    """Those of the named resources; None: all."""
+    found = [event for event in events if names is None or event["resource"] in names][-MOST_EVENTS:]
+    if found:
+        print_line("")
+    for event in found:
+        about = " ".join(filter(None, (event["resource"], ",".join(event["devices"]))))
+        style = {"warning": "yellow", "error": "red", "critical": "red"}.get(event["level"], "")
+        print_line(f"{event['time']} {event['level']:<7} {event['message']}{about and f' ({about})'}", style)
+
+
+def _for(since: str | None, now: str) -> str:
+    return f" for {_age(since, now)}" if since else ""
+
+
+def _age(since: str | None, now: str) -> str:
+    """In one or two units: `3m12s`, `5h2m`."""
+    if not since:
+        return "-"
+    seconds = max(0, int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()))
+    coarse = seconds if seconds < 3600 else seconds // 60 * 60 if seconds < 86400 else seconds // 3600 * 3600
+    return format_duration(timedelta(seconds=coarse))

@@ -1,0 +1,117 @@
+"""``dpgateway status``: prints what the running gateway says of itself.
+
+Without a gateway it prints what the kubelet wrote down of who holds what.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpgateway.cli.asking import NoGateway, asked
+from dpgateway.cli.options import CONFIG, CONTROL_SOCKET, DEVICE_PLUGINS_DIR, logged, output_option
+from dpgateway.cli.output import print_json, print_line, print_table
+from dpgateway.cli.picture import draw
+from dpgateway.config import read
+from dpgateway.errors import KubeletError
+from dpgateway.node import checkpoint
+from dpgateway.node.directory import read_checkpoint
+from dpgateway.node.holdings import Note
+from dpgateway.status import SCHEMA
+
+
+@click.command()
+@click.argument("resource", default="")
+@click.option("--watch", is_flag=True, envvar="DPGATEWAY_WATCH", show_envvar=True, help="Print again at each change.")
+@CONTROL_SOCKET
+@CONFIG
+@DEVICE_PLUGINS_DIR
+@logged
+@output_option
+@click.pass_context
+def status(  # noqa: PLR0913  one per option
+    context: click.Context,
+    *,
+    resource: str,
+    watch: bool,
+    control_socket: Path,
+    config: Path,
+    device_plugins_dir: Path | None,
+    output: str,
+) -> None:
+    """Show how the running gateway is: the kubelet, each resource, its devices and who holds them.
+
+    Without RESOURCE the devices that are Unhealthy are named, and the others counted. Only root may ask. If no gateway
+    is running, the exit code is 1, and the kubelet's checkpoint tells who holds what.
+    """
+    try:
+        with asked(control_socket, f"{'watch' if watch else 'status'} {resource}") as answers:
+            for answer in answers:
+                if resource and not answer["resources"]:
+                    print_line(f"the gateway has no resource {resource}", "red")
+                    context.exit(1)
+                _print(answer, resource, output, again=watch)
+    except NoGateway as error:
+        directory = device_plugins_dir or read(config)[0].kubelet.device_plugins_dir
+        _print_checkpoint(directory, resource, str(error), output)
+        context.exit(1)
+    except KeyboardInterrupt:
+        context.exit(0)
+    if watch:
+        click.echo("the gateway has ended", err=True)
+        context.exit(1)
+
+
+def _print(answer: Any, resource: str, output: str, *, again: bool) -> None:  # noqa: ANN401  JSON
+    if output == "json":
+        click.echo(json.dumps(answer)) if again else print_json(answer)
+        return
+    if again and sys.stdout.isatty():
+        click.clear()
+    draw(answer, whole=bool(resource))
+
+
+# without a gateway
+
+
+def _print_checkpoint(directory: Path, resource: str, failure: str, output: str) -> None:
+    notes, unread = _read_checkpoint(directory)
+    notes = {name: note for name, note in notes.items() if resource in ("", name)}
+    if output == "json":
+        held = [_held(name, note) for name, note in sorted(notes.items())]
+        print_json({"schema": SCHEMA, "gateway": None, "failure": failure, "checkpoint": held, "unread": unread})
+        return
+    print_line(failure, "red")
+    if unread:
+        print_line(f"who holds what isn't known: {unread}", "yellow")
+        return
+    rows = [
+        (name, id_, ", ".join(f"{one.pod_uid} ({one.name})" for one in sorted(noted.containers)) or "-")
+        for name, note in sorted(notes.items())
+        for id_, noted in sorted(note.items())
+    ]
+    print_line(f"what the kubelet wrote down when it last gave a device away, in {directory / checkpoint.NAME}:")
+    if rows:
+        print_table(("resource", "device", "pod uid (container)"), rows)
+    else:
+        print_line("no container holds a device")
+
+
+def _read_checkpoint(directory: Path) -> tuple[dict[str, Note], str | None]:
+    """What each resource's containers held, and why that isn't known."""
+    try:
+        return dict(checkpoint.notes(read_checkpoint(directory)[0])), None
+    except (OSError, KubeletError) as error:
+        return {}, str(error)
+
+
+def _held(name: str, note: Note) -> dict[str, object]:
+    devices = [
+        {"id": id_, "holders": [{"pod_uid": one.pod_uid, "container": one.name} for one in sorted(noted.containers)]}
+        for id_, noted in sorted(note.items())
+    ]
+    return {"name": name, "devices": devices}

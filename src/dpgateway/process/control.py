@@ -1,0 +1,214 @@
+"""The socket on which the running gateway says how it is: ``/run/dpgateway/control.sock``, for root alone.
+
+A client sends one line, ``status`` or ``watch``, which may be followed by a space and a resource's name. The answer is
+one line of JSON; ``watch`` goes on with another line after each change, until the client has gone. Nothing can be
+changed here, and slow clients cost nobody anything: there are few of them, and their time is limited.
+
+Of several gateways the newest that serves has the socket: each binds a name of its own and renames it. The next one
+takes over when nobody answers there any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpgateway.process import locks, unix
+from dpgateway.process.directories import make_private
+from dpgateway.process.observable import Bell
+from dpgateway.status import Status, pieces
+
+MOST_CLIENTS = 8
+LONGEST_REQUEST = 1024
+"""Bytes."""
+_UCRED = struct.Struct("3i")
+"""struct ucred: pid, uid, gid (unix(7))."""
+
+Look = Callable[[str], Status]
+"""The status of one resource, or of all of them if there is no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds."""
+
+    patience: float = 5.0
+    """A client has so long to send its line, and to take each answer."""
+    gathering: float = 0.2
+    """Between two lines for one who watches."""
+    look: float = 1.0
+    """Between two looks at whether somebody answers."""
+
+
+class Control:
+    """Used from the event loop."""
+
+    def __init__(
+        self, path: Path, look: Look, changed: Bell, serves: Callable[[], bool], times: Times | None = None
+    ) -> None:
+        """``changed``: rings when the status is another one; ``serves``: whether a resource is served here."""
+        self._path, self._look, self._changed, self._serves = path, look, changed, serves
+        self._times = times or Times()
+        self._clients = 0
+        self._server: asyncio.Server | None = None
+        self._bound: os.stat_result | None = None
+
+    async def run(self) -> None:
+        """Answers until it is cancelled. Raises OSError if the socket can't be had."""
+        make_private(self._path.parent)
+        claimed = False
+        async with asyncio.TaskGroup() as group:
+            try:
+                while True:
+                    if not self._is_ours() and ((self._serves() and not claimed) or not await self._answered()):
+                        claimed = await self._claim(group)
+                    await asyncio.sleep(self._times.look)
+            finally:
+                self._end()
+
+    # the socket
+
+    def _is_ours(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self._bound is not None and os.path.samestat(self._bound, self._path.lstat())
+        return False
+
+    async def _answered(self) -> bool:
+        """Whether somebody listens there."""
+        address = unix.Address(self._path)
+        try:
+            async with asyncio.timeout(self._times.patience):
+                _, writer = await asyncio.open_unix_connection(address.path)
+        except TimeoutError:  # whoever it is, is there
+            return True
+        except OSError:
+            return False
+        finally:
+            address.close()
+        writer.close()
+        return True
+
+    async def _claim(self, group: asyncio.TaskGroup) -> bool:
+        """False if another gateway is about to."""
+        with self._alone() as alone:
+            if not alone:
+                return False
+            self._close()
+            new = self._path.with_name(f"{self._path.name}.{os.getpid()}-{time.time_ns()}")
+            listener = _bind(new)
+            try:
+                self._server = await asyncio.start_unix_server(
+                    lambda reader, writer: self._connected(group, reader, writer), sock=listener, limit=LONGEST_REQUEST
+                )
+                self._bound = new.lstat()
+                new.rename(self._path)
+            except BaseException:
+                new.unlink(missing_ok=True)
+                listener.close()
+                raise
+        return True
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether no other gateway renames or removes the socket meanwhile."""
+        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield locks.take(directory)
+        finally:
+            os.close(directory)
+
+    def _end(self) -> None:
+        """Removes the socket, unless it is another gateway's by now. If that can't be known, it stays: a socket at
+        which nobody listens does no harm.
+        """
+        with contextlib.suppress(OSError), self._alone() as alone:
+            if alone and self._is_ours():
+                self._path.unlink()
+        self._close()
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._server = self._bound = None
+
+    # those who ask
+
+    def _connected(self, group: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._clients >= MOST_CLIENTS or not _may_ask(writer):
+            writer.transport.abort()
+            return
+        self._clients += 1
+        group.create_task(self._serve(reader, writer), name="say how the gateway is")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(0)  # a piece is written before the next one is made
+        try:
+            with contextlib.suppress(OSError, TimeoutError, ValueError):  # too slow, gone, or too long a line
+                await self._answer(reader, writer)
+        finally:
+            self._clients -= 1
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(self._times.patience):
+            line = await reader.readline()
+        verb, _, name = line.decode(errors="replace").strip().partition(" ")
+        if verb == "status":
+            await self._send(writer, self._look(name))
+        elif verb == "watch":
+            await self._watch(reader, writer, name)
+
+    async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
+        with self._changed.heard() as changed:
+            gone = asyncio.create_task(_end_of(reader, changed), name="does who watches still listen")
+            try:
+                last = self._look(name)
+                await self._send(writer, last)
+                while await changed.wait() and not gone.done():
+                    await asyncio.sleep(self._times.gathering)
+                    changed.clear()
+                    if (now := self._look(name)) != last:
+                        await self._send(writer, last := now)
+            finally:
+                gone.cancel()
+
+    async def _send(self, writer: asyncio.StreamWriter, status: Status) -> None:
+        async with asyncio.timeout(self._times.patience):
+            for piece in pieces(status):
+                writer.write(piece.encode())
+                await writer.drain()
+                await asyncio.sleep(0)  # a container that wants its devices comes first
+
+
+async def _end_of(reader: asyncio.StreamReader, ended: asyncio.Event) -> None:
+    with contextlib.suppress(OSError):
+        await reader.read(1)
+    ended.set()
+
+
+def _may_ask(writer: asyncio.StreamWriter) -> bool:
+    """Root and our own user may: the file's mode says it already, this holds wherever the file is."""
+    credentials = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    _, uid, _ = _UCRED.unpack(credentials)
+    return uid in {0, os.geteuid()}
+
+
+def _bind(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    address = unix.Address(path)
+    try:
+        listener.bind(address.path)
+        path.chmod(0o600)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        address.close()
+    return listener

@@ -1,0 +1,11 @@
+"""Everything there is to know of the gateway now, as one frozen value. It is made when somebody asks.
+
+values   the value itself, and its JSON
+looking  makes it, from the parts of the gateway
+report   what systemd is told, which follows from it
+"""
+
+from dpgateway.status.report import Report, report
+from dpgateway.status.values import SCHEMA, Gateway, Resource, Standing, Status, pieces, to_json
+
+__all__ = ["SCHEMA", "Gateway", "Report", "Resource", "Standing", "Status", "pieces", "report", "to_json"]

@@ -1,0 +1,134 @@
+"""Looks at the parts of the gateway, and says as values how they are. Nothing here waits, or changes anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.offer.shares import device_id
+from dpgateway.deviceplugin.plugin import Plugin
+from dpgateway.deviceplugin.registration.lifecycle import State
+from dpgateway.model import Offer
+from dpgateway.node.holdings import Holdings
+from dpgateway.node.node import Node
+from dpgateway.status.values import (
+    Counts,
+    Device,
+    Driver,
+    Failure,
+    Holder,
+    Kubelet,
+    PodResources,
+    Registration,
+    Resource,
+    Standing,
+    Time,
+)
+
+LONGEST_START = 60.0
+"""Seconds after which the start counts as over, whatever isn't ready: systemd waits 90, unless told otherwise."""
+KNOWN_AFTER = 1.0
+"""Seconds after a driver's ``list`` deadline at which a failure of the driver is surely known."""
+
+_NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
+_UNREADY = Registration(State.UNREADY.value, None, registered=False, streaming=False, api=None, failure=None)
+_REGISTERED = frozenset({State.EXPECTING, State.SERVING})
+
+
+def standing(config: ResourceConfig, plugin: Plugin | None, age: float, *, directory: bool) -> Standing:
+    """How one resource is. ``age``: seconds since the start; ``directory``: whether the kubelet's directory exists."""
+    overdue = age >= min(config.timeouts.list.total_seconds() + KNOWN_AFTER, LONGEST_START)
+    if plugin is None:
+        return Standing(config.name, overdue, _UNREADY, None)
+    failure = Failure(plugin.failure, _time(plugin.failed_since)) if plugin.failure else None
+    listed = plugin.inventory.list.value is not None
+    started = failure is not None or ((plugin.served or not directory) and listed) or overdue
+    return Standing(config.name, started, _registration(plugin), failure)
+
+
+def resource(config: ResourceConfig, standing: Standing, plugin: Plugin | None, holdings: Holdings) -> Resource:
+    devices = _devices(plugin, holdings) if plugin is not None else ()
+    said = plugin.driver.said.value if plugin is not None else None
+    driver = Driver(
+        config.driver,
+        _time(said.listed) if said else None,
+        (said.failure if said else config.failure) or None,
+    )
+    return Resource(
+        standing.name, standing.started, standing.registration, standing.failure, driver, _counts(devices), devices
+    )
+
+
+def _registration(plugin: Plugin) -> Registration:
+    registrar = plugin.registrar
+    state, since = registrar.standing.value
+    registered = state in _REGISTERED
+    api = plugin.api if registered else None
+    failure = registrar.complaint or None
+    return Registration(state.value, _time(since), registered, registrar.streaming, api, failure)
+
+
+def _devices(plugin: Plugin, holdings: Holdings) -> tuple[Device, ...]:
+    used = holdings.last_known
+    offers = plugin.inventory.list.value or {}
+    return tuple([_device(plugin, holdings, offer, held=offer.id in used) for offer in offers.values()])
+
+
+def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> Device:
+    ledger = plugin.inventory.ledger
+    device = ledger.device(offer.id)
+    return Device(
+        offer.id,
+        device_id(offer.id) if device is None else device.id,
+        offer.health.ok,
+        offer.health.reason,
+        None if offer.health.ok else _time(ledger.unhealthy_since(offer.id)),
+        offer.id in ledger.lost,
+        held,
+        _holders(offer.id, holdings) if held else (),
+        offer.numa_nodes,
+        _NO_ATTRIBUTES if device is None else device.attributes,
+    )
+
+
+def _holders(id_: str, holdings: Holdings) -> tuple[Holder, ...]:
+    """PodResources names pods as people do; the checkpoint has only their uids."""
+    if (listed := holdings.listed.get(id_)) is not None:
+        return (Holder(listed.namespace, listed.pod, container=listed.container),)
+    noted = (holdings.note or {}).get(id_)
+    containers = sorted(noted.containers) if noted is not None else ()
+    containers = [one for one in containers if one.pod_uid not in holdings.gone]
+    return tuple([Holder(pod_uid=one.pod_uid, container=one.name) for one in containers])
+
+
+def _counts(devices: Iterable[Device]) -> Counts:
+    listed = healthy = held = free = lost = 0
+    for device in devices:
+        listed += 1
+        healthy += device.healthy
+        held += device.held
+        free += device.healthy and not device.held
+        lost += device.lost
+    return Counts(listed, healthy, listed - healthy, held, free, lost)
+
+
+def kubelet(node: Node, api: str | None) -> Kubelet:
+    """``api``: the one that this kubelet accepted."""
+    return Kubelet(node.kubelet, stamp(node.since), node.incarnation or None, api)
+
+
+def pod_resources(node: Node) -> PodResources:
+    return PodResources(_time(node.asking.answered), node.asking.complaint or None)
+
+
+def _time(moment: float | None) -> Time | None:
+    return None if moment is None else stamp(moment)
+
+
+def stamp(moment: float) -> Time:
+    """``moment``: seconds of the monotonic clock."""
+    wall = time.time() - (time.monotonic() - moment)
+    return datetime.fromtimestamp(int(wall), UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,180 @@
+"""The values that a status is made of, and their JSON, whose names are the same.
+
+docs/reference/status.md says what each field means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, cast
+
+from dpgateway.process.log import Event
+
+SCHEMA = 1
+"""The version of the value's JSON: another one if a field changes its meaning or goes, not if one is added."""
+Time = str
+"""RFC 3339, UTC, to the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is wrong, and since when."""
+
+    reason: str
+    since: Time | None
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Where a resource stands with the kubelet."""
+
+    state: str
+    since: Time | None
+    registered: bool
+    streaming: bool
+    api: str | None
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One resource, without its devices."""
+
+    name: str
+    started: bool
+    registration: Registration
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a device, as far as the kubelet says it."""
+
+    namespace: str | None = None
+    pod: str | None = None
+    pod_uid: str | None = None
+    container: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One id, as the kubelet sees it."""
+
+    id: str
+    device: str
+    healthy: bool
+    reason: str | None
+    since: Time | None
+    lost: bool
+    held: bool
+    holders: tuple[Holder, ...]
+    numa_nodes: tuple[int, ...]
+    attributes: Mapping[str, str | int | float | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many ids of a resource are so."""
+
+    listed: int
+    healthy: int
+    unhealthy: int
+    held: int
+    free: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The driver of one resource."""
+
+    name: str
+    listed: Time | None = field(compare=False)
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Standing):
+    """One resource, with all that is known of it."""
+
+    driver: Driver
+    counts: Counts
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    """The kubelet of this node."""
+
+    there: bool
+    since: Time
+    incarnation: str | None
+    api: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """What became of asking the kubelet which pods have what."""
+
+    answered: Time | None = field(compare=False)
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The process."""
+
+    version: str
+    pid: int
+    node: str
+    since: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All of it."""
+
+    schema: int
+    time: Time = field(compare=False)
+    gateway: Gateway
+    kubelet: Kubelet
+    pod_resources: PodResources
+    resources: tuple[Resource, ...]
+    events: tuple[Event, ...]
+
+
+def to_json(value: object) -> str:
+    """One line."""
+    return json.dumps(value, default=_plain)
+
+
+def pieces(status: Status) -> Iterator[str]:
+    """The same, and its end of line, in pieces that are made in a moment each: thousands of devices take longer."""
+    before = "{"
+    for name in _names(Status):
+        yield f'{before}"{name}": '
+        value = getattr(status, name)
+        yield from _list(value) if name == "resources" else [to_json(value)]
+        before = ", "
+    yield "}\n"
+
+
+def _list(values: Sequence[object]) -> Iterator[str]:
+    yield "["
+    for index, value in enumerate(values):
+        yield f"{', ' if index else ''}{to_json(value)}"
+    yield "]"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {name: getattr(value, name) for name in _names(cast("Any", type(value)))}
+
+
+@cache
+def _names(kind: Hashable) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(cast("Any", kind)))

@@ -1,0 +1,132 @@
+"""``dpgateway status`` asks the real process, which serves a simulated kubelet."""
+
+import asyncio
+import json
+from asyncio.subprocess import PIPE
+
+import pytest
+
+from dpgateway_simulator import Kubelet
+from tests.support.gateway import COMMAND, Gateway
+
+R = "example.com/thing"
+THING = {"name": R, "driver": "simulated", "options": {"count": 2}}
+ABSENT = {"name": "example.com/absent", "driver": "absent"}
+
+
+class Node:
+    """A gateway, a kubelet, and who asks."""
+
+    def __init__(self, folder, gateway, kubelet):
+        self.folder, self.gateway, self.kubelet = folder, gateway, kubelet
+
+    async def start(self, *arguments):
+        """The command, which has the gateway's socket and the kubelet's directory."""
+        given = [f"--control-socket={self.folder}/control.sock", f"--device-plugins-dir={self.folder}/dp"]
+        return await asyncio.create_subprocess_exec(*COMMAND, "status", *given, *arguments, stdout=PIPE, stderr=PIPE)
+
+    async def says(self, *arguments, code=0):
+        process = await self.start(*arguments)
+        output, errors = await process.communicate()
+        assert (process.returncode, errors.decode()) == (code, "")
+        return output.decode()
+
+    async def json(self, *arguments, code=0):
+        return json.loads(await self.says("--output=json", *arguments, code=code))
+
+
+@pytest.fixture
+async def node(short_path):
+    (short_path / "dp").mkdir()
+    async with Gateway(short_path, short_path / "dp") as gateway, Kubelet("1.31", short_path / "dp") as kubelet:
+        yield Node(short_path, gateway, kubelet)
+
+
+async def offered(node, *resources):
+    await node.gateway.start(THING, *resources)
+    await node.kubelet.wait_for(lambda: node.kubelet.counts(R)[1] == 2)
+    await node.gateway.said("registered")
+
+
+def lines(text):
+    return [line.split() for line in text.splitlines()]
+
+
+async def test_a_table_of_the_resources_and_what_is_wrong(node):
+    await offered(node, ABSENT)
+    assert (await node.kubelet.admit("p", {"c": {R: 1}}))["ok"]
+    table = await node.says()
+    rows = {line[0]: line for line in lines(table) if line}
+    assert f"pid {node.gateway.pid}, for " in table
+    assert "kubelet: there for " in table
+    assert ", speaks v1beta1\n" in table
+    head = dict(zip(rows["RESOURCE"], rows[R], strict=False))
+    assert {name: head[name] for name in ("KUBELET", "HEALTHY", "UNHEALTHY", "HELD", "FREE")} == {
+        "KUBELET": "serving",
+        "HEALTHY": "2",
+        "UNHEALTHY": "0",
+        "HELD": "1",
+        "FREE": "1",
+    }
+    assert "example.com/absent has failed for " in table
+    assert "it isn't installed" in table
+    assert f"registered ({R})\n" in table
+
+
+async def test_one_resource_with_each_device_and_who_holds_it(node):
+    await offered(node, ABSENT)
+    reply = await node.kubelet.admit("p", {"c": {R: 1}})
+    assert reply["ok"]
+    table = await node.says(R)
+    assert "absent" not in table
+    held = [line for line in lines(table) if line[:1] == [R] and "pod" in line]
+    assert [line[2:] for line in held] == [["Healthy", "-", "pod", "p", "(c)", "-"]]
+    (resource,) = (await node.json(R))["resources"]
+    (device,) = [device for device in resource["devices"] if device["held"]]
+    assert device["holders"] == [{"namespace": None, "pod": None, "pod_uid": "p", "container": "c"}]
+
+
+async def test_a_resource_that_there_is_not(node):
+    await offered(node)
+    assert await node.says("example.com/thign", code=1) == "the gateway has no resource example.com/thign\n"
+
+
+async def test_who_watches_sees_a_device_turn_unhealthy_with_its_reason(node):
+    faults = node.folder / "faults.json"
+    node.gateway.resources = [{**THING, "options": {"count": 2, "control_file": str(faults)}}]
+    await node.gateway.start()
+    await node.kubelet.wait_for(lambda: node.kubelet.counts(R)[1] == 2)
+    process = await node.start("--watch", "--output=json")
+    async with asyncio.timeout(20):
+        status = json.loads(await process.stdout.readline())
+        ids = [device["id"] for device in status["resources"][0]["devices"]]
+        new = node.folder / "faults.new"
+        new.write_text(json.dumps({"faults": [{"devices": ids[:1], "unhealthy": "too hot"}]}))
+        new.rename(faults)
+        while status["resources"][0]["counts"]["unhealthy"] == 0 or status["events"][-1]["devices"] != ids[:1]:
+            status = json.loads(await process.stdout.readline())
+    device = status["resources"][0]["devices"][0]
+    assert (device["healthy"], device["reason"]) == (False, "too hot")
+    assert device["since"]
+    assert await node.gateway.end() == 0
+    _, errors = await process.communicate()
+    assert (process.returncode, errors.decode()) == (1, "the gateway has ended\n")
+
+
+async def test_without_a_gateway_the_checkpoint_tells_who_holds_what(node):
+    await offered(node)
+    assert (await node.kubelet.admit("p", {"c": {R: 1}}))["ok"]
+    assert await node.gateway.end() == 0
+    found = await node.says(code=1)
+    assert found.startswith(f"no gateway is running: nobody answers at {node.folder}/control.sock\n")
+    assert [line[2:] for line in lines(found) if line[0] == R] == [["p", "(c)"]]
+    (resource,) = (await node.json(code=1))["checkpoint"]
+    assert resource["name"] == R
+    assert [device["holders"] for device in resource["devices"]] == [[{"pod_uid": "p", "container": "c"}]]
+
+
+async def test_without_a_checkpoint_it_says_so(node):
+    found = await node.json("--device-plugins-dir=/nonexistent", code=1)
+    assert found["gateway"] is None
+    assert found["checkpoint"] == []
+    assert "/nonexistent/kubelet_internal_checkpoint" in found["unread"]

@@ -1,0 +1,35 @@
+"""The reference of the status names each field of its JSON, and nothing else."""
+
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+from dpgateway.process import control
+from dpgateway.process.log import events
+from dpgateway.status import SCHEMA, values
+from tests.docs.pages import Page
+
+TEXT = Page("reference/status.md").text
+SECTIONS = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##+ |\Z)", TEXT, re.MULTILINE | re.DOTALL))
+NAMED = {**vars(values), "Event": events.Event}
+KINDS = {name: kind for name, kind in NAMED.items() if inspect.isclass(kind) and dataclasses.is_dataclass(kind)}
+NOT_SHOWN = {"Standing"}
+"""What a resource begins with."""
+
+
+@pytest.mark.parametrize("name", sorted({*SECTIONS, *KINDS} - NOT_SHOWN))
+def test_each_field(name):
+    documented = re.findall(r"^\| `(\w+)` \|", SECTIONS[name], re.MULTILINE)
+    assert documented == [field.name for field in dataclasses.fields(KINDS[name])]
+
+
+def test_the_numbers():
+    assert f"the version of this format: {SCHEMA} |" in TEXT
+    assert f"the last {events.MOST} lines" in TEXT
+    assert f"at most {events.LONGEST_TEXT} characters" in TEXT
+    assert f"at most {events.MOST_CHARACTERS // 1024} Ki characters" in TEXT
+    assert f"within {control.Times().gathering} s make" in TEXT
+    assert f"At most {control.MOST_CLIENTS} clients" in TEXT
+    assert f"each has {control.Times().patience:g} s" in TEXT
