@@ -97,7 +97,8 @@ class SimulatedDriver:
         self._usable(devices)
 
     def _release(self, devices: Sequence[Device]) -> None:
-        self._log.info("released %s", ", ".join(device.id for device in devices))
+        for device in devices:
+            self._log.info("released %s", device.id)
 
     def _device(self, index: int) -> Device:
         parts = (self._options.device_id_prefix, self._node_name, str(index))
