@@ -65,3 +65,7 @@ class Behaviour:
     topology_policies: bool
     health_status: bool  # a held device's change of health makes the kubelet write the pod's status
     resource_status: bool  # a container's status names its devices and their health
+    # PodResources
+    lists: tuple[str, ...]  # the versions of its API
+    list_entries: Literal["resource", "node", "device"]  # what has a ContainerDevices of its own
+    list_burst: int | None  # calls at once, and ten times as many a second; None: unlimited

@@ -15,6 +15,8 @@ from dpgateway_simulator.kubelet.connections import (
     ReplacingConnections,
 )
 from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.kubelet.pod_directories import PodDirectories
+from dpgateway_simulator.kubelet.pod_resources import PodResources
 from dpgateway_simulator.kubelet.registration import Registrar
 from dpgateway_simulator.kubelet.workload import Workload
 from dpgateway_simulator.wire import sockets
@@ -37,7 +39,10 @@ class DeviceManager:
         behaviour = incarnation.behaviour
         self.incarnation = incarnation
         self.connections = _CONNECTIONS[behaviour.clients](incarnation)
-        self.workload = Workload(incarnation, self.connections)
+        directories = PodDirectories(incarnation)
+        self.workload = Workload(incarnation, self.connections, directories)
+        incarnation.tasks.spawn("kubelet: pods' directories", directories.clean(self.workload.pods))
+        self._pod_resources = PodResources(incarnation, self.workload.pods)
         self.registrar = Registrar(incarnation, self.connections)
         self._server = GoServer([DIALECTS[behaviour.api].service(self.registrar.register)])
         incarnation.at_end(self.connections.close)
@@ -53,6 +58,7 @@ class DeviceManager:
         self._load()
         store.prepare(directory, behaviour)
         await self.listen()
+        await self._pod_resources.listen()
         if behaviour.deprecation_file:
             (directory / "DEPRECATION").touch()
         self.incarnation.emit("started", version=behaviour.version, directory=str(directory))

@@ -22,6 +22,9 @@ class Kubelet(Restartable):
     `version` is "1.8" to "1.37", `directory` stands for /var/lib/kubelet/device-plugins, `policy` is the topology
     manager's, `numa` the number of the machine's NUMA nodes. Replies are plain dictionaries. What the real kubelet
     panics on raises Crashed and leaves the reason in `crashed`; a kubelet that isn't running raises NotRunningError.
+
+    If the directory's name is device-plugins, its parent is the kubelet's --root-dir: the kubelet serves PodResources
+    List there, and keeps a directory for each pod (pod_resources.py, pod_directories.py).
     """
 
     # the node and its pods

@@ -53,3 +53,9 @@ class Node:
     misbehaviour: Misbehaviour
     policy: str = "none"
     numa: tuple[int, ...] = (0,)
+    pod_directories: set[str] = field(default_factory=set)  # of pods, by uid, that simulated kubelets made
+
+    @property
+    def root(self) -> Path | None:
+        """The kubelet's --root-dir, /var/lib/kubelet; None if the directory isn't called device-plugins as below it."""
+        return self.directory.parent if self.directory.name == "device-plugins" else None

@@ -62,6 +62,9 @@ FIRST: dict[str, object] = {
     "topology_policies": False,
     "health_status": False,
     "resource_status": False,
+    "lists": (),
+    "list_entries": "resource",
+    "list_burst": None,
 }
 
 _VERSION_ERROR = 'requested API version {} is not supported by kubelet. Supported version is "v1alpha2"'
@@ -109,6 +112,7 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "reallocates": "pod",
     },
     (13, 0): {"user_agent": "grpc-go/1.13.0"},
+    (15, 0): {"lists": ("v1alpha1",)},  # in 1.13 and 1.14 only with the gate KubeletPodResources
     (16, 0): {
         "user_agent": "grpc-go/1.23.1",
         "topology": True,
@@ -131,7 +135,13 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
         "empty_answer_error": _NO_CONTAINERS + "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}",
     },
     # #102880: the first patches of 1.20 to 1.22 can't read the older checkpoint; the newest can (#102882)
-    (20, 0): {"checkpoint_writes": "by NUMA node", "checkpoint_reads": ("by NUMA node", "with checksum")},
+    (20, 0): {
+        "checkpoint_writes": "by NUMA node",
+        "checkpoint_reads": ("by NUMA node", "with checksum"),
+        "lists": ("v1", "v1alpha1"),
+        "list_entries": "node",
+    },
+    (21, 0): {"list_entries": "device"},
     (22, 0): {"user_agent": "grpc-go/1.38.0"},
     (23, 0): {"user_agent": "grpc-go/1.40.0", "no_numa_key": -1},
     (25, 0): {
@@ -151,7 +161,7 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
     },
     (26, 5): {"needs_healthy": True},
     (26, 11): {"spares_running": True},
-    (27, 0): {"user_agent": "grpc-go/1.51.0", "needs_healthy": False, "spares_running": False},
+    (27, 0): {"user_agent": "grpc-go/1.51.0", "needs_healthy": False, "spares_running": False, "list_burst": 10},
     (27, 2): {"needs_healthy": True},
     (27, 8): {"spares_running": True},
     (28, 0): {"user_agent": "grpc-go/1.54.0"},

@@ -7,6 +7,7 @@ from dpgateway_simulator.kubelet.admission import Admission, PodRefusedError
 from dpgateway_simulator.kubelet.connections import Connections
 from dpgateway_simulator.kubelet.errors import AllocationError, Crashed, NotRunningError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.kubelet.pod_directories import PodDirectories
 from dpgateway_simulator.kubelet.pods import Container, Pod
 from dpgateway_simulator.kubelet.starting import RunOptions
 
@@ -16,8 +17,8 @@ Reply = dict[str, Any]
 class Workload:
     """`pods` are those that the kubelet has, `started` the (pod, container) that run."""
 
-    def __init__(self, incarnation: Incarnation, connections: Connections) -> None:
-        self._incarnation = incarnation
+    def __init__(self, incarnation: Incarnation, connections: Connections, directories: PodDirectories) -> None:
+        self._incarnation, self._directories = incarnation, directories
         self.pods: dict[str, Pod] = {}
         self.started: set[tuple[str, str]] = set(incarnation.found_running)
         self._admission = Admission(incarnation, connections, self.pods)
@@ -50,6 +51,7 @@ class Workload:
     async def start(self, pod: Pod, container: Container) -> Reply:
         """One start of one container: {"name", "options", "error"}."""
         about = {"pod": pod.name, "container": container.name}
+        self._directories.make(pod.name)
         try:
             options = await self._admission.start(pod, container)
         except AllocationError as error:

@@ -1,0 +1,34 @@
+"""The directory that a kubelet has for each of its pods, named by the pod's uid: pods/<uid> in its --root-dir.
+
+cleanupOrphanedPodDirs is in pkg/kubelet/kubelet_volumes.go.
+"""
+
+import contextlib
+from collections.abc import Container
+
+from dpgateway_simulator.kubelet.incarnation import Incarnation
+
+CLEANING = 2.0  # seconds between two looks: housekeepingPeriod in pkg/kubelet/kubelet.go
+
+
+class PodDirectories:
+    """Nothing is made or removed without a --root-dir."""
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        self._incarnation = incarnation
+        self._made, root = incarnation.node.pod_directories, incarnation.node.root
+        self._directory = root / "pods" if root is not None else None
+
+    def make(self, uid: str) -> None:
+        if self._directory is not None and "/" not in uid:
+            self._made.add(uid)
+            (self._directory / uid).mkdir(parents=True, exist_ok=True)
+
+    async def clean(self, pods: Container[str]) -> None:
+        """Removes the directories of pods that the kubelet doesn't have any more, and no others; never returns."""
+        while self._directory is not None:
+            await self._incarnation.sleep(CLEANING)
+            for uid in [one for one in self._made if one not in pods and self._incarnation.sources_ready]:
+                self._made.remove(uid)
+                with contextlib.suppress(OSError):  # somebody put something into it
+                    (self._directory / uid).rmdir()

@@ -1,0 +1,98 @@
+"""PodResources List, on pod-resources/kubelet.sock in the kubelet's --root-dir: which container has which devices.
+
+pkg/kubelet/apis/podresources/server_v1.go and server_v1alpha1.go; GetDevices in cm/devicemanager/pod_devices.go.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Stream
+
+from dpgateway_simulator.kubelet.incarnation import Incarnation
+from dpgateway_simulator.kubelet.ledger import Holding
+from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.wire import sockets, v1
+from dpgateway_simulator.wire.server import GoServer
+
+NAMESPACE = "default"
+REFILL = 10  # calls a second, for each call of the burst
+
+
+class PodResources:
+    """The API of one incarnation. There is none without a --root-dir, and none in releases that don't have it."""
+
+    def __init__(self, incarnation: Incarnation, pods: Mapping[str, Pod]) -> None:
+        self._incarnation, self._behaviour, self._pods = incarnation, incarnation.behaviour, pods
+        self._tokens, self._filled = float(self._behaviour.list_burst or 0), incarnation.now()
+        self._server = GoServer([self])
+        incarnation.at_end(self._server.end)
+
+    def __mapping__(self) -> dict[str, Handler]:
+        request, answer = v1.ListPodResourcesRequest, v1.ListPodResourcesResponse
+        return {
+            f"/{api}.PodResourcesLister/List": Handler(
+                partial(self._list, api), Cardinality.UNARY_UNARY, request, answer
+            )
+            for api in self._behaviour.lists
+        }
+
+    async def listen(self) -> None:
+        root = self._incarnation.node.root
+        if root is None or not self._behaviour.lists:
+            return
+        socket = root / "pod-resources" / "kubelet.sock"
+        socket.parent.mkdir(exist_ok=True)
+        socket.unlink(missing_ok=True)
+        await self._server.listen(sockets.bound(socket))
+
+    async def _list(self, api: str, stream: Stream[v1.ListPodResourcesRequest, v1.ListPodResourcesResponse]) -> None:
+        await stream.recv_message()
+        self._take()
+        self._free()
+        pods = [v1.PodResources(pod.name, NAMESPACE, self._containers(pod, api)) for pod in self._pods.values()]
+        await stream.send_message(v1.ListPodResourcesResponse(pods))
+
+    def _take(self) -> None:
+        """The limiter of golang.org/x/time/rate, as WithRateLimiter has it in pkg/kubelet/apis/grpc/ratelimit.go."""
+        burst, now = self._behaviour.list_burst, self._incarnation.now()
+        if burst is None:
+            return
+        self._tokens = min(burst, self._tokens + (now - self._filled) * burst * REFILL)
+        self._filled = now
+        if self._tokens < 1:
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        self._tokens -= 1
+
+    def _free(self) -> None:
+        """UpdateAllocatedDevices: what deleted pods held is free, though the checkpoint still has it."""
+        ledger = self._incarnation.ledger
+        if self._incarnation.sources_ready and ledger.keep_only(self._pods):
+            ledger.recount()
+
+    def _containers(self, pod: Pod, api: str) -> list[v1.ContainerResources]:
+        sidecars = [one for one in pod.init if one.restartable and self._behaviour.sidecars]
+        return [v1.ContainerResources(one.name, self._devices(pod, one, api)) for one in (*sidecars, *pod.containers)]
+
+    def _devices(self, pod: Pod, container: Container, api: str) -> list[v1.ContainerDevices]:
+        holdings = self._incarnation.ledger.of_container(pod.name, container.name)
+        return [
+            v1.ContainerDevices(holding.resource, ids, _near(node) if api == "v1" else v1.TopologyInfo())
+            for holding in holdings
+            for node, ids in self._entries(holding)
+        ]
+
+    def _entries(self, holding: Holding) -> Iterator[tuple[int | None, list[str]]]:
+        if self._behaviour.list_entries == "resource":
+            yield None, sorted(holding.ids)
+            return
+        for node, ids in holding.by_node.items():
+            if self._behaviour.list_entries == "node":
+                yield node, sorted(ids)
+            else:
+                yield from ((node, [one]) for one in sorted(ids))
+
+
+def _near(node: int | None) -> v1.TopologyInfo:
+    return v1.TopologyInfo([] if node is None or node < 0 else [v1.NumaNode(node)])
