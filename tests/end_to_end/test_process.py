@@ -108,6 +108,19 @@ async def test_a_new_configuration_is_taken_over_or_refused(process, directory):
         await ends_in_order(process)
 
 
+async def test_a_changed_file_is_taken_over_without_a_signal(process, directory):
+    await process.start(SIMULATED)
+    async with kubelet("1.31", directory) as one:
+        await offered(one)
+        file = process.folder / "config.yaml"
+        other = process.folder / "other.yaml"
+        other.write_text(file.read_text().replace(R, S))
+        other.rename(file)
+        await process.said(f"the configuration was read again; added: {S}; removed: {R}")
+        await offered(one, resource=S)
+        await ends_in_order(process)
+
+
 async def test_another_kubelet_in_another_era_takes_over(process, directory):
     await process.start(SIMULATED)
     async with kubelet("1.8", directory) as one:

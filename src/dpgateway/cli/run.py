@@ -17,8 +17,10 @@ from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.node.directory import forbidden, misplaced
 from dpgateway.process import guard, log
 from dpgateway.process import main as process
+from dpgateway.process.files import FileWatch
 from dpgateway.process.limits import too_few_descriptors
 from dpgateway.process.memory import share_one_heap
+from dpgateway.process.reloading import Source
 from dpgateway.process.signals import Signals
 
 _log = log.bind(__name__)
@@ -58,6 +60,7 @@ def _guard(signals: Signals, log_format: str) -> None:
 def _run(settings: Settings, control: Path, signals: Signals | None) -> int:
     """The exit code."""
     absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
+    files = FileWatch(absolute.config)
     try:
         configuration = _configuration(settings)
     except InvalidConfiguration as error:
@@ -73,7 +76,8 @@ def _run(settings: Settings, control: Path, signals: Signals | None) -> int:
         return 1
     if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
-    return process.run(configuration, settings.node_name, signals or Signals(), lambda: _again(absolute), control)
+    source = Source(lambda: _again(absolute), files)
+    return process.run(configuration, settings.node_name, signals or Signals(), source, control)
 
 
 def _again(settings: Settings) -> Configuration:

@@ -19,7 +19,7 @@ from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log, streams
 from dpgateway.process.control import Control
 from dpgateway.process.memory import keep_what_is_there
-from dpgateway.process.reloading import Reloading
+from dpgateway.process.reloading import Reloading, Source
 from dpgateway.process.signals import Signals
 from dpgateway.process.systemd import Notifier
 from dpgateway.process.tasks import persist
@@ -122,12 +122,12 @@ def run(
     configuration: Configuration,
     node_name: str,
     signals: Signals,
-    read: Callable[[], Configuration],
+    source: Source,
     control: Path,
 ) -> int:
     """Runs the gateway until SIGTERM or SIGINT. Returns the exit code; the caller exits at once, whatever hangs.
 
-    ``read`` returns the configuration as it is by then, or raises InvalidConfiguration.
+    ``source`` is where the configuration comes from.
     """
 
     last_word = LastWord()
@@ -135,11 +135,14 @@ def run(
 
     async def main() -> None:
         stop = asyncio.Event()
-        reloading = Reloading(configuration, read)
+        reloading = Reloading(configuration, source.read)
         signals.follow(stop.set, reloading.ask)
         watching = asyncio.create_task(streams.watch(LAST_LINES), name="watch the standard streams")
+        follow = functools.partial(source.files.run, reloading.ask)
+        following = asyncio.create_task(supervised("watch the configuration", follow), name="watch the configuration")
         await serve(configuration, node_name, stop, last_word.give, reloading, control)
         watching.cancel()
+        following.cancel()
         log.finish(LAST_LINES)
         os._exit(0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from dpgateway.config import (
@@ -21,6 +22,7 @@ from dpgateway.config import (
     in_lines,
 )
 from dpgateway.gateway import Gateway
+from dpgateway.process.files import FileWatch
 from dpgateway.process.log import bind
 from dpgateway.process.systemd import Notifier
 from dpgateway.process.threads import Threads
@@ -31,6 +33,15 @@ LONG = 30.0
 """Seconds after which the log says that reading the configuration takes long."""
 
 _log = bind(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the configuration comes from while the gateway runs."""
+
+    read: Callable[[], Configuration]
+    """Returns it as it is by then, or raises InvalidConfiguration."""
+    files: FileWatch
 
 
 class Reloading:
