@@ -58,14 +58,18 @@ class PodResources:
 
         The answer is read on a thread, because 10,000 devices take 20 ms.
         """
+        try:
+            raw = await self._answered()
+        finally:
+            await self.close()  # there are seconds until the next question
+        return await self._threads.call("read the answer to List", partial(holders, raw, tuple(resources)))
+
+    async def _answered(self) -> bytes:
         while self._apis:
             try:
-                raw = await self._call(f"/{self._apis[0]}.PodResourcesLister/List")
-                read = partial(holders, raw, tuple(resources))
-                return await self._threads.call("read the answer to List", read)
+                return await self._call(f"/{self._apis[0]}.PodResourcesLister/List")
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                    await self.close()
                     raise KubeletError(f"{self._socket}: {error.code().name}: {error.details()}") from error
                 self._apis = self._apis[1:]
         raise KubeletError(f"{self._socket}: the kubelet serves none of {', '.join(APIS)}")

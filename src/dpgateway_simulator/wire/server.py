@@ -32,6 +32,13 @@ def _unknown(path: str, methods: dict[str, Handler]) -> Callable[[Any], Any]:
     return refuse
 
 
+class _TooLate(asyncio.Protocol):
+    """A connection that was accepted just as the server ended."""
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401  asyncio's base class knows no abort
+        transport.abort()
+
+
 class GoServer(Server):  # type: ignore[misc]
     """A server on a bound unix socket that can begin to listen late and can end as a killed process does."""
 
@@ -40,17 +47,22 @@ class GoServer(Server):  # type: ignore[misc]
         self._mapping: _Methods = _Methods(self._mapping)
         self._server: asyncio.AbstractServer | None = None
         self._protocols: list[H2Protocol] = []
+        self._ended = False
 
-    def _protocol_factory(self) -> H2Protocol:
+    def _protocol_factory(self) -> asyncio.Protocol:
+        if self._ended:
+            return _TooLate()
         self._protocols = [one for one in self._protocols if not one.handler.closing]
-        self._protocols.append(super()._protocol_factory())
-        return self._protocols[-1]
+        protocol: H2Protocol = super()._protocol_factory()
+        self._protocols.append(protocol)
+        return protocol
 
     async def listen(self, sock: socket.socket) -> None:
         """Listens on a bound socket instead of the last one; open connections stay, and so does the file at the end."""
         how: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         if self._server is not None:
             self._server.close()
+        self._ended = False
         self._server = await self._loop.create_unix_server(self._protocol_factory, sock=sock, **how)
         self._server_closed_fut = self._loop.create_future()
 
@@ -58,6 +70,7 @@ class GoServer(Server):  # type: ignore[misc]
         """Stops listening and drops every connection and call at once, without a GOAWAY."""
         if self._server is None:
             return
+        self._ended = True
         self.close()
         for protocol in self._protocols:
             transport = getattr(protocol.connection, "_transport", None)

@@ -27,11 +27,16 @@ async def listed() -> AsyncIterator[List]:
         async def ask(kubelet: Kubelet, api: str = "v1") -> Any:
             if kubelet not in channels:
                 socket = kubelet.directory.parent / "pod-resources/kubelet.sock"
-                channels[kubelet] = await stack.enter_async_context(grpc.aio.insecure_channel(f"unix:{socket}"))
+                channels[kubelet] = await stack.enter_async_context(_channel(socket))
             raw = await channels[kubelet].unary_unary(f"/{api}.PodResourcesLister/List")(b"", timeout=20)
             return v1.ListPodResourcesResponse().parse(raw).to_dict().get("podResources", [])
 
         yield ask
+
+
+def _channel(socket: Path) -> grpc.aio.Channel:
+    """With a connection of its own, though another kubelet had the same path before."""
+    return grpc.aio.insecure_channel(f"unix:{socket}", options=[("grpc.use_local_subchannel_pool", 1)])
 
 
 def named(pods: Any) -> dict[str, list[Any]]:
