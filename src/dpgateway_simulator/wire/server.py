@@ -49,13 +49,12 @@ class GoServer(Server):  # type: ignore[misc]
         self._protocols: list[H2Protocol] = []
         self._ended = False
 
-    def _protocol_factory(self) -> asyncio.Protocol:
+    def _protocol_factory(self) -> H2Protocol:
         if self._ended:
             return _TooLate()
         self._protocols = [one for one in self._protocols if not one.handler.closing]
-        protocol: H2Protocol = super()._protocol_factory()
-        self._protocols.append(protocol)
-        return protocol
+        self._protocols.append(super()._protocol_factory())
+        return self._protocols[-1]
 
     async def listen(self, sock: socket.socket) -> None:
         """Listens on a bound socket instead of the last one; open connections stay, and so does the file at the end."""
