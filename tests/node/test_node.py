@@ -85,6 +85,21 @@ async def test_what_becomes_of_a_kubelet_is_told_in_its_order(watch, tmp_path):
     assert [(change, there) for change, there, _ in one.told] == [(Change.NEW, True), (Change.GONE, False)]
 
 
+async def test_of_kubelets_that_come_and_go_within_a_moment_only_the_last_is_told_of(watch, tmp_path):
+    """Each that is told of is registered with, and what was meant for those before would reach the last."""
+    make_kubelet(tmp_path / "device-plugins", "a")
+    one = watch(tmp_path / "device-plugins")
+    await until(lambda: one.told)
+    new = tmp_path / "device-plugins/new.sock"
+    for _ in range(50):
+        new.touch()
+        new.rename(tmp_path / "device-plugins/kubelet.sock")
+        await asyncio.sleep(0)  # each is seen by itself, because the watch looks at every turn of the loop
+    await until(lambda: len(one.told) > 1)
+    await one.node.reader.read()
+    assert len(one.told) <= 3
+
+
 async def test_a_new_kubelets_older_checkpoint_proves_nothing(watch, tmp_path):
     """It may have forgotten what containers hold, so nothing is free because the file doesn't have it."""
     directory = tmp_path / "device-plugins"

@@ -103,11 +103,23 @@ class Node:
 
     async def _follow_changes(self) -> None:
         while True:
-            change = await self._changes.get()
-            if change is Change.NEW:
-                # the directory may have come with its kubelet, and the first list must have what containers hold
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(WRITING):
-                        await self.reader.read()
-            self.kubelet = change is not Change.GONE
-            self._changed(change)
+            for change in await self._news():
+                self.kubelet = change is not Change.GONE
+                self._changed(change)
+
+    async def _news(self) -> tuple[Change, ...]:
+        """What became of ``kubelet.sock``, and once there is a new kubelet also what its containers hold is known: its
+        directory may have come with it, and the first list must have these ids.
+
+        Of kubelets that came and went meanwhile only the last is told of. If each were, the last would get a Register
+        for every one of them, and each of these ends the streams and the calls of the one before.
+        """
+        news, looked_at = [await self._changes.get()], 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WRITING):
+                while Change.NEW in news[looked_at:]:
+                    looked_at = len(news)
+                    await self.reader.read()
+                    while not self._changes.empty():
+                        news.append(self._changes.get_nowait())
+        return tuple(dict.fromkeys([Change.NEW, news[-1]] if Change.NEW in news else news))

@@ -32,11 +32,23 @@ def _unknown(path: str, methods: dict[str, Handler]) -> Callable[[Any], Any]:
     return refuse
 
 
-class _TooLate(asyncio.Protocol):
-    """A connection that was accepted just as the server ended."""
+class _Connection(H2Protocol):  # type: ignore[misc]
+    """One that can be dropped at any time, also before it is made."""
+
+    transport: asyncio.Transport | None = None
+    dropped = False
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401  asyncio's base class knows no abort
-        transport.abort()
+        super().connection_made(transport)
+        self.transport = transport
+        if self.dropped:
+            transport.abort()
+
+    def drop(self) -> None:
+        self.dropped = True
+        self.handler.close()
+        if self.transport is not None:
+            self.transport.abort()
 
 
 class GoServer(Server):  # type: ignore[misc]
@@ -45,33 +57,38 @@ class GoServer(Server):  # type: ignore[misc]
     def __init__(self, services: list[Any], limit: int = 4 << 20) -> None:
         super().__init__(services, codec=Codec(limit))
         self._mapping: _Methods = _Methods(self._mapping)
-        self._server: asyncio.AbstractServer | None = None
-        self._protocols: list[H2Protocol] = []
+        self._server: asyncio.Server | None = None
+        self._connections: list[_Connection] = []
         self._ended = False
 
     def _protocol_factory(self) -> H2Protocol:
-        if self._ended:
-            return _TooLate()
-        self._protocols = [one for one in self._protocols if not one.handler.closing]
-        self._protocols.append(super()._protocol_factory())
-        return self._protocols[-1]
+        made = super()._protocol_factory()
+        connection = _Connection(made.handler, made.config, made.h2_config)
+        connection.dropped = self._ended
+        self._connections = [*(one for one in self._connections if not one.handler.closing), connection]
+        return connection
 
     async def listen(self, sock: socket.socket) -> None:
         """Listens on a bound socket instead of the last one; open connections stay, and so does the file at the end."""
         how: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        if self._server is not None:
-            self._server.close()
+        self._stop_listening()
         self._ended = False
         self._server = await self._loop.create_unix_server(self._protocol_factory, sock=sock, **how)
         self._server_closed_fut = self._loop.create_future()
 
     def end(self) -> None:
         """Stops listening and drops every connection and call at once, without a GOAWAY."""
-        if self._server is None:
-            return
         self._ended = True
-        self.close()
-        for protocol in self._protocols:
-            transport = getattr(protocol.connection, "_transport", None)
-            if transport is not None:
-                transport.abort()
+        self._stop_listening()
+        for connection in self._connections:
+            connection.drop()
+
+    def _stop_listening(self) -> None:
+        """asyncio before 3.12 leaks what it is just accepting when its server is closed. So the server is closed once
+        that is accepted.
+        """
+        if self._server is not None:
+            for sock in self._server.sockets:
+                self._loop.remove_reader(sock.fileno())
+            self._loop.call_soon(self._server.close)
+            self._server = None
