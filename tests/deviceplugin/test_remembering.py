@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from dpgateway.deviceplugin.remembering import Remembering
-from dpgateway.node.holdings import Claim, Holdings
+from dpgateway.node.holders import Claim
+from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Journal
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads

@@ -24,7 +24,8 @@ from dpgateway.errors import (
     RequestError,
 )
 from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Options, Preference
-from dpgateway.node.holdings import Holdings, Noted
+from dpgateway.node.holders import Noted
+from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
 from tests.support.serving import running
 from tests.support.time import Clock

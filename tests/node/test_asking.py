@@ -9,7 +9,8 @@ import pytest
 
 from dpgateway.node.asking import Asking
 from dpgateway.node.directory import Places
-from dpgateway.node.holdings import Container, Holder, Holdings, Noted
+from dpgateway.node.holders import Container, Holder, Noted
+from dpgateway.node.holdings import Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED
 from dpgateway.process.observable import Observable

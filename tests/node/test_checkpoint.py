@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
 from dpgateway.node.checkpoint import notes
-from dpgateway.node.holdings import Container
+from dpgateway.node.holders import Container
 
 THING, OTHER = "example.com/thing", "example.com/other"
 

@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpgateway.node.holdings import CLOCK_STEP, LINGER, NOTED_WITHIN, Claim, Container, Holder, Holdings, Noted
+from dpgateway.node.holders import Claim, Container, Holder, Noted
+from dpgateway.node.holdings import CLOCK_STEP, LINGER, NOTED_WITHIN, Holdings
 
 NOW = 1_700_000_000.0
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.holdings import Claim
+from dpgateway.node.holders import Claim
 from dpgateway.node.journal import Journal, from_json, to_json
 
 THING = "example.com/thing"

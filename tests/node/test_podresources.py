@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.holdings import Holder
+from dpgateway.node.holders import Holder
 from dpgateway.node.podresources import LARGEST, PodResources, holders
 from dpgateway.process.threads import Threads
 from dpgateway_simulator.wire import v1

@@ -15,7 +15,8 @@ from statistics import quantiles
 import pytest
 
 from dpgateway.node.directory import Places
-from dpgateway.node.holdings import Holder, Holdings
+from dpgateway.node.holders import Holder
+from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node as Known
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads

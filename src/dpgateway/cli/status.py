@@ -20,7 +20,7 @@ from dpgateway.config import read
 from dpgateway.errors import KubeletError
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import read_checkpoint
-from dpgateway.node.holdings import Note
+from dpgateway.node.holders import Note
 from dpgateway.status import SCHEMA
 
 

@@ -22,7 +22,7 @@ from json import scanner
 from typing import Any
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.holdings import Container, Note, Noted
+from dpgateway.node.holders import Container, Note, Noted
 
 NAME = "kubelet_internal_checkpoint"
 

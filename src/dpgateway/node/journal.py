@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.holdings import Claim
+from dpgateway.node.holders import Claim
 from dpgateway.process.directories import make_private
 
 VERSION = 1

@@ -17,7 +17,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from dpgateway.errors import KubeletError, encodable
-from dpgateway.node.holdings import Holder
+from dpgateway.node.holders import Holder
 from dpgateway.node.wire import podresources_pb2 as wire
 from dpgateway.process import unix
 from dpgateway.process.threads import Threads

@@ -15,7 +15,8 @@ from pathlib import Path
 from dpgateway.errors import KubeletError
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import read_checkpoint
-from dpgateway.node.holdings import LONG_AGO, Holdings, Note
+from dpgateway.node.holders import Note
+from dpgateway.node.holdings import LONG_AGO, Holdings
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import T, Threads

@@ -2,7 +2,8 @@
 
 from dpgateway.deviceplugin.offer.exclusion import excluded, shared
 from dpgateway.model import Device, Health
-from dpgateway.node.holdings import Claim, Holder, Holdings, Noted
+from dpgateway.node.holders import Claim, Holder, Noted
+from dpgateway.node.holdings import Holdings
 
 NOW = 1_700_000_000.0
 LINK = Device("by-id-1", hardware=("char 188:0",))

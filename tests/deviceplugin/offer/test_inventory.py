@@ -20,7 +20,8 @@ from dpgateway.deviceplugin.offer.size import LARGEST_LIST, too_long
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import HEALTHY, Device, Health, Offer
-from dpgateway.node.holdings import NOTED_WITHIN, Holdings, Noted
+from dpgateway.node.holders import Noted
+from dpgateway.node.holdings import NOTED_WITHIN, Holdings
 from dpgateway.process.observable import Observable
 from tests.support.serving import running
 from tests.support.time import VirtualLoop

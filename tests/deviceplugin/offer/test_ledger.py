@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dpgateway.deviceplugin.offer.ledger import LEAVING, Ledger, Refusal
 from dpgateway.model import Device, Health, Offer
-from dpgateway.node.holdings import Noted
+from dpgateway.node.holders import Noted
 
 WET = Health.unhealthy("wet")
 A, B = Device("a", numa_nodes=(1,)), Device("b")

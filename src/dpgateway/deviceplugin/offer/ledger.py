@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 
 from dpgateway.deviceplugin.offer.shares import device_id, share_ids
 from dpgateway.model import Device, Health, Offer
-from dpgateway.node.holdings import Held, Note
+from dpgateway.node.holders import Note
+from dpgateway.node.holdings import Held
 
 LEAVING = 2.0
 """Seconds that an id stays listed, Unhealthy, before it can leave; the kubelet waits 1 s at most between choosing a

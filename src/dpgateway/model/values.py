@@ -1,117 +1,18 @@
-"""The neutral model: what drivers and the gateway say to each other, in no API's words.
-
-Every value is frozen and checks itself when it is made, so an impossible value can't exist. A wrong type raises
-``TypeError``, a wrong value ``ValueError``; both say what was found and what was expected. What is in a value is plain:
-of a subclass a copy is taken at once, because its methods may do anything, and any time. Translations to and from the
-kubelet's messages are in ``dpgateway.deviceplugin.api``.
-"""
+"""The values of the model. Each checks itself when it is made, so an impossible value can't exist."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from posixpath import normpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from dpgateway.errors import encodable
+from dpgateway.model import checks
 
-T = TypeVar("T")
-
-_MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
-"""The likely type comes first, because isinstance() of an abstract class is slow."""
-_COPYING: Mapping[type, Any] = {str: str.__str__, int: int.__int__, float: float.__float__}
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SHARE_SUFFIX = re.compile(r"::\d+\Z")
-
-
-def _text(what: str, value: object, *, empty: bool = False) -> str:
-    """``value`` if it is a string that can be sent: protobuf strings are UTF-8, C strings end at a NUL."""
-    if not isinstance(value, str):
-        raise TypeError(f"{what}: expected a string, found {value!r}")
-    if not value and not empty:
-        raise ValueError(f"{what}: expected a non-empty string")
-    if "\0" in value:
-        raise ValueError(f"{what}: {value!r} contains a NUL character")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{what}: {value!r} is not valid Unicode text") from error
-    return plain(value, str)
-
-
-def plain(value: T, kind: type[T]) -> T:
-    """``value``, or a copy of it if it is of a subclass of ``kind``."""
-    if type(value) is kind:
-        return value
-    if kind in _COPYING:
-        return _COPYING[kind](value)  # type: ignore[no-any-return]
-    return kind(**{field.name: getattr(value, field.name) for field in fields(kind)})  # type: ignore[arg-type]
-
-
-def _path(what: str, value: object) -> str:
-    path = _text(what, value)
-    if not path.startswith("/"):
-        raise ValueError(f"{what}: expected an absolute path, found {path!r}")
-    if ".." in path.split("/"):
-        raise ValueError(f"{what}: {path!r} contains '..'")
-    return path
-
-
-def place(path: str) -> str:
-    """One spelling for all paths to the same place: ``//dev/./a/`` is ``/dev/a``."""
-    return "/" + normpath(path).lstrip("/")
-
-
-def _texts(what: str, value: object) -> Mapping[str, str]:
-    if not isinstance(value, _MAPPINGS):
-        raise TypeError(f"{what}: expected a mapping of strings, found {value!r}")
-    return MappingProxyType({_text(f"{what} key", k): _text(f"{what}[{k!r}]", v, empty=True) for k, v in value.items()})
-
-
-def _attributes(what: str, value: object) -> Mapping[str, str | int | float | bool]:
-    if not isinstance(value, _MAPPINGS):
-        raise TypeError(f"{what}: expected a mapping, found {value!r}")
-    return MappingProxyType({_text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in value.items()})
-
-
-def _attribute(what: str, value: object) -> str | int | float | bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return _text(what, value, empty=True)
-    for kind in int, float:
-        if isinstance(value, kind) and math.isfinite(value):
-            return plain(value, kind)
-    raise TypeError(f"{what}: expected a text, a finite number or a truth value, found {value!r}")
-
-
-def _tuple(what: str, value: object, kind: type) -> tuple[Any, ...]:
-    if value == ():
-        return ()
-    if isinstance(value, str) or not isinstance(value, _ITERABLES):
-        raise TypeError(f"{what}: expected a sequence of {kind.__name__}, found {value!r}")
-    items = tuple(value)
-    for item in items:
-        if not isinstance(item, kind) or isinstance(item, bool):
-            raise TypeError(f"{what}: expected {kind.__name__}, found {item!r}")
-    return tuple([plain(item, kind) for item in items])
-
-
-def _nodes(what: str, value: object) -> tuple[int, ...]:
-    nodes = _tuple(what, value, int)
-    if any(not 0 <= node < 2**31 for node in nodes):
-        raise ValueError(f"{what}: expected none, or nodes from 0 to {2**31 - 1}, found {nodes}")
-    return tuple(sorted(set(nodes)))
-
-
-def _names(what: str, value: object) -> tuple[str, ...]:
-    names = {_text(what, name) for name in _tuple(what, value, str)}
-    if not names:
-        raise ValueError(f"{what}: expected one or more names, or None")
-    return tuple(sorted(names))
 
 
 def _set(target: object, **fields: object) -> None:
@@ -129,7 +30,7 @@ class Health:
 
     def __post_init__(self) -> None:
         if self.reason is not None:
-            _set(self, reason=_text("the reason of Health.unhealthy", self.reason))
+            _set(self, reason=checks.text("the reason of Health.unhealthy", self.reason))
 
     @property
     def ok(self) -> bool:
@@ -170,20 +71,20 @@ class Device:
     earlier list said it."""
 
     def __post_init__(self) -> None:
-        if (id_ := _text("device id", self.id)) is not self.id:
+        if (id_ := checks.text("device id", self.id)) is not self.id:
             _set(self, id=id_)
         if _SHARE_SUFFIX.search(self.id):
             raise ValueError(f"device id {self.id!r} ends in '::' and digits, which is how shares are named")
         if not isinstance(self.health, Health):
             raise TypeError(f"device {self.id!r}: expected health to be a Health, found {self.health!r}")
         if type(self.health) is not Health:
-            _set(self, health=plain(self.health, Health))
+            _set(self, health=checks.plain(self.health, Health))
         if self.numa_nodes != ():
-            _set(self, numa_nodes=_nodes(f"device {self.id!r}: numa_nodes", self.numa_nodes))
+            _set(self, numa_nodes=checks.nodes(f"device {self.id!r}: numa_nodes", self.numa_nodes))
         if self.attributes is not _NOTHING:
-            _set(self, attributes=_attributes(f"device {self.id!r}: attributes", self.attributes))
+            _set(self, attributes=checks.attributes(f"device {self.id!r}: attributes", self.attributes))
         if self.hardware is not None:
-            _set(self, hardware=_names(f"device {self.id!r}: hardware", self.hardware))
+            _set(self, hardware=checks.names(f"device {self.id!r}: hardware", self.hardware))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +99,10 @@ class DeviceNode:
     """A non-empty subset of ``rwm``: read, write, mknod."""
 
     def __post_init__(self) -> None:
-        _set(self, host_path=_path("DeviceNode.host_path", self.host_path))
+        _set(self, host_path=checks.path("DeviceNode.host_path", self.host_path))
         container_path = self.host_path if self.container_path is None else self.container_path
-        _set(self, container_path=_path("DeviceNode.container_path", container_path))
-        permissions = _text("DeviceNode.permissions", self.permissions)
+        _set(self, container_path=checks.path("DeviceNode.container_path", container_path))
+        permissions = checks.text("DeviceNode.permissions", self.permissions)
         if not set(permissions) <= set("rwm") or len(set(permissions)) != len(permissions):
             raise ValueError(f"DeviceNode.permissions: expected a non-empty subset of 'rwm', found {permissions!r}")
         _set(self, permissions=permissions)
@@ -216,8 +117,8 @@ class Mount:
     read_only: bool = True
 
     def __post_init__(self) -> None:
-        _set(self, host_path=_path("Mount.host_path", self.host_path))
-        _set(self, container_path=_path("Mount.container_path", self.container_path))
+        _set(self, host_path=checks.path("Mount.host_path", self.host_path))
+        _set(self, container_path=checks.path("Mount.container_path", self.container_path))
         if not isinstance(self.read_only, bool):
             raise TypeError(f"Mount.read_only: expected true or false, found {self.read_only!r}")
 
@@ -236,18 +137,18 @@ class Allocation:
     1.29)."""
 
     def __post_init__(self) -> None:
-        env = _texts("Allocation.env", self.env)
+        env = checks.texts("Allocation.env", self.env)
         for name in env:
             if "=" in name:
                 raise ValueError(f"Allocation.env: the name {name!r} contains '='")
-        nodes = _tuple("Allocation.device_nodes", self.device_nodes, DeviceNode)
-        mounts = _tuple("Allocation.mounts", self.mounts, Mount)
+        nodes = checks.sequence("Allocation.device_nodes", self.device_nodes, DeviceNode)
+        mounts = checks.sequence("Allocation.mounts", self.mounts, Mount)
         seen: set[str] = set()
         for path in [n.container_path for n in nodes] + [m.container_path for m in mounts]:
-            if (where := place(path)) in seen:
+            if (where := checks.place(path)) in seen:
                 raise ValueError(f"Allocation: the container path {path!r} is used twice")
             seen.add(where)
-        names = _tuple("Allocation.cdi_devices", self.cdi_devices, str)
+        names = checks.sequence("Allocation.cdi_devices", self.cdi_devices, str)
         for name in names:
             if not re.fullmatch(r"[^/=\s]+/[^/=\s]+=[^/=\s]+", name):
                 raise ValueError(f"Allocation.cdi_devices: expected vendor.example/class=name, found {name!r}")
@@ -256,7 +157,7 @@ class Allocation:
             env=env,
             device_nodes=nodes,
             mounts=mounts,
-            annotations=_texts("Allocation.annotations", self.annotations),
+            annotations=checks.texts("Allocation.annotations", self.annotations),
             cdi_devices=tuple(dict.fromkeys(names)),
         )
 

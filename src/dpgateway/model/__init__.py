@@ -1,0 +1,40 @@
+"""The neutral model: what drivers and the gateway say to each other, in no API's words.
+
+Every value is frozen. Translations to and from the kubelet's messages are in ``dpgateway.deviceplugin.api``.
+
+values  what is said
+checks  what a field of it may be
+"""
+
+from dpgateway.model.checks import place, plain
+from dpgateway.model.values import (
+    HEALTHY,
+    Allocation,
+    Device,
+    DeviceNode,
+    Grant,
+    Health,
+    Mount,
+    Offer,
+    Offers,
+    Options,
+    Preference,
+    Registration,
+)
+
+__all__ = [
+    "HEALTHY",
+    "Allocation",
+    "Device",
+    "DeviceNode",
+    "Grant",
+    "Health",
+    "Mount",
+    "Offer",
+    "Offers",
+    "Options",
+    "Preference",
+    "Registration",
+    "place",
+    "plain",
+]

@@ -1,0 +1,107 @@
+"""What a field of the model may be. A wrong type raises ``TypeError``, a wrong value ``ValueError``; both say what was
+found and what was expected.
+
+What is in a value is plain: of a subclass a copy is taken at once, because its methods may do anything, and any time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from posixpath import normpath
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
+"""The likely type comes first, because isinstance() of an abstract class is slow."""
+_COPYING: Mapping[type, Any] = {str: str.__str__, int: int.__int__, float: float.__float__}
+
+
+def text(what: str, value: object, *, empty: bool = False) -> str:
+    """``value`` if it is a string that can be sent: protobuf strings are UTF-8, C strings end at a NUL."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what}: expected a string, found {value!r}")
+    if not value and not empty:
+        raise ValueError(f"{what}: expected a non-empty string")
+    if "\0" in value:
+        raise ValueError(f"{what}: {value!r} contains a NUL character")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what}: {value!r} is not valid Unicode text") from error
+    return plain(value, str)
+
+
+def plain(value: T, kind: type[T]) -> T:
+    """``value``, or a copy of it if it is of a subclass of ``kind``."""
+    if type(value) is kind:
+        return value
+    if kind in _COPYING:
+        return _COPYING[kind](value)  # type: ignore[no-any-return]
+    return kind(**{field.name: getattr(value, field.name) for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def path(what: str, value: object) -> str:
+    path = text(what, value)
+    if not path.startswith("/"):
+        raise ValueError(f"{what}: expected an absolute path, found {path!r}")
+    if ".." in path.split("/"):
+        raise ValueError(f"{what}: {path!r} contains '..'")
+    return path
+
+
+def place(path: str) -> str:
+    """One spelling for all paths to the same place: ``//dev/./a/`` is ``/dev/a``."""
+    return "/" + normpath(path).lstrip("/")
+
+
+def texts(what: str, value: object) -> Mapping[str, str]:
+    if not isinstance(value, _MAPPINGS):
+        raise TypeError(f"{what}: expected a mapping of strings, found {value!r}")
+    return MappingProxyType({text(f"{what} key", k): text(f"{what}[{k!r}]", v, empty=True) for k, v in value.items()})
+
+
+def attributes(what: str, value: object) -> Mapping[str, str | int | float | bool]:
+    if not isinstance(value, _MAPPINGS):
+        raise TypeError(f"{what}: expected a mapping, found {value!r}")
+    return MappingProxyType({text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in value.items()})
+
+
+def _attribute(what: str, value: object) -> str | int | float | bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return text(what, value, empty=True)
+    for kind in int, float:
+        if isinstance(value, kind) and math.isfinite(value):
+            return plain(value, kind)
+    raise TypeError(f"{what}: expected a text, a finite number or a truth value, found {value!r}")
+
+
+def sequence(what: str, value: object, kind: type) -> tuple[Any, ...]:
+    if value == ():
+        return ()
+    if isinstance(value, str) or not isinstance(value, _ITERABLES):
+        raise TypeError(f"{what}: expected a sequence of {kind.__name__}, found {value!r}")
+    items = tuple(value)
+    for item in items:
+        if not isinstance(item, kind) or isinstance(item, bool):
+            raise TypeError(f"{what}: expected {kind.__name__}, found {item!r}")
+    return tuple([plain(item, kind) for item in items])
+
+
+def nodes(what: str, value: object) -> tuple[int, ...]:
+    nodes = sequence(what, value, int)
+    if any(not 0 <= node < 2**31 for node in nodes):
+        raise ValueError(f"{what}: expected none, or nodes from 0 to {2**31 - 1}, found {nodes}")
+    return tuple(sorted(set(nodes)))
+
+
+def names(what: str, value: object) -> tuple[str, ...]:
+    names = {text(what, name) for name in sequence(what, value, str)}
+    if not names:
+        raise ValueError(f"{what}: expected one or more names, or None")
+    return tuple(sorted(names))

@@ -1,0 +1,57 @@
+"""Who has an id, as each source says it: the kubelet's checkpoint, PodResources, and what the gateway remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Container(NamedTuple):
+    """A container as the checkpoint names it."""
+
+    pod_uid: str
+    name: str
+
+
+class Holder(NamedTuple):
+    """A container as PodResources names it."""
+
+    namespace: str
+    pod: str
+    container: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pod} ({self.container})"
+
+
+class Noted(NamedTuple):
+    """What the kubelet wrote down of one id."""
+
+    numa_nodes: tuple[int, ...] = ()
+    """The NUMA nodes that the kubelet knew the id to be near."""
+    containers: frozenset[Container] = frozenset()
+
+    @property
+    def pods(self) -> frozenset[str]:
+        return frozenset(container.pod_uid for container in self.containers)
+
+    def joined(self, other: Noted) -> Noted:
+        """What two entries for the same id say together."""
+        nodes = tuple(sorted({*self.numa_nodes, *other.numa_nodes}))
+        return Noted(nodes, self.containers | other.containers)
+
+
+Note = Mapping[str, Noted]
+"""The ids that the kubelet wrote down."""
+
+
+class Claim(NamedTuple):
+    """An id that was in use, and of which nobody was told yet that it is free."""
+
+    kubelet: str
+    """Which incarnation of the kubelet knew of it. Another one's note proves nothing, because that kubelet may have
+    forgotten what its containers hold."""
+    pods: frozenset[str] = frozenset()
+    """The uids of the pods that had it, if a note told them."""
+    hardware: frozenset[str] = frozenset()
+    """What was behind the device when it was given away: later the device may be gone, or another one's name."""
