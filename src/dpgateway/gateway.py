@@ -43,6 +43,11 @@ class _Serving:
     plugin: Plugin | None = None
     """None until it is made."""
 
+    def amend(self, config: ResourceConfig) -> None:
+        self.config = config
+        if self.plugin is not None:
+            self.plugin.amend(config)
+
 
 class Gateway:
     """One for the process; used from the event loop."""
@@ -101,9 +106,9 @@ class Gateway:
         """Starts, stops and changes each resource on its own; the others don't notice."""
         for config in changes.same:
             serving = self._serving[config.name]
-            serving.config = replace(serving.config, where=config.where)
+            serving.amend(replace(serving.config.by_now(), where=config.where))
         for config in changes.amended:
-            self._serving[config.name].config = config
+            self._serving[config.name].amend(config)
         for config in changes.added:
             self._begin(config)
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))

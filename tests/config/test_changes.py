@@ -35,15 +35,16 @@ FAILED = configured(name="example.com/a", failure="it isn't installed", options=
 
 def fate(old: ResourceConfig, new: ResourceConfig) -> str:
     found = changes([old], [new])
-    (what,) = [field.name for field in fields(found) if getattr(found, field.name)]
+    (what,) = [field.name for field in fields(found) if field.name != "keys" and getattr(found, field.name)]
     return what
 
 
 def test_each_resource_has_one_fate_and_the_order_does_not_matter():
     a, b, c, d = (configured(name=f"example.com/{name}") for name in "abcd")
     found = changes([a, b, c], [replace(c, options=None), d, a])
-    assert found == Changes(added=(d,), removed=(b,), restarted=(replace(c, options=None),), same=(a,))
-    assert str(found) == "added: example.com/d; removed: example.com/b; restarted: example.com/c"
+    keys = {"example.com/c": ("options",)}
+    assert found == Changes(added=(d,), removed=(b,), restarted=(replace(c, options=None),), same=(a,), keys=keys)
+    assert str(found) == "added: example.com/d; removed: example.com/b; restarted: example.com/c (options)"
 
 
 def test_nothing_is_said_of_what_is_the_same():
@@ -58,6 +59,7 @@ def test_every_key_is_compared():
 def test_a_key_that_differs_is_taken_over_in_place_or_by_a_restart(key):
     new = replace(WORKING, **{key: OTHER[key]})
     assert fate(WORKING, new) == ("amended" if key in IN_PLACE else "restarted")
+    assert changes([WORKING], [new]).keys == {WORKING.name: ("driver" if key == "driver_class" else key,)}
 
 
 def test_another_place_in_the_file_is_no_difference():

@@ -34,7 +34,7 @@ class Lane:
 
     def start(self, devices, *, deadline=10.0, refresh=NEVER):
         config = configured(timeouts={"list": deadline}, refresh=refresh)
-        lane = ListLane(config, Threads(), self.announcements, self._log)
+        self.lane = lane = ListLane(config, Threads(), self.announcements, self._log)
         driver = type("Driver", (), {"devices": staticmethod(devices)})()
         self._tasks.append(asyncio.ensure_future(self._listen(lane.listen(driver))))
 
@@ -64,6 +64,13 @@ async def test_the_driver_is_asked_anew_every_refresh(lane):
     lists = iter([[A], [A, B]])
     lane.start(lambda: next(lists, [B]), refresh=0.01)
     await until(lambda: lane.heard.taken[:3] == [(A,), (A, B), (B,)])
+
+
+async def test_another_refresh_counts_at_once(lane):
+    lane.start(lambda: [A, B])
+    await until(lambda: lane.heard.taken)
+    lane.lane.amend(configured(refresh=0.001))
+    await until(lambda: len(lane.heard.taken) > 3)
 
 
 async def test_the_driver_is_asked_anew_when_it_announces_a_change_from_any_thread(lane):

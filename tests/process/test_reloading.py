@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from dpgateway import Device
+from dpgateway import Allocation, Device, Mount
 from dpgateway.config import InvalidConfiguration, Place, Problem, ResourceConfig
 from dpgateway_simulator import Kubelet
 from tests.support.inside import Inside
@@ -104,16 +104,70 @@ async def test_a_resource_comes_and_another_goes_and_the_third_does_not_notice(g
 async def test_what_can_not_change_in_place_is_restarted_alone(gateway, kubelet):
     await served(gateway, kubelet, resource(A), resource(B))
     three = scripted(devices=lambda: [Device("a"), Device("b"), Device("c")])
-    await gateway.takes_over(resource(A), resource(B, driver_class=three), changes=f"restarted: {B}")
+    await gateway.takes_over(resource(A), resource(B, driver_class=three), changes=f"restarted: {B} (driver)")
     await offered(kubelet, B, count=3)
     assert [registered(kubelet, name) for name in (A, B)] == [1, 2]
+
+
+async def test_what_can_change_in_place_keeps_the_driver_the_sockets_and_the_stream(gateway, kubelet, short_path):
+    # so that the kubelet asks for a preference before and after
+    await served(gateway, kubelet, resource(A, preference="packed"), resource(B))
+    assert (await kubelet.admit("p", {"c": {A: 1}}))["ok"]
+    sockets = sorted((short_path / "dpgateway").iterdir())
+    keys = {
+        "shares": 2,
+        "preference": "spread",
+        "keep_lost": 1,
+        "refresh": 7,
+        "env": {"MORE": "b"},
+        "annotations": {"c": "d"},
+        "mounts": (Mount("/e", "/f"),),
+        "timeouts": {"allocate": 5},
+    }
+    await gateway.takes_over(resource(A, **keys), resource(B), changes=f"changed in place: {A} ({', '.join(keys)})")
+    await offered(kubelet, A, count=4)
+    (started,) = (await kubelet.admit("q", {"c": {A: 2}}))["containers"]
+    assert started["options"]["envs"]["MORE"] == "b"
+    assert started["options"]["annotations"]["c"] == "d"
+    assert [mount["container_path"] for mount in started["options"]["mounts"]] == ["/f"]
+    assert [registered(kubelet, name) for name in (A, B)] == [1, 1]
+    assert (Driver.made, Driver.closed) == ([A, B], [])
+    assert sorted((short_path / "dpgateway").iterdir()) == sockets
+
+
+async def test_shares_that_containers_hold_stay_listed_when_there_are_fewer(gateway, kubelet):
+    gateway.serve(resource(A, shares=2, preference="packed", keep_lost=0))
+    await offered(kubelet, A, count=4)
+    assert (await kubelet.admit("p", {"c": {A: 4}}))["ok"]
+    fewer = resource(A, preference="packed", keep_lost=0)
+    await gateway.takes_over(fewer, changes=f"changed in place: {A} (shares)")
+    await offered(kubelet, A)
+    assert kubelet.counts(A)[0] == 4
+
+
+async def test_what_the_kubelet_should_ask_for_is_registered_again_when_it_changed(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    gateway.reload(gateway.configuration(resource(A, preference="packed")))
+    await gateway.says("the options changed, so the resource is registered again")
+    assert Driver.made == [A]
+    assert Driver.closed == []
+
+
+async def test_another_deadline_counts_from_the_next_call_on(gateway, kubelet, gate):
+    slow = gate(Allocation())
+    hanging = scripted(allocate=slow)
+    await served(gateway, kubelet, resource(A, driver_class=hanging))
+    sooner = resource(A, driver_class=hanging, timeouts={"allocate": 0.05})
+    await gateway.takes_over(sooner, changes=f"changed in place: {A} (timeouts)")
+    assert "allocate() hasn't answered for 0.05 s" in (await kubelet.admit("p", {"c": {A: 1}}))["error"]
+    slow.open()
 
 
 async def test_what_is_held_stays_listed_when_its_device_is_configured_away(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     assert (await kubelet.admit("p", {"c": {A: 2}}))["ok"]
     another = scripted(devices=lambda: [Device("c")])
-    await gateway.takes_over(resource(A, driver_class=another), changes=f"restarted: {A}")
+    await gateway.takes_over(resource(A, driver_class=another), changes=f"restarted: {A} (driver)")
     await offered(kubelet, A, count=1)
     assert kubelet.counts(A)[0] == 3
 
@@ -179,7 +233,7 @@ async def test_a_driver_that_is_loaded_late_is_changed_then(gateway, kubelet):
     await gateway.takes_over(slow, changes=kept)
     assert registered(kubelet, A) == 1
     later.set_result(resource(A, driver_class=three))
-    await gateway.says(f"drivers that were awaited are loaded; restarted: {A}")
+    await gateway.says(f"drivers that were awaited are loaded; restarted: {A} (driver)")
     await offered(kubelet, A, count=3)
 
 

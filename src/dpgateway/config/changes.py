@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 
 from dpgateway.config.completing import Configuration
 from dpgateway.config.values import Kubelet, ResourceConfig
 
-IN_PLACE = frozenset({"nodes"})
+IN_PLACE = frozenset(
+    {"nodes", "shares", "preference", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
+)
 """The keys that a resource takes over while it goes on. For any other key it is stopped and started again."""
 
-_COMPARED = tuple(field.name for field in fields(ResourceConfig) if field.compare)
+_COMPARED = tuple(one.name for one in fields(ResourceConfig) if one.compare)
+_KEYS = {"driver_class": "driver", "failure": "driver"}
+"""What the file calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class Changes:
     """They mean the same as before; only their places in the file may be others."""
     unusable: tuple[ResourceConfig, ...] = ()
     """Their drivers can't be used now, so what is served goes on as before."""
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Which keys differ, of each resource that is restarted or amended, by its name."""
 
     def __str__(self) -> str:
         parts = (
@@ -36,28 +42,42 @@ class Changes:
             ("changed in place", self.amended),
             ("as before, because its driver can't be used now", self.unusable),
         )
-        said = [f"{what}: {', '.join(one.name for one in which)}" for what, which in parts if which]
-        return "; ".join(said)
+        return "; ".join(f"{what}: {', '.join(map(self._named, which))}" for what, which in parts if which)
+
+    def _named(self, resource: ResourceConfig) -> str:
+        keys = self.keys.get(resource.name)
+        return f"{resource.name} ({', '.join(keys)})" if keys else resource.name
 
 
 def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Changes:
     """Compares options, whose class is the driver's: so it may hang, and must not run in the event loop."""
     before = {resource.name: resource.by_now() for resource in old}
-    found: dict[str, list[ResourceConfig]] = {field.name: [] for field in fields(Changes)}
+    found: dict[str, list[ResourceConfig]] = {"added": [], "restarted": [], "amended": [], "same": [], "unusable": []}
+    keys: dict[str, tuple[str, ...]] = {}
     for resource in (one.by_now() for one in new):
-        found[_fate(before.pop(resource.name, None), resource)].append(resource)
-    return Changes(**{what: tuple(which) for what, which in found.items()} | {"removed": tuple(before.values())})
+        was = before.pop(resource.name, None)
+        different = _different(was, resource) if was is not None else ()
+        fate = _fate(was, resource, different)
+        found[fate].append(resource)
+        if fate in {"restarted", "amended"}:
+            keys[resource.name] = different
+    fates = {fate: tuple(which) for fate, which in found.items()}
+    return Changes(**fates, removed=tuple(before.values()), keys=keys)
 
 
-def _fate(old: ResourceConfig | None, new: ResourceConfig) -> str:
+def _fate(old: ResourceConfig | None, new: ResourceConfig, different: tuple[str, ...]) -> str:
     if old is None:
         return "added"
     if new.failure and not old.failure:
         return "unusable"
-    different = {key for key in _COMPARED if not _equal(getattr(old, key), getattr(new, key))}
-    if different - IN_PLACE or (different and old.failure):  # what failed has nothing that could go on
+    if not IN_PLACE.issuperset(different) or (different and old.failure):  # what failed has nothing that could go on
         return "restarted"
     return "amended" if different else "same"
+
+
+def _different(old: ResourceConfig, new: ResourceConfig) -> tuple[str, ...]:
+    different = (key for key in _COMPARED if not _equal(getattr(old, key), getattr(new, key)))
+    return tuple(dict.fromkeys(_KEYS.get(key, key) for key in different))
 
 
 def _equal(old: object, new: object) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpgateway.config import ResourceConfig
+from dpgateway.config import Place, ResourceConfig
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.news import News
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -25,6 +25,7 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
+from dpgateway.model import Device
 from dpgateway.node.journal import Journal
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
@@ -59,7 +60,7 @@ class Plugin:
         """Why the resource can't be served."""
         self._node = node = front.node
         self._group = group
-        self._source = f"driver {config.driver}", config.where
+        self._source = _source(config)
         self._log = log = bind(_log, resource=config.name, driver=config.driver)
         self._holdings = holdings = node.holdings[config.name]
         self.inventory = Inventory(config, holdings, node.reader.ask, log)
@@ -71,6 +72,18 @@ class Plugin:
         journal = Journal(front.state_dir, node.directory, config.name)
         self._remembering = Remembering(journal, holdings, front.threads, log)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure))
+        self._taken: tuple[Device, ...] | None = None
+        """The driver's list that the inventory took last."""
+
+    def amend(self, config: ResourceConfig) -> None:
+        """Takes over other values of the keys that change in place (config/changes.py): the driver, the sockets and
+        the streams stay, and what containers hold stays listed. A call that is under way keeps its deadline.
+        """
+        self._source = _source(config)
+        self.driver.amend(config)
+        self._resource.amend(config)
+        self.inventory.amend(config)
+        self._hear_driver()
 
     def _stream_opened(self) -> Callable[[], None]:
         return self.registrar.stream_opened()
@@ -163,15 +176,23 @@ class Plugin:
     # what it watches
 
     async def _follow_driver(self) -> None:
-        seen, taken = 0, None
+        seen = 0
         while True:
             seen = await self.driver.said.newer(seen)
-            said = self.driver.said.value
-            if said.devices is not None and (said.devices is not taken or not said.failure):
-                taken = said.devices
-                self.inventory.take(taken)
-                self._resource.releases.tell()
-            if said.failure:
-                self.inventory.fail(said.failure, overdue=said.overdue)
-            self._reminder.hear(self.failure)
-            self.registrar.options_changed()
+            self._hear_driver()
+
+    def _hear_driver(self) -> None:
+        said = self.driver.said.value
+        if said.devices is not None and (said.devices is not self._taken or not said.failure):
+            self._taken = said.devices
+            self.inventory.take(said.devices)
+            self._resource.releases.tell()
+        if said.failure:
+            self.inventory.fail(said.failure, overdue=said.overdue)
+        self._reminder.hear(self.failure)
+        self.registrar.options_changed()
+
+
+def _source(config: ResourceConfig) -> tuple[str, Place]:
+    """Which driver lists the devices, and where it is told which."""
+    return f"driver {config.driver}", config.where

@@ -39,6 +39,9 @@ class Preferring:
         self._config, self._ledger, self._driver, self._log = config, ledger, driver, log
         self._threads, self._turn = Threads(usual=1), asyncio.Lock()
 
+    def amend(self, config: ResourceConfig) -> None:
+        self._config = config
+
     def wanted(self) -> bool:
         """Whether the kubelet should ask."""
         return self._order() is not None or self._able() is not None

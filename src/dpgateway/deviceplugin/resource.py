@@ -50,6 +50,13 @@ class Resource:
         self._extra = Additions(config.env, config.annotations, config.mounts)
         self._logged: set[str] = set()
 
+    def amend(self, config: ResourceConfig) -> None:
+        """Other values of what a container gets, and of what is preferred and required."""
+        self._config = config
+        self._extra = Additions(config.env, config.annotations, config.mounts)
+        self._preferring.amend(config)
+        self._logged.clear()
+
     def options(self) -> Options:
         """What the kubelet should ask for. Without a driver nothing can say that a device needs no preparation."""
         calls = self._driver.calls

@@ -52,6 +52,10 @@ class Lanes:
         self._config, self._log = config, log
         self._allocating = AllocateLane(config.name, threads)
 
+    def amend(self, config: ResourceConfig) -> None:
+        """Other deadlines, from the next call on."""
+        self._config = config
+
     async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
         """Asks the driver until the ``allocate`` deadline; ``late`` is called if the driver returns after that."""
         devices = tuple(devices)

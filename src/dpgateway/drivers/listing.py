@@ -68,6 +68,13 @@ class ListLane:
         self._failures = 0
         self._last_failure = ""
 
+    def amend(self, config: ResourceConfig) -> None:
+        """Another deadline, from the next call on, and another pause: it begins with a call at once."""
+        self._deadline = config.timeouts.list.total_seconds()
+        refresh, self._refresh = self._refresh, config.refresh.total_seconds()
+        if refresh != self._refresh:
+            self._announcements.event.set()
+
     async def listen(self, driver: Driver) -> AsyncGenerator[Answer, None]:
         """What the driver says, one answer after another, without end."""
         restless = 0

@@ -62,24 +62,39 @@ class RunningDriver:
         self.calls: Lanes | None = None
         """None while there is no driver to ask."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
-        self._deadline = config.timeouts.list.total_seconds()
         self._driver: Driver | None = None
+        self._lane: ListLane | None = None
         self._complaint = ""
+
+    @property
+    def _deadline(self) -> float:
+        return self._config.timeouts.list.total_seconds()
+
+    def amend(self, config: ResourceConfig) -> None:
+        """Other values of ``timeouts`` and ``refresh``, with the same driver and options. What is under way keeps its
+        deadline.
+        """
+        self._config = config
+        if self.calls is not None:
+            self.calls.amend(config)
+        if self._lane is not None:
+            self._lane.amend(config)
 
     async def run(self) -> None:
         """Makes the driver and asks it, until it is cancelled; then closes it."""
-        timer = asyncio.get_running_loop().call_later(self._deadline, self._first_list_is_due)
+        seconds = self._deadline
+        timer = asyncio.get_running_loop().call_later(seconds, self._first_list_is_due, seconds)
         try:
             await persist(self._run_once, self._failed)
         finally:
             timer.cancel()
             await self._close(CLOSING)
 
-    def _first_list_is_due(self) -> None:
+    def _first_list_is_due(self, seconds: float) -> None:
         said = self.said.value
         failure = said.failure
         if said.devices is None and not failure:
-            failure = f"the driver hasn't listed its devices within {self._deadline:g} s"
+            failure = f"the driver hasn't listed its devices within {seconds:g} s"
         self.said.publish(replace(said, failure=failure, overdue=True))
 
     def _fail(self, reason: str) -> None:
@@ -104,9 +119,9 @@ class RunningDriver:
             async with asyncio.TaskGroup() as group:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
                 self.said.publish(self.said.value)
-                lane = ListLane(self._config, self._threads, announcements, self._log)
+                self._lane = ListLane(self._config, self._threads, announcements, self._log)
                 try:
-                    async with contextlib.aclosing(lane.listen(driver)) as heard:
+                    async with contextlib.aclosing(self._lane.listen(driver)) as heard:
                         async for answer in heard:
                             self._hear(answer)
                 finally:
@@ -126,7 +141,7 @@ class RunningDriver:
     def _detach(self) -> None:
         if self.calls is not None:
             self.calls.close()
-        self.calls = None
+        self.calls = self._lane = None
         self.said.publish(self.said.value)
 
     async def _load(self) -> None:
@@ -135,7 +150,8 @@ class RunningDriver:
         if later is not None:
             loading = asyncio.wrap_future(later)
             await self._in_time(loading, "loaded")
-            self._config = loading.result()
+            if self._config.later is later:  # else it was amended meanwhile
+                self._config = loading.result()
 
     async def _make(self, changed: Callable[[], None]) -> Driver:
         await self._load()
@@ -156,9 +172,10 @@ class RunningDriver:
 
     async def _in_time(self, future: asyncio.Future[Any], done: str) -> None:
         """Waits for the future, and says so when the time is over. Doesn't cancel it."""
-        if (await asyncio.wait({future}, timeout=self._deadline))[0]:
+        seconds = self._deadline
+        if (await asyncio.wait({future}, timeout=seconds))[0]:
             return
-        reason = f"the driver {self._config.driver} hasn't been {done} within {self._deadline:g} s"
+        reason = f"the driver {self._config.driver} hasn't been {done} within {seconds:g} s"
         self._log.error("the resource failed: %s", reason, extra={"reason": reason})
         self._fail(reason)
         await asyncio.wait({future})

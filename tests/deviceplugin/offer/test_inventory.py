@@ -96,6 +96,10 @@ class Node:
     def take(self, *devices):
         self.run(self.inventory.take, devices)
 
+    def amend(self, shares, keep_lost):
+        """Another configuration; the driver's last list is taken again."""
+        self.run(self.inventory.amend, configured(shares, keep_lost))
+
     def fail(self, reason, *, overdue=False):
         self.run(self.inventory.fail, reason, overdue=overdue)
 
@@ -417,6 +421,52 @@ def test_after_the_end_no_timer_is_set_whatever_happens(node):
     assert node.reads == reads
 
 
+# another configuration
+
+
+def test_more_shares_are_offered_with_the_same_list_and_fewer_leave_as_vanished_devices_do(node):
+    devices = (A, B)
+    node.take(*devices)
+    node.amend(2, 10)
+    node.take(*devices)
+    assert node.listed == {"a": True, "b": True, "a::1": True, "b::1": True}
+    node.write({"a::1"})
+    node.amend(1, 10)
+    node.take(*devices)
+    assert node.listed == {"a": True, "b": True, "a::1": False, "b::1": False}
+    assert node.offers["a::1"].health.reason == "its share isn't offered any more"
+    assert node.resolve("a::1") == {"a::1": A}
+    node.sleep(10.1)
+    assert node.listed == {"a": True, "b": True, "a::1": False}
+    node.write(NOBODY)
+    assert node.listed == {"a": True, "b": True}
+
+
+def test_a_shorter_time_for_lost_ids_counts_at_once_and_a_longer_one_too(node):
+    node.take(A)
+    node.take()
+    node.sleep(5)
+    node.amend(1, 60)
+    node.sleep(50)
+    assert node.listed == {"a": False}
+    node.amend(1, 3)
+    node.sleep(0.1)
+    assert node.listed == {}
+
+
+def test_a_list_that_fewer_shares_make_short_enough_is_offered(make):
+    node, devices = make(shares=2), tuple(many(3000))
+    node.take(*devices)
+    assert node.listed is None
+    node.amend(1, 10)
+    node.take(*devices)
+    assert len(node.listed) == 3000
+    node.amend(2, 10)
+    node.take(*devices)
+    assert len(node.listed) == 3000, "what fitted stays"
+    assert node.inventory.failure
+
+
 # a list that is too long for the kubelet
 
 
@@ -610,6 +660,13 @@ class Events(RuleBasedStateMachine):
         self.holds &= self.node.on_file
         self.restart(shares, keep, self.node.on_file, self.node.written)
         self.node.take(*[Device(name, health) for name, health in self.devices.items()])
+
+    @rule(shares=st.integers(1, 3), keep=st.sampled_from([0, 3, 15]))
+    def configuration_changes(self, shares, keep):
+        self.keep = max(keep, LEAVING)
+        self.node.amend(shares, keep)
+        if not self.failing:
+            self.node.take(*[Device(name, health) for name, health in self.devices.items()])
 
     @rule(devices=DEVICES)
     def driver_lists(self, devices):

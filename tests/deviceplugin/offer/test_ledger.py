@@ -113,7 +113,7 @@ def test_after_a_restart_held_ids_are_listed_before_and_after_the_driver_answers
     some.take([A], 101)
     assert some.offers() == {
         "a": Offer("a", numa_nodes=(1,)),
-        "a::2": Offer("a::2", Health.unhealthy("a container holds it, but its share is gone"), (1,)),
+        "a::2": Offer("a::2", Health.unhealthy("its share isn't offered any more"), (1,)),
         "gone::1": Offer("gone::1", Health.unhealthy("a container holds it, but its device is gone"), (0, 1)),
     }
 

@@ -57,6 +57,16 @@ class Inventory:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
+    def amend(self, config: ResourceConfig) -> None:
+        """Other values of ``shares`` and ``keep_lost``. Other shares are offered with the next list that is taken, also
+        if it is the last one again.
+        """
+        if config.shares.count != self._shares:
+            self._taken = None
+        self._shares = config.shares.count
+        self.ledger.amend(self._shares, config.keep_lost.total_seconds())
+        self.look_later()
+
     # what the driver says
 
     def take(self, devices: tuple[Device, ...]) -> None:

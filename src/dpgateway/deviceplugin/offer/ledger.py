@@ -64,6 +64,11 @@ class Ledger:
         self._failure: tuple[str, float] | None = None
         self._excluded: Mapping[str, str] = {}
 
+    def amend(self, shares: int, keep_lost: float) -> None:
+        """Other numbers. What other shares mean for the list is worked out with the next list of the driver."""
+        self._whole = self._whole and shares == self._shares
+        self._shares, self._keep = shares, max(keep_lost, LEAVING)
+
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
         """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
         before, self._devices = self._devices, {device.id: device for device in devices}
@@ -185,7 +190,7 @@ class Ledger:
         device = self.device(offered)
         if device is None:
             return Offer(offered, Health.unhealthy(lost.reason), lost.numa_nodes)
-        return Offer(offered, Health.unhealthy("a container holds it, but its share is gone"), device.numa_nodes)
+        return Offer(offered, Health.unhealthy("its share isn't offered any more"), device.numa_nodes)
 
     def resolve(self, ids: Collection[str], now: float) -> dict[str, Device] | Refusal:
         """The device of each id, all of them present and healthy; or why the first id that isn't so is refused.
