@@ -24,7 +24,7 @@ from dpgateway.process.log import bind, recent
 from dpgateway.process.observable import Bell
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
-from dpgateway.status import SCHEMA, Report, Resource, Standing, Status, looking, report
+from dpgateway.status import SCHEMA, Reloads, Report, Resource, Standing, Status, looking, report
 from dpgateway.status import Gateway as Process
 
 GRACE = 1.0
@@ -66,6 +66,7 @@ class Gateway:
         """The tasks that no resource owns."""
         self._serving: dict[str, _Serving] = {}
         self._began, self._version = time.monotonic(), version("dpgateway")
+        self._reloads = Reloads(looking.stamp(self._began))
         self.changed = Bell()
         """Rings when :meth:`status` may be another one."""
 
@@ -112,6 +113,18 @@ class Gateway:
         for config in changes.added:
             self._begin(config)
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
+
+    def took_over(self) -> None:
+        """A changed configuration counts from now on."""
+        self._reloaded(self._reloads.took_over(looking.stamp(time.monotonic())))
+
+    def refuse(self, problems: Iterable[str]) -> None:
+        """A changed configuration doesn't count, because of these problems."""
+        self._reloaded(self._reloads.refuse(looking.stamp(time.monotonic()), problems))
+
+    def _reloaded(self, reloads: Reloads) -> None:
+        self._reloads = reloads
+        self.changed.ring()
 
     def _begin(self, config: ResourceConfig) -> None:
         self._node.add(config.name)
@@ -186,6 +199,7 @@ class Gateway:
             SCHEMA,
             looking.stamp(time.monotonic()),
             process,
+            self._reloads,
             looking.kubelet(self._node, api.name if api is not None else None),
             looking.pod_resources(self._node),
             tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)]),
@@ -197,7 +211,7 @@ class Gateway:
         return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings)
 
     def report(self) -> Report:
-        return report(self._standings(), kubelet=self._node.kubelet)
+        return report(self._standings(), self._reloads.refusal, kubelet=self._node.kubelet)
 
     def _standings(self) -> Iterable[Standing]:
         return map(self._standing, self._serving.values())

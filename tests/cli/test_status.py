@@ -113,6 +113,25 @@ async def test_who_watches_sees_a_device_turn_unhealthy_with_its_reason(node):
     assert (process.returncode, errors.decode()) == (1, "the gateway has ended\n")
 
 
+async def test_a_configuration_that_was_refused_is_shown_until_one_is_taken_over(node):
+    await offered(node)
+    before = (await node.json())["reloads"]
+    assert (before["succeeded"], before["refused"], before["refusal"]) == (0, 0, None)
+    node.gateway.reload({**THING, "shares": 0})
+    await node.gateway.said("the new configuration is refused")
+    problem = "config.yaml:1:110: resources[0].shares: found 0, expected a number of shares from 1 to 1000"
+    assert (await node.json())["reloads"]["refusal"]["problems"] == [f"{node.folder}/{problem}"]
+    table = await node.says()
+    assert "the new configuration has been refused for " in table
+    assert problem in table
+    assert "the new configuration is refused because of 1 problem" in table  # the event
+    node.gateway.reload(THING)
+    await node.gateway.said("the configuration was read again; nothing changed")
+    after = (await node.json())["reloads"]
+    assert (after["succeeded"], after["refused"], after["refusal"]) == (1, 1, None)
+    assert before["read"] <= after["read"]
+
+
 async def test_without_a_gateway_the_checkpoint_tells_who_holds_what(node):
     await offered(node)
     assert (await node.kubelet.admit("p", {"c": {R: 1}}))["ok"]

@@ -10,7 +10,7 @@ import pytest
 from dpgateway.process import control
 from dpgateway.process.control import Control, Times
 from dpgateway.process.observable import Bell
-from dpgateway.status import SCHEMA, Gateway, Status
+from dpgateway.status import SCHEMA, Gateway, Reloads, Status
 from dpgateway.status.values import Kubelet, PodResources
 from tests.support.waiting import until
 
@@ -20,7 +20,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 def status(node):
     kubelet, asked = Kubelet(there=False, since=NOW, incarnation=None, api=None), PodResources(None, None)
-    return Status(SCHEMA, NOW, Gateway("1", 1, node, NOW), kubelet, asked, (), ())
+    return Status(SCHEMA, NOW, Gateway("1", 1, node, NOW), Reloads(NOW), kubelet, asked, (), ())
 
 
 class Running:

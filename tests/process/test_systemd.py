@@ -143,6 +143,15 @@ class TestProcess:
         assert 0 <= time.monotonic() - int(began.partition("=")[2]) / 1e6 < 10
         await systemd.hears("STATUS=2 resources, waiting for a kubelet")
 
+    async def test_it_tells_of_a_configuration_that_is_refused_until_one_is_taken_over(self, process, systemd):
+        await process.start(DEVICES)
+        await systemd.hears("READY=1")
+        process.reload({**DEVICES, "shares": 0})
+        await systemd.hears("STATUS=1 resource, waiting for a kubelet, the new configuration is refused")
+        systemd.heard.clear()
+        process.reload(DEVICES)
+        await systemd.hears("STATUS=1 resource, waiting for a kubelet")
+
     async def test_without_the_kubelets_directory_it_is_ready_too(self, process, systemd):
         process.device_plugins_dir.rmdir()
         await process.start(DEVICES)

@@ -3,7 +3,7 @@
 import pytest
 
 from dpgateway.status import report
-from dpgateway.status.values import Failure, Registration, Standing
+from dpgateway.status.values import Failure, Registration, Reloads, Standing
 
 
 def standing(name, *, started=True, streaming=False, failed=False):
@@ -33,3 +33,9 @@ def test_it_is_ready_when_all_are_started():
 )
 def test_the_status_is_a_short_text(standings, kubelet, status):
     assert report(standings, kubelet=kubelet).text == status
+
+
+def test_a_configuration_that_was_refused_is_told_until_one_is_taken_over():
+    refused = Reloads("1").refuse("2", ["one thing"])
+    assert report([], refused.refusal, kubelet=True).text == "0 resources, 0 streaming, the new configuration is refused"
+    assert report([], refused.took_over("3").refusal, kubelet=True).text == "0 resources, 0 streaming"

@@ -50,6 +50,9 @@ def _head(status: Value) -> Iterator[tuple[str, str]]:
         yield f"kubelet: none{_for(kubelet['since'], now)}", "red"
     if failure := status["pod_resources"]["failure"]:
         yield f"the kubelet doesn't say which pods have what: {failure}", "yellow"
+    if refusal := status["reloads"]["refusal"]:
+        yield f"the new configuration has been refused{_for(refusal['time'], now)}, and the old one goes on:", "red"
+        yield from ((problem, "red") for problem in refusal["problems"])
 
 
 def _style(resource: Value) -> str:

@@ -21,6 +21,7 @@ from dpgateway.config import (
     fixed,
     in_lines,
 )
+from dpgateway.errors import describe
 from dpgateway.gateway import Gateway
 from dpgateway.process.files import FileWatch
 from dpgateway.process.log import bind
@@ -75,15 +76,19 @@ class Reloading:
         try:
             new = await self._on_thread("read the configuration", self._read)
         except InvalidConfiguration as error:
-            _refuse(error.problems)
+            gateway.refuse(in_lines(error.problems))
+            _tell_of(error.problems)
         except Exception as error:
+            gateway.refuse([f"a bug of the gateway: {describe(error)}"])
             _log.exception("a bug: the configuration can't be read again, so the old one goes on: %s", error)
         else:
             for key in fixed(self._wanted, new):
                 _log.warning("%s changes with the next start of the gateway only", key)
             self._wanted = Configuration(new.resources, self._wanted.kubelet, self._wanted.state_dir)
             self._wait_for_drivers(new.resources)
-            self._tell(await self._apply(gateway))
+            found = await self._apply(gateway)
+            gateway.took_over()
+            self._tell(found)
 
     async def _apply(self, gateway: Gateway) -> Changes:
         old, new = gateway.resources, self._wanted.resources
@@ -117,7 +122,7 @@ class Reloading:
         _log.info("the configuration was read again; %s", str(found) or "nothing changed")
 
 
-def _refuse(problems: Sequence[Problem]) -> None:
+def _tell_of(problems: Sequence[Problem]) -> None:
     for line in in_lines(problems):
         _log.error("%s", line)
     count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"

@@ -6,6 +6,6 @@ report   what systemd is told, which follows from it
 """
 
 from dpgateway.status.report import Report, report
-from dpgateway.status.values import SCHEMA, Gateway, Resource, Standing, Status, pieces, to_json
+from dpgateway.status.values import SCHEMA, Gateway, Reloads, Resource, Standing, Status, pieces, to_json
 
-__all__ = ["SCHEMA", "Gateway", "Report", "Resource", "Standing", "Status", "pieces", "report", "to_json"]
+__all__ = ["SCHEMA", "Gateway", "Reloads", "Report", "Resource", "Standing", "Status", "pieces", "report", "to_json"]

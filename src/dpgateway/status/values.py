@@ -6,8 +6,8 @@ docs/reference/status.md says what each field means.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, cast
 
@@ -134,12 +134,37 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """A changed configuration that wasn't taken over."""
+
+    time: Time
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reloads:
+    """What became of changes of the configuration."""
+
+    read: Time
+    succeeded: int = 0
+    refused: int = 0
+    refusal: Refusal | None = None
+
+    def took_over(self, now: Time) -> Reloads:
+        return Reloads(now, self.succeeded + 1, self.refused)
+
+    def refuse(self, now: Time, problems: Iterable[str]) -> Reloads:
+        return replace(self, refused=self.refused + 1, refusal=Refusal(now, tuple(problems)))
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """All of it."""
 
     schema: int
     time: Time = field(compare=False)
     gateway: Gateway
+    reloads: Reloads
     kubelet: Kubelet
     pod_resources: PodResources
     resources: tuple[Resource, ...]
