@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 
-from dpgateway.config import Changes, Configuration, ResourceConfig
+from dpgateway.config import Changes, Configuration, ResourceConfig, told
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -53,10 +53,10 @@ class Gateway:
     """One for the process; used from the event loop."""
 
     def __init__(self, configuration: Configuration, node_name: str, group: asyncio.TaskGroup) -> None:
-        self._first = configuration.resources
+        self._first = configuration
         self._group = group
         self._node_name, self._threads = node_name, Threads()
-        names = [config.name for config in self._first]
+        names = [config.name for config in configuration.resources]
         directory = configuration.kubelet.device_plugins_dir
         places = Places.of(directory, configuration.kubelet.pod_resources_socket)
         self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
@@ -75,9 +75,10 @@ class Gateway:
             self._spawn("watch the kubelet", self._node.run),
             self._spawn("sweep", self._sweep),
         ]
-        for config in self._first:
+        resources = self._first.resources
+        for config in resources:
             self._begin(config)
-        number = f"{len(self._first)} resource{'s' if len(self._first) != 1 else ''}"
+        number = f"{len(resources)} resource{'s' if len(resources) != 1 else ''}"
         _log.info("serving %s to the kubelet of %s", number, self._node.directory)
 
     def _spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
@@ -102,6 +103,10 @@ class Gateway:
     def resources(self) -> tuple[ResourceConfig, ...]:
         """Those that are served now."""
         return tuple(serving.config for serving in self._serving.values())
+
+    def configuration(self) -> dict[str, object]:
+        """What it serves, as plain values, and for which node."""
+        return {"node": self._node_name, "configuration": told(replace(self._first, resources=self.resources))}
 
     async def apply(self, changes: Changes) -> None:
         """Starts, stops and changes each resource on its own; the others don't notice."""

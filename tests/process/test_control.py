@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dpgateway.process import control
-from dpgateway.process.control import Control, Times
+from dpgateway.process.control import Control, Subject, Times
 from dpgateway.process.observable import Bell
 from dpgateway.status import SCHEMA, Gateway, Reloads, Status
 from dpgateway.status.values import Kubelet, PodResources
@@ -29,7 +29,8 @@ class Running:
     def __init__(self, path, node, *, serves=True):
         self.path, self.status, self.changed, self.serves = path, status(node), Bell(), serves
         self.asked = []
-        self.task = asyncio.ensure_future(Control(path, self.look, self.changed, lambda: self.serves, QUICK).run())
+        subject = Subject(self.look, self.changed, lambda: {"gateway": {"node": "configured"}}, lambda: self.serves)
+        self.task = asyncio.ensure_future(Control(path, subject, QUICK).run())
 
     def look(self, name):
         self.asked.append(name)
@@ -95,6 +96,7 @@ async def test_who_asks_gets_one_line_of_one_resource_or_of_all(run):
         assert await client.hears() is None
     assert await node(running.path) == "a"
     assert running.asked == ["example.com/a", ""]
+    assert await node(running.path, "configuration") == "configured"
 
 
 async def test_only_its_own_user_can_open_it(run):

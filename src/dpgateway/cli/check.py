@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import click
 
-from dpgateway.cli.options import Settings, configured, output_option
+from dpgateway.cli import against
+from dpgateway.cli.against import Comparison
+from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import Configuration, Document, Place, Problem, advise, in_lines, in_order, read, warned
 from dpgateway.deviceplugin.server.sockets import too_deep
@@ -31,21 +33,41 @@ class Verdict:
 
 @click.command()
 @configured
+@click.option(
+    "--against-running",
+    is_flag=True,
+    envvar="DPGATEWAY_AGAINST_RUNNING",
+    show_envvar=True,
+    help="Also say what a reload would do to each resource of the gateway that runs on this node.",
+)
+@CONTROL_SOCKET
 @output_option
 @click.pass_context
-def check(context: click.Context, settings: Settings, output: str) -> None:
+def check(context: click.Context, settings: Settings, against_running: bool, control_socket: Path, output: str) -> None:
     """Check the configuration, and name everything that is wrong with it.
 
     Prints file, line and key of each problem, what was found there and what was expected. Loads every installed driver
     to check the options of this node's resources; --node-name checks for another node. Exits with 2 if there is a
     problem, and with 0 if there are only warnings.
+
+    With --against-running the node's name is the running gateway's. Only root may ask it; the exit code is 1 if none is
+    running.
     """
+    running = against.running(control_socket) if against_running else None
+    if running is not None:
+        settings = replace(settings, node_name=running.node_name)
+    comparison = None
     with apart():
         verdict = _judge(settings)
+        if running is not None and not verdict.problems:
+            comparison = against.compare(running, verdict.configuration, settings)
     if output == "json":
-        print_json(_as_json(settings, verdict))
+        told = {"against_running": comparison and comparison.as_json()} if running is not None else {}
+        print_json(_as_json(settings, verdict) | told)
     else:
         _print(settings, verdict)
+        if comparison is not None:
+            _print_comparison(comparison)
     context.exit(2 if verdict.problems else 0)
 
 
@@ -146,3 +168,10 @@ def _print(settings: Settings, verdict: Verdict) -> None:
     if resources:
         print_table(("resource", "driver", "where"), [(one.name, one.driver, str(one.where)) for one in resources])
     print_line(f"{settings.config} is valid on node {settings.node_name}", "green")
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    print_line("what a reload does to the running gateway:")
+    print_table(("resource", "change", "keys"), comparison.rows())
+    for key in comparison.next_start:
+        print_line(f"{key} changes with the next start of the gateway only", "yellow")

@@ -23,6 +23,7 @@ from dpgateway.config.document import Document, Entry, File, load, read
 from dpgateway.config.kinds import LISTS, name_kind
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
 from dpgateway.config.spelling import format_duration, parse_duration
+from dpgateway.config.telling import heard, told
 from dpgateway.config.values import (
     DEVICE_PLUGINS_DIR,
     Kubelet,
@@ -58,6 +59,7 @@ __all__ = [
     "did_you_mean",
     "fixed",
     "format_duration",
+    "heard",
     "in_lines",
     "in_order",
     "load",
@@ -66,6 +68,7 @@ __all__ = [
     "parse_duration",
     "read",
     "resolve",
+    "told",
     "unusable",
     "warned",
 ]

@@ -83,7 +83,7 @@ def unusable(entry: Entry, failure: str, later: Future[ResourceConfig] | None = 
 
 def _resource(entry: Entry, **more: Any) -> ResourceConfig:  # noqa: ANN401
     keys = {field.name: getattr(entry.resource, field.name) for field in fields(ResourceKeys)}
-    return ResourceConfig(**(keys | {"options": None} | more), where=entry.written.place)
+    return ResourceConfig(**(keys | {"options": None} | more), where=entry.written.place, written=entry.written.plain())
 
 
 def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:

@@ -6,7 +6,7 @@ so a key that two files set to different values is an error; and so is a resourc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -100,7 +100,20 @@ def load(path: Path) -> Document:
 def read(path: Path) -> tuple[Document, tuple[Problem, ...]]:
     """Like :func:`load`, but returns what can be used together with what is wrong."""
     problems: list[Problem] = []
-    files = read_all(path, problems)
+    document = _document(path, read_all(path, problems), problems)
+    return replace(document, ignored=misnamed(path)), in_order(problems)
+
+
+def of_plain(plain: object, name: str) -> Document:
+    """What a file with these values would say; ``name`` stands for the file. Raises InvalidConfiguration."""
+    problems: list[Problem] = []
+    document = _document(Path(name), [unplaced(plain, Place(name))], problems)
+    if problems:
+        raise InvalidConfiguration(in_order(problems))
+    return document
+
+
+def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> Document:
     for file in files:
         typed(file, File, problems)
     state_dir = _state_dir(files, problems)
@@ -111,7 +124,7 @@ def read(path: Path) -> tuple[Document, tuple[Problem, ...]]:
     _check_names(entries, problems)
     if files and not any("resources" in file.value or _misspelt(file.value) for file in files):
         problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
-    return Document(path, entries, kubelet or Kubelet(), state_dir, ignored=misnamed(path)), in_order(problems)
+    return Document(path, entries, kubelet or Kubelet(), state_dir)
 
 
 def _misspelt(file: Mapping[str, Written]) -> bool:

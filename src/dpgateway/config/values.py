@@ -179,6 +179,8 @@ class ResourceConfig(ResourceKeys):
 
     where: Place = field(default=Place(""), compare=False)
     """Where the file has it."""
+    written: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What the file has there, as plain values, with the defaults of the file filled in."""
     failure: str | None = None
     """Why the driver can't be used; ``options`` is then None."""
     driver_class: Any = None

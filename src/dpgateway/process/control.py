@@ -1,8 +1,9 @@
 """The socket on which the running gateway says how it is: ``/run/dpgateway/control.sock``, for root alone.
 
-A client sends one line, ``status`` or ``watch``, which may be followed by a space and a resource's name. The answer is
-one line of JSON; ``watch`` goes on with another line after each change, until the client has gone. Nothing can be
-changed here, and slow clients cost nobody anything: there are few of them, and their time is limited.
+A client sends one line, ``status`` or ``watch``, which may be followed by a space and a resource's name, or
+``configuration``. The answer is one line of JSON; ``watch`` goes on with another line after each change, until the
+client has gone. Nothing can be changed here, and slow clients cost nobody anything: there are few of them, and their
+time is limited.
 
 Of several gateways the newest that serves has the socket: each binds a name of its own and renames it. The next one
 takes over when nobody answers there any more.
@@ -16,14 +17,14 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpgateway.process import locks, unix
 from dpgateway.process.directories import make_private
 from dpgateway.process.observable import Bell
-from dpgateway.status import Status, pieces
+from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8
 LONGEST_REQUEST = 1024
@@ -31,8 +32,19 @@ LONGEST_REQUEST = 1024
 _UCRED = struct.Struct("3i")
 """struct ucred: pid, uid, gid (unix(7))."""
 
-Look = Callable[[str], Status]
-"""The status of one resource, or of all of them if there is no name."""
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What there is to say of a gateway."""
+
+    status: Callable[[str], Status]
+    """Of one resource, or of all of them if there is no name."""
+    changed: Bell
+    """Rings when the status is another one."""
+    configuration: Callable[[], object]
+    """What it serves, for JSON."""
+    serves: Callable[[], bool]
+    """Whether it serves a resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +62,8 @@ class Times:
 class Control:
     """Used from the event loop."""
 
-    def __init__(
-        self, path: Path, look: Look, changed: Bell, serves: Callable[[], bool], times: Times | None = None
-    ) -> None:
-        """``changed``: rings when the status is another one; ``serves``: whether a resource is served here."""
-        self._path, self._look, self._changed, self._serves = path, look, changed, serves
+    def __init__(self, path: Path, gateway: Subject, times: Times | None = None) -> None:
+        self._path, self._gateway = path, gateway
         self._times = times or Times()
         self._clients = 0
         self._server: asyncio.Server | None = None
@@ -67,7 +76,7 @@ class Control:
         async with asyncio.TaskGroup() as group:
             try:
                 while True:
-                    if not self._is_ours() and ((self._serves() and not claimed) or not await self._answered()):
+                    if not self._is_ours() and ((self._gateway.serves() and not claimed) or not await self._answered()):
                         claimed = await self._claim(group)
                     await asyncio.sleep(self._times.look)
             finally:
@@ -161,27 +170,29 @@ class Control:
             line = await reader.readline()
         verb, _, name = line.decode(errors="replace").strip().partition(" ")
         if verb == "status":
-            await self._send(writer, self._look(name))
+            await self._send(writer, pieces(self._gateway.status(name)))
         elif verb == "watch":
             await self._watch(reader, writer, name)
+        elif verb == "configuration":
+            await self._send(writer, [f"{to_json(self._gateway.configuration())}\n"])
 
     async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
-        with self._changed.heard() as changed:
+        with self._gateway.changed.heard() as changed:
             gone = asyncio.create_task(_end_of(reader, changed), name="does who watches still listen")
             try:
-                last = self._look(name)
-                await self._send(writer, last)
+                last = self._gateway.status(name)
+                await self._send(writer, pieces(last))
                 while await changed.wait() and not gone.done():
                     await asyncio.sleep(self._times.gathering)
                     changed.clear()
-                    if (now := self._look(name)) != last:
-                        await self._send(writer, last := now)
+                    if (now := self._gateway.status(name)) != last:
+                        await self._send(writer, pieces(last := now))
             finally:
                 gone.cancel()
 
-    async def _send(self, writer: asyncio.StreamWriter, status: Status) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, text: Iterable[str]) -> None:
         async with asyncio.timeout(self._times.patience):
-            for piece in pieces(status):
+            for piece in text:
                 writer.write(piece.encode())
                 await writer.drain()
                 await asyncio.sleep(0)  # a container that wants its devices comes first

@@ -17,7 +17,7 @@ import uvloop
 from dpgateway.config import Configuration
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log, streams
-from dpgateway.process.control import Control
+from dpgateway.process.control import Control, Subject
 from dpgateway.process.memory import keep_what_is_there
 from dpgateway.process.reloading import Reloading, Source
 from dpgateway.process.signals import Signals
@@ -79,7 +79,7 @@ async def _tell(gateway: Gateway, path: Path | None) -> None:
     if path is None:
         return
     log.recent().added = functools.partial(gateway.changed.ring_from, asyncio.get_running_loop())
-    control = Control(path, gateway.status, gateway.changed, lambda: gateway.serves)
+    control = Control(path, Subject(gateway.status, gateway.changed, gateway.configuration, lambda: gateway.serves))
     await persist(control.run, functools.partial(_untold, path))
 
 

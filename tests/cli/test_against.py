@@ -1,0 +1,72 @@
+"""``dpgateway check --against-running`` says what a reload does, before it is done."""
+
+import json
+
+import pytest
+
+from tests.support.gateway import Gateway
+from tests.support.waiting import until
+
+
+def resource(name, **keys):
+    return {"name": f"example.com/{name}", "driver": "simulated", "options": {"count": 2}} | keys
+
+
+SERVED = [resource(name) for name in "abcd"]
+WANTED = [
+    resource("a", refresh="30s"),  # the default
+    resource("b", shares=2, env={"A": "b"}),
+    resource("c", options={"count": 3}),
+    resource("e"),
+]
+
+
+@pytest.fixture
+async def gateway(short_path):
+    (short_path / "dp").mkdir()
+    async with Gateway(short_path, short_path / "dp") as gateway:
+        yield gateway
+
+
+def check(line, gateway, *arguments):
+    socket, directory = gateway.folder / "control.sock", gateway.device_plugins_dir
+    given = ("--control-socket", socket, "--device-plugins-dir", directory, "--node-name", "another")
+    return line("check", "--against-running", *given, *arguments)
+
+
+async def test_each_resource_with_what_becomes_of_it_and_then_it_comes_so(line, gateway):
+    await gateway.start(*SERVED)
+    await gateway.said("serving 4 resources")
+    state = str(gateway.folder / "state")
+    new = line.config(json.dumps({"resources": WANTED, "state_dir": state, "kubelet": {"apis": ["v1beta1"]}}))
+    await until((gateway.folder / "control.sock").exists)
+    found = json.loads(check(line, gateway, "--config", new, "--output", "json").stdout)
+    assert found["node_name"] == "node"
+    assert found["against_running"] == {
+        "resources": [
+            {"name": "example.com/a", "change": "untouched", "keys": []},
+            {"name": "example.com/b", "change": "changed", "keys": ["shares", "env"]},
+            {"name": "example.com/c", "change": "restarted", "keys": ["options"]},
+            {"name": "example.com/e", "change": "added", "keys": []},
+            {"name": "example.com/d", "change": "removed", "keys": []},
+        ],
+        "next_start": ["kubelet.apis"],
+    }
+    gateway.reload(*WANTED)
+    await gateway.said(
+        "the configuration was read again; added: example.com/e; removed: example.com/d; "
+        "restarted: example.com/c (options); changed in place: example.com/b (shares, env)"
+    )
+    result = check(line, gateway, "--config", gateway.folder / "config.yaml")
+    assert result.exit_code == 0
+    rows = [row.split() for row in result.stdout.partition("what a reload does")[2].splitlines()[2:]]
+    assert rows == [[one["name"], "untouched", "-"] for one in WANTED]
+    wrong = check(line, gateway, "--config", line.config("resources: 1"), "--output", "json")
+    assert (wrong.exit_code, json.loads(wrong.stdout)["against_running"]) == (2, None)
+
+
+def test_without_a_gateway_that_is_said(line, tmp_path):
+    new = line.config("resources: []")
+    result = line("check", "--against-running", "--control-socket", tmp_path / "none", "--config", new)
+    assert result.exit_code == 1
+    assert f"no gateway is running: nobody answers at {tmp_path}/none" in result.stderr
