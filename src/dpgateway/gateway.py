@@ -196,6 +196,10 @@ class Gateway:
         """Whether a resource is served."""
         return any(plugin.served for plugin in self._plugins())
 
+    async def works(self) -> None:
+        """Returns when the event loop and the workers have done what they were given."""
+        await self._threads.call("say that it works", lambda: None)
+
     def status(self, only: str = "") -> Status:
         """Everything; or ``only`` one resource, and none if there is none of that name."""
         process = Process(self._version, os.getpid(), self._node_name, looking.stamp(self._began))
@@ -229,6 +233,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Stops every resource at once, then the rest. Seconds at most: GRACE, and those of server and driver."""
+        for plugin in self._plugins():
+            plugin.driver.hurry()
         tasks = {*self._everywhere, *(serving.task for serving in self._serving.values())}
         for task in tasks:
             if not task.cancelling():  # a second time would interrupt a resource that is being stopped

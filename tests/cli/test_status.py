@@ -119,7 +119,7 @@ async def test_a_configuration_that_was_refused_is_shown_until_one_is_taken_over
     assert (before["succeeded"], before["refused"], before["refusal"]) == (0, 0, None)
     node.gateway.reload({**THING, "shares": 0})
     await node.gateway.said("the new configuration is refused")
-    problem = "config.yaml:1:110: resources[0].shares: found 0, expected a number of shares from 1 to 1000"
+    problem = "config.yaml:1: resources[0].shares: found 0, expected a number of shares from 1 to 1000"
     assert (await node.json())["reloads"]["refusal"]["problems"] == [f"{node.folder}/{problem}"]
     table = await node.says()
     assert "the new configuration has been refused for " in table
@@ -128,7 +128,8 @@ async def test_a_configuration_that_was_refused_is_shown_until_one_is_taken_over
     node.gateway.reload(THING)
     await node.gateway.said("the configuration was read again; nothing changed")
     after = (await node.json())["reloads"]
-    assert (after["succeeded"], after["refused"], after["refusal"]) == (1, 1, None)
+    assert min(after["succeeded"], after["refused"]) >= 1  # it reads because of the signal, and because of the file
+    assert after["refusal"] is None
     assert before["read"] <= after["read"]
 
 

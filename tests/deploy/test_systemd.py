@@ -77,7 +77,9 @@ class TestUnit:
         }
 
     def test_it_tells_systemd_how_it_stands_and_is_started_again(self):
-        assert (one("Type"), one("NotifyAccess"), one("WatchdogSec")) == ("notify", "main", "60s")
+        assert (one("NotifyAccess"), one("WatchdogSec")) == ("main", "60s")
+        assert UNIT["Type"] == ["notify", "notify-reload"]  # systemd before 253 ignores the second one
+        assert one("ExecReload") == "/bin/kill -HUP $MAINPID"
         assert (one("Restart"), one("RestartPreventExitStatus"), one("StartLimitIntervalSec")) == ("always", "2", "0")
 
     def test_it_comes_before_the_kubelet_and_outlives_it(self):

@@ -81,7 +81,8 @@ def test_the_deadlines_are_those_of_the_configuration():
     found = dict(re.findall(r"`timeouts\.(\w+)` \((\d+) s\)", SECTIONS["Threads and deadlines"]))
     defaults = {name: f"{value.total_seconds():g}" for name, value in dataclasses.asdict(Timeouts()).items()}
     assert found == defaults
-    assert f"{running.CLOSING_FIRST:g} s before" in SECTIONS["Threads and deadlines"]
+    closing = f"{running.CLOSING:g} s, {running.CLOSING_LAST:g} s when the gateway ends"
+    assert closing in SECTIONS["Threads and deadlines"]
 
 
 def test_each_error_is_a_row_of_what_raising_it_means():

@@ -1,4 +1,5 @@
 import asyncio
+import math
 import threading
 from concurrent.futures import Future
 
@@ -6,9 +7,10 @@ import pytest
 
 from dpgateway import Allocation, Device, DriverError, Health
 from dpgateway.config import ResourceConfig
-from dpgateway.drivers.running import RunningDriver
+from dpgateway.drivers.running import CLOSING, CLOSING_LAST, RunningDriver
 from dpgateway.process.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
 
 A, B = Device("a"), Device("b")
@@ -34,6 +36,7 @@ class Running:
         await until(lambda: self.said.devices is not None and not self.said.failure, 10)
 
     async def end(self):
+        self.driver.hurry()
         self.task.cancel()
         await asyncio.wait([self.task])
 
@@ -368,13 +371,31 @@ async def test_a_driver_that_failed_as_a_whole_is_closed_before_another_is_made(
     assert life == ["made", "closed", "made"]
 
 
-async def test_the_end_waits_for_close_for_half_a_second_and_says_so(run, gate, records):
-    hangs = gate()
-    one = run(scripted(close=hangs))
-    await one.listed()
-    async with asyncio.timeout(2):
-        await one.end()
-    assert records.texts() == ["the driver hasn't closed: close() hasn't answered for 0.5 s"]
+class Hanging(Threads):
+    """What is called answers at once, but ``close`` never does."""
+
+    def call(self, name, function, seconds=math.inf):
+        future = asyncio.get_running_loop().create_future()
+        if not name.endswith(" close"):
+            future.set_result(function())
+        return future
+
+
+@pytest.mark.parametrize("ends", ["with the gateway", "alone", "alone, and the gateway ends meanwhile"])
+@in_virtual_time
+async def test_a_driver_has_less_time_to_close_when_the_gateway_ends_and_what_hangs_is_said(log, records, ends):
+    driver = RunningDriver(configured(driver_class=scripted(close=lambda: None)), "node-a", Hanging(), log)
+    running = asyncio.ensure_future(driver.run())
+    await driver.said.newer(1)
+    if ends == "with the gateway":
+        driver.hurry()
+    running.cancel()
+    if ends.endswith("meanwhile"):
+        await advance(1)
+        driver.hurry()
+    await asyncio.wait([running])
+    seconds = {"with the gateway": CLOSING_LAST, "alone": CLOSING}.get(ends, 1 + CLOSING_LAST)
+    assert records.texts() == [f"the driver hasn't closed: close() hasn't answered for {seconds:g} s"]
 
 
 async def test_what_close_raises_is_logged(run, records):

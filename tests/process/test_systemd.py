@@ -10,6 +10,7 @@ import pytest
 from dpgateway.process.systemd import Notifier
 from dpgateway.status import Report
 from tests.support.gateway import Gateway
+from tests.support.waiting import until
 
 DEVICES = {"name": "example.com/thing", "driver": "simulated", "options": {"count": 2}}
 HANGING = {
@@ -80,12 +81,23 @@ class TestNotifier:
     @pytest.mark.parametrize("pid", ["", str(os.getpid())], ids=["any process", "this process"])
     async def test_the_watchdog_hears_of_us_twice_in_its_time(self, systemd, pid):
         notifier = notifier_of(systemd.address, WATCHDOG_USEC="20000", WATCHDOG_PID=pid)
-        follow = asyncio.create_task(notifier.follow(lambda: Report(ready=True, text="")))
+        reassure = asyncio.create_task(notifier.reassure(Threads().works))
         async with asyncio.timeout(10):
             while systemd.heard.count("WATCHDOG=1") < 3:
                 await systemd.hear()
-        follow.cancel()
+        reassure.cancel()
         notifier.close()
+
+    @pytest.mark.parametrize("failure", [None, OSError("no thread is left")], ids=["they hang", "they fail"])
+    async def test_the_watchdog_hears_nothing_while_the_workers_do_not_answer(self, systemd, failure, caplog):
+        notifier = notifier_of(systemd.address, WATCHDOG_USEC="20000")
+        reassure = asyncio.create_task(notifier.reassure(Threads(failure).fail))
+        await until(lambda: len(caplog.messages) >= 2)
+        reassure.cancel()
+        notifier.send("STATUS=a")
+        notifier.close()
+        assert systemd.hears_at_once() == ["STATUS=a"]
+        assert caplog.messages[0].startswith("systemd isn't told that the gateway works, because it may not: ")
 
     def test_before_the_first_ready_a_reload_is_part_of_the_start(self, systemd):
         notifier = notifier_of(systemd.address)
@@ -97,14 +109,31 @@ class TestNotifier:
 
     async def test_the_watchdog_of_another_process_is_not_ours(self, systemd):
         notifier = notifier_of(systemd.address, WATCHDOG_USEC="1", WATCHDOG_PID="1")
-        await told(notifier, systemd)
-        assert systemd.heard == ["STATUS=a", "STATUS=b", "READY=1"]
+        await notifier.reassure(Threads().works)
+        notifier.send("STATUS=a")
+        assert systemd.hears_at_once() == ["STATUS=a"]
+        notifier.close()
 
     def test_a_systemd_that_is_gone_costs_nothing(self, systemd):
         notifier = notifier_of(systemd.address)
         systemd.close()
         notifier.send("READY=1")
         notifier.close()
+
+
+class Threads:
+    """The gateway's workers."""
+
+    def __init__(self, failure=None):
+        self.failure = failure
+
+    async def works(self):
+        pass
+
+    async def fail(self):
+        if self.failure is not None:
+            raise self.failure
+        await asyncio.Event().wait()
 
 
 async def told(notifier, systemd):

@@ -37,5 +37,6 @@ def test_the_status_is_a_short_text(standings, kubelet, status):
 
 def test_a_configuration_that_was_refused_is_told_until_one_is_taken_over():
     refused = Reloads("1").refuse("2", ["one thing"])
-    assert report([], refused.refusal, kubelet=True).text == "0 resources, 0 streaming, the new configuration is refused"
-    assert report([], refused.took_over("3").refusal, kubelet=True).text == "0 resources, 0 streaming"
+    taken = refused.took_over("3")
+    assert report([], refused.refusal, kubelet=False).text.endswith(", the new configuration is refused")
+    assert report([], taken.refusal, kubelet=False).text == "0 resources, waiting for a kubelet"

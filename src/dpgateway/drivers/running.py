@@ -27,10 +27,10 @@ from dpgateway.process.observable import Observable
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
 
-CLOSING = 0.5
-"""Seconds that a driver has to close at the end."""
-CLOSING_FIRST = 5.0
-"""Seconds that a driver that failed has to close before another one is made."""
+CLOSING = 5.0
+"""Seconds that a driver has to close while the gateway goes on."""
+CLOSING_LAST = 0.5
+"""Seconds that it has at the end of the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class RunningDriver:
         self._driver: Driver | None = None
         self._lane: ListLane | None = None
         self._complaint = ""
+        self._hurried = asyncio.Event()
 
     @property
     def _deadline(self) -> float:
@@ -88,7 +89,11 @@ class RunningDriver:
             await persist(self._run_once, self._failed)
         finally:
             timer.cancel()
-            await self._close(CLOSING)
+            await self._close()
+
+    def hurry(self) -> None:
+        """The gateway ends, so a driver has less time to close."""
+        self._hurried.set()
 
     def _first_list_is_due(self, seconds: float) -> None:
         said = self.said.value
@@ -127,7 +132,7 @@ class RunningDriver:
                 finally:
                     self._detach()  # nobody asks a driver that closes
         except Exception:
-            await self._close(CLOSING_FIRST)
+            await self._close()
             raise
 
     def _hear(self, answer: tuple[Device, ...] | str) -> None:
@@ -187,21 +192,34 @@ class RunningDriver:
         if future.exception() is None and callable(close := getattr(future.result(), "close", None)):
             self._threads.call(f"{self._config.name} close", close)
 
-    async def _close(self, seconds: float) -> None:
+    async def _close(self) -> None:
         """Closes the driver, if there is one that has ``close``."""
         driver, self._driver = self._driver, None
         close = getattr(driver, "close", None)
         if not callable(close):
             return
         future = self._threads.call(f"{self._config.name} close", partial(answers.ask, "close", close))
-        done, _ = await asyncio.wait({future}, timeout=seconds)
-        if not done:
+        now = asyncio.get_running_loop().time
+        began = now()
+        await self._wait_for(future)
+        if not future.done():
+            seconds = round(now() - began, 1)
             fields = {"method": "close", "seconds": seconds}
             self._log.warning("the driver hasn't closed: close() hasn't answered for %g s", seconds, extra=fields)
         elif error := future.exception():
             reason = str(answers.fault("close", error))
             fields = {"method": "close", "reason": reason, "exception": answers.trace(error)}
             self._log.error("the driver failed: %s", reason, extra=fields)
+
+    async def _wait_for(self, future: asyncio.Future[Any]) -> None:
+        """Waits for a driver that closes, for as long as it has."""
+        hurried = asyncio.create_task(self._hurried.wait(), name=f"{self._config.name} hurry")
+        try:
+            await asyncio.wait({future, hurried}, timeout=CLOSING, return_when=asyncio.FIRST_COMPLETED)
+            if hurried.done():
+                await asyncio.wait({future}, timeout=CLOSING_LAST)
+        finally:
+            hurried.cancel()
 
 
 def _made(make: DriverClass, options: object, context: Context) -> Driver:

@@ -57,6 +57,8 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
             if systemd is not None:
                 tell = functools.partial(systemd.follow, gateway.report)
                 group.create_task(supervised("tell systemd", tell), name="tell systemd")
+                reassure = functools.partial(systemd.reassure, gateway.works)
+                group.create_task(supervised("tell the watchdog", reassure), name="tell the watchdog")
             changing = None
             if reloading is not None:
                 follow = functools.partial(reloading.run, gateway, systemd)

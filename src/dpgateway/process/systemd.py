@@ -10,8 +10,9 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 
+from dpgateway.errors import describe
 from dpgateway.process.log import bind
 from dpgateway.status import Report
 
@@ -27,7 +28,7 @@ class Notifier:
     def __init__(self, address: str, watchdog: float | None = None) -> None:
         """``watchdog``: seconds within which systemd expects a message from us."""
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
-        self._watchdog = watchdog / 2 if watchdog else None
+        self._watchdog = watchdog
         self._ready = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
 
@@ -48,8 +49,8 @@ class Notifier:
             _log.debug("systemd can't be told: %s", error)
 
     async def follow(self, look: Callable[[], Report]) -> None:
-        """Sends the result of ``look`` whenever it changes, and tells the watchdog that this event loop runs."""
-        status, patted = "", time.monotonic()
+        """Sends the result of ``look`` whenever it changes."""
+        status = ""
         while True:
             now = look()
             if now.text != status:
@@ -57,10 +58,18 @@ class Notifier:
             if now.ready and not self._ready:
                 self.send("READY=1")
             self._ready, status = self._ready or now.ready, now.text
-            if self._watchdog and time.monotonic() - patted >= self._watchdog:
-                patted = time.monotonic()
+            await asyncio.sleep(STARTED if self._ready else STARTING)
+
+    async def reassure(self, works: Callable[[], Awaitable[object]]) -> None:
+        """Tells the watchdog, if there is one, that this event loop runs and that ``works`` returns."""
+        while self._watchdog is not None:
+            try:
+                async with asyncio.timeout(self._watchdog / 4):
+                    await works()
                 self.send("WATCHDOG=1")
-            await asyncio.sleep(min(STARTED if self._ready else STARTING, self._watchdog or STARTED))
+            except Exception as error:
+                _log.error("systemd isn't told that the gateway works, because it may not: %s", describe(error))
+            await asyncio.sleep(self._watchdog / 2)
 
     @contextlib.contextmanager
     def reloading(self) -> Iterator[None]:

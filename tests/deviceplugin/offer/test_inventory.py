@@ -457,7 +457,7 @@ def test_a_shorter_time_for_lost_ids_counts_at_once_and_a_longer_one_too(node):
 def test_a_list_that_fewer_shares_make_short_enough_is_offered(make):
     node, devices = make(shares=2), tuple(many(3000))
     node.take(*devices)
-    assert node.listed is None
+    assert not node.listed
     node.amend(1, 10)
     node.take(*devices)
     assert len(node.listed) == 3000
