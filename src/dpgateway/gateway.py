@@ -24,7 +24,7 @@ from dpgateway.process.log import bind, recent
 from dpgateway.process.observable import Bell
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
-from dpgateway.status import SCHEMA, Reloads, Report, Resource, Standing, Status, looking, report
+from dpgateway.status import SCHEMA, Figures, Reloads, Report, Resource, Standing, Status, counting, looking, report
 from dpgateway.status import Gateway as Process
 
 GRACE = 1.0
@@ -218,6 +218,14 @@ class Gateway:
     def _detailed(self, serving: _Serving) -> Resource:
         holdings = self._node.holdings[serving.config.name].value
         return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings)
+
+    def figures(self) -> Figures:
+        """The same in numbers, without the devices."""
+        return counting.figures(self._version, self._reloads, self._node, map(self._counted, self._serving.values()))
+
+    def _counted(self, serving: _Serving) -> counting.ResourceFigures:
+        config, holdings = serving.config, self._node.holdings[serving.config.name].value
+        return counting.resource(config.driver, self._standing(serving), serving.plugin, holdings)
 
     def report(self) -> Report:
         return report(self._standings(), self._reloads.refusal, kubelet=self._node.kubelet)

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from dpgateway import Allocation, Busy, Device, DeviceUnavailable, DriverError
 from dpgateway.drivers.contract import abilities
 from dpgateway.drivers.lanes import Lanes
-from dpgateway.errors import DriverFault, DriverTimeout
+from dpgateway.errors import DriverFault, DriverTimeout, GatewayError
 from dpgateway.process.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import until
@@ -169,6 +170,44 @@ async def test_what_was_allocated_too_late_is_told(make, gate):
     assert lanes.late == 0
     slow.open()
     await until(lambda: lanes.late == 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (None, "success"),
+        (DriverError("x"), "error"),
+        (DeviceUnavailable("x"), "unavailable"),
+        (Busy("x"), "busy"),
+        (LookupError("x"), "fault"),
+    ],
+)
+async def test_each_call_is_counted_by_its_outcome(make, gate, answer, outcome):
+    called = gate(answer)
+    called.open()
+    lanes, told = make(prepare=called, release=called), asyncio.Event()
+    with contextlib.suppress(GatewayError):
+        await lanes.prepare([A])
+    lanes.release([A], told=told.set)
+    await told.wait()
+    assert {name: calls.outcomes for name, calls in lanes.tally.read().items()} == {
+        "prepare": {outcome: 1},
+        "release": {outcome: 1},
+    }
+
+
+async def test_calls_whose_time_is_over_or_whose_caller_went_are_counted_as_such(make, gate):
+    slow = gate(Allocation())
+    lanes = make(allocate=slow, prefer=slow, timeouts={"allocate": 0.05})
+    with pytest.raises(DriverTimeout):
+        await lanes.allocate([A])
+    waiting = asyncio.ensure_future(lanes.prefer([A], [], 1))
+    await slow.entered(2)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    counted = lanes.tally.read()
+    assert (counted["allocate"].outcomes, counted["prefer"].outcomes) == ({"timeout": 1}, {"cancelled": 1})
+    assert counted["allocate"].seconds >= 0.05
 
 
 async def test_a_driver_without_release_isn_t_told(make):

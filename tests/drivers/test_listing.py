@@ -10,6 +10,7 @@ import uvloop
 
 from dpgateway import Device, DriverError
 from dpgateway.drivers.listing import Announcements, ListLane
+from dpgateway.process.tally import Tally
 from dpgateway.process.threads import Threads
 from tests.support.resources import NoOptions, configured, scripted
 from tests.support.time import advance, in_virtual_time
@@ -30,11 +31,11 @@ class Lane:
 
     def __init__(self, log):
         self.heard, self._log, self._tasks = Heard(), log, []
-        self.announcements = Announcements()
+        self.announcements, self.tally = Announcements(), Tally()
 
     def start(self, devices, *, deadline=10.0, refresh=NEVER):
         config = configured(timeouts={"list": deadline}, refresh=refresh)
-        self.lane = lane = ListLane(config, Threads(), self.announcements, self._log)
+        self.lane = lane = ListLane(config, Threads(), self.announcements, self._log, self.tally)
         driver = type("Driver", (), {"devices": staticmethod(devices)})()
         self._tasks.append(asyncio.ensure_future(self._listen(lane.listen(driver))))
 
@@ -205,6 +206,26 @@ async def test_a_driver_that_does_wrong_fails_with_what_it_did_and_is_asked_agai
     assert said in records.texts()[0]
 
 
+async def test_each_call_is_counted_once_also_one_that_answers_late(lane, gate):
+    slow, answers = gate([A, B]), iter([DriverError("worn out"), ZeroDivisionError(), [A]])
+
+    def devices():
+        answer = next(answers, None)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or slow()
+
+    counted: dict[str, int] = {}
+    lane.start(devices, deadline=0.05)
+    for outcome in ("error", "fault", "success", "timeout"):
+        counted[outcome] = 1
+        await until(lambda: lane.tally.read().get("devices") and lane.tally.read()["devices"].outcomes == counted)
+        lane.announcements.changed()
+    slow.open()
+    await until(lambda: lane.heard.taken == [(A,), (A, B), (A, B)])  # the late one, and the one after it
+    assert lane.tally.read()["devices"].outcomes == {**counted, "success": 2}
+
+
 async def test_the_same_failure_is_logged_once(lane, records):
     lane.start(lambda: 1 / 0, refresh=0.001)
     await until(lambda: len(lane.heard.failures) > 20)
@@ -284,7 +305,7 @@ async def asked_at(log, devices, seconds, refresh):
         return devices(announcements, len(times))
 
     driver: Any = scripted(devices=ask)(NoOptions(), None)
-    lane = ListLane(configured(refresh=refresh), AtOnce(), announcements, log)
+    lane = ListLane(configured(refresh=refresh), AtOnce(), announcements, log, Tally())
     began = loop.time()
 
     async def listen():

@@ -137,6 +137,8 @@ async def test_the_last_answer_stays_while_the_kubelet_is_away(asked):
     asked.asking.hint()
     await until(lambda: asked.asking.complaint)
     assert "UNAVAILABLE" in asked.asking.complaint
+    assert asked.asking.asked["success"] >= 1
+    assert asked.asking.asked["failure"] >= 1
     assert (asked.value.listed, asked.asking.answered) == ({"a": HOLDER}, answered)
     await asked.kubelet.start()
     await until(lambda: not asked.asking.complaint)

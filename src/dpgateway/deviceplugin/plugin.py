@@ -32,6 +32,7 @@ from dpgateway.node.reading import WRITING
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
 from dpgateway.process.reminder import Reminder
+from dpgateway.process.tally import Tally
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
 
@@ -97,6 +98,11 @@ class Plugin:
     def api(self) -> str:
         """The name of the kubelet's API, as the last Register had it."""
         return self._resource.api.name
+
+    @property
+    def rpcs(self) -> Tally:
+        """What was asked of it."""
+        return self._handlers.rpcs
 
     @property
     def values(self) -> tuple[Observable[Any], ...]:

@@ -25,6 +25,7 @@ from dpgateway.drivers.contract import Driver, abilities
 from dpgateway.drivers.preparing import Ended, Free, PrepareLane
 from dpgateway.errors import Busy, DriverFault, GatewayError
 from dpgateway.model import Allocation, Device
+from dpgateway.process.tally import Tally
 from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ class Lanes:
     ) -> None:
         self.abilities = abilities(driver)
         self.preparing = PrepareLane(config.name, threads, group, log)
+        self.tally = Tally()
+        """The calls of all lanes, as those see them who wait for them: the time until their turn counts."""
         self._driver: Any = driver  # which has what is among its abilities
         self._config, self._log = config, log
         self._allocating = AllocateLane(config.name, threads)
@@ -66,7 +69,7 @@ class Lanes:
         def call() -> Allocation:
             return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
 
-        with self._blaming(devices):
+        with self._blaming("allocate", devices):
             return await _until_free(lambda end: self._allocating.call("allocate", call, seconds, end, late), seconds)
 
     async def prefer(
@@ -80,7 +83,7 @@ class Lanes:
             ask = partial(self._driver.prefer, answers.own(available), answers.own(must), size)
             return answers.ask("prefer", lambda: answers.preferred(ask(), available, size))
 
-        with self._blaming(()):
+        with self._blaming("prefer", ()):
             return await self._allocating.call("prefer", call, seconds, time.monotonic() + seconds)
 
     async def prepare(self, devices: Sequence[Device], *, once: bool = True) -> None:
@@ -94,7 +97,7 @@ class Lanes:
         def call() -> None:
             answers.ask("prepare", lambda: self._driver.prepare(answers.own(devices)))
 
-        with self._blaming(devices):
+        with self._blaming("prepare", devices):
             if once:
                 await self.preparing.prepare(devices, call, seconds)
             else:
@@ -116,16 +119,21 @@ class Lanes:
 
         names = [device.id for device in devices]
         with contextlib.suppress(Ended):  # the next driver is told
-            self.preparing.release(devices, call, free).add_done_callback(partial(self._released, names, told))
+            released = partial(self._released, names, told, time.monotonic())
+            self.preparing.release(devices, call, free).add_done_callback(released)
 
     def close(self) -> None:
         """The driver ended: no call begins any more."""
         self.preparing.close()
 
-    def _released(self, devices: Sequence[str], told: Callable[[], None] | None, future: asyncio.Future[None]) -> None:
+    def _released(
+        self, devices: Sequence[str], told: Callable[[], None] | None, asked: float, future: asyncio.Future[None]
+    ) -> None:
         if future.cancelled():
             return
-        if (error := future.exception()) is not None:
+        error = future.exception()
+        self.tally.add("release", "success" if error is None else answers.outcome(error), asked)
+        if error is not None:
             reason = str(answers.fault("release", error))
             fields = {"method": "release", "devices": devices, "reason": reason, "exception": answers.trace(error)}
             if isinstance(error, Ended):
@@ -136,11 +144,16 @@ class Lanes:
             told()
 
     @contextlib.contextmanager
-    def _blaming(self, devices: Sequence[Device]) -> Iterator[None]:
+    def _blaming(self, method: str, devices: Sequence[Device]) -> Iterator[None]:
         """Errors name the resource, the devices and the driver, because people read them in the pod's events."""
+        asked, outcome = time.monotonic(), "success"
         try:
             yield
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
         except GatewayError as error:
+            outcome = answers.outcome(error)
             named = f", device {', '.join(device.id for device in devices)}" if devices else ""
             text = f"resource {self._config.name}{named}: driver {self._config.driver}: {error}"
             kind = next(kind for kind in answers.KINDS if isinstance(error, kind))
@@ -149,6 +162,8 @@ class Lanes:
                 fields = {"devices": names, "reason": str(error), "exception": error.trace}
                 self._log.error("the driver broke its contract: %s", error, extra=fields)
             raise kind(text) from error
+        finally:
+            self.tally.add(method, outcome, asked)
 
 
 async def _until_free(ask: Callable[[float], Awaitable[T]], seconds: float) -> T:

@@ -16,6 +16,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
 from dpgateway.model import Device
+from dpgateway.process.tally import Tally
 from dpgateway.process.tasks import doubling
 from dpgateway.process.threads import Threads
 
@@ -60,11 +61,12 @@ class ListLane:
         threads: Threads,
         announcements: Announcements,
         log: logging.LoggerAdapter[logging.Logger],
+        tally: Tally,
     ) -> None:
         self._name = config.name
         self._deadline = config.timeouts.list.total_seconds()
         self._refresh = config.refresh.total_seconds()
-        self._threads, self._announcements, self._log = threads, announcements, log
+        self._threads, self._announcements, self._log, self._tally = threads, announcements, log, tally
         self._failures = 0
         self._last_failure = ""
 
@@ -93,7 +95,7 @@ class ListLane:
 
     async def _ask(self, driver: Driver) -> AsyncGenerator[Answer, None]:
         """One answer; or two, if the first says that the driver is late."""
-        asked = time.monotonic()
+        asked, late = time.monotonic(), False
 
         def call() -> tuple[Device, ...]:
             return answers.ask("devices", lambda: answers.devices(driver.devices()))
@@ -102,14 +104,20 @@ class ListLane:
         try:
             done, _ = await asyncio.wait({future}, timeout=self._deadline)
             if not done:
+                late = True
+                self._tally.add("devices", "timeout", asked)
                 yield self._failed(f"the driver hasn't answered for {self._deadline:g} s")
             devices = await future
         except Exception as raised:
             self._failures += 1
+            if not late:
+                self._tally.add("devices", answers.outcome(raised), asked)
             yield self._failed(f"the driver failed: {answers.fault('devices', raised)}", raised)
             return
         finally:
             future.cancel()  # nobody wants an answer that comes after the lane's end
+        if not late:
+            self._tally.add("devices", "success", asked)
         if self._last_failure:
             seconds = time.monotonic() - asked
             self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})

@@ -208,6 +208,11 @@ class PrepareLane:
                 extra={"method": "prepare", **fields},
             )
 
+    @property
+    def running(self) -> int:
+        """How many preparations are under way, or wait for their turn."""
+        return len(self._running)
+
     def close(self) -> None:
         """No call begins any more."""
         self._closed = True

@@ -124,7 +124,7 @@ class RunningDriver:
             async with asyncio.TaskGroup() as group:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
                 self.said.publish(self.said.value)
-                self._lane = ListLane(self._config, self._threads, announcements, self._log)
+                self._lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.tally)
                 try:
                     async with contextlib.aclosing(self._lane.listen(driver)) as heard:
                         async for answer in heard:

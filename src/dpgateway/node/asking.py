@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Mapping
 
 from dpgateway.errors import GatewayError
@@ -45,6 +46,8 @@ class Asking:
         """Why the kubelet doesn't say which pods have what; empty if it does."""
         self.answered: float | None = None
         """When the kubelet said it last, in seconds of the monotonic clock."""
+        self.asked = Counter[str]()
+        """How often the kubelet was asked so far, by outcome."""
 
     def hint(self) -> None:
         self._hint.set()
@@ -101,10 +104,12 @@ class Asking:
             listing = await self._pod_resources.list(self._holdings)
         except (GatewayError, OSError) as error:
             self._failures += 1
+            self.asked["failure"] += 1
             if not self.complaint:
                 _log.debug("the kubelet doesn't say which pods have what: %s", error)
             self.complaint = str(error)
             return
+        self.asked["success"] += 1
         if self._another_kubelet:  # the one before answered, which may have known what this one has forgotten
             return
         if self.answered is None:

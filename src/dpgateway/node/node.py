@@ -49,6 +49,8 @@ class Node:
         self.reader = Reader(directory, self.holdings, threads, self.asking.hint)
         self._watch = DirectoryWatch(directory, self._look, self.reader.ask_soon)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self.appearances = 0
+        """How many kubelets have appeared."""
         self._since: tuple[float, str] | None = None
         """When this kubelet appeared, and which incarnation it is."""
         self.kubelet = False
@@ -90,6 +92,7 @@ class Node:
         self._absence.look(there=found is not None)
         change = self._incarnations.see(found, created=created, streaming=self._streaming())
         if change is Change.NEW:
+            self.appearances += 1
             _log.info("a kubelet appeared on %s", self.directory / SOCKET)
             self._since = since = (stamped(found.ctime / 1e9) if found else time.monotonic(), str(found))
             self.since = since[0]

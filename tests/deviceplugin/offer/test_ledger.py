@@ -55,6 +55,16 @@ def test_a_vanished_device_stays_listed_unhealthy_where_it_was():
     }
 
 
+def test_what_was_lost_and_what_came_back_is_counted_by_id():
+    some = ledger(A, B, shares=2)
+    some.take([B], 101)
+    some.take([B], 102)
+    assert (some.losses, some.returns) == (2, 0)
+    some.take([A, B], 103)
+    some.hold(frozenset({"c"}), 104)  # what a container holds of a device that isn't there is lost from the start
+    assert (some.losses, some.returns) == (3, 2)
+
+
 def test_it_leaves_when_it_was_lost_for_long_enough_and_nobody_holds_it():
     some = ledger(A, B)
     some.take([B], 101)

@@ -80,6 +80,16 @@ async def test_each_kind_of_error_has_its_code_and_its_text_and_is_logged(served
     served.calls.error = error
     assert await status(client.call("Allocate", allocate("a"))) == (code, str(error))
     assert records.texts() == [f"Allocate refused: {error}"]
+    assert served.handlers.rpcs.read()["Allocate"].outcomes == {code.name: 1}
+
+
+async def test_an_rpc_that_the_kubelet_gives_up_is_counted_as_such(served, client):
+    served.calls.go_on.clear()
+    call = client.call("Allocate", allocate("a"))
+    await until(lambda: served.calls.allocated)
+    call.cancel()
+    await until(served.handlers.rpcs.read)
+    assert served.handlers.rpcs.read()["Allocate"].outcomes == {"CANCELLED": 1}
 
 
 async def test_an_unknown_id_is_refused_by_name(served, client):

@@ -80,6 +80,7 @@ def test_lines_that_nobody_read_are_counted_and_cost_no_more_memory_than_they_ma
     log.finish(20)
     told = [json.loads(line)["message"] for line in lines()]
     assert sorted(told) == ["3 lines were lost, because nobody read the log"] + ["x" * length] * fitting
+    assert log.lost() == 3
     log.bind("x").info("next")  # what was written makes room
     log.finish(20)
     assert json.loads(lines()[-1])["message"] == "next"

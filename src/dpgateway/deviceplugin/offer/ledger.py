@@ -63,6 +63,8 @@ class Ledger:
         self._unhealthy_since: dict[str, float] = {}
         self._failure: tuple[str, float] | None = None
         self._excluded: Mapping[str, str] = {}
+        self.losses = self.returns = 0
+        """How many ids were lost so far, and how many of these came back."""
 
     def amend(self, shares: int, keep_lost: float) -> None:
         """Other numbers. What other shares mean for the list is worked out with the next list of the driver."""
@@ -102,7 +104,10 @@ class Ledger:
         for offered, device_name in gone.items():
             if offered not in self._present:
                 self._lost[offered] = Lost(now, "its device is gone", before[device_name].numa_nodes)
-        self._lost = {offered: lost for offered, lost in self._lost.items() if offered not in self._present}
+                self.losses += 1
+        lost = {offered: lost for offered, lost in self._lost.items() if offered not in self._present}
+        self.returns += len(self._lost) - len(lost)
+        self._lost = lost
         self._unhealthy_since = {i: since for i, since in self._unhealthy_since.items() if i in self._devices}
 
     def _take_health(self, device: Device, now: float) -> None:
@@ -126,6 +131,7 @@ class Ledger:
             nodes = near[offered].numa_nodes if near and offered in near else ()
             self._lost[offered] = Lost(now, "a container holds it, but its device is gone", nodes)
             self._meaning[offered] = device_id(offered)
+        self.losses += len(unlisted)
         dropped = self.droppable(held, now)
         for offered in dropped:
             del self._lost[offered]

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,6 +61,8 @@ class Registrar:
         self._tried = 0
         self.complaint = ""
         """Why no stream of this kubelet is open, as far as that is known; empty while one is."""
+        self.attempts = Counter[tuple[str, str]]()
+        """How often Register was sent so far, by API and outcome."""
 
     @property
     def state(self) -> State:
@@ -188,24 +191,28 @@ class Registrar:
             registration = Registration(self._resource.name, await self._endpoint.link(), options)
             self._registered = options
             await self._client.register(api, registration)
+        except asyncio.CancelledError:
+            self.attempts[api.name, "given_up"] += 1
+            raise
         except ApiRefused as error:
             self._log.debug("the kubelet refused the API: %s", error, extra={"api": api.name})
             self._listening = True
-            self._result(Event.API_REFUSED, attempt)
+            self._result(Event.API_REFUSED, attempt, api)
         except (GatewayError, OSError) as error:
             self._listening = not (isinstance(error, RegisterFailed) and not error.listening)
             if self._lifecycle.attempt == attempt:
                 self._complain(f"registering failed: {error}")
-            self._result(Event.FAILED, attempt)
+            self._result(Event.FAILED, attempt, api)
         except Exception:
             self._log.exception("a bug: registering failed", extra={"api": api.name})
             self._listening = True
-            self._result(Event.FAILED, attempt)
+            self._result(Event.FAILED, attempt, api)
         else:
             self._log.info("registered", extra={"api": api.name})
-            self._result(Event.ACCEPTED, attempt)
+            self._result(Event.ACCEPTED, attempt, api)
 
-    def _result(self, event: Event, attempt: int) -> None:
+    def _result(self, event: Event, attempt: int, api: Api) -> None:
+        self.attempts[api.name, event.name.lower()] += 1
         if asyncio.current_task() is self._task:
             self._task = None
         self._feed(event, attempt)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ from dpgateway.errors import (
     RequestError,
     encodable,
 )
+from dpgateway.process.tally import Tally
 
 _CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
     (RequestError, grpc.StatusCode.FAILED_PRECONDITION),
@@ -83,6 +85,8 @@ class Handlers:
         }
         self.refusing = False
         """Whether new calls are refused, because the resource ends."""
+        self.rpcs = Tally()
+        """Those that were answered, by name, with gRPC's codes."""
 
     def generic(self) -> list[grpc.GenericRpcHandler]:
         """For a gRPC server: each service's methods, by name."""
@@ -117,20 +121,30 @@ class Handlers:
         if rpc.call is Call.ALLOCATE:
             self._count_allocates(1)
             _when_sent(lambda: self._count_allocates(-1))
+        began, code = time.monotonic(), grpc.StatusCode.CANCELLED
         try:
-            return rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
+            code, answer = await self._answered(api, rpc, raw)
+        finally:
+            self.rpcs.add(rpc.name, code.name, began)
+        if isinstance(answer, bytes):
+            return answer
+        await context.abort(code, _short(answer))
+        raise AssertionError  # abort raises
+
+    async def _answered(self, api: Api, rpc: Rpc, raw: bytes) -> tuple[grpc.StatusCode, bytes | str]:
+        """The answer, or a text that says why there is none."""
+        try:
+            return grpc.StatusCode.OK, rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
         except DecodeError as error:
-            code, text = grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: not that request: {error}"
+            return grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: not that request: {error}"
         except GatewayError as error:
-            code = next(code for kind, code in _CODES if isinstance(error, kind))
             text = str(error)
             fields = {"api": api.name, "rpc": rpc.name, "reason": text}
             self._log.warning("%s refused: %s", rpc.name, text, extra=fields)
+            return next(code for kind, code in _CODES if isinstance(error, kind)), text
         except Exception as error:
             self._log.exception("a bug: %s failed", rpc.name, extra={"api": api.name, "rpc": rpc.name})
-            code, text = grpc.StatusCode.INTERNAL, f"a bug of the gateway: {error!r}"
-        await context.abort(code, _short(text))
-        raise AssertionError  # abort raises
+            return grpc.StatusCode.INTERNAL, f"a bug of the gateway: {error!r}"
 
     @staticmethod
     async def _refuse(context: ServicerContext) -> None:

@@ -10,7 +10,7 @@ setup    where the log goes, from which level on, and that this stays so
 from dpgateway.process.log.events import Event
 from dpgateway.process.log.lines import Format
 from dpgateway.process.log.queued import MOST_WAITING
-from dpgateway.process.log.setup import Bound, bind, finish, hold, hurry, kept, of_driver, recent, setup
+from dpgateway.process.log.setup import Bound, bind, finish, hold, hurry, kept, lost, of_driver, recent, setup
 
 __all__ = [
     "MOST_WAITING",
@@ -22,6 +22,7 @@ __all__ = [
     "hold",
     "hurry",
     "kept",
+    "lost",
     "of_driver",
     "recent",
     "setup",

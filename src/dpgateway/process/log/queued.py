@@ -29,6 +29,8 @@ class Queued(logging.Handler):
         self._waiting: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._counting = threading.RLock()  # may be entered twice: a collected object may log while a line is counted
         self._bytes = self._lost = 0
+        self.lost = 0
+        """How many lines were lost so far."""
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def setLevel(self, level: int | str) -> None:  # noqa: N802  logging's name
@@ -55,7 +57,7 @@ class Queued(logging.Handler):
         size = sys.getsizeof(line)
         with self._counting:
             if self._bytes + size > MOST_WAITING:
-                self._lost += 1
+                self._lose()
                 return False
             self._bytes += size
             return True
@@ -63,6 +65,7 @@ class Queued(logging.Handler):
     def _lose(self) -> None:
         with self._counting:
             self._lost += 1
+            self.lost += 1
 
     def _plain(self, level: str, logger: str, message: str) -> str:
         return self._lines.format(logging.makeLogRecord({"levelname": level, "name": logger, "msg": message}))

@@ -176,6 +176,11 @@ def recent() -> Events:
     return next(found, _NO_EVENTS)
 
 
+def lost() -> int:
+    """How many lines were lost so far, because nobody read the log."""
+    return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, Queued))
+
+
 def finish(seconds: float) -> None:
     """Waits until the thread of :func:`hurry` has written all lines, ``seconds`` at most."""
     for handler in logging.getLogger().handlers:

@@ -1,0 +1,34 @@
+"""Counts and durations of calls."""
+
+import time
+
+import pytest
+
+from dpgateway.process.tally import BOUNDS, Tally
+
+
+def test_each_call_counts_under_its_name_and_outcome():
+    tally = Tally()
+    for name, outcome in (("a", "good"), ("a", "good"), ("a", "bad"), ("b", "bad")):
+        tally.add(name, outcome, time.monotonic())
+    assert {name: calls.outcomes for name, calls in tally.read().items()} == {
+        "a": {"good": 2, "bad": 1},
+        "b": {"bad": 1},
+    }
+
+
+@pytest.mark.parametrize("place", range(len(BOUNDS) + 1))
+def test_a_duration_counts_below_the_next_bound(place):
+    tally, before = Tally(), (0.0, *BOUNDS)[place]
+    tally.add("a", "good", time.monotonic() - before - 0.0002)
+    calls = tally.read()["a"]
+    assert calls.durations == tuple(int(index == place) for index in range(len(BOUNDS) + 1))
+    assert calls.seconds == pytest.approx(before, abs=0.1)
+
+
+def test_what_was_read_stays_as_it_was():
+    tally = Tally()
+    tally.add("a", "good", time.monotonic())
+    read = tally.read()
+    tally.add("a", "good", time.monotonic())
+    assert (read["a"].outcomes, sum(read["a"].durations)) == ({"good": 1}, 1)
