@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -153,3 +153,41 @@ def test_a_type_that_no_file_can_have_is_a_bug_too() -> None:
     assert from_plain({}, Odd) == Odd()
     with pytest.raises(TypeError, match="complex isn't a type that a configuration can have"):
         from_plain({"when": 1}, Odd)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    short_form: ClassVar[str] = "any_of"
+    any_of: tuple[str, ...] = field(default=(), metadata={"single": True})
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True)
+class Search:
+    patterns: Mapping[str, Pattern] = field(default_factory=dict)
+    first: Pattern | None = None
+    others: tuple[Pattern, ...] = field(default=(), metadata={"single": True})
+
+
+@pytest.mark.parametrize(
+    ("short", "meant"),
+    [
+        ({"first": "a"}, Search(first=Pattern(("a",)))),
+        ({"first": ["a", "b"]}, Search(first=Pattern(("a", "b")))),
+        ({"first": {"any_of": "a", "ignore_case": True}}, Search(first=Pattern(("a",), True))),
+        ({"patterns": {"x": "a", "y": {}}}, Search({"x": Pattern(("a",)), "y": Pattern()})),
+        ({"others": "a"}, Search(others=(Pattern(("a",)),))),
+        ({"others": ["a", ["b", "c"]]}, Search(others=(Pattern(("a",)), Pattern(("b", "c"))))),
+        ({"others": {"ignore_case": True}}, Search(others=(Pattern(ignore_case=True),))),
+        ({"first": None, "others": None}, Search()),
+    ],
+)
+def test_short_forms(short: object, meant: Search) -> None:
+    assert from_plain(short, Search) == meant
+
+
+def test_what_is_wrong_in_a_short_form_is_told_where_it_stands() -> None:
+    assert faults({"patterns": {"x": ["a", 1]}}, Search)[0] == "patterns.x[1]: found 1, expected a string"
+    assert faults({"others": [{"case": True}]}, Search) == [
+        "others[0].case: found an unknown key, expected one of any_of, ignore_case"
+    ]

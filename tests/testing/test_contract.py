@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import unittest
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,22 @@ def _test(kind, words):
 def test_a_bad_driver_is_caught(name, words, message):
     with pytest.raises(ContractBroken, match=f"(?s){message}"):
         _test(getattr(drivers, name), words)()
+
+
+def test_options_of_which_one_is_needed_have_no_defaults_that_must_be_valid():
+    @dataclass(frozen=True)
+    class OneOfTwo:
+        here: str = field(default="", metadata={"help": "where it is"})
+        there: str = field(default="", metadata={"help": "or there"})
+
+        def __post_init__(self):
+            if not self.here and not self.there:
+                raise ValueError("expected here or there, found neither")
+
+    class NeedsOne(drivers.Good):
+        Options = OneOfTwo
+
+    _test(NeedsOne, "options_explain")()
 
 
 def test_every_bad_driver_is_named_above():

@@ -50,8 +50,12 @@ def drivers(context: click.Context, output: str) -> None:
     context.exit(1 if any(one.failure is not None for one in found.values()) else 0)
 
 
-def describe_options(kind: Any, prefix: str = "") -> Iterator[Option]:  # noqa: ANN401  a dataclass
-    """The options that a driver's ``Options`` declares; those within another mapping are named ``outer.inner``."""
+def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) -> Iterator[Option]:  # noqa: ANN401
+    """The options that a driver's ``Options`` declares; those within another mapping are named ``outer.inner``.
+
+    What several options have within them is listed for the first of them alone: ``told`` has what was.
+    """
+    told = set() if told is None else told
     kinds = get_type_hints(kind)
     for field in fields(kind):
         if not field.init:
@@ -62,7 +66,9 @@ def describe_options(kind: Any, prefix: str = "") -> Iterator[Option]:  # noqa: 
         text = str(field.metadata.get("help", ""))
         yield Option(name, name_kind(kinds[field.name]), required, None if required else plain(default), text)
         for inner, mark in _nested(kinds[field.name]):
-            yield from describe_options(inner, f"{name}{mark}.")
+            if inner not in told:
+                told.add(inner)
+                yield from describe_options(inner, f"{name}{mark}.", told)
 
 
 def _nested(kind: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401  a type

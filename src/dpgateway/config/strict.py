@@ -62,7 +62,7 @@ class _Reader:
         if written.problems and written.value is None:
             return None
         try:
-            result = self._read(about["expand"](written) if "expand" in about else written, kind)
+            result = self._read(_in_full(written, about), kind)
             return about["check"](result) if "check" in about and len(self.problems) == before else result
         except Wrong as wrong:
             self.problems.append(wrong.at(written.place))
@@ -82,7 +82,7 @@ class _Reader:
         if origin in MAPPINGS:
             return MAPPINGS[origin](dict(self._pairs(written, kind)))
         if is_dataclass(kind):
-            return self._object(written, kind)
+            return self._object(_as_mapping(written, kind), kind)
         raise TypeError(name_kind(kind))
 
     def _items(self, written: Written, kind: Kind) -> Iterator[object]:
@@ -146,6 +146,22 @@ class _Reader:
                 problem = told(str(cause), written)
                 if problem.place != written.place and others.isdisjoint(_WORD.findall(str(cause))):
                     self.problems.append(problem)
+
+
+def _in_full(written: Written, about: Mapping[str, Any]) -> Written:
+    """The long form of a value whose field has a short one: see the fields of ``dpgateway.config.values``."""
+    if about.get("single") and not isinstance(written.value, list | None):
+        return Written([written], written.place)
+    expanded: Written = about["expand"](written) if "expand" in about else written
+    return expanded
+
+
+def _as_mapping(written: Written, kind: Any) -> Written:  # noqa: ANN401
+    """What isn't a mapping, for a dataclass with a short form, is meant for the field that ``short_form`` names."""
+    name = getattr(kind, "short_form", None)
+    if name is None or isinstance(written.value, dict | None):
+        return written
+    return Written({name: written}, written.place)
 
 
 @cache

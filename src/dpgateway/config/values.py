@@ -2,6 +2,7 @@
 
 A field's metadata has ``help``, one line. It may have ``expand``, which gets the value as the file has it and returns
 its long form (both as :class:`Written`), and ``check``, which gets the typed value and returns it. Both raise Wrong.
+With ``single`` a list's only item may stand without the list.
 """
 
 # ruff: noqa: RUF009  what _key makes is a field, and a Place is frozen
