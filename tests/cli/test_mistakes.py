@@ -210,7 +210,7 @@ MISTAKES = {
     ),
     "a path outside of /dev": Mistake(chardev("paths: [/sys/x]"), ("options.paths[0]", "under /dev", "'/sys/x'")),
     "no paths": Mistake(
-        "resources:\n- {name: example.com/a, driver: chardev}", ("options.paths: found nothing, expected a value",)
+        "resources:\n- {name: example.com/a, driver: chardev}", ("options: found neither, expected either paths",)
     ),
     "two boards with one id": Mistake(
         f"resources:\n{pool('example.com/a', 'x', 'x')}", ("boards: found x twice, expected each id once",)

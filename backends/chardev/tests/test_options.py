@@ -13,7 +13,10 @@ def options(**changed):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"paths": ()}, "paths: expected at least one path or glob under /dev, found none"),
+        (
+            {"paths": ()},
+            "expected either paths (device nodes by name) or match (devices by what they are), found neither",
+        ),
         ({"paths": ("ttyUSB0",)}, "paths[0]: expected an absolute path, found 'ttyUSB0'"),
         ({"paths": ("/dev/a\0",)}, r"paths[0]: expected an absolute path, found '/dev/a\x00'"),
         ({"paths": ("/dev/a", "/etc/passwd")}, "paths[1]: expected a path or glob under /dev, such as /dev/ttyUSB*"),
@@ -69,9 +72,11 @@ def test_paths_and_globs_are_told_apart():
 def test_every_option_is_in_the_readme():
     readme = Path(__file__).parents[1].joinpath("README.md").read_text()
     table = re.findall(r"^\| `(\w+)` \| (?:`(.+?)`|required|the host's path) \|", readme, re.MULTILINE)
-    defaults = {field.name: field.default for field in dataclasses.fields(CharDeviceOptions)}
+    made = options()
+    defaults = {one.name: getattr(made, one.name) for one in dataclasses.fields(made)} | {"paths": ()}
     assert [name for name, _ in table] == list(defaults)
-    written = {name: "[]" if default == () else default for name, default in defaults.items()}
+    written = {name: {"()": "[]"}.get(str(default), str(default)) for name, default in defaults.items()}
+    written["nodes"] = "{devnode}"
     assert all(text == written[name] for name, text in table if text)
 
 

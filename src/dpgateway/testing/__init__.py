@@ -12,10 +12,12 @@ A method ``remove(device)`` beside ``make`` unplugs a device, and one more test 
 
 Without pytest, ``check_driver(lambda context: MyDriver(MyDriver.Options(), context))`` does the same at once. For
 further tests, ``Recorder().context()`` is a driver's context; the recorder knows what the driver said through it.
+``FakeTree`` makes files such as those of sysfs.
 """
 
 from dpgateway.testing.calls import ContractBroken, ContractWarning
 from dpgateway.testing.contract import DriverContract, check_driver
 from dpgateway.testing.recorder import Recorder
+from dpgateway.testing.trees import FakeTree
 
-__all__ = ["ContractBroken", "ContractWarning", "DriverContract", "Recorder", "check_driver"]
+__all__ = ["ContractBroken", "ContractWarning", "DriverContract", "FakeTree", "Recorder", "check_driver"]

@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from dpgateway import Allocation, Context, Device, DeviceNode, DeviceUnavailable, DriverError
-from dpgateway_chardev.notices import Notices
-from dpgateway_chardev.options import HOST_DEV, CharDeviceOptions
+from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, Watcher
+from dpgateway_chardev.given import Given, together
+from dpgateway_chardev.matched import MatchSurvey, NothingToGive
+from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.survey import NodeDevice, Survey
-from dpgateway_chardev.tree import NoNode, Tree
-from dpgateway_chardev.watching import Watcher
 
 
 class CharDevices:
-    """Device nodes under /dev. The listed values say what a device is; the gateway knows what containers have."""
+    """Device nodes under /dev, by their paths or by what they are in sysfs. The listed values say what a device is; the
+    gateway knows what containers have.
+    """
 
     Options: ClassVar[type] = CharDeviceOptions
 
@@ -24,36 +26,52 @@ class CharDevices:
         self._context = context
         self._notices = Notices(context.log, logging.INFO)
         self._watcher = Watcher(f"chardev {context.resource}", context.changed, Notices(context.log, logging.WARNING))
-        self._last: Mapping[str, NodeDevice] = {}
+        self._last: Mapping[str, str] = {}
+        """What was behind each device."""
 
     def devices(self) -> Sequence[Device]:
-        survey = Survey(self._options)
+        survey = self._survey()
         if self._watcher.watch(survey.directories):
             self._context.changed()  # look once more, because a change may have come just before the new watch
         self._notices.tell(survey.notices)
-        self._tell_changes(survey.devices)
-        self._last = survey.devices
+        self._tell_changes({id_: ", ".join(one.hardware) for id_, one in survey.devices.items() if one.hardware})
         return tuple(survey.devices.values())
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
+        if self._options.match:
+            return together([(device.id, self._given(device)) for device in devices])
         nodes = self._check_paths([self._give(device) for device in devices])
         return Allocation(device_nodes=tuple(nodes))
 
     def close(self) -> None:
         self._watcher.close()
 
-    def _tell_changes(self, now: Mapping[str, NodeDevice]) -> None:
-        for path, device in now.items():
-            before = self._last.get(path)
-            if before and before.node and device.node and before.node != device.node:
+    def _survey(self) -> Survey | MatchSurvey:
+        if not self._options.match:
+            return Survey(self._options)
+        survey = MatchSurvey(self._options)
+        survey.find()
+        return survey
+
+    def _tell_changes(self, now: Mapping[str, str]) -> None:
+        for id_, hardware in now.items():
+            if self._last.get(id_, hardware) != hardware:
                 self._context.log.warning(
-                    "%s/%s is %s now, it was %s: containers that have it keep the old device until they restart",
-                    HOST_DEV, path, device.node, before.node,
+                    "%s is %s now, it was %s: containers that have it keep the old device until they restart",
+                    id_ if self._options.match else f"{HOST_DEV}/{id_}", hardware, self._last[id_],
                 )  # fmt: skip
+        self._last = now
+
+    def _given(self, device: Device) -> Given:
+        try:
+            return MatchSurvey(self._options).give(device)
+        except NothingToGive as error:
+            self._context.changed()
+            raise DeviceUnavailable(f"{device.id}: {error}") from error
 
     def _give(self, device: Device) -> DeviceNode:
         """Refuses a device whose path leads to another node now than in the list, from which the kubelet chose it."""
-        found = Tree(self._options.dev).look(device.id, self._options.type)
+        found = DevTree(self._options.dev).look(device.id, self._options.type)
         listed = device.node if isinstance(device, NodeDevice) else None
         if isinstance(found, NoNode):
             self._context.changed()

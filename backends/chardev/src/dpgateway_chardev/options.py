@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpgateway import Device, refuse
-from dpgateway_chardev.patterns import excludes, is_glob, matches, parse
+from dpgateway.sysfs import HOST_DEV, Match, Roots, is_glob
+from dpgateway_chardev.given import MountOption, NodeOption, wrong_permissions
+from dpgateway_chardev.patterns import excludes, matches, parse
+from dpgateway_chardev.templates import wrong_templates
 
-HOST_DEV = "/dev"
 _MEMORY = ("mem", "kmem", "port")
 _EVERYTHING = ("/dev/*", "/dev/**", "/dev/**/*")
 _PLACEHOLDER = re.compile(r"\{[^/]*?\}")
@@ -58,10 +60,30 @@ class CharDeviceOptions:
     """Which device nodes are offered, and how a container gets them."""
 
     paths: tuple[str, ...] = field(
-        metadata={"help": "device nodes under /dev: paths, listed even while absent, and globs (*, ?, [...], **)"}
+        default=(),
+        metadata={"help": "device nodes under /dev: paths, listed even while absent, and globs (*, ?, [...], **)"},
     )
     exclude: tuple[str, ...] = field(
         default=(), metadata={"help": "paths and globs under /dev that the globs of `paths` skip, with all below them"}
+    )
+    match: tuple[Match, ...] = field(
+        default=(),
+        metadata={"help": "what devices are, in sysfs, in udev's words: tests that all pass", "single": True},
+    )
+    id: str | None = field(
+        default=None, metadata={"help": "with match: the devices' ids, a template; else serial number, or bus address"}
+    )
+    nodes: tuple[NodeOption, ...] = field(
+        default=(NodeOption("{devnode}"),),
+        metadata={"help": "with match: the device nodes that a container gets, as templates", "single": True},
+    )
+    env: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={"help": "with match: environment, as templates; of several devices joined by commas"},
+    )
+    annotations: Mapping[str, str] = field(default_factory=dict, metadata={"help": "with match: as env"})
+    mounts: tuple[MountOption, ...] = field(
+        default=(), metadata={"help": "with match: files and directories, as templates"}
     )
     type: Literal["char", "block"] = field(default="char", metadata={"help": "which kind of device node is offered"})
     permissions: str = field(default="rw", metadata={"help": "what the container may do: some of r, w, m (mknod)"})
@@ -70,6 +92,7 @@ class CharDeviceOptions:
         metadata={"help": "the path in the container; {name}: the last part of the host's path, {id}: the device's id"},
     )
     dev: str = field(default=HOST_DEV, metadata={"help": "where the host's /dev is seen from the gateway's container"})
+    sysfs: str = field(default="/sys", metadata={"help": "where the host's /sys is seen from the gateway's container"})
 
     def __post_init__(self) -> None:
         refuse(self._problems())
@@ -78,19 +101,32 @@ class CharDeviceOptions:
         yield from _not_under_dev("paths", self.paths)
         yield from _not_under_dev("exclude", self.exclude)
         yield from _not_absolute("dev", self.dev)
-        if not self.paths:
-            yield "paths: expected at least one path or glob under /dev, found none"
+        yield from _not_absolute("sysfs", self.sysfs)
+        if bool(self.paths) == bool(self.match):
+            found = "both" if self.paths else "neither"
+            yield f"expected either paths (device nodes by name) or match (devices by what they are), found {found}"
+        elif self.match:
+            yield from wrong_templates(self)
+        else:
+            yield from (f"{key}: expected it with match only" for key in self._of_match if getattr(self, key))
+        if self.match and self.exclude:
+            yield "exclude: expected it with paths only"
         if self.type not in {"char", "block"}:
             yield f"type: expected char or block, found {self.type!r}"
-        if not self.permissions or not set(self.permissions) <= set("rwm"):
-            yield f"permissions: expected some of r, w and m, found {self.permissions!r}"
-        elif len(set(self.permissions)) != len(self.permissions):
-            yield f"permissions: expected each letter once, found {self.permissions!r}"
+        yield from wrong_permissions(self.permissions)
         if self.container_path is not None:
             yield from _not_absolute("container_path", self.container_path)
-            for placeholder in _PLACEHOLDER.findall(self.container_path):
+            for placeholder in _PLACEHOLDER.findall(self.container_path) if self.paths else ():
                 if placeholder not in {"{name}", "{id}"}:
                     yield f"container_path: expected {{name}} or {{id}}, found {placeholder!r}"
+
+    @property
+    def _of_match(self) -> Sequence[str]:
+        return ("id", "env", "annotations", "mounts")
+
+    @property
+    def roots(self) -> Roots:
+        return Roots(sysfs=self.sysfs, dev=self.dev)
 
     def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         """For ``dpgateway check``: what gives containers more than is meant, as likely as not."""

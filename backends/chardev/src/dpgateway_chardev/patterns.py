@@ -7,13 +7,10 @@ too, because udev makes its links as ``.#name`` and renames them. ``**`` is any 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
+
+from dpgateway.sysfs import name_matches
 
 ANY_DEPTH = "**"
-
-
-def is_glob(path: str) -> bool:
-    return any(character in path for character in "*?[")
 
 
 def is_lasting(path: str) -> bool:
@@ -29,12 +26,6 @@ def parse(path: str) -> tuple[str, ...]:
     """The components of a glob relative to /dev; a ``**`` at its end means everything below."""
     parts = tuple(path.split("/"))
     return (*parts, "*") if parts[-1] == ANY_DEPTH else parts
-
-
-def name_matches(name: str, part: str) -> bool:
-    """Whether one component of a glob (but not ``**``) matches one name."""
-    hidden = name.startswith(".") and not part.startswith(".")
-    return not hidden and fnmatchcase(name, part)
 
 
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:

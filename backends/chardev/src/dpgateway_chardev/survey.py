@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dpgateway import Device, Health
-from dpgateway_chardev.numa import numa_nodes
-from dpgateway_chardev.options import HOST_DEV, CharDeviceOptions
-from dpgateway_chardev.patterns import ANY_DEPTH, excludes, is_lasting, name_matches, parse
-from dpgateway_chardev.tree import Interest, Node, NoNode, OutsideError, Tree
+from dpgateway.sysfs import HOST_DEV, DevTree, Interest, Node, NoNode, OutsideError, name_matches, numa_nodes
+from dpgateway_chardev.options import CharDeviceOptions
+from dpgateway_chardev.patterns import ANY_DEPTH, excludes, is_lasting, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Survey:
     """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
     def __init__(self, options: CharDeviceOptions) -> None:
-        self.tree = Tree(options.dev)
+        self.tree = DevTree(options.dev)
         self.devices: dict[str, NodeDevice] = {}
         self.notices: dict[str, None] = {}
         """What a glob matched but can't offer, and why; for the log."""
@@ -40,7 +39,7 @@ class Survey:
     @property
     def directories(self) -> dict[str, Interest]:
         """The names that matter, by the directory's absolute path as this process sees it."""
-        return {str(self.tree.at(real)): interest for real, interest in self.tree.interests.items()}
+        return self.tree.directories
 
     def _paths(self, options: CharDeviceOptions) -> Iterator[str]:
         """All names that can be ids: those that are spelled out, then what the globs match, each in the given order."""

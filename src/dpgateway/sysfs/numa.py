@@ -5,7 +5,16 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from dpgateway_chardev.tree import Node
+from dpgateway.sysfs.nodes import Node
+from dpgateway.sysfs.objects import Look, Object
+
+
+def numa_of(look: Look, thing: Object) -> tuple[int, ...]:
+    """The same of an object, for one look at sysfs."""
+    for ancestor in thing.line:
+        if isinstance(number := look.value(ancestor, "numa_node"), str):
+            return (int(number),) if number.isdecimal() else ()
+    return ()
 
 
 def numa_nodes(node: Node, sysfs: str = "/sys") -> tuple[int, ...]:

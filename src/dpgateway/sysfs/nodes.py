@@ -1,23 +1,20 @@
-"""The host's /dev as this process sees it: where a path leads, without ever leaving /dev, and what is there.
+"""Device nodes under the host's /dev: what a path leads to. No device is opened, because opening has side effects (a
+tty raises DTR).
 
-This module follows links itself, because the host's /dev may be mounted elsewhere: a link to ``/dev/x`` then means
-``<dev>/x``, which the kernel doesn't know. On the way it notes the names and directories that the answer depended on,
-because those have to be watched. It opens no device, because opening has side effects (a tty raises DTR).
+On the way it is noted on which names and directories the answer depended, because those have to be watched.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections import defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from dpgateway_chardev.options import HOST_DEV
-from dpgateway_chardev.patterns import name_matches
+from dpgateway.sysfs.patterns import name_matches
+from dpgateway.sysfs.tree import OutsideError, Tree
 
-MAX_LINKS = 40  # as the kernel: include/linux/namei.h, MAXSYMLINKS
+HOST_DEV = "/dev"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,66 +58,22 @@ class Interest:
         return self.names <= other.names and self.globs <= other.globs
 
 
-class OutsideError(Exception):
-    """A path leads out of /dev."""
+class DevTree(Tree):
+    """One look at /dev."""
 
-
-def _inside(link: str, target: str) -> str:
-    """The target of an absolute link, relative to /dev."""
-    if not target.startswith(f"{HOST_DEV}/"):
-        raise OutsideError(f"{HOST_DEV}/{link} leads outside {HOST_DEV}, to {target!r}")
-    return target.removeprefix(f"{HOST_DEV}/")
-
-
-class Tree:
-    """One look at /dev. All paths are relative to it; a *real* path has no links in it."""
-
-    def __init__(self, dev: str) -> None:
-        self.dev = dev
+    def __init__(self, root: str) -> None:
+        super().__init__(root, HOST_DEV)
         self.interests: defaultdict[str, Interest] = defaultdict(Interest)
         """The names that the answers depended on, by real directory."""
 
-    def at(self, real: str) -> Path:
-        return Path(self.dev, real)
-
-    def follow(self, path: str, start: str = "") -> str:
-        """The real path of ``path`` as seen from the real directory ``start``. Raises OutsideError, OSError."""
-        done = start.split("/") if start else []
-        todo = path.split("/")[::-1]
-        links = 0
-        while todo:
-            name = todo.pop()
-            if name == "..":
-                self._up(done, path)
-            elif name not in {"", "."}:
-                target = self._step(done, name)
-                links += target is not None
-                if links > MAX_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                todo.extend((target or "").split("/")[::-1])
-        return "/".join(done)
-
-    def _up(self, done: list[str], path: str) -> None:
-        if not done:
-            raise OutsideError(f"{HOST_DEV}/{path} leads outside {HOST_DEV}")
-        done.pop()
+    @property
+    def directories(self) -> dict[str, Interest]:
+        """The names that matter, by the directory's absolute path as this process sees it."""
+        return {str(self.at(real)): interest for real, interest in self.interests.items()}
 
     def _step(self, done: list[str], name: str) -> str | None:
-        """Goes on to ``name``. If ``name`` is a link, stays (or goes back to /dev) and returns the path to follow."""
-        here = "/".join(done)
-        self.interests[here].names.add(name)
-        path = f"{here}/{name}" if here else name
-        try:
-            target = str(self.at(path).readlink())
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # readlink(2): not a symbolic link
-                raise
-            done.append(name)
-            return None
-        if target.startswith("/"):
-            target = _inside(path, target)
-            done.clear()
-        return target
+        self.interests["/".join(done)].names.add(name)
+        return super()._step(done, name)
 
     def look(self, path: str, expected: str) -> Node | NoNode:
         """The device node of type ``expected`` (char, block) at ``path``, or why there is none."""

@@ -1,6 +1,6 @@
 import pytest
-from dpgateway_chardev.numa import numa_nodes
-from dpgateway_chardev.tree import Node
+
+from dpgateway.sysfs import Node, numa_nodes
 
 
 @pytest.fixture

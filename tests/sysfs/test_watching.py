@@ -3,9 +3,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from dpgateway_chardev.notices import Notices
-from dpgateway_chardev.tree import Interest
-from dpgateway_chardev.watching import Watcher
+
+from dpgateway.sysfs import Interest, Notices, Watcher
 
 
 def watches():

@@ -16,8 +16,8 @@ from contextlib import suppress
 
 from asyncinotify import Event, Inotify, Mask
 
-from dpgateway_chardev.notices import Notices
-from dpgateway_chardev.tree import Interest
+from dpgateway.sysfs.nodes import Interest
+from dpgateway.sysfs.notices import Notices
 
 _NAMED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ATTRIB
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF

@@ -4,9 +4,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from dpgateway_chardev.tree import Node, NoNode, OutsideError, Tree
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dpgateway.sysfs import DevTree, Node, NoNode, OutsideError
 
 names = st.sampled_from(["a", "b", "c", "..", ".", ""])
 targets = st.lists(names, min_size=1, max_size=4).map("/".join).filter(lambda path: path and path[0] != "/")
@@ -20,7 +21,7 @@ def test_follows_as_the_kernel_does_or_not_at_all(links, path):
         for name, target in links.items():
             (dev / name).symlink_to(target)
         try:
-            real = Tree(str(dev)).follow(path)
+            real = DevTree(str(dev)).follow(path)
         except (OutsideError, OSError):
             return
         assert str(dev / real).rstrip("/") == os.path.realpath(dev / path)
@@ -29,14 +30,14 @@ def test_follows_as_the_kernel_does_or_not_at_all(links, path):
 def test_an_absolute_link_means_the_hosts_dev_wherever_that_is_mounted(dev):
     dev.node("ttyUSB3", 3)
     dev.link("serial/by-id/modem", "/dev/ttyUSB3")
-    assert Tree(str(dev.path)).look("serial/by-id/modem", "char") == Node("char", 240, 3)
+    assert DevTree(str(dev.path)).look("serial/by-id/modem", "char") == Node("char", 240, 3)
 
 
 def test_notes_on_what_the_answer_depended(dev):
     dev.node("bus/ttyUSB3", 3)
     dev.link("serial/by-id/modem", "../../gsm")
     dev.link("gsm", "bus/ttyUSB3")
-    tree = Tree(str(dev.path))
+    tree = DevTree(str(dev.path))
     tree.look("serial/by-id/modem", "char")
     assert {real: interest.names for real, interest in tree.interests.items()} == {
         "": {"serial", "gsm", "bus"},
@@ -48,8 +49,8 @@ def test_notes_on_what_the_answer_depended(dev):
 
 def test_tells_char_from_block(dev):
     dev.node("disk", 5, stat.S_IFBLK)
-    assert Tree(str(dev.path)).look("disk", "block") == Node("block", 240, 5)
-    assert Tree(str(dev.path)).look("disk", "char") == NoNode(
+    assert DevTree(str(dev.path)).look("disk", "block") == Node("block", 240, 5)
+    assert DevTree(str(dev.path)).look("disk", "char") == NoNode(
         "expected a char device at /dev/disk, found a block device"
     )
 
@@ -70,19 +71,19 @@ def test_tells_char_from_block(dev):
 )
 def test_what_is_no_node_says_why(dev, make, reason):
     make(dev.path / "x")
-    assert Tree(str(dev.path)).look("x", "char") == NoNode(reason)
+    assert DevTree(str(dev.path)).look("x", "char") == NoNode(reason)
 
 
 def test_a_file_on_the_way_is_an_absent_node(dev):
     (dev.path / "serial").write_text("")
-    assert Tree(str(dev.path)).look("serial/x", "char") == NoNode("no such device node: /dev/serial/x")
+    assert DevTree(str(dev.path)).look("serial/x", "char") == NoNode("no such device node: /dev/serial/x")
 
 
 def test_links_in_a_circle_end(dev):
     dev.link("x", "y")
     dev.link("y", "x")
     reason = "can't look at /dev/x: Too many levels of symbolic links"
-    assert Tree(str(dev.path)).look("x", "char") == NoNode(reason, unknown=True)
+    assert DevTree(str(dev.path)).look("x", "char") == NoNode(reason, unknown=True)
 
 
 def test_as_many_links_as_the_kernel_follows(dev):
@@ -90,8 +91,8 @@ def test_as_many_links_as_the_kernel_follows(dev):
     for number in range(1, 42):
         dev.link(str(number), str(number - 1))
     assert (dev.path / "40").is_char_device()
-    assert Tree(str(dev.path)).look("40", "char") == Node("char", 240, 3)
+    assert DevTree(str(dev.path)).look("40", "char") == Node("char", 240, 3)
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         (dev.path / "41").stat()
     reason = "can't look at /dev/41: Too many levels of symbolic links"
-    assert Tree(str(dev.path)).look("41", "char") == NoNode(reason, unknown=True)
+    assert DevTree(str(dev.path)).look("41", "char") == NoNode(reason, unknown=True)

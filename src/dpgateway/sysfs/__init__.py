@@ -1,0 +1,47 @@
+"""Devices by what they are, for drivers: objects of sysfs, tests of them, templates, lasting names, and watching.
+
+A driver takes ``Match`` as the type of one of its options, asks a ``Look`` for the objects of a subsystem, and keeps
+those that the match takes. docs/how-to/match-devices.md says what people write. This part knows nothing of the gateway.
+"""
+
+from dpgateway.sysfs.identity import LASTING, identity
+from dpgateway.sysfs.matching import Match, Mismatch, Test
+from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Interest, Node, NoNode
+from dpgateway.sysfs.notices import Notices
+from dpgateway.sysfs.numa import numa_nodes, numa_of
+from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.patterns import is_glob, name_matches
+from dpgateway.sysfs.templates import FIELDS, Matched, Template, TemplateError, Unfilled
+from dpgateway.sysfs.tree import OutsideError
+from dpgateway.sysfs.values import NoValue, Roots, Value
+from dpgateway.sysfs.watching import Watcher
+
+__all__ = [
+    "FIELDS",
+    "HOST_DEV",
+    "LASTING",
+    "DevTree",
+    "Interest",
+    "Look",
+    "Match",
+    "Matched",
+    "Mismatch",
+    "NoNode",
+    "NoValue",
+    "Node",
+    "Notices",
+    "Object",
+    "OutsideError",
+    "Roots",
+    "Template",
+    "TemplateError",
+    "Test",
+    "Unfilled",
+    "Value",
+    "Watcher",
+    "identity",
+    "is_glob",
+    "name_matches",
+    "numa_nodes",
+    "numa_of",
+]

@@ -1,0 +1,205 @@
+"""Which objects of sysfs are meant: what a rule of udev says, as a value.
+
+The names are those of udev(7): what it writes ``SUBSYSTEM==``, ``ATTR{vendor}==`` and ``ATTRS{idVendor}==`` is
+``subsystem``, ``attr`` and ``attrs`` here. The names in the plural are tests of one ancestor, or of the object itself:
+the nearest one that passes all of them at once. All tests of a ``Match`` have to pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from dpgateway.errors import refuse
+from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.patterns import value_matches
+from dpgateway.sysfs.values import NoValue, Value
+
+_SINGLE = {"single": True}
+
+
+def _about(text: str, **more: object) -> Any:  # noqa: ANN401  a field's metadata
+    return {"help": text, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """What a value has to be. All that is said must be so. A value that is absent, or can't be read, passes only what
+    is said of that: it isn't 0, and it isn't different from anything.
+    """
+
+    __test__: ClassVar[bool] = False  # pytest takes it for a test otherwise
+    short_form: ClassVar[str] = "glob"
+
+    glob: tuple[str, ...] = field(
+        default=(), metadata=_about("one of these patterns matches, as in udev's rules: *, ?, [...], a|b", **_SINGLE)
+    )
+    exact: tuple[str, ...] = field(default=(), metadata=_about("it is one of these, letter by letter", **_SINGLE))
+    none_of: tuple[str, ...] = field(
+        default=(), metadata=_about("it has a value, which none of these patterns matches", **_SINGLE)
+    )
+    regex: str | None = field(default=None, metadata=_about("the regular expression matches all of it"))
+    at_least: int | None = field(default=None, metadata=_about("it is a number, 12 or 0x0c, and not smaller"))
+    at_most: int | None = field(default=None, metadata=_about("it is a number, 12 or 0x0c, and not greater"))
+    present: bool | None = field(default=None, metadata=_about("true: it is there; false: it is absent"))
+    or_absent: bool = field(default=False, metadata=_about("if it is absent, that is fine, too"))
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        asks = any(getattr(self, name) not in {None, ()} for name in self.__slots__ if name != "or_absent")
+        if not asks:
+            yield "expected a test, found none"
+        elif self.present is not None and self.or_absent:
+            yield "or_absent: expected it without present, because together they say nothing"
+        if self.regex is not None:
+            try:
+                re.compile(self.regex)
+            except re.error as error:
+                yield f"regex: expected a regular expression, found {self.regex!r}: {error}"
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            yield f"at_least: expected at most {self.at_most}, as at_most says, found {self.at_least}"
+
+    def passes(self, value: Value) -> bool:
+        if isinstance(value, NoValue):
+            return self._passes_without(value)
+        return (
+            self.present is not False
+            and (not self.glob or any(value_matches(value, glob) for glob in self.glob))
+            and (not self.exact or value in self.exact)
+            and not any(value_matches(value, glob) for glob in self.none_of)
+            and (self.regex is None or re.fullmatch(self.regex, value) is not None)
+            and self._in_range(value)
+        )
+
+    def _passes_without(self, value: NoValue) -> bool:
+        if value.absent and self.or_absent:
+            return True
+        others = self.glob or self.exact or self.none_of
+        if others or not (self.regex is None and self.at_least is None and self.at_most is None):
+            return False
+        return self.present is not value.absent
+
+    def _in_range(self, value: str) -> bool:
+        if self.at_least is None and self.at_most is None:
+            return True
+        number = as_number(value)
+        return (
+            number is not None
+            and (self.at_least is None or number >= self.at_least)
+            and (self.at_most is None or number <= self.at_most)
+        )
+
+
+def as_number(text: str) -> int | None:
+    """As the kernel writes numbers: decimal, or hexadecimal with 0x; None of anything else."""
+    if not re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]{1,40})", text):
+        return None
+    return int(text, 16 if "x" in text.lower() else 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first test that an object failed."""
+
+    test: str
+    """Its key: ``attr.vendor``."""
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Tests of one object, and of one ancestor."""
+
+    subsystem: str = field(metadata=_about("its bus or class: pci, usb, tty, drm; a pattern as below is possible"))
+    kernel: Test | None = field(default=None, metadata=_about("its name: ttyUSB*, 0000:3b:00.0"))
+    driver: Test | None = field(default=None, metadata=_about("the kernel's driver that it is bound to"))
+    attr: Mapping[str, Test] = field(
+        default_factory=dict, metadata=_about("its attributes by their paths, also through links (physfn/driver)")
+    )
+    env: Mapping[str, Test] = field(default_factory=dict, metadata=_about("what its file uevent says: DEVTYPE, PCI_ID"))
+    subsystems: Test | None = field(default=None, metadata=_about("the ancestor's subsystem"))
+    kernels: Test | None = field(default=None, metadata=_about("the ancestor's name"))
+    drivers: Test | None = field(default=None, metadata=_about("the ancestor's driver"))
+    attrs: Mapping[str, Test] = field(default_factory=dict, metadata=_about("the ancestor's attributes"))
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not re.fullmatch(r"[^/\s]+", self.subsystem) or self.subsystem in {".", ".."}:
+            yield f"subsystem: expected the name of a bus or class, such as usb or tty, found {self.subsystem!r}"
+        for name, tests in (("attr", self.attr), ("attrs", self.attrs)):
+            for path in tests:
+                if why := wrong_path(path):
+                    yield f"{name}: {why}"
+
+    @property
+    def asks_ancestors(self) -> bool:
+        return bool(self.subsystems or self.kernels or self.drivers or self.attrs)
+
+    def look(self, look: Look, thing: Object) -> Object | Mismatch:
+        """Whether an object passes: the ancestor that does (the object itself, if none is asked for), or why not."""
+        return _first_failed(look, thing, self._own) or self._ancestor(look, thing)
+
+    @property
+    def _own(self) -> Iterator[_Row]:
+        if self.kernel:
+            yield "kernel", _kernel, self.kernel
+        if self.driver:
+            yield "driver", _attr("driver"), self.driver
+        yield from ((f"attr.{path}", _attr(path), test) for path, test in self.attr.items())
+        yield from ((f"env.{key}", _env(key), test) for key, test in self.env.items())
+
+    @property
+    def _ancestors(self) -> Iterator[_Row]:
+        if self.kernels:
+            yield "kernels", _kernel, self.kernels
+        if self.subsystems:
+            yield "subsystems", _attr("subsystem"), self.subsystems
+        if self.drivers:
+            yield "drivers", _attr("driver"), self.drivers
+        yield from ((f"attrs.{path}", _attr(path), test) for path, test in self.attrs.items())
+
+    def _ancestor(self, look: Look, thing: Object) -> Object | Mismatch:
+        if not self.asks_ancestors:
+            return thing
+        for ancestor in thing.line:
+            if _first_failed(look, ancestor, self._ancestors) is None:
+                return ancestor
+        tests = ", ".join(name for name, _, _ in self._ancestors)
+        return Mismatch(tests, f"{thing.kernel} has no ancestor that passes all of them")
+
+
+_Row = tuple[str, Callable[[Look, Object], Value], Test]
+"""A test's key, what it tests, and the test."""
+
+
+def _kernel(_: Look, thing: Object) -> Value:
+    return thing.kernel
+
+
+def _attr(path: str) -> Callable[[Look, Object], Value]:
+    return lambda look, thing: look.value(thing, path)
+
+
+def _env(key: str) -> Callable[[Look, Object], Value]:
+    return lambda look, thing: look.uevent(thing).get(key, NoValue.missing())
+
+
+def _first_failed(look: Look, thing: Object, tests: Iterable[_Row]) -> Mismatch | None:
+    for name, read, test in tests:
+        value = read(look, thing)
+        if not test.passes(value):
+            return Mismatch(name, f"{thing.kernel} has {value!r}" if isinstance(value, str) else f"it {value}")
+    return None
+
+
+def wrong_path(path: str) -> str | None:
+    """Why an attribute's path can't be meant, if it can't."""
+    if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in path.split("/")):
+        return f"expected paths of attributes, such as idVendor or physfn/driver, found {path!r}"
+    return None

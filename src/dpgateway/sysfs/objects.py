@@ -1,0 +1,141 @@
+"""One look at sysfs: its objects, and what their files say.
+
+An *object* is a directory below ``/sys/devices``: a PCI function, a USB device, a tty. Its *attributes* are files in
+it; a link counts as the last part of what it leads to, as with ``driver`` (udev(7), ATTR{}). A path may go through
+links, and have globs: the first path in the order of names that exists is meant.
+
+Nothing is read before it is asked for, and nothing twice in one look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
+from dpgateway.sysfs.tree import OutsideError, Tree
+from dpgateway.sysfs.values import NoValue, Roots, Value
+
+DEVICES = "devices"
+"""Everything that is an object lies below it (Documentation/admin-guide/sysfs-rules.rst)."""
+_PLACES = (("bus", "/devices"), ("class", ""))
+"""Where the objects of a subsystem are: ``/sys/bus/<name>/devices``, ``/sys/class/<name>``."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Object:
+    """An object, by its real path relative to /sys: ``devices/pci0000:00/0000:00:14.0``."""
+
+    path: str
+
+    @property
+    def kernel(self) -> str:
+        """Its name. The kernel writes ``!`` for a slash (udev(7), KERNEL)."""
+        return self.path.rpartition("/")[2].replace("!", "/")
+
+    @property
+    def number(self) -> str:
+        """The digits at the end of its name; empty, if there are none."""
+        return self.kernel[len(self.kernel.rstrip("0123456789")) :]
+
+    @property
+    def line(self) -> Sequence[Object]:
+        """The object itself, and what it is in, up to the root of its bus."""
+        parents = [str(parent) for parent in PurePosixPath(self.path).parents]
+        return (self, *(Object(path) for path in parents if path.count("/")))
+
+
+class Look:
+    """What is so now. Make another one to look again."""
+
+    def __init__(self, roots: Roots) -> None:
+        self.roots = roots
+        self._tree = Tree(roots.sysfs, "/sys")
+        self._values: dict[tuple[str, str], Value] = {}
+        self._found: dict[tuple[str, str], Sequence[str]] = {}
+        self._names: dict[str, Sequence[str]] = {}
+
+    def objects(self, subsystem: str) -> Iterator[Object]:
+        """The objects of a bus or class, or of all whose names a udev glob matches, each once. Raises OSError."""
+        seen: set[str] = set()
+        for kind, below in _PLACES:
+            names = (
+                (one for one in self._listed(kind) if value_matches(one, subsystem))
+                if is_glob(subsystem)
+                else (subsystem.split("|"))
+            )
+            for name in names:
+                yield from self._objects_in(f"{kind}/{name}{below}", seen)
+
+    def _objects_in(self, directory: str, seen: set[str]) -> Iterator[Object]:
+        for name in self._listed(directory):
+            try:
+                path = self._tree.follow(name, directory)
+            except (OutsideError, OSError):  # a link that leads nowhere, because the object is just going
+                continue
+            if path.startswith(f"{DEVICES}/") and path not in seen:
+                seen.add(path)
+                yield Object(path)
+
+    def exists(self, thing: Object) -> bool:
+        return self._tree.at(thing.path).is_dir()
+
+    def value(self, thing: Object, path: str) -> Value:
+        """What an attribute says, without white space at its end. ``path``: see above."""
+        key = (thing.path, path)
+        if key not in self._values:
+            self._values[key] = self._read(thing, path)
+        return self._values[key]
+
+    def subsystem(self, thing: Object) -> Value:
+        return self.value(thing, "subsystem")
+
+    def entries(self, thing: Object, path: str) -> Sequence[str]:
+        """The paths below an object that exist, relative to it, in the order of names. Links are followed."""
+        key = (thing.path, path)
+        if key not in self._found:
+            self._found[key] = tuple(self._walk(thing.path, "", path.split("/")))
+        return self._found[key]
+
+    def uevent(self, thing: Object) -> dict[str, str]:
+        """What the kernel says of an object in its uevents: DEVNAME, MAJOR, DEVTYPE, PCI_ID, ..."""
+        text = self.value(thing, "uevent")
+        lines = text.splitlines() if isinstance(text, str) else []
+        return {key: value for key, mark, value in (line.partition("=") for line in lines) if mark}
+
+    def _read(self, thing: Object, path: str) -> Value:
+        if is_glob(path):
+            path, *_ = *self.entries(thing, path), ""
+            if not path:
+                return NoValue.missing()
+        above, _, name = path.rpartition("/")
+        try:
+            directory = self._tree.follow(above, thing.path) if above else thing.path
+        except (FileNotFoundError, NotADirectoryError):
+            return NoValue.missing()
+        except OutsideError as error:
+            return NoValue(str(error))
+        except OSError as error:
+            return NoValue(f"can't be reached: {error.strerror}")
+        return self._tree.link(f"{directory}/{name}") or self._tree.read(f"{directory}/{name}")
+
+    def _walk(self, real: str, path: str, parts: Sequence[str]) -> Iterator[str]:
+        """The paths in the real directory that match the rest of a pattern; ``path`` is the way there."""
+        here, rest = parts[0], parts[1:]
+        names = [name for name in self._listed(real) if name_matches(name, here)] if is_glob(here) else [here]
+        for name in names:
+            inner = f"{path}/{name}" if path else name
+            try:
+                followed = self._tree.follow(name, real)
+            except (OutsideError, OSError):
+                continue
+            if rest:
+                yield from self._walk(followed, inner, rest)
+            else:
+                yield inner
+
+    def _listed(self, real: str) -> Sequence[str]:
+        if real not in self._names:
+            self._names[real] = self._tree.list(real)
+        return self._names[real]

@@ -1,0 +1,25 @@
+"""Globs over names and values; pure."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+
+def is_glob(text: str) -> bool:
+    return any(character in text for character in "*?[")
+
+
+def name_matches(name: str, glob: str) -> bool:
+    """Whether a glob matches the name of a file. A leading dot needs a dot, because udev makes its links as ``.#name``
+    and renames them.
+    """
+    hidden = name.startswith(".") and not glob.startswith(".")
+    return not hidden and fnmatchcase(name, glob)
+
+
+def value_matches(value: str, glob: str) -> bool:
+    """Whether a value is what udev's rules would take for it: ``*``, ``?``, ``[...]``, and ``|`` between alternatives.
+
+    Source: udev(7), "The match value may also contain ...".
+    """
+    return any(fnmatchcase(value, one.replace("[^", "[!")) for one in glob.split("|"))

@@ -1,0 +1,93 @@
+"""What the page says of matching is so: its examples find what it says, and its tables are complete."""
+
+import dataclasses
+import re
+
+import pytest
+from dpgateway_chardev import CharDevices
+from ruamel.yaml import YAML
+
+from dpgateway import Allocation, DeviceNode, Mount, from_plain
+from dpgateway.sysfs import FIELDS, Match, Test
+from dpgateway.testing import FakeTree, Recorder
+from tests.docs.pages import Page
+from tests.docs.test_reference import rows
+
+PAGE = Page("how-to/match-devices.md")
+SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE.text, re.MULTILINE | re.DOTALL))
+USB = "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1"
+TTY = f"{USB}/1-1:1.0/ttyUSB3/tty/ttyUSB3"
+QAT = "/sys/devices/pci0000:6b/0000:6b:00"
+
+
+def first_column(text):
+    return [re.sub(r"[`{}]|:.*", "", row[0]) for row in rows(text)]
+
+
+def test_every_key_test_and_field_is_on_the_page():
+    keys = [key for key in first_column(SECTIONS["Tests"]) if key not in {"test", "---"}]
+    assert keys == [field.name for kind in (Match, Test) for field in dataclasses.fields(kind)]
+    assert first_column(SECTIONS["Templates"]) == [*FIELDS, "id", "name"]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return FakeTree(tmp_path)
+
+
+@pytest.fixture
+def drive(tree):
+    """The driver that one of the page's configurations makes."""
+    made = []
+
+    def drive(name):
+        (resource,) = YAML(typ="safe", pure=True).load(PAGE.files[name])["resources"]
+        options = resource["options"] | {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
+        made.append(CharDevices(from_plain(options, CharDevices.Options), Recorder().context(resource["name"])))
+        return made[-1]
+
+    yield drive
+    for driver in made:
+        driver.close()
+
+
+def test_the_modem_of_the_udev_rule(tree, drive):
+    tree.write(f"""
+        {USB}/idVendor = 0403
+        {USB}/idProduct = 6001
+        {USB}/serial = A1
+        {TTY}/uevent = MAJOR=188\\nMINOR=3\\nDEVNAME=ttyUSB3
+        /sys/class/tty/ttyUSB3 -> {TTY}
+        c /dev/ttyUSB3 188:3
+        /sys/class/tty/tty1 -> /sys/devices/virtual/tty/tty1
+        /sys/devices/virtual/tty/tty1/
+    """)
+    driver = drive("config.yaml")
+    (device,) = driver.devices()
+    assert (device.id, device.health.ok) == ("modem-A1", True)
+    assert driver.allocate([device]) == Allocation(device_nodes=(DeviceNode("/dev/ttyUSB3", "/dev/modem"),))
+
+
+def test_the_functions_with_uio(tree, drive):
+    tree.write(f"""
+        {QAT}.0/driver -> /sys/bus/pci/drivers/4xxx
+        {QAT}.1/driver -> /sys/bus/pci/drivers/igb_uio
+        {QAT}.1/physfn -> {QAT}.0
+        {QAT}.1/uio/uio0/
+        {QAT}.1/subsystem -> /sys/bus/pci
+        c /dev/uio0 240:0
+    """)
+    for number in range(2):
+        tree.write(f"""
+            {QAT}.{number}/vendor = 0x8086
+            {QAT}.{number}/device = 0x4941
+            /sys/bus/pci/devices/0000:6b:00.{number} -> {QAT}.{number}
+        """)
+    driver = drive("functions.yaml")
+    (device,) = driver.devices()
+    assert (device.id, device.health.ok) == ("0000:6b:00.1", True)
+    assert driver.allocate([device]) == Allocation(
+        env={"CRYPTO": "0000:6b:00.1"},
+        device_nodes=(DeviceNode("/dev/uio0"),),
+        mounts=(Mount("/sys/class/uio/uio0/device", "/sys/crypto/0000:6b:00.1"),),
+    )

@@ -1,0 +1,60 @@
+"""Devices that are found by what they are in sysfs, here in a tree of files."""
+
+from pathlib import Path
+
+import pytest
+
+from dpgateway.testing import FakeTree
+from tests.real_kubelet.programs import RELEASES
+from tests.scenarios.engines import REAL
+from tests.scenarios.gateway import Gateway
+from tests.scenarios.kubelet import RESOURCE, Kubelet
+
+ONE = {"c": {RESOURCE: 1}}
+USB = "/sys/devices/pci0000:00/0000:00:14.0/usb1"
+
+
+def plug(tree: FakeTree, port: str, tty: str, minor: int) -> None:
+    here = f"{USB}/{port}/{port}:1.0/{tty}/tty/{tty}"
+    tree.write(f"""
+        {USB}/{port}/idVendor = 0403
+        {USB}/{port}/serial = A1
+        {here}/uevent = MAJOR=188\\nMINOR={minor}\\nDEVNAME={tty}
+        c /dev/{tty} 188:{minor}
+        /sys/class/tty/{tty} -> {here}
+    """)
+
+
+@pytest.mark.parametrize("kubelet", RELEASES if REAL else ["1.37"], indirect=True)
+async def test_a_pod_gets_what_matches_also_when_it_comes_back_elsewhere(
+    kubelet: Kubelet, gateway: Gateway, folder: Path
+) -> None:
+    tree = FakeTree(folder)
+    plug(tree, "1-1", "ttyUSB3", 3)
+    gateway.resource |= {"driver": "chardev", "refresh": "100ms"}
+    gateway.resource["options"] = {
+        "match": {"subsystem": "tty", "attrs": {"idVendor": "0403"}},
+        "id": "{attrs:serial}",
+        "container_path": "/dev/modem",
+        "env": {"MODEM": "{id}", "PORT": "{kernels}"},
+        "dev": str(tree.at("/dev")),
+        "sysfs": str(tree.at("/sys")),
+    }
+    await kubelet.start()
+    await gateway.start()
+    for pod, port, tty in (("p1", "1-1", "ttyUSB3"), ("p2", "1-2", "ttyUSB0")):
+        await kubelet.wait_for_devices(1, 0)
+        admitted = await kubelet.admit(pod, ONE)
+        assert admitted["ok"], admitted
+        options = admitted["containers"][0]["options"]
+        assert options["envs"] == {"MODEM": "A1", "PORT": port}
+        node = {"container_path": "/dev/modem", "host_path": f"/dev/{tty}", "permissions": "rw"}
+        assert options["devices"] == [node]
+        if pod == "p2":
+            break
+        await kubelet.remove(pod)
+        for path in (f"/sys/class/tty/{tty}", f"/dev/{tty}"):
+            tree.remove(path)
+        await kubelet.wait_for_devices(0, 1)
+        tree.remove(f"{USB}/{port}")
+        plug(tree, "1-2", "ttyUSB0", 0)

@@ -1,0 +1,105 @@
+import pytest
+
+from dpgateway import from_plain
+from dpgateway.sysfs import Look, Match, Mismatch, NoValue, Object, Test
+
+MISSING, UNREADABLE = NoValue.missing(), NoValue("can't be read: Input/output error")
+
+
+@pytest.mark.parametrize(
+    ("test", "passing", "failing"),
+    [
+        ("0x8086", ["0x8086"], ["0x80860", "0X8086", "", MISSING, UNREADABLE]),
+        (["a*", "?b"], ["a", "abc", "xb"], ["b", "ba", MISSING]),
+        ("a|b*|[^c-e]z", ["a", "bz", "fz"], ["az|", "cz", "ab"]),
+        ({"exact": "a*"}, ["a*"], ["ab"]),
+        ({"none_of": ["0", "x*"]}, ["1", "00", ""], ["0", "xy", MISSING, UNREADABLE]),
+        ({"regex": "0x(8086|10de)"}, ["0x10de"], ["0x10de1", "x0x10de", MISSING]),
+        ({"at_least": 10, "at_most": 0x20}, ["10", "0x0A", "0x20"], ["9", "33", "0xg", "", "ten", MISSING]),
+        ({"at_most": 0}, ["0", "-1", "0x0"], ["1", UNREADABLE]),
+        ({"present": True}, ["", "0", UNREADABLE], [MISSING]),
+        ({"present": False}, [MISSING], ["", "0", UNREADABLE]),
+        ({"glob": "0", "or_absent": True}, ["0", MISSING], ["1", UNREADABLE]),
+        ({"glob": "a*", "none_of": "ab"}, ["aa"], ["ab", "b"]),
+    ],
+)
+def test_a_test(test, passing, failing):
+    one = from_plain({"subsystem": "x", "attr": {"y": test}}, Match).attr["y"]
+    assert [value for value in passing + failing if one.passes(value)] == passing
+
+
+@pytest.mark.parametrize(
+    ("match", "problem"),
+    [
+        ({"subsystem": "a/b"}, "subsystem: found 'a/b', expected the name of a bus or class, such as usb or tty"),
+        ({"kernel": "tty*"}, "subsystem: found nothing, expected a value, because this key has no default"),
+        ({"subsystem": "usb", "kernel": {}}, "kernel: found none, expected a test"),
+        ({"subsystem": "usb", "kernel": {"or_absent": True}}, "kernel: found none, expected a test"),
+        ({"subsystem": "usb", "attr": {"x": {"regex": "("}}}, "attr.x.regex: "),
+        ({"subsystem": "usb", "attr": {"x": {"at_least": 2, "at_most": 1}}}, "attr.x.at_least: "),
+        ({"subsystem": "usb", "attr": {"../x": "1"}}, "attr: "),
+        ({"subsystem": "usb", "attr": {"idVendor": 403}}, "expected a string"),
+        ({"subsystem": "usb", "attributes": {}}, "did you mean"),
+        ({"subsystem": "usb", "attr": {"x": {"absent": True}}}, "an unknown key"),
+    ],
+)
+def test_a_wrong_match_is_refused_with_its_key(match, problem):
+    with pytest.raises(ValueError, match=r"subsystem|kernel|attr") as caught:
+        from_plain(match, Match)
+    assert problem in str(caught.value)
+
+
+@pytest.fixture
+def sticks(stick):
+    stick("1-1", "ttyUSB0", serial="A1", bMaxPower="90mA")
+    stick("1-2", "ttyUSB1", product="6010", bMaxPower="100mA")
+
+
+def names(roots, **match):
+    look, rule = Look(roots), from_plain({"subsystem": "tty", **match}, Match)
+    return [one.kernel for one in look.objects("tty") if isinstance(rule.look(look, one), Object)]
+
+
+@pytest.mark.usefixtures("sticks")
+@pytest.mark.parametrize(
+    ("match", "found"),
+    [
+        ({}, "ttyUSB0 ttyUSB1"),
+        ({"kernel": "*1"}, "ttyUSB1"),
+        ({"attrs": {"idProduct": "6001"}}, "ttyUSB0"),
+        ({"attrs": {"idProduct": ["6001", "6010"]}}, "ttyUSB0 ttyUSB1"),
+        ({"attrs": {"serial": {"present": True}, "idVendor": "0403"}}, "ttyUSB0"),
+        ({"attrs": {"serial": "0000:00:14.0", "idVendor": "0403"}}, ""),
+        ({"kernels": "1-2", "drivers": "usb"}, "ttyUSB1"),
+        ({"kernels": "1-2", "subsystems": "pci"}, ""),
+        ({"subsystems": "pci"}, "ttyUSB0 ttyUSB1"),
+        ({"attr": {"idProduct": "6001"}}, ""),
+        ({"attr": {"device": "ttyUSB1"}}, "ttyUSB1"),
+        ({"env": {"DEVNAME": "ttyUSB0"}}, "ttyUSB0"),
+        ({"env": {"DEVTYPE": {"present": False}}}, "ttyUSB0 ttyUSB1"),
+        ({"driver": {"present": False}}, "ttyUSB0 ttyUSB1"),
+        ({"driver": "usb"}, ""),
+    ],
+)
+def test_what_matches(roots, match, found):
+    assert names(roots, **match) == found.split()
+
+
+@pytest.mark.usefixtures("sticks")
+def test_the_nearest_ancestor_that_passes_everything_is_selected(roots):
+    look = Look(roots)
+    thing = next(look.objects("tty"))
+    for vendor, ancestor in (("*", thing.line[4]), ("1d6b", thing.line[5])):
+        assert Match("tty", attrs={"idVendor": Test((vendor,))}).look(look, thing) == ancestor
+    assert Match("tty").look(look, thing) == thing
+
+
+@pytest.mark.usefixtures("sticks")
+def test_the_first_failed_test_is_named_with_what_was_found(roots):
+    look = Look(roots)
+    thing = next(look.objects("tty"))
+    assert Match("tty", Test(("ttyACM*",))).look(look, thing) == Mismatch("kernel", "ttyUSB0 has 'ttyUSB0'")
+    assert Match("tty", attr={"dev": Test(("1",))}).look(look, thing) == Mismatch("attr.dev", "it is absent")
+    assert Match("tty", kernels=Test(("2-1",)), attrs={"idVendor": Test(("0403",))}).look(look, thing) == Mismatch(
+        "kernels, attrs.idVendor", "ttyUSB0 has no ancestor that passes all of them"
+    )

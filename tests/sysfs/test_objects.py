@@ -1,0 +1,111 @@
+import os
+
+import pytest
+
+from dpgateway.sysfs import Look, NoValue, Object
+
+P = "devices/pci0000:00/0000:3b:00.0"
+MISSING = NoValue.missing()
+
+
+@pytest.fixture
+def function(tree):
+    """A PCI function, and its other one, of which it is a virtual one."""
+    tree.write(
+        f"""
+        /sys/{P}/vendor = 0x8086
+        /sys/{P}/rom.u.1/VBNV = second
+        /sys/{P}/rom.u.2/VBNV = third
+        /sys/{P}/rom.u.0/
+        /sys/{P}/empty =
+        /sys/{P}/driver -> /sys/bus/pci/drivers/vfio-pci
+        /sys/{P}/iommu_group -> /sys/kernel/iommu_groups/45
+        /sys/{P}/physfn -> /sys/devices/pci0000:00/0000:3a:00.0
+        /sys/devices/pci0000:00/0000:3a:00.0/driver -> /sys/bus/pci/drivers/i40e
+        /sys/devices/pci0000:00/0000:3a:00.0/net/eth1/
+        /sys/bus/pci/devices/0000:3b:00.0 -> /sys/{P}
+    """
+    )
+    tree.at(f"/sys/{P}/rom.u.0/above").symlink_to("..")
+    return Object(P)
+
+
+def test_the_objects_of_a_bus_and_of_a_class(tree, roots, function):
+    tree.write(f"""
+        /sys/class/drm/card0 -> /sys/{P}/drm/card0
+        /sys/{P}/drm/card0/
+        /sys/class/drm/version = drm 1.1.0
+        /sys/class/drm/gone -> /sys/devices/gone
+    """)
+    look = Look(roots)
+    assert list(look.objects("pci")) == [function]
+    assert list(look.objects("drm")) == [Object(f"{P}/drm/card0")]
+    assert list(look.objects("p?i|drm")) == list(look.objects("pci|drm")) == [function, Object(f"{P}/drm/card0")]
+    assert list(look.objects("usb")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("vendor", "0x8086"),
+        ("empty", ""),
+        ("absent", MISSING),
+        ("vendor/x", MISSING),
+        ("driver", "vfio-pci"),
+        ("iommu_group", "45"),
+        ("physfn/driver", "i40e"),
+        ("rom*/VBNV", "second"),
+        ("rom*/absent", MISSING),
+        ("physfn", "0000:3a:00.0"),
+        ("rom.u.0/above", "0000:3b:00.0"),
+        ("rom.u.1", NoValue("is no regular file")),
+    ],
+)
+def test_a_value(roots, function, path, value):
+    assert Look(roots).value(function, path) == value
+
+
+def test_entries_come_in_the_order_of_names_and_through_links(roots, function):
+    look = Look(roots)
+    assert look.entries(function, "rom*") == ("rom.u.0", "rom.u.1", "rom.u.2")
+    assert look.entries(function, "physfn/net/*") == ("physfn/net/eth1",)
+    assert look.entries(function, "uio/*") == ()
+
+
+def test_what_cannot_be_read_is_neither_absent_nor_empty(tree, roots, function):
+    here = tree.at(f"/sys/{P}")
+    (here / "binary").write_bytes(b"\xff\xfe")
+    (here / "nul").write_bytes(b"a\0b")
+    (here / "huge").write_bytes(b"x" * 70000)
+    os.mkfifo(here / "pipe")
+    (here / "out").symlink_to("../../../../../../etc/passwd")
+    (here / "elsewhere").symlink_to("/etc")
+    (here / "loop").symlink_to("loop")
+    look = Look(roots)
+    expected = {
+        "binary": "isn't UTF-8 text",
+        "nul": "isn't text: it has a NUL character",
+        "huge": "is longer than 65536 bytes",
+        "pipe": "is no regular file",
+        "elsewhere/passwd": f"/sys/{P}/elsewhere leads outside /sys, to '/etc'",
+        "loop/x": "can't be reached: Too many levels of symbolic links",
+    }
+    for path, reason in expected.items():
+        assert look.value(function, path) == NoValue(reason)
+    assert look.value(function, "out") == "passwd", "the name at the end of a link, which is never followed"
+    assert look.entries(function, "elsewhere/*") == look.entries(function, "loop/*") == ()
+
+
+def test_one_look_sees_one_state_and_the_next_one_another(tree, roots, function):
+    look = Look(roots)
+    assert look.value(function, "vendor") == "0x8086"
+    tree.write(f"/sys/{P}/vendor = 0x10de")
+    assert look.value(function, "vendor") == "0x8086"
+    assert Look(roots).value(function, "vendor") == "0x10de"
+
+
+def test_an_objects_name_and_number():
+    wq = Object("devices/dsa0/wq0.12/dsa!wq0.12")
+    assert (wq.kernel, wq.number) == ("dsa/wq0.12", "12")
+    assert Object("devices/virtual/misc/kvm").number == ""
+    assert [one.kernel for one in Object(P).line] == ["0000:3b:00.0", "pci0000:00"]

@@ -1,0 +1,101 @@
+import re
+
+import pytest
+
+from dpgateway.sysfs import FIELDS, Look, Match, Matched, Object, Template, TemplateError, Test, Unfilled
+
+STICKS = "devices/pci0000:00/0000:00:14.0/usb1"
+
+
+@pytest.fixture
+def fill(stick, tree, roots):
+    """Fills templates for the tty of a stick, whose USB device is the selected ancestor."""
+    stick("1-1", "ttyUSB12", 3, serial="A1")
+    tree.write(
+        "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/ttyUSB12/driver -> /sys/bus/usb-serial/drivers/ftdi"
+    )
+    look = Look(roots)
+    (thing,) = look.objects("tty")
+    found = Matched(thing, Object(f"{STICKS}/1-1"))
+    return lambda text, **others: Template.parse(text, others).fill(look, found, others)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("plain", "plain"),
+        ("{kernel}", "ttyUSB12"),
+        ("{number}", "12"),
+        ("{devnode}", "/dev/ttyUSB12"),
+        ("{major}:{minor}", "188:3"),
+        ("{attr:device/driver}", "ftdi"),
+        ("{entry:device/tty/*}", "ttyUSB12"),
+        ("{env:DEVNAME}", "ttyUSB12"),
+        ("{kernels}", "1-1"),
+        ("{drivers}", "usb"),
+        ("a{attrs:idVendor}b{attrs:serial}c", "a0403bA1c"),
+        ('{{"x": "{kernel}"}}', '{"x": "ttyUSB12"}'),
+        ("{id}", "theirs"),
+    ],
+)
+def test_a_template(fill, text, filled):
+    assert fill(text, id="theirs") == filled
+
+
+def test_every_field_is_tested():
+    rows = next(mark for mark in test_a_template.pytestmark if mark.name == "parametrize").args[1]
+    used = {name for text, _ in rows for name in re.findall(r"\{(\w+)", text)}
+    assert FIELDS.keys() - used == {"driver"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{attr:absent}", "{attr:absent} is absent"),
+        ("{driver}", "{driver} is absent"),
+        ("{entry:uio/*}", "{entry:uio/*} finds nothing at ttyUSB12"),
+        ("{env:PCI_ID}", "{env:PCI_ID} is absent"),
+    ],
+)
+def test_what_is_missing_is_named(fill, text, why):
+    filled = fill(f"x{text}y")
+    assert isinstance(filled, Unfilled)
+    assert str(filled) == why
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{atr:x}", r"expected one of the fields kernel, .*, found \{atr:x\}; did you mean attr\?"),
+        ("{}", r"found \{\}"),
+        ("{attr}", r"expected the path of an attribute, as in \{attr:...\}, found \{attr\}"),
+        ("{kernel:x}", r"expected \{kernel\}, found \{kernel:x\}"),
+        ("{attr:../x}", r"expected paths of attributes, .* found '../x' in \{attr:../x\}"),
+        ("{kernel", "expected a closing brace"),
+        ("kernel}", "expected an opening brace"),
+        ("{{kernel}", "expected an opening brace"),
+    ],
+)
+def test_a_template_that_means_nothing_is_refused(text, message):
+    with pytest.raises(TemplateError, match=message):
+        Template.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "match", "why"),
+    [
+        ("{attrs:serial}", Match("usb"), "expected a test of the ancestor that "),
+        ("{kernels}", Match("usb"), "expected a test of the ancestor that "),
+        ("{attr:a}", Match("usb", attr={"a": Test(present=False)}), "found {attr:a}, which match wants absent"),
+    ],
+)
+def test_a_template_that_can_never_be_filled_says_why(text, match, why):
+    assert why in str(Template.parse(text).never(match))
+    assert Template.parse("{attr:b}").never(match) is None
+
+
+def test_values_of_other_objects_are_not_mixed(roots, tree):
+    tree.write("/sys/devices/a/x = 1\n/sys/devices/b/x = 2")
+    look, template = Look(roots), Template.parse("{attr:x}")
+    filled = [template.fill(look, Matched(Object(f"devices/{name}"), Object(f"devices/{name}"))) for name in "ab"]
+    assert filled == ["1", "2"]
