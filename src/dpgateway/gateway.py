@@ -13,12 +13,14 @@ from importlib.metadata import version
 from dpgateway.config import Changes, Configuration, ResourceConfig, told
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.plugin import Front, Plugin
+from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
+from dpgateway.node.left import Left
 from dpgateway.node.node import Node
 from dpgateway.process.log import bind, recent
 from dpgateway.process.observable import Bell
@@ -61,7 +63,8 @@ class Gateway:
         places = Places.of(directory, configuration.kubelet.pod_resources_socket)
         self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
-        self._front = Front(self._node, client, self._threads, configuration.state_dir)
+        self._pools = Pools(Left(self._node, configuration.state_dir, self._threads))
+        self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._serving: dict[str, _Serving] = {}
@@ -74,6 +77,7 @@ class Gateway:
         self._everywhere = [
             self._spawn("watch the kubelet", self._node.run),
             self._spawn("sweep", self._sweep),
+            self._spawn("follow the pools", self._pools.run),
         ]
         resources = self._first.resources
         for config in resources:
@@ -115,6 +119,8 @@ class Gateway:
             serving.amend(replace(serving.config.by_now(), where=config.where))
         for config in changes.amended:
             self._serving[config.name].amend(config)
+        for config in (*changes.amended, *changes.added, *changes.restarted):  # each needs to know its whole pool
+            self._pools.add(config)
         for config in changes.added:
             self._begin(config)
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
@@ -133,6 +139,7 @@ class Gateway:
 
     def _begin(self, config: ResourceConfig) -> None:
         self._node.add(config.name)
+        self._pools.add(config)
         task = self._spawn(config.name, partial(self._serve, config.name))
         self._serving[config.name] = _Serving(config, time.monotonic(), task)
         self.changed.ring()
@@ -143,7 +150,7 @@ class Gateway:
 
     async def _end(self, config: ResourceConfig) -> None:
         await self._stop(config.name)
-        self._node.drop(config.name)
+        self._pools.remove(config.name)
 
     async def _stop(self, name: str) -> None:
         task = self._serving[name].task

@@ -19,6 +19,7 @@ OTHER: dict[str, Any] = {
     "nodes": ("node-*",),
     "shares": Shares(2),
     "preference": "packed",
+    "pool": "gpus",
     "keep_lost": timedelta(1),
     "refresh": timedelta(1),
     "env": {"A": "b"},

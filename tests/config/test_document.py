@@ -31,7 +31,7 @@ kubelet: {apis: [v1beta2], device_plugins_dir: run}
     assert problems_of(path) == [
         (
             ":4: resources[0].keep-lost: found an unknown key, expected one of name, driver, options, nodes, shares, "
-            "preference, keep_lost, refresh, env, annotations, mounts, timeouts; did you mean keep_lost?"
+            "preference, pool, keep_lost, refresh, env, annotations, mounts, timeouts; did you mean keep_lost?"
         ),
         (
             ":5: resources[0].refresh: found 600, expected a duration: a number and a unit (ms, s, m or h), "

@@ -20,6 +20,7 @@ def test_the_defaults_are_those_of_the_documentation(config: Write) -> None:
         nodes=("*",),
         shares=Shares(1, "prefer"),
         preference="none",
+        pool=None,
         keep_lost=timedelta(minutes=10),
         refresh=timedelta(seconds=30),
         env={},
@@ -40,6 +41,7 @@ resources:
     nodes: [gpu-*, "10"]
     shares: {count: 4, distinct: require}
     preference: spread
+    pool: gpus
     keep_lost: 1h
     refresh: 500ms
     env: {A: "1", B: yes}
@@ -57,6 +59,7 @@ kubelet: {device_plugins_dir: /run/plugins, apis: [v1alpha2]}
             nodes=("gpu-*", "10"),
             shares=Shares(4, "require"),
             preference="spread",
+            pool="gpus",
             keep_lost=timedelta(hours=1),
             refresh=timedelta(seconds=0.5),
             env={"A": "1", "B": "yes"},
@@ -71,6 +74,7 @@ kubelet: {device_plugins_dir: /run/plugins, apis: [v1alpha2]}
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
+        ("pool", '""', "expected the name of a pool, or null"),
         ("shares", "0", "from 1 to 1000"),
         ("shares", "{count: 0}", "from 1 to 1000"),
         ("shares", "{distinct: require}", "shares.count: found nothing"),

@@ -9,9 +9,11 @@ import pytest
 from dpgateway import Device
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.plugin import Front, Plugin
+from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.node.directory import Places
+from dpgateway.node.left import Left
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
 from dpgateway.process.threads import Threads
@@ -28,7 +30,8 @@ class Running:
         threads = Threads()
         self.node = Node(Places.of(directory), [NAME], threads, lambda change: None, lambda: False)
         self.driver = RunningDriver(config, "node-a", threads, log)
-        front = Front(self.node, KubeletClient(directory, APIS, group), threads, directory / "state")
+        state, client = directory / "state", KubeletClient(directory, APIS, group)
+        front = Front(self.node, client, threads, state, Pools(Left(self.node, state, threads)))
         self.plugin = Plugin(config, self.driver, front, group)
         for runs in (self.node.run, self.driver.run, self.plugin.run):
             group.create_task(runs())

@@ -117,6 +117,7 @@ async def test_what_can_change_in_place_keeps_the_driver_the_sockets_and_the_str
     keys = {
         "shares": 2,
         "preference": "spread",
+        "pool": "things",
         "keep_lost": 1,
         "refresh": 7,
         "env": {"MORE": "b"},

@@ -95,19 +95,23 @@ def _warned(document: Document, configuration: Configuration) -> tuple[Problem, 
     """What the drivers' options warn of, each on a thread, because it is the driver's code."""
     threads = Threads(idle=0)
     warnings: list[Problem] = []
-    before: dict[str, dict[str, object]] = {}
+    before: dict[str, dict[str, tuple[str | None, object]]] = {}
     entries = {entry.written.place: entry for entry in document.entries}
     for resource in configuration.resources:
         if resource.failure is None:
             others = before.setdefault(resource.driver, {})
-            named_otherwise = {name: options for name, options in others.items() if name != resource.name}
-            ask = partial(warned, entries[resource.where], resource, named_otherwise)
+            apart = {  # resources of one pool are meant to have the same devices
+                name: options
+                for name, (pool, options) in others.items()
+                if name != resource.name and (pool is None or pool != resource.pool)
+            }
+            ask = partial(warned, entries[resource.where], resource, apart)
             try:
                 warnings += threads.run(f"warnings of {resource.name}", ask, PATIENCE)
             except TimeoutError:
                 text = f"its driver's Options.warnings hasn't returned within {PATIENCE:g} s"
                 warnings.append(_problem(resource.where, f"{resource.name}: {text}"))
-            others[resource.name] = resource.options
+            others[resource.name] = resource.pool, resource.options
     return in_order(warnings)
 
 

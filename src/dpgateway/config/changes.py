@@ -9,7 +9,7 @@ from dpgateway.config.completing import Configuration
 from dpgateway.config.values import Kubelet, ResourceConfig
 
 IN_PLACE = frozenset(
-    {"nodes", "shares", "preference", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
+    {"nodes", "shares", "preference", "pool", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
 )
 """The keys that a resource takes over while it goes on. For any other key it is stopped and started again."""
 

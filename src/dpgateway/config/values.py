@@ -74,6 +74,12 @@ def _filled(text: str) -> str:
     return text
 
 
+def _pool(name: str | None) -> str | None:
+    if name == "":
+        raise Wrong('""', "the name of a pool, or null")
+    return name
+
+
 def _environment(env: Mapping[str, str]) -> Mapping[str, str]:
     for name in env:
         if not name or "=" in name or "\0" in name:
@@ -164,6 +170,7 @@ class ResourceKeys:
         default=Shares(1), metadata=_about("under how many ids each device is offered") | {"expand": _expand_shares}
     )
     preference: PreferenceKind = _key("none", "which devices the kubelet is advised to take")
+    pool: str | None = _key(None, "resources of one pool may be the same hardware, and exclude each other", _pool)
     keep_lost: timedelta = _key(timedelta(minutes=10), "how long a vanished device that nobody holds stays listed")
     refresh: timedelta = _key(
         30 * _SECOND, "how often the driver is asked again although it announced no change", _positive

@@ -16,6 +16,7 @@ from typing import Any
 from dpgateway.config import Place, ResourceConfig
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.news import News
+from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.remembering import Remembering
@@ -47,6 +48,7 @@ class Front:
     client: KubeletClient
     threads: Threads
     state_dir: Path
+    pools: Pools
     pace: Pace = field(default_factory=Pace)
 
 
@@ -65,6 +67,8 @@ class Plugin:
         self._log = log = bind(_log, resource=config.name, driver=config.driver)
         self._holdings = holdings = node.holdings[config.name]
         self.inventory = Inventory(config, holdings, node.reader.ask, log)
+        self._pools = front.pools
+        self._pools.join(self.inventory)
         self._resource = Resource(config, self.inventory, driver, front.client.apis[0], log)
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
         self._endpoint = Endpoint(node.directory, self._handlers, group, log)
@@ -143,15 +147,19 @@ class Plugin:
             async with asyncio.timeout(WRITING):
                 await self._holdings_known()
         self.inventory.hold(self._holdings.value)
+        self._resource.releases.tell()
         if not self.inventory.list.value and not self.driver.said.value.failure:
             self._log.warning("there are no devices yet: %s finds none for the options at %s", *self._source)
         self.registrar.ready()
 
     async def _holdings_known(self) -> None:
-        """Waits until it is known what containers hold: a first list that misses a held id may crash the kubelet."""
+        """Waits until it is known what containers hold: a first list that misses a held id may crash the kubelet, and
+        one that is Unhealthy because nobody knows what the rest of the pool uses costs the pods that come just then.
+        """
         version = 0
         while not self._holdings.value.known:
             version = await self._holdings.newer(version)
+        await self._pools.known(self.name)
 
     def _failed(self, error: Exception) -> None:
         """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
@@ -194,7 +202,8 @@ class Plugin:
             self.inventory.take(said.devices)
             self._resource.releases.tell()
         if said.failure:
-            self.inventory.fail(said.failure, overdue=said.overdue)
+            deaf = self.driver.calls is None or said.devices is None
+            self.inventory.fail(said.failure, overdue=said.overdue, deaf=deaf)
         self._reminder.hear(self.failure)
         self.registrar.options_changed()
 

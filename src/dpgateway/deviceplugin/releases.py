@@ -50,7 +50,7 @@ class Releases:
             self._telling.clear()
         self._told_through = calls
         freed = holdings.freed - self._telling
-        if calls is None or self._driver.said.value.devices is None or not freed:
+        if calls is None or self._driver.said.value.devices is None or not freed or self._inventory.unsure:
             return
         used = self._ledger.devices_of(holdings.last_known)
         devices: dict[str, Device] = {}
@@ -60,7 +60,7 @@ class Releases:
             if device is None and id_ in self._ledger.lost:
                 continue
             ids.add(id_)
-            if device is not None and device.id not in used:
+            if device is not None and device.id not in used and not self._inventory.elsewhere(device):
                 devices[device.id] = device
         if not ids:
             return
@@ -94,7 +94,7 @@ class Releases:
     def unheld(self, devices: Iterable[Device]) -> list[Device]:
         """Those of ``devices`` that no container holds or may be getting; none as long as that isn't known."""
         held = self._holdings.value.in_use
-        return [] if held is None else self._without(devices, held)
+        return [] if held is None or self._inventory.unsure else self._without(devices, held)
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
         """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
@@ -102,4 +102,5 @@ class Releases:
 
     def _without(self, devices: Iterable[Device], ids: Iterable[str]) -> list[Device]:
         held = self._ledger.devices_of(ids)
-        return [device for device in devices if device.id not in held]
+        free = (device for device in devices if device.id not in held)
+        return [device for device in free if not self._inventory.elsewhere(device)]

@@ -80,6 +80,7 @@ class Resource:
         if not ids:
             return Grant((), Allocation())
         calls = self._calls()
+        self.inventory.look()
         devices = self._devices(ids)
         allocation, began = None, self._clock.monotonic()
         try:
@@ -175,6 +176,8 @@ class Resource:
                 found = self._ledger.resolve([offered], self._clock.monotonic())
                 reason = found.reason if isinstance(found, Refusal) else "unknown"
                 raise RequestError(f"resource {self.name}: device {offered} is {reason}")
+            if reason := self.inventory.elsewhere(device):  # what prepares one may ruin the other
+                raise RequestError(f"resource {self.name}: device {offered} can't be prepared: {reason}")
             devices[device.id] = device
         if "prepare" in calls.abilities:
             await self._prepare(calls, tuple(ids), tuple(devices.values()), once=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,9 @@ class Journal:
     def load(self) -> Claims:
         """Empty if there is no file; raises KubeletError or OSError if there is one that can't be read."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            raw = _read(self.path)
         except FileNotFoundError:
             return {}
-        with os.fdopen(descriptor, "rb") as file:
-            raw = file.read(LARGEST + 1)
         return from_json(raw, self._resource, str(self.path))
 
     def save(self, claims: Claims, *, sync: bool = True) -> None:
@@ -57,6 +55,12 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         temporary.replace(self.path)
+
+
+def _read(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(LARGEST + 1)
 
 
 def to_json(claims: Claims, resource: str) -> bytes:
@@ -101,3 +105,21 @@ def _text(value: object) -> str:
         raise TypeError(f"expected a text, found {value!r:.100}")
     value.encode()  # half a character can't be listed
     return value
+
+
+def claims_of_others(
+    state_dir: Path, device_plugins_dir: Path, resources: Collection[str]
+) -> tuple[dict[str, Claims], list[str]]:
+    """What was written down of other resources than these, and what is wrong with files that can't be read."""
+    found: dict[str, Claims] = {}
+    complaints = []
+    ours = {Journal(state_dir, device_plugins_dir, resource).path for resource in resources}
+    for path in sorted(set(state_dir.glob("*.json")) - ours):
+        try:
+            resource = json.loads(_read(path))["resource"]
+            journal = Journal(state_dir, device_plugins_dir, resource)
+            if journal.path == path:  # else it is of another kubelet
+                found[resource] = journal.load()
+        except (KubeletError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            complaints.append(f"{path}: {error!r:.300}")
+    return found, complaints

@@ -1,8 +1,8 @@
 """Devices that share hardware exclude each other, whatever their names mean today."""
 
-from dpgateway.deviceplugin.offer.exclusion import excluded, shared
+from dpgateway.deviceplugin.offer.exclusion import excluded, shared, used
 from dpgateway.model import Device, Health
-from dpgateway.node.holders import Claim, Holder, Noted
+from dpgateway.node.holders import Claim, Container, Holder, Noted
 from dpgateway.node.holdings import Holdings
 
 NOW = 1_700_000_000.0
@@ -12,9 +12,13 @@ OTHER = Device("ttyUSB1", hardware=("char 188:1",))
 PLAIN = Device("plain")
 
 
-def out(devices, holdings):
+def use(devices, holdings, name="example.com/serial", **more):
     by_id = {device.id: device for device in devices}
-    return excluded(devices, holdings, lambda offered: by_id.get(offered.partition("::")[0]))
+    return used(name, holdings, lambda offered: by_id.get(offered.partition("::")[0]), **more)
+
+
+def out(devices, holdings, *others):
+    return excluded(devices, use(devices, holdings), others)
 
 
 def noted(*ids, **claims):
@@ -81,3 +85,73 @@ def test_what_is_freed_excludes_until_its_driver_was_told():
 def test_two_devices_of_one_request_may_be_the_same_hardware():
     assert shared([LINK, OTHER, PLAIN]) is None
     assert shared([OTHER, LINK, NODE]) == (LINK, NODE)
+
+
+# other resources of the pool
+
+AES, FFT = "example.com/aes", "example.com/fft"
+BOARD, SECOND = Device("b0"), Device("b1")
+
+
+def pods_of(*uids):
+    return frozenset(Container(uid, "c") for uid in uids)
+
+
+def known(*ids, **claims):
+    return noted(*ids, **claims).remembered({})
+
+
+def beside(holdings, **more):
+    """Why the boards can't be given away as another resource than the one whose containers hold something."""
+    return out([BOARD, SECOND], known(), use([BOARD, SECOND], holdings, AES, **more))
+
+
+def test_what_is_held_or_being_given_in_one_resource_is_excluded_in_the_others():
+    reason = {"b0": "held as example.com/aes by a container"}
+    assert beside(known()) == {}
+    assert beside(known("b0")) == beside(known("b0::1")) == reason
+    flying = known().began(("b0",))
+    assert beside(flying) == beside(flying.gave(("b0",), NOW)) == reason
+    assert beside(flying.failed(("b0",))) == {}
+
+
+def test_the_pod_is_named_or_else_its_uid():
+    holdings = known().noted({"b0": Noted((), pods_of("1a", "2b"))}, NOW, NOW)
+    assert beside(holdings)["b0"] == "held as example.com/aes by pod 1a"
+    assert beside(holdings.ended(frozenset(["1a"])))["b0"] == "held as example.com/aes by pod 2b"
+    listed = holdings.heard({"b0": Holder("team", "encoder-0", "c")}, NOW + 1)
+    assert beside(listed)["b0"] == "held as example.com/aes by team/encoder-0"
+
+
+def test_who_is_getting_a_device_is_not_who_had_it():
+    had = known().noted({"b0": Noted((), pods_of("1a"))}, NOW, NOW)
+    assert beside(had.began(("b0",)))["b0"] == "held as example.com/aes by a container"
+
+
+def test_drivers_meet_where_they_say_the_same_name():
+    whole = Device("gpu0", hardware=("pci 0000:3b:00.0", "pci 0000:3b:00.1"))
+    function = Device("vf1", hardware=("pci 0000:3b:00.1",))
+    reason = "pci 0000:3b:00.1 is held as example.com/aes by a container"
+    assert out([function, PLAIN], known(), use([whole], known("gpu0"), AES)) == {"vf1": reason}
+    assert out([whole, PLAIN], known(), use([function], known("vf1"), AES)) == {"gpu0": reason}
+
+
+def test_until_it_is_known_what_another_resource_holds_only_what_containers_have_already_is_given():
+    reason = "it isn't known yet what containers hold as example.com/aes"
+    for unknown in Holdings(), noted(), Holdings().remembered({}):
+        assert beside(unknown) == dict.fromkeys(["b0", "b1"], reason)
+    assert out([BOARD, SECOND], known("b0"), use([], Holdings(), AES)) == {"b1": reason}
+
+
+def test_what_nobody_remembers_of_another_resource_may_be_any_hardware():
+    reason = "it may be what a container holds as b7 of example.com/aes, because nobody remembers what that was"
+    assert out([BOARD, SECOND], known("b1"), use([BOARD], known("b7"), AES)) == {"b0": reason}
+    claim = Claim("", hardware=frozenset(["b7"]))
+    assert out([BOARD, SECOND], known(), use([BOARD], known("b7", b7=claim), AES)) == {}
+
+
+def test_what_is_freed_excludes_others_until_its_driver_was_told_if_there_is_one():
+    freed = known("b0").noted({}, NOW + 1, NOW + 1)
+    assert freed.freed == {"b0"}
+    assert beside(freed).keys() == {"b0"}
+    assert beside(freed, untold=False) == beside(freed.told(freed.freed)) == {}

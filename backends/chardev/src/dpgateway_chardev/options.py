@@ -140,7 +140,7 @@ class CharDeviceOptions:
                 shared = [theirs for theirs in other.paths if self._meet(path, theirs, other.excluded)]
                 if shared and (other.type, other.dev) == (self.type, self.dev):
                     text = f"{name} offers it too, through {shared[0]}, so that two containers can get one device"
-                    yield f"paths[{number}]: {text}"
+                    yield f"paths[{number}]: {text}; in one pool they exclude each other"
         if "m" in self.permissions:
             yield "permissions: m lets a container make the device node itself (mknod), which drivers rarely need"
 

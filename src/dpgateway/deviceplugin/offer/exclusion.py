@@ -1,49 +1,112 @@
-"""Devices that share hardware exclude each other: while a container has one of them, the others are Unhealthy."""
+"""Devices that share hardware exclude each other: while a container has one of them, the others are Unhealthy.
+
+That holds for the devices of one resource, and for those of all resources that name the same pool.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dpgateway.deviceplugin.offer.shares import device_id
 from dpgateway.model import Device
 from dpgateway.node.holdings import Holdings
 
 
-def excluded(
-    devices: Iterable[Device], holdings: Holdings, device_of: Callable[[str], Device | None]
-) -> Mapping[str, str]:
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The hardware that containers have, or are getting, under the name of one resource."""
+
+    resource: str
+    holdings: Holdings
+    ids: frozenset[str] = frozenset()
+    """The offered ids that count as held."""
+    behind: Mapping[str, str] = field(default_factory=dict)
+    """One of these ids for each name of hardware."""
+    forgotten: str = ""
+    """One of these ids of which nobody remembers what is behind it; empty if there is none."""
+
+    @property
+    def known(self) -> bool:
+        """Whether somebody has looked at what earlier gateways gave away, and at what the kubelet wrote down."""
+        return self.holdings.remembers and self.holdings.looked
+
+    @property
+    def unsure(self) -> str:
+        """Why any hardware may be in use under this name; empty if it is known which."""
+        if not self.known:
+            return f"it isn't known yet what containers hold as {self.resource}"
+        if self.forgotten:
+            what = f"what a container holds as {self.forgotten} of {self.resource}"
+            return f"it may be {what}, because nobody remembers what that was"
+        return ""
+
+    def says_of(self, device: Device) -> str:
+        """Why another resource can't give the device away; empty if nothing of it is used under this name."""
+        for name in hardware(device):
+            if (offered := self.behind.get(name)) is not None:
+                what = "" if name == device.id else f"{name} is "
+                return f"{what}held as {self.resource} by {self._holder(offered)}"
+        return ""
+
+    def _holder(self, offered: str) -> str:
+        holdings = self.holdings
+        if (holder := holdings.listed.get(offered)) is not None:
+            return f"{holder.namespace}/{holder.pod}"
+        if offered in holdings.granted or any(offered in ids for ids in holdings.in_flight):
+            return "a container"  # what was noted of it may be of an earlier one
+        claim = holdings.claims.get(offered)
+        noted = (holdings.note or {}).get(offered)
+        pods = noted.pods if noted is not None else claim.pods if claim is not None else frozenset()
+        alive = sorted(pods - holdings.gone)
+        return f"pod {alive[0]}" if alive else "a container"
+
+
+def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
+    """``device_of``: the present device of an offered id. What was behind an id when it was given away counts, not what
+    its name means today. ``untold``: whether what is freed counts until its driver was told.
+    """
+    ids = holdings.claimed if untold else holdings.last_known
+    behind: dict[str, str] = {}
+    forgotten = ""
+    given = frozenset(id_ for flight in holdings.in_flight for id_ in flight)
+    for offered in sorted(ids):
+        claim, device = holdings.claims.get(offered), device_of(offered)
+        names = claim.hardware if claim is not None else frozenset()
+        if device is not None and (offered in given or not names):
+            names |= hardware(device)
+        behind |= dict.fromkeys(names, offered)
+        if not names:
+            forgotten = forgotten or offered
+    return Used(resource, holdings, ids, behind, forgotten)
+
+
+def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) -> Mapping[str, str]:
     """Why a device can't be given away because of what is behind it, by device id.
 
-    ``device_of``: the present device of an offered id. What was behind an id when it was given away counts, not what
-    its name means today.
+    ``others``: what the other resources of the pool use.
     """
-    named = [device for device in devices if device.hardware is not None]
-    if not named:
-        return {}
-    used: dict[str, str] = {}
-    forgotten: list[str] = []
-    given = frozenset(id_ for ids in holdings.in_flight for id_ in ids)
-    for offered in sorted(holdings.claimed):
-        claim, device = holdings.claims.get(offered), device_of(offered)
-        behind = claim.hardware if claim is not None else frozenset()
-        if device is not None and (offered in given or not behind):
-            behind |= hardware(device)
-        used |= dict.fromkeys(behind, offered)
-        if not behind:
-            forgotten.append(offered)
-    held = {device_id(offered) for offered in holdings.claimed}
-    out = {device.id: _reason(device, used, holdings) for device in named}
-    if forgotten:
-        unsure = f"it may be what a container holds as {forgotten[0]}, because nobody remembers what that was"
-        out = {id_: reason or ("" if id_ in held else unsure) for id_, reason in out.items()}
-    return {id_: reason for id_, reason in out.items() if reason}
+    held = {device_id(offered) for offered in own.ids}
+    unsure = next((one.unsure for one in others if one.unsure), "")
+    forgotten = ""
+    if own.forgotten:
+        forgotten = f"it may be what a container holds as {own.forgotten}, because nobody remembers what that was"
+    out = {}
+    for device in devices:
+        reason = _within(device, own) or next(filter(None, (one.says_of(device) for one in others)), "")
+        if not reason and device.id not in held:
+            reason = (forgotten if device.hardware is not None else "") or unsure
+        if reason:
+            out[device.id] = reason
+    return out
 
 
-def _reason(device: Device, used: Mapping[str, str], holdings: Holdings) -> str:
+def _within(device: Device, own: Used) -> str:
+    """Whether another device of the same resource is the same hardware, and is held."""
     for name in device.hardware or ():
-        other = used.get(name)
+        other = own.behind.get(name)
         if other is not None and device_id(other) != device.id:
-            holder = holdings.listed.get(other)
+            holder = own.holdings.listed.get(other)
             return f"{name} is held as {other}{f' by {holder}' if holder else ''}"
     return ""
 

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import operator
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer import size
-from dpgateway.deviceplugin.offer.exclusion import excluded
+from dpgateway.deviceplugin.offer.exclusion import Used, excluded, used
 from dpgateway.deviceplugin.offer.ledger import Ledger
+from dpgateway.deviceplugin.offer.pool import Pool
 from dpgateway.model import Device, Offer, Offers
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
@@ -47,13 +48,16 @@ class Inventory:
         self.failure = ""
         """Why the resource can't be offered as its driver lists it."""
         self.ledger = Ledger(config.shares.count, config.keep_lost.total_seconds())
-        self._shares = config.shares.count
+        self.name, self._shares = config.name, config.shares.count
         self.holdings, self.clock = holdings, clock
         self._reread, self._log = reread, log
         self._taken: tuple[Device, ...] | None = None
         """The driver's last list if all of it is offered as the driver says; else empty."""
         self._shared = False
         """Whether devices may share hardware."""
+        self._pool: Pool | None = None
+        self._deaf = False
+        """Whether there is no driver that could be told what is free."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -81,15 +85,21 @@ class Inventory:
         self.ledger.take(devices, self.clock.monotonic(), only)
         self._taken = devices if fits else None
         self._shared = any(device.hardware is not None for device in devices)
-        self._exclude()
+        self._deaf = False
+        self._exclude(self._others())
         self._publish()
+        self._tell_pool()
 
-    def fail(self, reason: str, *, overdue: bool) -> None:
-        """The driver doesn't say what there is. ``overdue``: the first list is due, so one is published."""
+    def fail(self, reason: str, *, overdue: bool, deaf: bool = False) -> None:
+        """The driver doesn't say what there is. ``overdue``: the first list is due, so one is published. ``deaf``: it
+        isn't there to be told what is free, either.
+        """
         self._taken = None
+        self._deaf = deaf
         self.ledger.fail(reason, self.clock.monotonic())
         if overdue or self.list.value is not None:
             self._publish()
+        self._tell_pool()
 
     def _fits(self, devices: tuple[Device, ...]) -> bool:
         lost, present = self.ledger.lost, self.ledger.devices
@@ -115,10 +125,11 @@ class Inventory:
         changed = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
         if self.ledger.lost.keys() - before and self.list.value is not None:
             self._shorten(holdings.held or ())
-        if (self._exclude() or changed) and self.list.value is not None:
+        if (self._exclude(self._others()) or changed) and self.list.value is not None:
             self._publish()
         else:
             self.look_later()
+        self._tell_pool()
 
     def _shorten(self, held: Collection[str]) -> None:
         if not self._fits(tuple(self.ledger.devices.values())):
@@ -127,14 +138,52 @@ class Inventory:
 
     def use(self) -> None:
         """A container is getting devices, or didn't get them: what shares their hardware is listed accordingly."""
-        if self._exclude() and self.list.value is not None:
+        self.exclude(self._others())
+        self._tell_pool()
+
+    # what shares its hardware
+
+    def look(self) -> None:
+        """Lists what the other resources of the pool use by now."""
+        if self._pool is not None:
+            self.exclude(self._others())
+
+    def join(self, pool: Pool | None) -> None:
+        """From now on nothing is given away that another resource of the pool uses. None: it is in no pool any more."""
+        self._pool = pool
+        if pool is not None:
+            pool.members[self.name] = self
+        self.exclude(self._others())
+
+    def used(self) -> Used:
+        """What is freed counts until its driver was told; but a driver that isn't there keeps nothing from others."""
+        return used(self.name, self.holdings.value, self.ledger.device, untold=not self._deaf)
+
+    def exclude(self, others: Sequence[Used]) -> None:
+        """Lists accordingly what the other resources of the pool use."""
+        if self._exclude(others) and self.list.value is not None:
             self._publish()
 
-    def _exclude(self) -> bool:
-        if not self._shared:
-            return False
-        devices = self.ledger.devices.values()
-        return self.ledger.exclude(excluded(devices, self.holdings.value, self.ledger.device))
+    def elsewhere(self, device: Device) -> str:
+        """Which other resource of the pool uses the device's hardware, and who has it; empty if none does."""
+        return next(filter(None, (one.says_of(device) for one in self._others())), "")
+
+    @property
+    def unsure(self) -> str:
+        """Why any device may be in use in another resource of the pool; empty if it is known which are."""
+        return next(filter(None, (one.unsure for one in self._others())), "")
+
+    def _others(self) -> Sequence[Used]:
+        return () if self._pool is None else self._pool.others(self.name)
+
+    def _tell_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.tell(self.name)
+
+    def _exclude(self, others: Sequence[Used]) -> bool:
+        if not self._shared and self._pool is None:
+            return self.ledger.exclude({})
+        return self.ledger.exclude(excluded(self.ledger.devices.values(), self.used(), others))
 
     def look_later(self) -> None:
         """Sets the only timer, for the next id that may be dropped."""

@@ -1,0 +1,97 @@
+"""Which pools there are, and which resources are in each.
+
+A resource is in its pool from the moment it is configured: until somebody has looked at what its containers hold,
+nothing of the pool is given away. What containers still hold of resources that aren't configured any more counts in
+every pool, because their hardware may be in any of them by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.offer.exclusion import Used, used
+from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.offer.pool import Pool
+from dpgateway.node.holdings import Holdings
+from dpgateway.node.left import Left
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A resource that isn't served yet: nobody has looked at what its containers hold."""
+
+    name: str
+
+    def used(self) -> Used:
+        return Used(self.name, Holdings())
+
+    def exclude(self, others: Sequence[Used]) -> None:
+        """It lists nothing."""
+
+
+class Pools:
+    """Used from the event loop."""
+
+    def __init__(self, left: Left) -> None:
+        self._left = left
+        self._pools: dict[str, Pool] = {}
+        self._of: dict[str, Pool] = {}
+        """By resource."""
+        self._served: dict[str, Inventory] = {}
+
+    async def run(self) -> None:
+        """Follows what is left of resources that aren't configured any more; never returns."""
+        await self._left.run(self._left_changed)
+
+    def _left_changed(self) -> None:
+        for pool in self._pools.values():
+            pool.tell()
+
+    def _used_besides(self) -> Iterator[Used]:
+        if not self._left.known:
+            yield Used("a resource that isn't configured any more", Holdings())
+        for name, holdings in self._left.holdings.items():
+            yield used(name, holdings.value, lambda _: None, untold=False)
+
+    def add(self, config: ResourceConfig) -> None:
+        """The resource is configured from now on, or is in another pool than before, although it is served still."""
+        self._left.drop(config.name)
+        pool = self._pools.setdefault(config.pool, Pool(self._used_besides)) if config.pool else None
+        if self._of.get(config.name) is pool:
+            return
+        self._leave(config.name)
+        if pool is None:
+            return
+        self._of[config.name] = pool
+        if config.name in self._served:
+            self._served[config.name].join(pool)
+            pool.tell()
+        else:
+            pool.expect(_Expected(config.name))
+
+    def join(self, inventory: Inventory) -> None:
+        """The resource is going to be served."""
+        self._served[inventory.name] = inventory
+        if inventory.name in self._of:
+            inventory.join(self._of[inventory.name])
+
+    async def known(self, name: str) -> None:
+        """Waits until it is known what containers hold of each resource of this one's pool."""
+        if name in self._of:
+            await self._of[name].known.wait()
+
+    def remove(self, name: str) -> None:
+        """The resource isn't configured any more, and isn't served."""
+        self._left.add(name)
+        self._leave(name)
+        self._served.pop(name, None)
+
+    def _leave(self, name: str) -> None:
+        pool = self._of.pop(name, None)
+        if pool is not None:
+            pool.members.pop(name)
+            pool.tell()
+            if name in self._served:
+                self._served[name].join(None)

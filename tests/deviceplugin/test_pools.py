@@ -1,0 +1,363 @@
+"""Resources of one pool: whatever happens, one piece of hardware has one holder."""
+
+import asyncio
+import logging
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.offer.pool import Pool
+from dpgateway.deviceplugin.resource import Resource
+from dpgateway.errors import RequestError
+from dpgateway.model import Allocation, Device
+from dpgateway.node.holders import Container, Noted
+from dpgateway.node.holdings import Holdings
+from dpgateway.node.journal import Claims
+from dpgateway.process.observable import Observable
+from tests.support.resources import configured
+from tests.support.serving import running
+from tests.support.time import Clock, VirtualLoop
+from tests.support.waiting import turns
+
+AES, FFT, RAW = "example.com/aes", "example.com/fft", "example.com/raw"
+BOARDS = [Device(f"b{number}") for number in range(4)]
+BOTH = Device("both", hardware=("b0", "b1"))
+LOG = logging.LoggerAdapter(logging.getLogger("pools"), {})
+
+
+class Calls:
+    """A driver that answers when it is told to, and is told what is free."""
+
+    abilities = frozenset({"prepare", "release"})
+
+    def __init__(self):
+        self.waiting: dict[str, asyncio.Future[None]] = {}
+        self.prepared, self.released = [], []
+
+    async def allocate(self, devices, late):
+        answer = asyncio.get_running_loop().create_future()
+        self.waiting[devices[0].id] = answer
+        await answer
+        return Allocation()
+
+    async def prepare(self, devices, *, once=True):
+        self.prepared += [device.id for device in devices]
+
+    def release(self, devices, free, told=lambda: None):
+        self.released += [device.id for device in free(devices)]
+        told()
+
+
+class Served:
+    """One resource of the pool while a gateway lives."""
+
+    def __init__(self, name, pool, clock, devices=BOARDS, **config):
+        self.holdings = Observable(Holdings())
+        self.inventory = Inventory(configured(name=name, **config), self.holdings, lambda: None, LOG, clock)
+        self.inventory.join(pool)
+        self.calls = Calls()
+        self.driver = running(self.calls)
+        self.resource = Resource(configured(name=name, **config), self.inventory, self.driver, APIS[0], LOG)
+        self.following = asyncio.ensure_future(self.resource.releases.follow_holdings())
+        self.devices, self._clock = devices, clock
+
+    def list(self):
+        self.inventory.take(tuple(self.devices))
+        self.resource.releases.tell()
+
+    def remember(self, claims=()):
+        self.holdings.publish(self.holdings.value.remembered(dict(claims)))
+
+    def note(self, *ids, pod="1a"):
+        now, noted = self._clock.monotonic(), Noted((), frozenset([Container(pod, "c")]))
+        self.holdings.publish(self.holdings.value.noted(dict.fromkeys(ids, noted), now, now))
+
+    def allocate(self, *ids):
+        return asyncio.ensure_future(self.resource.allocate([ids], APIS[0]))
+
+    def answer(self, device="b0", error=None):
+        answer = self.calls.waiting.pop(device)
+        if error is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(error)
+
+    async def give(self, *ids):
+        given = self.allocate(*ids)
+        await turns()
+        self.answer(ids[0].partition("::")[0])
+        await given
+
+    @property
+    def reasons(self):
+        offers = self.inventory.list.value or {}
+        return {id_: offer.health.reason for id_, offer in offers.items() if not offer.health.ok}
+
+    async def refusal(self, *ids):
+        with pytest.raises(RequestError) as caught:
+            await self.resource.allocate([ids], APIS[0])
+        return str(caught.value)
+
+    def end(self):
+        self.following.cancel()
+        self.inventory.close()
+
+
+@pytest.fixture
+async def pool():
+    return Pool()
+
+
+@pytest.fixture
+async def make(pool):
+    made = []
+
+    async def make(name, known=True, **more):
+        made.append(one := Served(name, pool, Clock(), **more))
+        one.list()
+        if known:
+            one.remember()
+            one.note()
+        await turns()
+        return one
+
+    yield make
+    for one in made:
+        one.end()
+
+
+async def test_what_is_being_given_as_one_resource_is_unhealthy_in_the_others_at_once(make):
+    aes, fft = await make(AES), await make(FFT, shares=2)
+    given = aes.allocate("b0")
+    await asyncio.sleep(0)
+    reason = "held as example.com/aes by a container"
+    assert fft.reasons == {"b0": reason, "b0::1": reason}
+    assert await fft.refusal("b0::1") == f"resource example.com/fft: device b0::1 is unhealthy: {reason}"
+    aes.answer(error=RequestError("no"))
+    with pytest.raises(RequestError):
+        await given
+    assert fft.reasons == {}
+
+
+async def test_of_two_allocates_at_once_one_wins_and_the_other_names_the_winner(make):
+    aes, fft = await make(AES), await make(FFT, devices=[BOTH])
+    first, second = aes.allocate("b1"), fft.allocate("both")
+    await turns()
+    reason = "resource example.com/fft: device both is unhealthy: b1 is held as example.com/aes by a container"
+    with pytest.raises(RequestError, match=reason):
+        await second
+    aes.answer("b1")
+    await first
+    assert fft.reasons.keys() == {"both"}
+
+
+async def test_what_is_free_again_is_healthy_again_and_its_own_driver_was_told_before(make):
+    aes, fft = await make(AES), await make(FFT)
+    await aes.give("b0")
+    aes.note("b0")
+    await turns()
+    assert fft.reasons == {"b0": "held as example.com/aes by pod 1a"}
+    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert (aes.calls.released, fft.calls.released) == (["b0"], [])
+    assert fft.reasons == {}
+    await fft.give("b0")
+
+
+async def test_shares_of_a_device_are_given_to_many_under_one_name_and_to_nobody_under_another(make):
+    aes, fft = await make(AES, shares=3), await make(FFT)
+    await aes.give("b0")
+    await aes.give("b0::2")
+    assert aes.reasons == {}
+    assert fft.reasons.keys() == {"b0"}
+
+
+async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_given(make, pool):
+    aes = await make(AES)
+    assert pool.known.is_set()
+    fft = await make(FFT, known=False)
+    reason = "it isn't known yet what containers hold as example.com/fft"
+    assert await aes.refusal("b0") == f"resource example.com/aes: device b0 is unhealthy: {reason}"
+    fft.remember()
+    fft.note("b0")
+    await turns()
+    assert aes.reasons == {"b0": "held as example.com/fft by pod 1a"}
+
+
+async def test_what_another_resource_has_is_not_prepared_because_that_may_ruin_it(make):
+    aes, fft = await make(AES), await make(FFT, known=False)
+    await asyncio.wait_for(aes.resource.prepare(["b0"]), 1)
+    fft.remember()
+    fft.note("b0")
+    await turns()
+    with pytest.raises(RequestError, match=r"device b0 can't be prepared: held as example.com/fft by pod 1a"):
+        await aes.resource.prepare(["b0"])
+    await fft.resource.prepare(["b0"])
+    assert (aes.calls.prepared, fft.calls.prepared) == (["b0"], ["b0"])
+
+
+async def test_a_driver_that_is_not_there_keeps_nothing_from_others_and_is_not_told_of_what_they_have(make):
+    aes, fft = await make(AES), await make(FFT)
+    await aes.give("b0")
+    aes.driver.calls = None
+    aes.note()
+    aes.inventory.fail("it crashed", overdue=False, deaf=True)
+    await turns()
+    aes.holdings.publish(aes.holdings.value.noted({}, 1e6, 1e6))  # long after the Allocate
+    await turns()
+    assert fft.reasons == {}
+    await fft.give("b0")
+    aes.driver.calls = aes.calls
+    aes.list()
+    await turns()
+    assert aes.calls.released == []
+    assert aes.reasons == {"b0": "held as example.com/fft by a container"}
+
+
+# any sequence of events
+
+NAMES = (AES, FFT, RAW)
+DEVICES = {AES: BOARDS, FFT: [*BOARDS[2:], BOTH], RAW: [Device("x", hardware=("b1", "b2")), BOARDS[3], BOARDS[0]]}
+PICKS = st.sampled_from([(name, device) for name in NAMES for device in DEVICES[name]])
+
+
+class Events(RuleBasedStateMachine):
+    """Containers of three resources that come and go, a kubelet that picks blindly, a gateway that is killed."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.running = {}
+        """The containers that run: pod's uid -> resource and device."""
+        self.noted = {}
+        """The same, as the kubelet wrote it down: with pods that ended since."""
+        self.journals: dict[str, Claims] = {name: {} for name in NAMES}
+        self.flights = []
+        self.pods = 0
+
+    def run(self):
+        self.loop.run_until_complete(turns())
+
+    @initialize()
+    def start(self):
+        async def start():
+            self.pool = Pool()
+            self.served = {name: Served(name, self.pool, self.loop.clock, DEVICES[name]) for name in NAMES}
+
+        self.loop.run_until_complete(start())
+        self.unready = {(name, what) for name in NAMES for what in ("journal", "note", "list")}
+
+    def teardown(self):
+        self.kill()
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+    def kill(self):
+        for one in self.served.values():
+            one.end()
+        for *_, flight in self.flights:
+            flight.cancel()
+        self.run()
+        self.flights = []
+
+    @precondition(lambda self: self.unready)
+    @rule(data=st.data(), all_=st.booleans())
+    def becomes_known(self, data, all_):
+        for name, what in sorted(self.unready) if all_ else [data.draw(st.sampled_from(sorted(self.unready)))]:
+            self.unready.remove((name, what))
+            if what == "journal":
+                self.served[name].remember(self.journals[name])
+            elif what == "list":
+                self.served[name].list()
+            else:
+                self.publish_note(name)
+        self.run()
+
+    def publish_note(self, name):
+        note = {
+            device.id: Noted((), frozenset([Container(pod, "c")]))
+            for pod, (resource, device) in self.noted.items()
+            if resource == name
+        }
+        holdings, now = self.served[name].holdings, self.loop.clock.now
+        gone = frozenset(self.noted.keys() - self.running.keys())
+        holdings.publish(holdings.value.noted(note, now, now).ended(gone))
+
+    @rule(pick=PICKS)
+    def allocate_begins(self, pick):
+        name, device = pick
+        taken = [*self.running.values(), *((one, other) for one, other, _ in self.flights)]  # as the kubelet knows
+        if (name, "list") not in self.unready and pick not in taken:
+            self.flights.append((name, device, self.loop.run_until_complete(self._begin(name, device))))
+
+    async def _begin(self, name, device):
+        flight = self.served[name].allocate(device.id)
+        await turns()
+        return flight
+
+    @precondition(lambda self: self.flights)
+    @rule(works=st.booleans(), writes=st.booleans(), data=st.data())
+    def allocate_ends(self, works, writes, data):
+        name, device, flight = self.flights.pop(data.draw(st.integers(0, len(self.flights) - 1)))
+        if not flight.done():
+            self.served[name].answer(device.id, None if works else RequestError("no"))
+            self.run()
+        if flight.exception() is None:
+            self.pods += 1
+            self.running[str(self.pods)] = name, device
+            self.noted = dict(self.running)  # the kubelet writes its checkpoint before the containers start
+            if writes:
+                self.journal_is_written()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def pod_ends(self, data):
+        del self.running[data.draw(st.sampled_from(sorted(self.running)))]
+
+    @rule(name=st.sampled_from(NAMES))
+    def node_is_looked_at(self, name):
+        if (name, "note") not in self.unready:
+            self.publish_note(name)
+            self.run()
+
+    @rule()
+    def journal_is_written(self):
+        for name, one in self.served.items():
+            if one.holdings.value.remembers:
+                self.journals[name] = dict(one.holdings.value.claims)
+
+    @rule()
+    def gateway_is_killed(self):
+        self.kill()
+        self.start()
+
+    @rule(seconds=st.sampled_from([0.01, 1.0, 20.0]))
+    def time_passes(self, seconds):
+        self.loop.clock.now += seconds
+
+    # what always holds
+
+    @invariant()
+    def hardware_has_one_holder(self):
+        names = [name for _, device in self.running.values() for name in device.hardware or (device.id,)]
+        assert len(names) == len(set(names)), self.running
+
+    @rule()
+    def in_the_end_everything_can_be_given_again(self):
+        if self.flights or self.unready:
+            return
+        self.running, self.noted = {}, {}
+        self.loop.clock.now += 60
+        for name in NAMES:
+            self.publish_note(name)
+        self.run()
+        assert {name: one.reasons for name, one in self.served.items()} == {name: {} for name in NAMES}
+
+
+TestEvents = Events.TestCase
+TestEvents.settings = settings(deadline=None, max_examples=100, stateful_step_count=40)
