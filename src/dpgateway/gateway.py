@@ -26,7 +26,20 @@ from dpgateway.process.log import bind, recent
 from dpgateway.process.observable import Bell
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
-from dpgateway.status import SCHEMA, Figures, Reloads, Report, Resource, Standing, Status, counting, looking, report
+from dpgateway.status import (
+    SCHEMA,
+    Figures,
+    Readiness,
+    Reloads,
+    Report,
+    Resource,
+    Standing,
+    Status,
+    counting,
+    looking,
+    readiness,
+    report,
+)
 from dpgateway.status import Gateway as Process
 
 GRACE = 1.0
@@ -236,6 +249,9 @@ class Gateway:
 
     def report(self) -> Report:
         return report(self._standings(), self._reloads.refusal, kubelet=self._node.kubelet)
+
+    def readiness(self) -> Readiness:
+        return readiness(self._standings(), kubelet=self._node.kubelet)
 
     def _standings(self) -> Iterable[Standing]:
         return map(self._standing, self._serving.values())

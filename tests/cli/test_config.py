@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from dpgateway.config import complete, load
-from dpgateway.config.values import Kubelet, ResourceKeys, Shares, Timeouts
+from dpgateway.config.values import Kubelet, ResourceKeys, Shares, Timeouts, Web
 from dpgateway.model import Mount
 from tests.support.drivers import find
 
@@ -40,7 +40,7 @@ def test_what_is_commented_out_is_the_default(line, example):
     full = uncommented(example)
     assert full.count("# ") < example.count("# ") - 10
     short, long = read(line, example), read(line, full)
-    assert short.kubelet == long.kubelet
+    assert (short.kubelet, short.web) == (long.kubelet, long.web)
     assert [one.name for one in short.resources] == ["example.com/serial", "example.com/fuse"]
     for one, other in zip(short.resources, long.resources, strict=True):
         assert {key.name: getattr(one, key.name) for key in fields(ResourceKeys)} == {
@@ -48,7 +48,7 @@ def test_what_is_commented_out_is_the_default(line, example):
         }
 
 
-@pytest.mark.parametrize("kind", [ResourceKeys, Shares, Timeouts, Kubelet, Mount])
+@pytest.mark.parametrize("kind", [ResourceKeys, Shares, Timeouts, Kubelet, Web, Mount])
 def test_it_has_every_key(example, kind):
     for key in fields(kind):
         assert re.search(rf"\b{key.name}: ", example) or re.search(rf"\b{key.name}: *#", example), key.name

@@ -315,3 +315,12 @@ def test_advice_about_the_whole(document: Load) -> None:
         "resources is empty, so nothing is served",
         "this is for diagnosis only",
     ]
+
+
+@pytest.mark.parametrize(
+    ("listen", "told"), [("127.0.0.2:80", 0), ("'[::1]:80'", 0), ("0.0.0.0:80", 1), ("'[::]:80'", 1)]
+)
+def test_advice_about_pages_for_the_whole_network(document: Load, listen: str, told: int) -> None:
+    resources = "resources: [{name: example.com/a, driver: good, options: {pool: p}}]"
+    found = advise(document(f"{resources}\nweb: {{listen: {listen}}}"), DRIVERS)
+    assert [one.place.key for one in found] == ["web.listen"] * told

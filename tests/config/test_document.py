@@ -50,7 +50,7 @@ kubelet: {apis: [v1beta2], device_plugins_dir: run}
         ':13: resources[1].nodes: found "gpu-1", expected a list of string; write ["gpu-1"]',
         ':14: resources[2]: found "nonsense", expected a mapping with the keys name, driver, ...',
         (
-            ":15: resurces: found an unknown key, expected one of resources, defaults, kubelet, state_dir; "
+            ":15: resurces: found an unknown key, expected one of resources, defaults, kubelet, state_dir, web; "
             "did you mean resources?"
         ),
         ':16: kubelet.apis[0]: found "v1beta2", expected v1beta1 or v1alpha2 or v1alpha1; did you mean v1beta1?',
@@ -141,7 +141,7 @@ def test_a_resource_named_twice_names_both_places(config: Write) -> None:
 
 class TestDirectory:
     def test_its_yaml_files_are_one_configuration(self, config: Write, tmp_path: Path) -> None:
-        config("defaults: {refresh: 5s}\nkubelet: {apis: [v1beta1]}", "00-all.yaml")
+        config("defaults: {refresh: 5s}\nkubelet: {apis: [v1beta1]}\nweb: {listen: 127.0.0.1:80}", "00-all.yaml")
         config("resources: [{name: example.com/b, driver: x}]", "20-b.yaml")
         config("defaults: {refresh: 5s, keep_lost: 1s}\nresources: [{name: example.com/a, driver: x}]", "10-a.yaml")
         config("not: [yaml", "notes.txt")
@@ -151,7 +151,7 @@ class TestDirectory:
         assert [first.name, second.name] == ["example.com/a", "example.com/b"]
         assert {first.refresh, second.refresh} == {timedelta(seconds=5)}
         assert {first.keep_lost, second.keep_lost} == {timedelta(seconds=1)}
-        assert document.kubelet.apis == ("v1beta1",)
+        assert (document.kubelet.apis, document.web.listen) == (("v1beta1",), "127.0.0.1:80")
 
     def test_two_files_may_not_disagree(self, config: Write, tmp_path: Path) -> None:
         a = config(

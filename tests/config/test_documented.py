@@ -12,13 +12,20 @@ import pytest
 from ruamel.yaml import YAML
 
 from dpgateway import Mount
-from dpgateway.config import File, Kubelet, ResourceKeys, Shares, Timeouts, format_duration, load, name_kind
+from dpgateway.config import File, Kubelet, ResourceKeys, Shares, Timeouts, Web, format_duration, load, name_kind
 
 REFERENCE = (Path(__file__).parents[2] / "docs/reference/configuration.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (\*required\*|`[^`]*`) \|", re.MULTILINE)
 ROWS = {key: (kind.replace("\\|", "|"), default.strip("`*")) for key, kind, default in ROW.findall(REFERENCE)}
 
-SECTIONS = {"": File, "<resource>": ResourceKeys, "shares.": Shares, "timeouts.": Timeouts, "kubelet.": Kubelet}
+SECTIONS = {
+    "": File,
+    "<resource>": ResourceKeys,
+    "shares.": Shares,
+    "timeouts.": Timeouts,
+    "kubelet.": Kubelet,
+    "web.": Web,
+}
 WITH_SHORT_FORM = {"shares": ("integer or mapping", "1"), "resources": ("list", "required")}
 
 

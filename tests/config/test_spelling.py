@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpgateway.config import format_duration, parse_duration
 from dpgateway.config.problems import Wrong
-from dpgateway.config.spelling import check_resource_name
+from dpgateway.config.spelling import LISTEN, check_resource_name, parse_listen
 
 MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
@@ -127,3 +127,28 @@ def test_a_refused_name_says_why(name: str, hint: str) -> None:
 
 def test_the_longest_names() -> None:
     assert check_resource_name("a" * 244 + "/" + "x" * 63)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("127.0.0.1:9480", "127.0.0.1", 9480), ("[::1]:0", "::1", 0), ("10.0.0.1:65535", "10.0.0.1", 65535)],
+)
+def test_an_address_to_listen_at(text: str, host: str, port: int) -> None:
+    address, found = parse_listen(text)
+    assert (str(address), found) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("localhost:9480", "write 127.0.0.1:9480"),
+        (":9480", "write 127.0.0.1:9480"),
+        ("9480", "write 127.0.0.1:9480"),
+        *((text, "") for text in ("", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:٣", "::1:80")),
+        *((text, "") for text in ("[127.0.0.1]:80", "127.0.0:80", "[::1]", "example.com:80", "http://127.0.0.1:80")),
+    ],
+)
+def test_what_is_no_address_to_listen_at(text: str, hint: str) -> None:
+    with pytest.raises(Wrong) as caught:
+        parse_listen(text)
+    assert (caught.value.expected, caught.value.hint) == (LISTEN, hint)

@@ -1,6 +1,7 @@
 """Each key: what it becomes, and what is refused."""
 
 from datetime import timedelta
+from ipaddress import IPv6Address
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def test_the_defaults_are_those_of_the_documentation(config: Write) -> None:
         timeouts=Timeouts(*(timedelta(seconds=seconds) for seconds in (10, 10, 1, 25))),
     )
     assert document.kubelet == Kubelet(DEVICE_PLUGINS_DIR, ("v1beta1", "v1alpha2", "v1alpha1"))
+    assert document.web.address is None
 
 
 def test_every_key(config: Write) -> None:
@@ -49,6 +51,7 @@ resources:
     mounts: [{host_path: /a, container_path: /b, read_only: false}]
     timeouts: {list: 1m30s, allocate: 2s, prefer: 900ms, prepare: 28s}
 kubelet: {device_plugins_dir: /run/plugins, apis: [v1alpha2]}
+web: {listen: "[::1]:9480"}
 """)
     )
     assert resources(document) == [
@@ -69,6 +72,7 @@ kubelet: {device_plugins_dir: /run/plugins, apis: [v1alpha2]}
         )
     ]
     assert document.kubelet == Kubelet(Path("/run/plugins"), ("v1alpha2",))
+    assert document.web.address == (IPv6Address("::1"), 9480)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from h2.events import DataReceived, Event
 from dpgateway_simulator import Kubelet, PluginError
 from tests.end_to_end.awkward import install
 from tests.support.gateway import Gateway
+from tests.support.http import ask
 from tests.support.waiting import until
 
 R, S = "example.com/thing", "example.com/other"
@@ -119,6 +120,34 @@ async def test_a_changed_file_is_taken_over_without_a_signal(process, directory)
         await process.said(f"the configuration was read again; added: {S}; removed: {R}")
         await offered(one, resource=S)
         await ends_in_order(process)
+
+
+async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, directory):
+    process.web = {"listen": "127.0.0.1:0"}
+    await process.start(SIMULATED)
+    await process.said("the pages are at http://127.0.0.1:")
+    (line,) = [line["message"] for line in process.entries() if "the pages are at" in line["message"]]
+    port = int(line.rstrip("/").rpartition(":")[2])
+
+    async def ready(status):
+        found = await ask(port, "/readyz")
+        return found.status == status and found.json
+
+    assert (await ask(port, "/healthz")).json["healthy"]
+    assert (await until(lambda: ready(503)))["reason"] == "there is no kubelet.sock"
+    async with kubelet("1.31", directory) as one:
+        await offered(one)
+        assert (await until(lambda: ready(200)))["resources"] == [{"name": R, "ready": True, "reason": None}]
+        await one.kill()
+        began = time.monotonic()
+        assert not (await until(lambda: ready(503)))["resources"][0]["ready"]
+        assert time.monotonic() - began < 1
+        await one.start()
+        await until(lambda: ready(200))
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await ends_in_order(process)
+        writer.close()
+    assert {line["level"] for line in process.entries()} == {"info"}
 
 
 async def test_another_kubelet_in_another_era_takes_over(process, directory):

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from dpgateway import Allocation, Device, Mount
-from dpgateway.config import InvalidConfiguration, Place, Problem, ResourceConfig
+from dpgateway.config import InvalidConfiguration, Place, Problem, ResourceConfig, Web
 from dpgateway_simulator import Kubelet
 from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured, scripted
@@ -212,6 +212,13 @@ async def test_what_counts_from_the_next_start_only_is_named(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     gateway.reload(replace(gateway.configuration(resource(A)), state_dir=Path("/elsewhere")))
     await gateway.says("state_dir changes with the next start of the gateway only")
+
+
+async def test_the_pages_come_with_a_new_configuration(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    gateway.reload(replace(gateway.configuration(resource(A)), web=Web("127.0.0.1:0")))
+    await until(lambda: any("the pages are at http://127.0.0.1:" in text for text in gateway.log.messages))
+    assert registered(kubelet, A) == 1
 
 
 async def test_a_resource_whose_driver_can_not_be_used_goes_on_as_before(gateway, kubelet):

@@ -22,7 +22,7 @@ def test_a_resource_that_never_comes_holds_up_the_start_no_longer_than_its_list_
 def plugin(*, served=True, listed=True, failure="", state=State.AWAY) -> Any:
     """What is looked at of one."""
     registrar = SimpleNamespace(standing=SimpleNamespace(value=(state, 0.0)), complaint="")
-    registrar.streaming = state is State.SERVING
+    registrar.streaming = registrar.listed = state is State.SERVING
     return SimpleNamespace(
         api="v1beta1",
         served=served,

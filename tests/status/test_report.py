@@ -7,7 +7,9 @@ from dpgateway.status.values import Failure, Registration, Reloads, Standing
 
 
 def standing(name, *, started=True, streaming=False, failed=False):
-    registration = Registration("away", None, registered=False, streaming=streaming, api=None, failure=None)
+    registration = Registration(
+        "away", None, registered=False, streaming=streaming, listed=streaming, api=None, failure=None
+    )
     return Standing(name, started, registration, Failure("no bus", None) if failed else None)
 
 

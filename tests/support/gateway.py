@@ -38,6 +38,7 @@ class Gateway:
         self.environment: dict[str, str] = {}
         self.resources: list[dict[str, Any]] = []
         self.kubelet: dict[str, Any] = {}
+        self.web: dict[str, Any] = {}
         self.log: list[str] = []
         self._news = asyncio.Condition()
         self._silent = True
@@ -63,7 +64,8 @@ class Gateway:
         self._reader = asyncio.create_task(self._read(self._process), name="log of the gateway")
 
     def _config(self) -> dict[str, Any]:
-        return {"resources": self.resources, "kubelet": self.kubelet, "state_dir": str(self.folder / "state")}
+        state = str(self.folder / "state")
+        return {"resources": self.resources, "kubelet": self.kubelet, "state_dir": state, "web": self.web}
 
     def reload(self, *resources: dict[str, Any]) -> None:
         """Writes another configuration, and tells it to read that."""

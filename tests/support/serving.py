@@ -1,7 +1,7 @@
 """One resource on its socket, with a driver and a kubelet that a test plays."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
-from dpgateway.deviceplugin.server.handlers import Handlers
+from dpgateway.deviceplugin.server.handlers import Handlers, Hearer
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.drivers.running import Said
@@ -70,12 +70,14 @@ class Audience:
     def __init__(self) -> None:
         self.opened_streams: list[object] = []
         self.open: set[object] = set()
+        self.listed: list[object] = []
+        """A stream for each list that was sent."""
 
-    def opened(self) -> Callable[[], None]:
+    def opened(self) -> Hearer:
         stream = object()
         self.opened_streams.append(stream)
         self.open.add(stream)
-        return lambda: self.open.remove(stream)
+        return Hearer(lambda: self.listed.append(stream), lambda: self.open.remove(stream))
 
 
 def group() -> Any:
@@ -107,7 +109,7 @@ class Served:
         self.handlers = Handlers(self.resource, APIS, self._opened, Pace(), log)
         self.endpoint = Endpoint(directory, self.handlers, group(), log)
 
-    def _opened(self) -> Callable[[], None]:
+    def _opened(self) -> Hearer:
         return self.audience.opened()
 
     @property

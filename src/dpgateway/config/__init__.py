@@ -31,6 +31,7 @@ from dpgateway.config.values import (
     ResourceKeys,
     Shares,
     Timeouts,
+    Web,
 )
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "ResourceKeys",
     "Shares",
     "Timeouts",
+    "Web",
     "advise",
     "changes",
     "complete",

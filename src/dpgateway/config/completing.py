@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from dpgateway.config.document import Document, Entry
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, shortened, shown
 from dpgateway.config.strict import told, typed
-from dpgateway.config.values import STATE_DIR, Kubelet, ResourceConfig, ResourceKeys
+from dpgateway.config.values import NO_WEB, STATE_DIR, Kubelet, ResourceConfig, ResourceKeys, Web
 from dpgateway.errors import describe
 from dpgateway.model import Mount, place
 
@@ -42,6 +42,7 @@ class Configuration:
     resources: tuple[ResourceConfig, ...]
     kubelet: Kubelet
     state_dir: Path = STATE_DIR
+    web: Web = NO_WEB
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def resolve(
         problems.extend(done.problems)
         if done.resource is not None:
             resources.append(done.resource)
-    return Configuration(tuple(resources), document.kubelet, document.state_dir), in_order(problems)
+    return Configuration(tuple(resources), document.kubelet, document.state_dir, document.web), in_order(problems)
 
 
 def _not_installed(entry: Entry, names: list[str]) -> Iterator[Problem]:
@@ -181,6 +182,9 @@ def advise(document: Document, drivers: Mapping[str, FoundDriver]) -> tuple[Prob
     if document.kubelet.apis != Kubelet().apis:
         text = "this is for diagnosis only: kubelets that speak none of these APIs get no resource"
         found.append(Problem(Place(str(document.path), key="kubelet.apis"), hint=text))
+    if (address := document.web.address) and not address[0].is_loopback:
+        text = "whoever reaches this address can read which pods have which devices; nothing asks for a password there"
+        found.append(Problem(Place(str(document.path), key="web.listen"), hint=text))
     return in_order(found)
 
 

@@ -1,7 +1,7 @@
 """From a file, or a directory of files, to a checked :class:`Document`. Drivers' options stay as they were written.
 
-The files of a directory are one configuration: ``defaults`` and ``kubelet`` hold for all of them, wherever they stand,
-so a key that two files set to different values is an error; and so is a resource that is named twice.
+The files of a directory are one configuration: ``defaults``, ``kubelet`` and ``web`` hold for all of them, wherever
+they stand, so a key that two files set to different values is an error; and so is a resource that is named twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from dpgateway.config.files import misnamed, read_all
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
 from dpgateway.config.strict import spaced, typed
-from dpgateway.config.values import STATE_DIR, Kubelet, ResourceKeys, absolute
+from dpgateway.config.values import NO_WEB, STATE_DIR, Kubelet, ResourceKeys, Web, absolute
 from dpgateway.config.written import Written, unplaced
 
 OWN = frozenset({"name", "driver"})
@@ -36,6 +36,7 @@ class File:
         default=STATE_DIR,
         metadata={"help": "where the gateway notes what it gave away, to know it after a restart", "check": absolute},
     )
+    web: Web = field(default=NO_WEB, metadata={"help": "the pages that say how the gateway is"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Document:
     entries: tuple[Entry, ...]
     kubelet: Kubelet
     state_dir: Path = STATE_DIR
+    web: Web = NO_WEB
     elsewhere: tuple[Entry, ...] = ()
     """The resources that are for other nodes."""
     node_name: str = ""
@@ -117,14 +119,15 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
     for file in files:
         typed(file, File, problems)
     state_dir = _state_dir(files, problems)
-    kubelet = typed(_merged("kubelet", path, files, problems), Kubelet, problems)
+    kubelet = typed(_merged("kubelet", path, files, problems), Kubelet, problems) or Kubelet()
+    web = typed(_merged("web", path, files, problems), Web, problems) or NO_WEB
     defaults = _merged("defaults", path, files, problems)
     _check_defaults(defaults, problems)
     entries = tuple(entry for file in files for entry in _entries(file, defaults, problems))
     _check_names(entries, problems)
     if files and not any("resources" in file.value or _misspelt(file.value) for file in files):
         problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
-    return Document(path, entries, kubelet or Kubelet(), state_dir)
+    return Document(path, entries, kubelet, state_dir, web)
 
 
 def _misspelt(file: Mapping[str, Written]) -> bool:

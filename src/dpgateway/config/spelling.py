@@ -1,15 +1,18 @@
-"""Texts with rules of their own: durations, and the names of extended resources."""
+"""Texts with rules of their own: durations, the names of extended resources, and addresses to listen at."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address
 
 from dpgateway.config.problems import Wrong, shown
 
 DURATION = "a duration: a number and a unit (ms, s, m or h), like 30s or 1m30s"
 RESOURCE_NAME = "an extended resource name like example.com/serial"
+LISTEN = "an IP address and a port, like 127.0.0.1:9480 or [::1]:9480"
 LONGEST_DOMAIN = 253 - len("requests.")
 """Characters."""
 LONGEST_THING = 63
@@ -24,6 +27,8 @@ _UNIT_OF_WORD = ("", "ms", "s", "m", "h")  # by the group that matched
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _THING = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+_LISTEN = re.compile(r"(?:\[(.+)\]|([0-9.]+)):([0-9]{1,5})", re.ASCII)
 
 
 def parse_duration(value: object) -> timedelta:
@@ -107,3 +112,14 @@ def _faults_of_domain(domain: str) -> Iterator[str]:
         yield f"the part before '/' is a domain: {rule}"
     if not _DOMAIN.fullmatch(domain):
         yield f"the part before '/' must be lower case: {domain.lower()}"
+
+
+def parse_listen(text: str) -> tuple[IPv4Address | IPv6Address, int]:
+    """The address and the port that ``text`` spells; port 0 is any free one. Raises Wrong."""
+    match = _LISTEN.fullmatch(text)
+    if match is not None and int(match[3]) < 65536:
+        with suppress(ValueError):
+            return IPv6Address(match[1]) if match[1] else IPv4Address(match[2]), int(match[3])
+    host, _, port = text.rpartition(":")
+    local = host in {"", "localhost"} and port.isdecimal()
+    raise Wrong(shown(text), LISTEN, f"write 127.0.0.1:{port}" if local else "")

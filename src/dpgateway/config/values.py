@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from dpgateway.config.problems import Place, Wrong, shown
-from dpgateway.config.spelling import check_resource_name, format_duration
+from dpgateway.config.spelling import check_resource_name, format_duration, parse_listen
 from dpgateway.config.written import Written
 from dpgateway.model import Allocation, Mount, place
 
@@ -116,6 +117,12 @@ def absolute(path: Path) -> Path:
 
 def _socket(path: Path | None) -> Path | None:
     return path and absolute(path)
+
+
+def _listen(listen: str | None) -> str | None:
+    if listen is not None:
+        parse_listen(listen)
+    return listen
 
 
 def _apis(apis: tuple[ApiName, ...]) -> tuple[ApiName, ...]:
@@ -216,3 +223,19 @@ class Kubelet:
         "the kubelet's PodResources socket; else pod-resources/kubelet.sock beside that directory",
         _socket,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """The mapping ``web``: the pages that say how the gateway is."""
+
+    listen: str | None = _key(None, "the address and the port of the pages; without it there are none", _listen)
+
+    @property
+    def address(self) -> tuple[IPv4Address | IPv6Address, int] | None:
+        """What ``listen`` spells; None if there are to be no pages."""
+        return None if self.listen is None else parse_listen(self.listen)
+
+
+NO_WEB = Web()
+"""No pages."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
-from dpgateway.deviceplugin.server.handlers import Handlers
+from dpgateway.deviceplugin.server.handlers import Handlers, Hearer
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
@@ -90,7 +89,7 @@ class Plugin:
         self.inventory.amend(config)
         self._hear_driver()
 
-    def _stream_opened(self) -> Callable[[], None]:
+    def _stream_opened(self) -> Hearer:
         return self.registrar.stream_opened()
 
     @property

@@ -19,10 +19,13 @@ from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log, streams
 from dpgateway.process.control import Control, Subject
 from dpgateway.process.memory import keep_what_is_there
+from dpgateway.process.observable import Observable
 from dpgateway.process.reloading import Reloading, Source
 from dpgateway.process.signals import Signals
 from dpgateway.process.systemd import Notifier
 from dpgateway.process.tasks import persist
+from dpgateway.web.pages import Sources, pages
+from dpgateway.web.serving import Serving
 
 LAST_WORD = 1.5
 """Seconds from a signal to the end of the process, if it can still run Python. ``guard`` comes after that."""
@@ -54,6 +57,9 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
             gateway = Gateway(configuration, node_name, group)
             gateway.start()
             telling = group.create_task(_tell(gateway, control), name="say how the gateway is")
+            web = reloading.web if reloading is not None else Observable(configuration.web)
+            serving = Serving(pages(Sources(gateway.readiness, gateway.works)), web)
+            group.create_task(supervised("serve the pages", serving.run), name="serve the pages")
             if systemd is not None:
                 tell = functools.partial(systemd.follow, gateway.report)
                 group.create_task(supervised("tell systemd", tell), name="tell systemd")

@@ -25,6 +25,7 @@ from dpgateway.errors import describe
 from dpgateway.gateway import Gateway
 from dpgateway.process.files import FileWatch
 from dpgateway.process.log import bind
+from dpgateway.process.observable import Observable
 from dpgateway.process.systemd import Notifier
 from dpgateway.process.threads import Threads
 
@@ -51,6 +52,8 @@ class Reloading:
     def __init__(self, first: Configuration, read: Callable[[], Configuration]) -> None:
         """``first`` is served. ``read`` returns what is to be served now, or raises InvalidConfiguration."""
         self._wanted, self._read = first, read
+        self.web = Observable(first.web)
+        """What is wanted of the pages."""
         self._threads = Threads(idle=0)  # it is needed seldom
         self._asked, self._reread = asyncio.Event(), False
 
@@ -84,7 +87,9 @@ class Reloading:
         else:
             for key in fixed(self._wanted, new):
                 _log.warning("%s changes with the next start of the gateway only", key)
-            self._wanted = Configuration(new.resources, self._wanted.kubelet, self._wanted.state_dir)
+            self._wanted = Configuration(new.resources, self._wanted.kubelet, self._wanted.state_dir, new.web)
+            if new.web != self.web.value:
+                self.web.publish(new.web)
             self._wait_for_drivers(new.resources)
             found = await self._apply(gateway)
             gateway.took_over()

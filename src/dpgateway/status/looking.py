@@ -34,7 +34,9 @@ KNOWN_AFTER = 1.0
 """Seconds after a driver's ``list`` deadline at which a failure of the driver is surely known."""
 
 _NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
-_UNREADY = Registration(State.UNREADY.value, None, registered=False, streaming=False, api=None, failure=None)
+_UNREADY = Registration(
+    State.UNREADY.value, None, registered=False, streaming=False, listed=False, api=None, failure=None
+)
 _REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
 
@@ -68,7 +70,7 @@ def _registration(plugin: Plugin) -> Registration:
     registered = state in _REGISTERED
     api = plugin.api if registered else None
     failure = registrar.complaint or None
-    return Registration(state.value, _time(since), registered, registrar.streaming, api, failure)
+    return Registration(state.value, _time(since), registered, registrar.streaming, registrar.listed, api, failure)
 
 
 def _devices(plugin: Plugin, holdings: Holdings) -> tuple[Device, ...]:

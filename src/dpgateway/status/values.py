@@ -35,6 +35,7 @@ class Registration:
     since: Time | None
     registered: bool
     streaming: bool
+    listed: bool
     api: str | None
     failure: str | None
 

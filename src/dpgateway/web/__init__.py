@@ -1,5 +1,9 @@
-"""The pages that say how the gateway is. They change nothing.
+"""The pages that say how the gateway is, over HTTP. They change nothing.
 
-metrics  the gateway in numbers, as Prometheus reads them
-rows     which numbers these are
+pages        which pages there are, and what each says
+answers      what a page says, and the headers around it
+metrics      the gateway in numbers, as Prometheus reads them
+rows         which numbers these are
+connections  HTTP, with limits: uvicorn's, loaded only when the pages are on
+serving      listens where the configuration says, and follows its changes
 """

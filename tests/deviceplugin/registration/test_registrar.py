@@ -282,7 +282,7 @@ async def test_while_a_stream_is_open_nothing_is_sent_whatever_happens_to_the_fi
 @in_virtual_time
 async def test_a_lost_stream_of_the_same_kubelet_means_a_new_register_after_a_second_not_earlier(log):
     async with registrar(log) as rig:
-        (await rig.serve())()
+        (await rig.serve()).closed()
         await advance(0.99)
         assert len(rig.calls) == 1
         await advance(0.3)
@@ -295,7 +295,7 @@ async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_re
     async with registrar(log) as rig:
         stream = await rig.serve()
         for pause in (1, 2, 4):
-            stream()
+            stream.closed()
             await advance(pause - 0.01)
             count = len(rig.calls)
             await advance(pause / 4 + 0.02)
@@ -303,9 +303,22 @@ async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_re
             stream = rig.stream_opened()
             await rig.answer()
         await advance(60)
-        stream()
+        stream.closed()
         await advance(1.3)
         assert len(rig.calls) == 5
+
+
+@in_virtual_time
+async def test_whoever_follows_it_is_told_once_that_the_list_was_sent(log):
+    async with registrar(log) as rig:
+        stream = await rig.serve()
+        told = []
+        rig.standing.tell(lambda: told.append(rig.listed))
+        for _ in range(3):
+            stream.listed()
+        assert told == [True]
+        stream.closed()
+        assert not rig.listed
 
 
 @in_virtual_time
@@ -313,16 +326,16 @@ async def test_only_the_end_of_the_last_stream_counts(log):
     async with registrar(log) as rig:
         first = await rig.serve()
         second = rig.stream_opened()
-        first()
+        first.closed()
         assert (rig.state, rig.streaming) == (State.SERVING, True)
-        second()
+        second.closed()
         assert rig.state is State.WAITING
 
 
 @in_virtual_time
 async def test_a_kubelet_that_went_while_we_waited_is_not_called_and_the_next_is_at_once(log):
     async with registrar(log) as rig:
-        (await rig.serve())()
+        (await rig.serve()).closed()
         rig.kubelet(Change.GONE)
         assert rig.state is State.AWAY
         await advance(1000)
@@ -336,7 +349,7 @@ async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
         rig.kubelet(Change.GONE)
-        stream()
+        stream.closed()
         await advance(1000)
         assert (rig.state, len(rig.calls)) == (State.AWAY, 1)
 
@@ -344,7 +357,7 @@ async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
 @in_virtual_time
 async def test_when_the_file_is_back_a_resource_without_a_stream_registers_again(log):
     async with registrar(log) as rig:
-        (await rig.serve())()
+        (await rig.serve()).closed()
         rig.kubelet(Change.GONE)
         rig.kubelet(Change.BACK)  # others still stream, so it is no new incarnation
         await turns()
@@ -389,11 +402,13 @@ async def test_streams_of_an_older_kubelet_are_disowned_not_ended(log):
         old = await rig.serve()
         await rig.appear()
         assert not rig.streaming
+        old.listed()
+        assert not rig.listed
         new = rig.stream_opened()
         await rig.answer()
-        old()
+        old.closed()
         assert (rig.state, "ended" in rig.plug.done) == (State.SERVING, False)
-        new()
+        new.closed()
         assert rig.state is State.WAITING
 
 
@@ -402,7 +417,7 @@ async def test_a_late_answer_of_an_older_attempt_changes_nothing(log):
     async with registrar(log) as rig:
         await rig.appear()
         stream = rig.stream_opened()  # before Register returned, as on every release
-        stream()
+        stream.closed()
         assert (rig.state, rig.client.in_flight) == (State.WAITING, 1)
         await turns()
         assert rig.client.in_flight == 0
@@ -432,7 +447,7 @@ async def test_changed_options_are_registered_anew_after_our_streams_were_ended_
         rig.options_changed()
         assert rig.plug.done[-1] == "ended"
         assert (rig.state, len(rig.calls)) == (State.WAITING, 1)
-        stream()
+        stream.closed()
         await advance(1.3)
         assert rig.calls[1].registration.options == rig.plug.wanted
         assert rig.plug.done.count("ended") == 1
@@ -445,7 +460,7 @@ async def test_options_that_changed_while_registering_are_registered_once_it_is_
         rig.plug.wanted = Options(prepare=True, prefer=False)
         rig.options_changed()
         assert (rig.state, len(rig.calls)) == (State.REGISTERING, 1)
-        rig.stream_opened()()
+        rig.stream_opened().closed()
         await advance(1.3)
         assert rig.calls[1].registration.options == rig.plug.wanted
 

@@ -85,6 +85,7 @@ async def test_a_stream_before_the_first_list_waits_for_it(serve, connect):
     reading = asyncio.ensure_future(connect(early.socket).watch().read())
     await until(lambda: early.audience.open)
     assert not reading.done()
+    assert not early.audience.listed
     early.inventory.take(
         (
             Device("a"),
@@ -131,6 +132,8 @@ async def test_a_kubelet_that_keeps_old_health_gets_all_unhealthy_first_and_the_
     stream = connect(served.socket, agent=agent).watch(path)
     assert health(await stream.read(), path) == SICK
     assert health(await stream.read(), path) == HEALTHY
+    await until(lambda: served.audience.listed)
+    assert len(served.audience.listed) == 1
 
 
 async def test_a_kubelet_1_8_keeps_no_health_though_its_agent_is_1_9s(served, connect):

@@ -20,6 +20,7 @@ from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Event, Lifecycle, State
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
+from dpgateway.deviceplugin.server.handlers import Hearer
 from dpgateway.errors import GatewayError
 from dpgateway.model import Options, Registration
 from dpgateway.node.incarnation import Change
@@ -34,6 +35,8 @@ class Stream:
     """One ListAndWatch of a kubelet."""
 
     opened: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    listed: bool = False
+    """Whether its first list was sent."""
 
 
 class Registrar:
@@ -73,6 +76,11 @@ class Registrar:
         """A stream of this kubelet is open."""
         return bool(self._streams)
 
+    @property
+    def listed(self) -> bool:
+        """The list was sent on such a stream."""
+        return any(stream.listed for stream in self._streams)
+
     # what happened
 
     def ready(self) -> None:
@@ -87,15 +95,19 @@ class Registrar:
         if change in _KUBELET:
             self._feed(_KUBELET[change])
 
-    def stream_opened(self) -> Callable[[], None]:
-        """Returns what to call at the stream's end."""
+    def stream_opened(self) -> Hearer:
         self._endpoint.tidy()
         stream = Stream()
         self._streams.add(stream)
         self.complaint = ""
         self._feed(Event.STREAM_OPEN)
         self.options_changed()
-        return partial(self._stream_closed, stream)
+        return Hearer(partial(self._stream_listed, stream), partial(self._stream_closed, stream))
+
+    def _stream_listed(self, stream: Stream) -> None:
+        if not stream.listed:
+            stream.listed = True
+            self.standing.amend(self.standing.value)  # the same, but whoever shows it shows this, too
 
     def _stream_closed(self, stream: Stream) -> None:
         if stream not in self._streams:

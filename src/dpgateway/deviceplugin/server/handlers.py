@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
@@ -51,8 +52,21 @@ KUBELET_AGENT = "grpc-go/"
 ServicerContext = Any
 """grpc.aio.ServicerContext, which comes without types."""
 
-Opened = Callable[[], Callable[[], None]]
-"""Called for each stream that a kubelet opens; what it returns is called at that stream's end."""
+
+@dataclass(frozen=True, slots=True)
+class Hearer:
+    """Who hears of one stream that a kubelet opened."""
+
+    listed: Callable[[], None]
+    """A list was sent, and not only the one in which all is Unhealthy."""
+    closed: Callable[[], None]
+    """The stream has ended."""
+
+
+NOBODY = Hearer(lambda: None, lambda: None)
+
+Opened = Callable[[], Hearer]
+"""Called for each stream that a kubelet opens."""
 
 
 class Handlers:
@@ -161,20 +175,19 @@ class Handlers:
             rpc.decode(raw)
         except DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: {error}")
-        agent, end, closed = _agent(context), End(), None
+        agent, end, hearer = _agent(context), End(), NOBODY
         self._ends.add(end)  # before anybody is told of the stream, and may want to end it
         self._count(1)
         _when_sent(lambda: self._count(-1))
         try:
             if agent.startswith(KUBELET_AGENT):
-                closed = self._opened()
-            async with contextlib.aclosing(self._lists.watch(api, agent, end)) as messages:
+                hearer = self._opened()
+            async with contextlib.aclosing(self._lists.watch(api, agent, end, hearer.listed)) as messages:
                 async for message in messages:
                     yield message
         finally:
             self._ends.discard(end)
-            if closed is not None:
-                closed()
+            hearer.closed()
 
     def _count(self, change: int) -> None:
         self.streaming += change

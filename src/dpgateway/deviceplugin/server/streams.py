@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 from dpgateway.deviceplugin.api import Api, ListEncoder
@@ -62,14 +62,18 @@ class Lists:
         offers = self._list.value or {}
         return ListEncoder(api).encode({id_: replace(offer, health=_ENDING) for id_, offer in offers.items()})
 
-    async def watch(self, api: Api, agent: str, end: End) -> AsyncGenerator[bytes, None]:
-        """Each newer list until the ``end`` is said, the full one first; a slow reader skips to the newest."""
+    async def watch(self, api: Api, agent: str, end: End, sent: Callable[[], None]) -> AsyncGenerator[bytes, None]:
+        """Each newer list until the ``end`` is said, the full one first; a slow reader skips to the newest.
+
+        ``sent`` is called when another message is asked for after a list, because the list is sent then.
+        """
         version = 0
         while await self._is_next(version, api, end):
             if version == 0 and agent.startswith(api.forgetful):
                 yield self.encode_unhealthy(api)
             version = self._list.version
             yield self.encode(api)
+            sent()
 
     async def _is_next(self, version: int, api: Api, end: End) -> bool:
         """Returns when it is the turn of a list after ``version``; False once the end is said."""

@@ -1,0 +1,112 @@
+"""What a page says, and the application that says it: an ASGI one, which knows no server.
+
+Nothing can be changed here, so GET and HEAD are the only methods. A page of a web site that a browser shows mustn't
+read these pages either: on a loopback address only names of this machine may be asked for, because a foreign name that
+is made to lead here, by DNS rebinding, is that site's own origin to a browser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Any
+
+from dpgateway.errors import describe
+from dpgateway.process.log import bind
+
+PIECE = 64 * 1024
+"""Bytes that are sent before a client has to take them: that much waits in memory for each."""
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+_OWN_NAME = re.compile(rb"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+_HEADERS = {
+    # nothing from elsewhere, nothing inline, and in no other page's frame
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-cache",
+}
+
+_log = bind(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent."""
+
+    content_type: str
+    body: bytes
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client may cost: seconds, and how many of them there are."""
+
+    asking: float = 5.0
+    """From the begin of a connection, or from the last answer, to the end of a request's headers."""
+    taking: float = 10.0
+    """From there to the end of the answer."""
+    connections: int = 32
+
+
+Page = Callable[[], Awaitable[Answer]]
+"""Makes the answer. It doesn't hold up the event loop."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Application:
+    """An ASGI application: https://asgi.readthedocs.io/en/latest/specs/www.html."""
+
+    def __init__(self, pages: Mapping[str, Page], *, local: bool) -> None:
+        """``pages``: by their paths. ``local``: whether only this machine can ask."""
+        self._pages, self._local = pages, local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer, more = await self._answer(scope)
+        headers = {
+            **_HEADERS,
+            "content-type": answer.content_type,
+            "content-length": str(len(answer.body)),
+            "date": formatdate(usegmt=True),
+            **more,
+        }
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+        body = b"" if scope["method"] == "HEAD" else answer.body
+        for start in range(0, len(body), PIECE):
+            piece = body[start : start + PIECE]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _answer(self, scope: Scope) -> tuple[Answer, Mapping[str, str]]:
+        """The answer, and further headers."""
+        if self._local and not _ours(scope["headers"]):
+            return _text(421, "this machine has no such name: ask for localhost or 127.0.0.1"), {}
+        if scope["method"] not in {"GET", "HEAD"}:
+            return _text(405, "these pages can only be read"), {"allow": "GET, HEAD"}
+        page = self._pages.get(scope["path"])
+        if page is None:
+            return _text(404, f"there is no such page; there are: {' '.join(sorted(self._pages))}"), {}
+        try:
+            return await page(), {}
+        except Exception as error:
+            _log.error("a bug: the page %s failed: %s", scope["path"], describe(error), exc_info=error)
+            return _text(500, "a bug of the gateway: its log says more"), {}
+
+
+def _ours(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """HTTP/1.0 may name no host; no browser speaks that."""
+    return all(_OWN_NAME.fullmatch(value) for name, value in headers if name == b"host")
+
+
+def _text(status: int, text: str) -> Answer:
+    return Answer(TEXT, f"{text}\n".encode(), status)

@@ -1,0 +1,130 @@
+"""HTTP, with limits. It is uvicorn's protocol on the gateway's own event loop, but not uvicorn's server: that one takes
+the process's signals, and looks ten times a second whether it is to end.
+
+A thousand slow clients cost nobody anything: there are few connections at once, and the one that has waited longest
+makes way for a new one. A connection's time for a request, and for taking the answer, is limited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from dpgateway.web.answers import Application, Limits, Receive, Scope, Send
+
+LONGEST_HEAD = 8 * 1024
+"""Bytes of a request whose headers haven't ended yet."""
+_NO_LINGER = struct.pack("ii", 1, 0)
+"""struct linger: on, 0 s (socket(7))."""
+
+
+class Connections:
+    """All that are open."""
+
+    def __init__(self, application: Application, limits: Limits) -> None:
+        self.limits = limits
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            with contextlib.suppress(asyncio.CancelledError):  # at the end; uvicorn would log it
+                await application(scope, receive, send)
+
+        self._config = Config(
+            answer,
+            interface="asgi3",
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",  # or each wrong request would be a line
+            access_log=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=LONGEST_HEAD,
+        )
+        self._state = ServerState()
+        self._open: dict[_Connection, None] = {}  # that which has waited longest first
+
+    def make(self) -> asyncio.Protocol:
+        """A protocol for an event loop's server."""
+        return _Connection(self._config, self._state, self)
+
+    def enter(self, one: _Connection) -> None:
+        if len(self._open) >= self.limits.connections:
+            idle = (other for other in self._open if not other.busy)
+            next(idle, next(iter(self._open))).drop()
+        self._open[one] = None
+
+    def wait(self, one: _Connection) -> None:
+        """It is idle from now on."""
+        if self._open.pop(one, one) is None:
+            self._open[one] = None
+
+    def leave(self, one: _Connection) -> None:
+        self._open.pop(one, None)
+
+    def __iter__(self) -> Iterator[_Connection]:
+        return iter(tuple(self._open))
+
+    async def close(self) -> None:
+        """Ends them all at once. Whoever still waits for an answer gets none."""
+        for one in self:
+            one.drop()
+        for task in (tasks := tuple(self._state.tasks)):
+            task.cancel()
+        await asyncio.sleep(0)  # each hears that it has ended, and closes its socket
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+class _Connection(H11Protocol):
+    def __init__(self, config: Config, state: ServerState, all_: Connections) -> None:
+        super().__init__(config, state, {})
+        self._all = all_
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._all.enter(self)
+        self._hurry(self._all.limits.asking)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before and self.busy:
+            self._hurry(self._all.limits.taking)
+
+    def on_response_complete(self) -> None:
+        self._all.wait(self)
+        self._hurry(self._all.limits.asking)
+        super().on_response_complete()  # it may begin with the next request
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.leave(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """Without a word: whoever is too slow for us may not read it either."""
+        self._all.leave(self)
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # what is still said goes nowhere
+        # else the kernel would keep what is sent, megabytes, for minutes, because the client may take it yet
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.transport.abort()
+
+    def _hurry(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, self.drop)

@@ -1,0 +1,88 @@
+"""Serves the pages where the configuration says, and follows its changes. Its failures end nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from importlib import import_module
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+from dpgateway.config import Web
+from dpgateway.process.log import bind
+from dpgateway.process.observable import Observable
+from dpgateway.process.tasks import persist
+from dpgateway.process.threads import Threads
+from dpgateway.web.answers import Application, Limits, Page
+
+BACKLOG = 64
+"""Connections that wait to be accepted."""
+
+_log = bind(__name__)
+
+
+class Serving:
+    """One task: :meth:`run`."""
+
+    def __init__(self, pages: Mapping[str, Page], wanted: Observable[Web], limits: Limits | None = None) -> None:
+        self._pages, self._wanted, self._limits = pages, wanted, limits or Limits()
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            version, address = self._wanted.version, self._wanted.value.address
+            if address is None:
+                await self._wanted.newer(version)
+                continue
+            serving = asyncio.create_task(self._persist(*address), name="pages")
+            try:
+                await self._wanted.newer(version)
+            finally:
+                serving.cancel()
+                await asyncio.wait({serving})
+            _log.info("the pages have left %s", _url(*address))
+
+    async def _persist(self, host: IPv4Address | IPv6Address, port: int) -> None:
+        self._complaint = ""
+        await persist(partial(self._serve, host, port), partial(self._failed, _url(host, port)))
+
+    def _failed(self, url: str, error: Exception) -> None:
+        if not isinstance(error, OSError):
+            _log.error("a bug: the pages at %s failed, and are served again", url, exc_info=error)
+        elif str(error) != self._complaint:
+            self._complaint = str(error)
+            _log.warning("the pages can't be served at %s, which is tried again: %s", url, error)
+
+    async def _serve(self, host: IPv4Address | IPv6Address, port: int) -> None:
+        # Only now, because it takes megabytes; and on a thread, because it takes a while
+        http: Any = await Threads(idle=0).call("load the server", partial(import_module, "dpgateway.web.connections"))
+        connections = http.Connections(Application(self._pages, local=host.is_loopback), self._limits)
+        with _listening(host, port) as listener:
+            server = await asyncio.get_running_loop().create_server(connections.make, sock=listener, backlog=BACKLOG)
+            self._complaint = ""
+            _log.info("the pages are at %s", _url(host, listener.getsockname()[1]))
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                server.close()
+                await connections.close()
+
+
+def _listening(host: IPv4Address | IPv6Address, port: int) -> AbstractContextManager[socket.socket]:
+    listener = socket.socket(socket.AF_INET6 if host.version == 6 else socket.AF_INET)
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((str(host), port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _url(host: IPv4Address | IPv6Address, port: int) -> str:
+    return f"http://{f'[{host}]' if host.version == 6 else host}:{port}/"

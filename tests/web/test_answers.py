@@ -1,0 +1,59 @@
+"""What is answered to whom."""
+
+import pytest
+
+from tests.support.http import ask
+
+
+async def test_a_page_says_what_it_says(port):
+    reply = await ask(port, "/text?a=b")
+    assert (reply.status, reply.body) == (200, b"here")
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+    assert reply.headers["date"].endswith("GMT")
+
+
+async def test_the_browser_is_allowed_nothing_that_comes_from_elsewhere(port):
+    headers = (await ask(port, "/text")).headers
+    policy = dict(part.split(maxsplit=1) for part in headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert set(policy.values()) == {"'none'", "'self'"}
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+async def test_head_has_the_headers_alone(port):
+    reply = await ask(port, "/text", "HEAD")
+    assert (reply.status, reply.headers["content-length"], reply.body) == (200, "4", b"")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
+async def test_nothing_can_be_changed(port, method):
+    reply = await ask(port, "/text", method)
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize("path", ["/", "/text/", "/../text", "http://127.0.0.1/text", "*"])
+async def test_no_other_page_is_there(port, path):
+    reply = await ask(port, path)
+    assert (reply.status, b"/text" in reply.body) == (404, True)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "127.1.2.3:9480", "[::1]:9480"])
+async def test_names_of_this_machine_are_answered(port, host):
+    assert (await ask(port, "/text", host=host)).status == 200
+
+
+@pytest.mark.parametrize("host", ["example.com", "localhost.example.com", "127.0.0.1.example.com:9480", "10.0.0.1", ""])
+async def test_foreign_names_are_refused(port, host):
+    assert (await ask(port, "/text", host=host)).status == 421
+
+
+async def test_a_large_answer_is_whole(pages, port):
+    pages.text = "0123456789" * 100_000
+    assert (await ask(port, "/text")).body == pages.text.encode()
+
+
+async def test_a_bug_of_a_page_is_logged_and_touches_no_other(port, caplog):
+    assert (await ask(port, "/bug")).status == 500
+    assert "a bug: the page /bug failed: ZeroDivisionError: oops" in caplog.messages
+    assert (await ask(port, "/text")).status == 200

@@ -1,0 +1,153 @@
+"""What a client may cost."""
+
+import asyncio
+import contextlib
+import itertools
+import resource
+import select
+import socket
+
+import pytest
+
+from dpgateway.web.answers import Limits
+from tests.support.http import ask, read_reply
+from tests.support.waiting import until
+
+SLOW = 1000
+
+
+@pytest.fixture
+def many_descriptors():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * SLOW)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.asynccontextmanager
+async def connected(port, sent=b""):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+def request(path="/text", method="GET", more=""):
+    return f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{more}\r\n".encode()
+
+
+async def cut(reader):
+    """Reads until the server has ended the connection."""
+    with contextlib.suppress(ConnectionError):
+        return await reader.read()
+
+
+async def test_a_thousand_slow_clients_keep_nobody_away_and_are_cut(port, many_descriptors):
+    parts = itertools.cycle([b"", b"GET /text HT", request()[:-2], request(more="content-length: 9\r\n")])
+    slow = []
+    for number in range(SLOW):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.1", port))
+        slow.append(one)
+        if number % 50 == 0:  # a backlog that is full has clients try again only after a second
+            assert (await ask(port, "/text")).status == 200
+    for one in slow:
+        with contextlib.suppress(OSError):
+            one.send(next(parts))
+    assert (await ask(port, "/text")).status == 200
+    open_ = [one for one in slow if not ended(one)]
+    assert len(open_) <= 8
+    await until(lambda: all(map(ended, open_)))
+    for one in slow:
+        one.close()
+
+
+def ended(one):
+    try:
+        while one.recv(1000):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+async def test_a_connection_can_be_used_again(port):
+    async with connected(port) as (reader, writer):
+        for _ in range(3):
+            writer.write(request())
+            assert (await read_reply(reader)).body == b"here"
+
+
+async def test_the_one_that_was_used_last_stays_and_the_one_that_was_idle_longest_goes(port):
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(port, request())) for _ in range(8)]
+        for reader, _ in clients:
+            await read_reply(reader)
+        first_reader, first_writer = clients[0]
+        first_writer.write(request())
+        await read_reply(first_reader)
+        assert (await ask(port, "/text")).status == 200
+        assert not await cut(clients[1][0])
+        first_writer.write(request())
+        assert (await read_reply(first_reader)).body == b"here"
+
+
+async def test_one_that_is_being_answered_outlives_those_that_are_idle(pages, port):
+    go_on = asyncio.Event()
+    answer = pages.table["/text"]
+
+    async def slow():
+        await go_on.wait()
+        return await answer()
+
+    pages.table["/slow"] = slow
+    async with connected(port, request("/slow")) as (reader, _), contextlib.AsyncExitStack() as stack:
+        for _ in range(20):
+            other, _ = await stack.enter_async_context(connected(port, request()))
+            await read_reply(other)
+        go_on.set()
+        assert (await read_reply(reader)).body == b"here"
+
+
+async def test_whoever_does_not_take_the_answer_is_cut(pages, port):
+    pages.text = "x" * 20_000_000
+    with socket.create_connection(("127.0.0.1", port)) as one:
+        one.sendall(request())
+        poll = select.poll()
+        poll.register(one, select.POLLHUP)
+        await until(lambda: poll.poll(0))
+        one.setblocking(False)
+        assert received(one) < 20_000_000
+
+
+def received(one):
+    count = 0
+    with contextlib.suppress(OSError):
+        while got := len(one.recv(1_000_000)):
+            count += got
+    return count
+
+
+@pytest.mark.parametrize("sent", [b"x" * 9000, request()[:-2] + b"a: " + b"b" * 9000, b"\0\r\n\r\n"], ids=len)
+async def test_what_is_no_request_or_too_long_a_one_is_refused_and_not_logged(port, caplog, sent):
+    async with connected(port, sent) as (reader, _):
+        assert (await read_reply(reader)).status == 400
+        assert await cut(reader) == b"Invalid HTTP request received."
+    assert caplog.messages == []
+
+
+async def test_a_body_is_ignored_and_an_upgrade_too(port, caplog):
+    more = "content-length: 3\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    async with connected(port, request(more=more) + b"abc" + request()) as (reader, _):
+        for _ in range(2):
+            assert (await read_reply(reader)).status == 200
+    assert caplog.messages == []
+
+
+def test_the_limits_are_those_of_the_documentation():
+    assert Limits() == Limits(asking=5.0, taking=10.0, connections=32)
