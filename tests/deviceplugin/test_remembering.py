@@ -11,6 +11,7 @@ from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Journal
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
+from tests.support.threads import Scarce
 from tests.support.waiting import until
 
 THING = "example.com/thing"
@@ -79,6 +80,19 @@ async def test_what_an_earlier_gateway_wrote_is_claimed(one, disk, holdings):
     await one.start()
     assert holdings.value.remembers
     assert holdings.value.claims["a"].hardware == {"char 188:0"}
+
+
+async def test_without_a_thread_it_goes_on_and_says_what_that_means(disk, holdings, log, records):
+    threads = Scarce()
+    one = Remembering(disk, holdings, threads, log)
+    await one.load()
+    assert "known from the kubelet alone: the system has no thread left for journal" in records.texts()[-1]
+    give(holdings, "a")
+    await one.finish()
+    assert "nobody will remember what is given away now" in records.texts()[-1]
+    threads.none_left = False
+    await one.finish()
+    assert disk.load().keys() == {"a"}
 
 
 async def test_a_damaged_file_is_said_and_stops_nothing(one, disk, holdings, records):

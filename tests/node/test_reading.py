@@ -13,6 +13,7 @@ from dpgateway.node.holdings import Holdings
 from dpgateway.node.reading import LARGEST_HELD, MOST_HELD, Reader, stamped
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
+from tests.support.threads import Scarce
 
 THING, OTHER = "example.com/thing", "example.com/other"
 
@@ -20,10 +21,10 @@ THING, OTHER = "example.com/thing", "example.com/other"
 class Read:
     """A reader that runs, and the file that it reads."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, threads=None):
         self.file = directory / checkpoint.NAME
         self.holders = {name: Observable(Holdings()) for name in (THING, OTHER)}
-        self._reader = Reader(directory, self.holders, Threads(), lambda: None)
+        self._reader = Reader(directory, self.holders, threads or Threads(), lambda: None)
         self.task = asyncio.ensure_future(self._reader.run())
 
     def write(self, ago=60.0, **held):
@@ -66,6 +67,17 @@ async def test_each_look_at_the_file_is_news_also_when_there_is_none_any_more(re
     reads.file.unlink()
     second = await reads.read()
     assert (first.note, first.note is second.note) == (second.note, False)
+
+
+async def test_without_a_thread_nothing_is_known_until_there_is_one(tmp_path, caplog):
+    one = Read(tmp_path, threads := Scarce())
+    one.write(thing=["a"])
+    assert not (await one.read()).known
+    assert "can't be read: the system has no thread left for read the checkpoint" in caplog.messages[-1]
+    threads.none_left = False
+    assert (await one.read()).held == {"a"}
+    one.task.cancel()
+    await asyncio.wait([one.task])
 
 
 async def test_a_damaged_file_leaves_unknown_what_is_held_and_is_told_of_once(reads, caplog):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from dpgateway.errors import KubeletError
+from dpgateway.errors import GatewayError
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Claims, Journal
 from dpgateway.process.observable import Observable
@@ -45,7 +45,7 @@ class Remembering:
         claims: Claims = {}
         try:
             claims = await self._on_disk(self._journal.load, PATIENCE)
-        except (KubeletError, OSError) as error:
+        except (GatewayError, OSError) as error:
             self._log.warning("what was given away before this start is known from the kubelet alone: %s", error)
         self._saved = claims
         self._holdings.publish(self._holdings.value.remembered(claims))
@@ -70,7 +70,7 @@ class Remembering:
         try:
             await self._on_disk(partial(self._journal.save, holdings.claims, sync=sync), seconds)
             self._saved, self._complaint = holdings.claims, ""
-        except OSError as error:
+        except (GatewayError, OSError) as error:  # also without a thread
             text = f"after a restart nobody will remember what is given away now: {self._journal.path}: {error}"
             if text != self._complaint:
                 self._log.warning("%s", text)

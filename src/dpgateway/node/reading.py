@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from dpgateway.errors import KubeletError
+from dpgateway.errors import GatewayError
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import read_checkpoint
 from dpgateway.node.holders import Note
@@ -104,7 +104,7 @@ class Reader:
         except FileNotFoundError:
             self._publish(lambda _, holdings: holdings.missing(time.monotonic()))
             return
-        except (OSError, KubeletError) as error:
+        except (OSError, GatewayError) as error:  # also without a thread
             self._complain(f"no id is dropped from any list, because the checkpoint can't be read: {error}", written)
         else:
             self._complain(self._crowded(known), written)
