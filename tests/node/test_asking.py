@@ -33,7 +33,9 @@ class Asked:
         self.pod.mkdir(parents=True)
         (root / "pods/uid-other").mkdir()
         self.holdings = Observable(self.held())
-        self.asking = Asking({THING: self.holdings}, Places.of(root / "device-plugins"), Threads())
+        self.resources = {THING: self.holdings}
+        self.threads = Threads()
+        self.asking = Asking(self.resources, Places.of(root / "device-plugins"), self.threads)
         self.task = None
 
     @staticmethod
@@ -83,6 +85,21 @@ async def test_who_has_what_is_known_from_the_kubelet(asked):
     assert asked.value.listed == {"a": HOLDER}
     assert asked.asking.complaint == ""
     assert asked.asking.answered is not None
+
+
+async def test_resources_that_come_and_go_while_the_kubelet_is_asked_are_left_out(asked, gate):
+    reading = gate()
+    asked.threads.call = lambda name, function: Threads().call(name, lambda: (reading(), function())[1])
+    other, new = Observable(asked.held()), Observable(asked.held())
+    asked.resources["example.com/other"] = other
+    asked.start()
+    await reading.entered()
+    del asked.resources["example.com/other"]
+    asked.resources["example.com/new"] = new
+    reading.open()
+    await until(lambda: asked.value.listed or asked.task.done())
+    assert not asked.task.done()
+    assert (other.value.listed, new.value.asked) == ({}, Holdings().asked)
 
 
 async def test_nobody_is_asked_while_nothing_is_claimed(asked):

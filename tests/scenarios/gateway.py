@@ -15,6 +15,8 @@ from tests.scenarios.observer import Observer
 from tests.support import gateway
 
 COUNTED = (sys.executable, counted.__file__)
+SAME = ("tasks", "threads", "descriptors", "sockets", "files")
+"""What of its state stays the same, whatever it has been through."""
 
 
 class Gateway(gateway.Gateway):
@@ -82,6 +84,14 @@ class Gateway(gateway.Gateway):
         line = next(line for line in reversed(self.log) if counted.MARK in line)
         held: dict[str, Any] = json.loads(line.removeprefix(counted.MARK))
         return held
+
+    async def state(self) -> dict[str, int]:
+        """What it holds that could grow. ``pool``: threads that aren't Python's. Needs the command ``COUNTED``."""
+        held = await self.held()
+        used = self.used()
+        threads = len(held["threads"])
+        counts = {"tasks": held["tasks"], "threads": threads, "pool": used["threads"] - threads}
+        return {**used, **counts, "files": len(self.names())}
 
     def suffer(self, *faults: dict[str, Any]) -> None:
         """These are the simulated driver's faults from now on, and no others."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.real_kubelet.programs import RELEASES
 from tests.scenarios.engines import REAL, Real
-from tests.scenarios.gateway import COUNTED, Gateway
+from tests.scenarios.gateway import COUNTED, SAME, Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
 from tests.support.waiting import until
 
@@ -22,7 +22,6 @@ MOST_POOL = 4
 """Threads that gRPC's own pool may gain: one each time that it finds all others busy, at most one a second."""
 SETTLING = 10.0
 """Seconds in which what a kubelet's end left behind must be gone."""
-SAME = ("tasks", "threads", "descriptors", "sockets", "files")
 
 pytestmark = pytest.mark.timeout(3600 if REAL else 120)  # a thousand restarts of a real kubelet
 
@@ -34,15 +33,6 @@ def gateway(gateway: Gateway) -> Gateway:
     return gateway
 
 
-async def state(gateway: Gateway) -> dict[str, int]:
-    """What a process holds that could grow."""
-    held = await gateway.held()
-    used = gateway.used()
-    threads = len(held["threads"])
-    counts = {"tasks": held["tasks"], "threads": threads, "pool": used["threads"] - threads}
-    return {**used, **counts, "files": len(gateway.names())}
-
-
 async def test_many_kubelets(
     kubelet: Kubelet, served: Gateway, request: pytest.FixtureRequest, record: Callable[..., None]
 ) -> None:
@@ -50,7 +40,7 @@ async def test_many_kubelets(
     newest = real and kubelet.release == RELEASES[-1]
     count = RESTARTS["newest" if newest else "real" if real else "simulated"]
     held = devices(await kubelet.admit("p1", {"c": {RESOURCE: 1}}))
-    before = await state(served)
+    before = await served.state()
     times = []
     for number in range(count):
         began = time.monotonic()
@@ -59,12 +49,12 @@ async def test_many_kubelets(
         await kubelet.wait_for_devices(2)
         times.append((time.monotonic() - began, time.monotonic() - started))
         if number < WARM:
-            now = await state(served)
+            now = await served.state()
             before = {what: max(before[what], now[what]) for what in before}  # it may be between two states
     after: dict[str, int] = {}
 
     async def as_before() -> bool:
-        after.update(await state(served))
+        after.update(await served.state())
         return all(after[what] <= before[what] for what in SAME)
 
     await until(as_before, SETTLING, pause=0.1, found=lambda: (before, after, served.log[-1]))

@@ -18,7 +18,9 @@ LONGEST_END = 10.0
 def run(folder: Path, device_plugins_dir: Path, config: Mapping[str, Any]) -> list[str]:
     """The words after ``dpgateway`` that run it with a configuration, which is written into the folder."""
     file = folder / "config.yaml"
-    file.write_text(json.dumps(config))  # JSON is YAML
+    new = folder / "config.yaml.new"
+    new.write_text(json.dumps(config))  # JSON is YAML
+    new.rename(file)  # a gateway that runs reads the whole of one or the other
     control = f"--control-socket={folder / 'control.sock'}"
     return ["run", f"--config={file}", f"--device-plugins-dir={device_plugins_dir}", "--node-name=node", control]
 

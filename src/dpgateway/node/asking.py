@@ -115,7 +115,8 @@ class Asking:
         if self.answered is None:
             self.hint()
         self.complaint, self.answered, self._failures = "", asked, 0
-        for resource, holdings in self._holdings.items():
+        for resource in listing.keys() & self._holdings.keys():  # some may have come or gone meanwhile
+            holdings = self._holdings[resource]
             before, heard = holdings.value, holdings.value.heard(listing[resource], asked)
             news = heard.listed != before.listed or (heard.unlisted and heard.freed != before.freed)
             (holdings.publish if news else holdings.amend)(heard)

@@ -1,0 +1,108 @@
+"""A configuration that changes all the time disturbs nobody but the resource that changes."""
+
+import asyncio
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.real_kubelet.programs import RELEASES
+from tests.scenarios.engines import REAL, Real
+from tests.scenarios.gateway import COUNTED, SAME, Gateway
+from tests.scenarios.kubelet import Kubelet
+from tests.support.waiting import until
+
+RELOADS = {"simulated": 16, "real": 40, "newest": 200}
+"""The changes below, again and again."""
+WARM = 8
+"""Reloads after which what is made once has been made."""
+MOST_GROWTH = 4096
+"""KiB of resident memory, which the allocator may keep."""
+SETTLING = 10.0
+"""Seconds in which what the last reload left behind must be gone."""
+
+OTHERS = [f"example.com/thing-{number}" for number in range(7)]
+CHANGING = "example.com/changing"
+Keys = Mapping[str, Any]
+CHANGES: list[tuple[str, Keys | None]] = [
+    ("changed in place", {"env": {"A": "1"}, "timeouts": {"allocate": "5s"}}),
+    ("restarted", {"options": {"count": 3}}),
+    ("removed", None),
+    ("added", {}),
+]
+"""What the log says of each, and its keys; None: it isn't there."""
+
+pytestmark = [
+    pytest.mark.timeout(1200 if REAL else 60),
+    pytest.mark.parametrize("kubelet", RELEASES if REAL else ["1.37"], indirect=True),
+]
+
+
+def resources(keys: Keys | None) -> list[dict[str, Any]]:
+    usual: Keys = {"driver": "simulated", "options": {"count": 2}}
+    changing = [] if keys is None else [{"name": CHANGING, **usual, **keys}]
+    return [*({"name": name, **usual} for name in OTHERS), *changing]
+
+
+async def offered(kubelet: Kubelet) -> None:
+    names = [*OTHERS, CHANGING]
+    await kubelet.engine.wait_for(lambda seen: all(seen["allocatable"].get(name) == 2 for name in names), 20)
+
+
+async def admit(kubelet: Kubelet, enough: asyncio.Event) -> int:
+    """Admits pods of the others, one after the other; none may be refused."""
+    for number in itertools.count():
+        if enough.is_set():
+            return number
+        pod = f"p{number}"
+        reply = await kubelet.admit(pod, {"c": {OTHERS[number % len(OTHERS)]: 1}})
+        assert reply["ok"], (number, reply)
+        await kubelet.remove(pod)
+    raise AssertionError
+
+
+def of_others(gateway: Gateway, text: str) -> Counter[str]:
+    """How many lines of the log have the text, for each of the others."""
+    found = (re.search(rf"{text}.* resource=(\S+)", line) for line in gateway.log)
+    return Counter(match[1] for match in found if match and match[1] in OTHERS)
+
+
+async def test_who_is_as_before_does_not_notice(
+    kubelet: Kubelet, gateway: Gateway, record: Callable[..., None]
+) -> None:
+    gateway.command, gateway.log_level, gateway.resources = COUNTED, "info", resources({})
+    await kubelet.start()
+    real = isinstance(kubelet.engine, Real)
+    count = RELOADS["newest" if real and kubelet.release == RELEASES[-1] else "real" if real else "simulated"]
+    await gateway.start()
+    await offered(kubelet)
+    before = await gateway.state()  # while it watches the file, which it doesn't while that changes all the time
+    enough = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        admitting = group.create_task(admit(kubelet, enough))
+        for number in range(count):
+            what, keys = CHANGES[number % len(CHANGES)]
+            gateway.reload(*resources(keys))
+            await gateway.said(f"{what}: {CHANGING}", count=number // len(CHANGES) + 1)
+            if number + 1 in (WARM // 2, WARM):
+                await offered(kubelet)
+                now = await gateway.state()
+                before = {key: max(before[key], now[key]) for key in now}
+        await offered(kubelet)
+        enough.set()
+    assert of_others(gateway, "registered") == dict.fromkeys(OTHERS, 1)
+    assert of_others(gateway, "last stream ended") == {}
+    assert of_others(gateway, " (WARNING|ERROR|CRITICAL) ") == {}
+    after: dict[str, int] = {}
+
+    async def as_before() -> bool:
+        after.update(await gateway.state())
+        return all(after[what] <= before[what] for what in SAME)
+
+    await until(as_before, SETTLING, pause=0.1, found=lambda: (before, after, gateway.log[-1]))
+    assert after["KiB"] - before["KiB"] < MOST_GROWTH, (before, after)
+    if real:
+        record("reloads", kubelet.release, reloads=count, pods=admitting.result(), before=before, after=after)
