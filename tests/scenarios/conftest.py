@@ -1,6 +1,7 @@
 """Every scenario runs against simulated kubelets of two eras.
 
-With DPGATEWAY_REAL_KUBELETS=1 it runs against all nine releases, simulated and real, and some against a whole node.
+With DPGATEWAY_REAL_KUBELETS=1 it runs against all nine real releases, and the simulated ones of four more eras; some
+run against a whole node.
 """
 
 import shutil
@@ -20,6 +21,8 @@ ENGINES: dict[str, Make] = {"simulated": Simulated, "real": Real} if REAL else {
 # The oldest forgets most, and the newest panics where others forgive; tests/end_to_end has pods of the others. Each
 # release costs a quarter of a minute.
 ERAS = RELEASES if REAL else ("1.8", "1.37")
+BESIDE_REAL = "1.9", "1.10", "1.25", "1.31"
+"""The simulated releases then: each is the first, of those that make test leaves out, that behaves otherwise."""
 collect_ignore = [] if REAL else ["test_node.py"]
 HARMLESS = "Loaded running loop", "Using AsyncIOEngine"  # grpcio's own, at level debug
 
@@ -28,12 +31,6 @@ LIMIT = 600
 """Seconds for one scenario with real kubelets, because some of them are whole nodes."""
 
 MEASURED = pytest.StashKey[list[tuple[str, str, dict[str, object]]]]()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if REAL and item.path.is_relative_to(HERE) and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(LIMIT))
 
 
 @pytest.fixture
@@ -47,6 +44,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for what, release, figures in config.stash.get(MEASURED, []):
         told = ", ".join(f"{k} {v:.1f}" if isinstance(v, float) else f"{k} {v}" for k, v in figures.items())
         terminalreporter.write_line(f"{what}, kubelet {release}: {told}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What make test has run, or what behaves as another release does, isn't simulated beside the real kubelets."""
+    again = {item for item in items if REAL and _is_simulated_again(item)}
+    config.hook.pytest_deselected(items=tuple(again))
+    items[:] = [item for item in items if item not in again]
+    for item in items:
+        if REAL and item.path.is_relative_to(HERE) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LIMIT))
+
+
+def _is_simulated_again(item: pytest.Item) -> bool:
+    chosen = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return chosen.get("make") == "simulated" and chosen.get("kubelet", BESIDE_REAL[0]) not in BESIDE_REAL
 
 
 @pytest.fixture
