@@ -5,6 +5,7 @@ import re
 
 import pytest
 from dpgateway_chardev import CharDevices
+from dpgateway_chardev.grouping import Group
 from ruamel.yaml import YAML
 
 from dpgateway import Allocation, DeviceNode, Mount, from_plain
@@ -27,7 +28,11 @@ def first_column(text):
 def test_every_key_test_and_field_is_on_the_page():
     keys = [key for key in first_column(SECTIONS["Tests"]) if key not in {"test", "---"}]
     assert keys == [field.name for kind in (Match, Test) for field in dataclasses.fields(kind)]
-    assert first_column(SECTIONS["Templates"]) == [*FIELDS, "id", "name"]
+    assert first_column(SECTIONS["Templates"]) == [*FIELDS, "group", "id", "name"]
+
+
+def test_every_key_of_a_group_is_on_the_page():
+    assert first_column(SECTIONS["Several objects"]) == [field.name for field in dataclasses.fields(Group)]
 
 
 @pytest.fixture
@@ -90,4 +95,25 @@ def test_the_functions_with_uio(tree, drive):
         env={"CRYPTO": "0000:6b:00.1"},
         device_nodes=(DeviceNode("/dev/uio0"),),
         mounts=(Mount("/sys/class/uio/uio0/device", "/sys/crypto/0000:6b:00.1"),),
+    )
+
+
+def test_the_cards_with_their_sound(tree, drive):
+    tree.write("c /dev/vfio/vfio 10:196\nc /dev/vfio/7 240:7")
+    for number, kind in enumerate(("0x030000", "0x040300")):
+        here = f"{QAT}.{number}"
+        tree.write(f"""
+            {here}/vendor = 0x10de
+            {here}/class = {kind}
+            {here}/subsystem -> /sys/bus/pci
+            {here}/driver -> /sys/bus/pci/drivers/vfio-pci
+            {here}/iommu_group -> /sys/kernel/iommu_groups/7
+            /sys/bus/pci/devices/0000:6b:00.{number} -> {here}
+        """)
+    driver = drive("cards.yaml")
+    (device,) = driver.devices()
+    assert device.id == "0000:6b:00.0"
+    assert driver.allocate([device]) == Allocation(
+        env={"PCI_RESOURCE_EXAMPLE_COM_GPU": "0000:6b:00.0,0000:6b:00.1"},
+        device_nodes=(DeviceNode("/dev/vfio/7"), DeviceNode("/dev/vfio/vfio")),
     )

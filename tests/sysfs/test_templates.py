@@ -14,6 +14,10 @@ def fill(stick, tree, roots):
     tree.write(
         "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/ttyUSB12/driver -> /sys/bus/usb-serial/drivers/ftdi"
     )
+    tree.write("""
+        /proc/driver/ttyUSB12/information = Model: x\\nDevice Minor: \t 7\\nDevice Minor Two: 8
+        /sys/devices/x = sev 1\\ntdx 15
+    """)
     look = Look(roots)
     (thing,) = look.objects("tty")
     found = Matched(thing, Object(f"{STICKS}/1-1"))
@@ -31,6 +35,10 @@ def fill(stick, tree, roots):
         ("{attr:device/driver}", "ftdi"),
         ("{entry:device/tty/*}", "ttyUSB12"),
         ("{env:DEVNAME}", "ttyUSB12"),
+        ("{file:uevent#MAJOR}", "188"),
+        ("{file:/proc/driver/{kernel}/information#Device Minor}", "7"),
+        ("{file:/sys/devices/x#tdx}", "15"),
+        ("{attr:device/tty/{kernel}/uevent}", "MAJOR=188\nMINOR=3\nDEVNAME=ttyUSB12"),
         ("{kernels}", "1-1"),
         ("{drivers}", "usb"),
         ("a{attrs:idVendor}b{attrs:serial}c", "a0403bA1c"),
@@ -45,7 +53,7 @@ def test_a_template(fill, text, filled):
 def test_every_field_is_tested():
     rows = next(mark for mark in test_a_template.pytestmark if mark.name == "parametrize").args[1]
     used = {name for text, _ in rows for name in re.findall(r"\{(\w+)", text)}
-    assert FIELDS.keys() - used == {"driver"}
+    assert FIELDS.keys() - used == {"driver", "each"}
 
 
 @pytest.mark.parametrize(
@@ -53,6 +61,13 @@ def test_every_field_is_tested():
     [
         ("{attr:absent}", "{attr:absent} is absent"),
         ("{driver}", "{driver} is absent"),
+        ("{file:uevent#MIN}", "{file:uevent#MIN} isn't there: uevent has no line with 'MIN'"),
+        (
+            "{file:/etc/passwd#root}",
+            "{file:/etc/passwd#root} can't be read: /etc/passwd is neither below /sys nor /proc",
+        ),
+        ("{file:/proc/{attr:absent}#x}", "{attr:absent} is absent"),
+        ("{each:tty/*}", "{each:tty/*} stands for several texts, and only one is wanted here"),
         ("{entry:uio/*}", "{entry:uio/*} finds nothing at ttyUSB12"),
         ("{env:PCI_ID}", "{env:PCI_ID} is absent"),
     ],
@@ -71,6 +86,10 @@ def test_what_is_missing_is_named(fill, text, why):
         ("{attr}", r"expected the path of an attribute, as in \{attr:...\}, found \{attr\}"),
         ("{kernel:x}", r"expected \{kernel\}, found \{kernel:x\}"),
         ("{attr:../x}", r"expected paths of attributes, .* found '../x' in \{attr:../x\}"),
+        ("{file:uevent}", r"expected a file and a key in it, .*, found \{file:uevent\}"),
+        ("{attr:{x}}", r"expected one of the fields .* found \{x\}"),
+        ("{attr:x", "expected a closing brace"),
+        ("{a{b}}", "expected a closing brace"),
         ("{kernel", "expected a closing brace"),
         ("kernel}", "expected an opening brace"),
         ("{{kernel}", "expected an opening brace"),
@@ -99,3 +118,14 @@ def test_values_of_other_objects_are_not_mixed(roots, tree):
     look, template = Look(roots), Template.parse("{attr:x}")
     filled = [template.fill(look, Matched(Object(f"devices/{name}"), Object(f"devices/{name}"))) for name in "ab"]
     assert filled == ["1", "2"]
+
+
+def test_one_text_for_each_thing_that_a_pattern_finds(roots, tree):
+    tree.write("/sys/devices/a/drm/card0/\n/sys/devices/a/drm/controlD64/\n/sys/devices/a/drm/renderD128/")
+    found = Matched(Object("devices/a"), Object("devices/a"))
+    look = Look(roots)
+    texts = Template.parse("/dev/dri/{each:drm/[!c]*}").all(look, found)
+    assert texts == ("/dev/dri/renderD128",)
+    assert Template.parse("{kernel}:{each:drm/c*}").all(look, found) == ("a:card0", "a:controlD64")
+    assert str(Template.parse("{each:uio/*}").all(look, found)) == "{each:uio/*} finds nothing at a"
+    assert Template.parse("{kernel}").all(look, found) == ("a",)

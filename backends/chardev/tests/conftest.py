@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from dpgateway_chardev import CharDevices
+from dpgateway_chardev.options import CharDeviceOptions
 
-from dpgateway.testing import Recorder
+from dpgateway import from_plain
+from dpgateway.testing import FakeTree, Recorder
 
 MAJOR = 240  # LOCAL/EXPERIMENTAL USE (Documentation/admin-guide/devices.txt); the nodes are never opened
 
@@ -58,3 +60,25 @@ def dev(tmp_path):
     dev.path.mkdir()
     yield dev
     dev.close()
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """The host's files."""
+    return FakeTree(tmp_path)
+
+
+@pytest.fixture
+def drive(tree):
+    """Makes drivers of devices that match in the tree."""
+    made = []
+
+    def drive(match, recorder=None, **options):
+        roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys")), "proc": str(tree.at("/proc"))}
+        wanted = from_plain({"match": match, **roots, **options}, CharDeviceOptions)
+        made.append(CharDevices(wanted, (recorder or Recorder()).context("example.com/stick")))
+        return made[-1]
+
+    yield drive
+    for driver in made:
+        driver.close()

@@ -4,18 +4,16 @@ import random
 
 import pytest
 from dpgateway_chardev import CharDevices
-from dpgateway_chardev.options import CharDeviceOptions
 
 from dpgateway import Allocation, DeviceNode, DeviceUnavailable, DriverError, Mount, from_plain
-from dpgateway.testing import FakeTree, Recorder
+from dpgateway.testing import Recorder
 
 ROOT = "/sys/devices/pci0000:00/0000:00:14.0"
 STICK = {"subsystem": "tty", "attrs": {"idVendor": "0403"}}
 
 
 @pytest.fixture
-def tree(tmp_path):
-    tree = FakeTree(tmp_path)
+def tree(tree):
     tree.write(f"""
         {ROOT}/subsystem -> /sys/bus/pci
         {ROOT}/numa_node = 1
@@ -46,21 +44,6 @@ def plug(tree, port, tty, minor, **attributes):
 def unplug(tree, port, tty):
     for path in (f"/sys/class/tty/{tty}", f"{ROOT}/usb1/{port}", f"/dev/{tty}"):
         tree.remove(path)
-
-
-@pytest.fixture
-def drive(tree):
-    made = []
-
-    def drive(match, recorder=None, **options):
-        roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}
-        wanted = from_plain({"match": match, **roots, **options}, CharDeviceOptions)
-        made.append(CharDevices(wanted, (recorder or Recorder()).context("example.com/stick")))
-        return made[-1]
-
-    yield drive
-    for driver in made:
-        driver.close()
 
 
 def reasons(driver):

@@ -9,6 +9,7 @@ Nothing is read before it is asked for, and nothing twice in one look.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -51,7 +52,8 @@ class Look:
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
-        self._tree = Tree(roots.sysfs, "/sys")
+        self._tree, self._proc = Tree(roots.sysfs, "/sys"), Tree(roots.proc, "/proc")
+        self._files: dict[str, Value] = {}
         self._values: dict[tuple[str, str], Value] = {}
         self._found: dict[tuple[str, str], Sequence[str]] = {}
         self._names: dict[str, Sequence[str]] = {}
@@ -104,20 +106,36 @@ class Look:
         lines = text.splitlines() if isinstance(text, str) else []
         return {key: value for key, mark, value in (line.partition("=") for line in lines) if mark}
 
+    def key(self, thing: Object, path: str, key: str) -> Value:
+        """What a line of a text file says after ``key`` and a colon, an equals sign or white space.
+
+        ``path``: an attribute, or a path of the host below /proc or /sys.
+        """
+        value = self._file(path) if path.startswith("/") else self.value(thing, path)
+        if isinstance(value, NoValue):
+            return value
+        for line in value.splitlines():
+            if found := re.fullmatch(rf"\s*{re.escape(key)}\s*[:=\s]\s*(.*)", line):
+                return found[1].strip()
+        return NoValue(f"isn't there: {path} has no line with {key!r}", absent=True)
+
+    def _file(self, path: str) -> Value:
+        for tree in (self._tree, self._proc):
+            if path.startswith(f"{tree.host}/"):
+                if path not in self._files:
+                    self._files[path] = _followed(tree, path.removeprefix(f"{tree.host}/"))
+                return self._files[path]
+        return NoValue(f"can't be read: {path} is neither below /sys nor /proc")
+
     def _read(self, thing: Object, path: str) -> Value:
         if is_glob(path):
             path, *_ = *self.entries(thing, path), ""
             if not path:
                 return NoValue.missing()
         above, _, name = path.rpartition("/")
-        try:
-            directory = self._tree.follow(above, thing.path) if above else thing.path
-        except (FileNotFoundError, NotADirectoryError):
-            return NoValue.missing()
-        except OutsideError as error:
-            return NoValue(str(error))
-        except OSError as error:
-            return NoValue(f"can't be reached: {error.strerror}")
+        directory = _real(self._tree, above, thing.path) if above else thing.path
+        if isinstance(directory, NoValue):
+            return directory
         return self._tree.link(f"{directory}/{name}") or self._tree.read(f"{directory}/{name}")
 
     def _walk(self, real: str, path: str, parts: Sequence[str]) -> Iterator[str]:
@@ -139,3 +157,19 @@ class Look:
         if real not in self._names:
             self._names[real] = self._tree.list(real)
         return self._names[real]
+
+
+def _real(tree: Tree, path: str, start: str) -> str | NoValue:
+    try:
+        return tree.follow(path, start)
+    except (FileNotFoundError, NotADirectoryError):
+        return NoValue.missing()
+    except OutsideError as error:
+        return NoValue(str(error))
+    except OSError as error:
+        return NoValue(f"can't be reached: {error.strerror}")
+
+
+def _followed(tree: Tree, path: str) -> Value:
+    real = _real(tree, path, "")
+    return real if isinstance(real, NoValue) else tree.read(real)

@@ -9,7 +9,8 @@ from typing import ClassVar
 from dpgateway import Allocation, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, Watcher
 from dpgateway_chardev.given import Given, together
-from dpgateway_chardev.matched import MatchSurvey, NothingToGive
+from dpgateway_chardev.giving import NothingToGive
+from dpgateway_chardev.matched import MatchSurvey
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.survey import NodeDevice, Survey
 

@@ -70,6 +70,8 @@ class GivenNode:
     container_path: str
     permissions: str
     node: Node
+    constant: bool = False
+    """Whether it is the same for all devices, as /dev/vfio/vfio is, and no device's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpgateway import Device, refuse
-from dpgateway.sysfs import HOST_DEV, Match, Roots, is_glob
+from dpgateway.sysfs import HOST_DEV, Roots, is_glob
 from dpgateway_chardev.given import MountOption, NodeOption, wrong_permissions
+from dpgateway_chardev.grouping import Group, Kind
 from dpgateway_chardev.patterns import excludes, matches, parse
 from dpgateway_chardev.templates import wrong_templates
 
@@ -66,12 +67,15 @@ class CharDeviceOptions:
     exclude: tuple[str, ...] = field(
         default=(), metadata={"help": "paths and globs under /dev that the globs of `paths` skip, with all below them"}
     )
-    match: tuple[Match, ...] = field(
+    match: tuple[Kind, ...] = field(
         default=(),
         metadata={"help": "what devices are, in sysfs, in udev's words: tests that all pass", "single": True},
     )
     id: str | None = field(
         default=None, metadata={"help": "with match: the devices' ids, a template; else serial number, or bus address"}
+    )
+    group: Group | None = field(
+        default=None, metadata={"help": "with match: what makes several objects one device; else each is a device"}
     )
     nodes: tuple[NodeOption, ...] = field(
         default=(NodeOption("{devnode}"),),
@@ -93,6 +97,7 @@ class CharDeviceOptions:
     )
     dev: str = field(default=HOST_DEV, metadata={"help": "where the host's /dev is seen from the gateway's container"})
     sysfs: str = field(default="/sys", metadata={"help": "where the host's /sys is seen from the gateway's container"})
+    proc: str = field(default="/proc", metadata={"help": "where the host's /proc is seen from the gateway's container"})
 
     def __post_init__(self) -> None:
         refuse(self._problems())
@@ -102,6 +107,7 @@ class CharDeviceOptions:
         yield from _not_under_dev("exclude", self.exclude)
         yield from _not_absolute("dev", self.dev)
         yield from _not_absolute("sysfs", self.sysfs)
+        yield from _not_absolute("proc", self.proc)
         if bool(self.paths) == bool(self.match):
             found = "both" if self.paths else "neither"
             yield f"expected either paths (device nodes by name) or match (devices by what they are), found {found}"
@@ -122,11 +128,11 @@ class CharDeviceOptions:
 
     @property
     def _of_match(self) -> Sequence[str]:
-        return ("id", "env", "annotations", "mounts")
+        return ("id", "group", "env", "annotations", "mounts")
 
     @property
     def roots(self) -> Roots:
-        return Roots(sysfs=self.sysfs, dev=self.dev)
+        return Roots(sysfs=self.sysfs, dev=self.dev, proc=self.proc)
 
     def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         """For ``dpgateway check``: what gives containers more than is meant, as likely as not."""

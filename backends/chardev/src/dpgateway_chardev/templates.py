@@ -8,6 +8,7 @@ from typing import Protocol
 
 from dpgateway.sysfs import Match, Template, TemplateError
 from dpgateway_chardev.given import ID, MountOption, NodeOption
+from dpgateway_chardev.grouping import Group
 
 NAME = {**ID, "name": "the last part of the host's path"}
 _INDEX = "{index}"
@@ -20,6 +21,8 @@ class Templated(Protocol):
     def match(self) -> Sequence[Match]: ...
     @property
     def id(self) -> str | None: ...
+    @property
+    def group(self) -> Group | None: ...
     @property
     def nodes(self) -> Sequence[NodeOption]: ...
     @property
@@ -35,7 +38,9 @@ class Templated(Protocol):
 def wrong_templates(options: Templated) -> Iterator[str]:
     for key, text, others in _templates(options):
         yield from (f"{key}: {why}" for why in _wrong(text, others, options.match))
-    if options.id is not None and "{" not in options.id:
+        if "{each:" in text and not (key.startswith("nodes") and others == {}):
+            yield f"{key}: expected {{each:...}} in the host's path of nodes only, found {text!r}"
+    if options.id is not None and "{" not in options.id and options.group is None:
         yield f"id: expected a template with a field, such as {{attrs:serial}}, found {options.id!r}, one id for all"
     if options.container_path is not None and len(options.nodes) != 1:
         yield "container_path: expected it with one node; else say container_path of each of nodes"
@@ -55,8 +60,11 @@ def _wrong(text: str, others: Mapping[str, str], matches: Sequence[Match]) -> It
 
 
 def _templates(options: Templated) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    by = None if options.group is None else options.group.by
     if options.id is not None:
-        yield "id", options.id, {}
+        yield "id", options.id, {} if by is None else {"group": "what group.by says"}
+    if by is not None:
+        yield "group", by, {}
     for number, node in enumerate(options.nodes):
         yield f"nodes[{number}]", node.host_path, {}
         if node.container_path is not None:

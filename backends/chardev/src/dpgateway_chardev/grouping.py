@@ -1,0 +1,155 @@
+"""Which matched objects are one device, and what that device's id is. Pure, but for the look at sysfs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+from dpgateway import refuse
+from dpgateway.sysfs import Look, Match, Matched, Template, Unfilled, identity
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Match):
+    """One alternative of what is matched."""
+
+    optional: bool = field(
+        default=False, metadata={"help": "with group.each: whether a device is whole without an object of this kind"}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What makes several objects one device."""
+
+    short_form: ClassVar[str] = "by"
+
+    by: str | None = field(
+        default=None, metadata={"help": "a template: objects for which it has the same text are one device"}
+    )
+    size: int | None = field(default=None, metadata={"help": "how many objects make a device"})
+    each: bool = field(default=False, metadata={"help": "a device needs an object of each of match's alternatives"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.by is None and self.size is None and not self.each:
+            yield "expected by, size or each, found none of them"
+        if self.size is not None and self.size < 2:
+            yield f"size: expected 2 or more, found {self.size}"
+        if self.size is not None and self.each:
+            yield "size: expected it without each, which has one of each kind"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Part:
+    """An object that belongs to a device; in the order of kinds, then of names."""
+
+    kind: int
+    names: tuple[str, ...]
+    """What its id could be if it were a device of its own, the best one first."""
+    found: Matched = field(compare=False)
+    group: str = field(compare=False)
+    """What ``by`` says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A device: its parts, and what is missing, if anything is."""
+
+    id: str
+    parts: tuple[Part, ...]
+    missing: str | None = None
+
+
+class Grouping:
+    """What a configuration says of it, for one look at sysfs. ``notices`` has what can't be offered, and why."""
+
+    def __init__(self, look: Look, kinds: Sequence[Kind], group: Group | None, id_: str | None) -> None:
+        self._look, self._kinds, self._group = look, kinds, group
+        self._by = None if group is None or group.by is None else Template.parse(group.by)
+        self._id = None if id_ is None else Template.parse(id_, {"group": ""})
+        self.notices: dict[str, None] = {}
+
+    def wholes(self, found: Iterable[tuple[int, Matched]]) -> Iterator[Whole]:
+        """The devices; one id may come several times."""
+        parts = sorted(part for kind, one in found if (part := self.part(kind, one)) is not None)
+        wholes = [parts for parts in self._together(parts) if self._is_needed(parts)]
+        counted = Counter(name for parts in wholes for name in {name for part in parts for name in part.names})
+        for together in wholes:
+            yield Whole(self._named(together, counted), tuple(together), self._missing(together))
+
+    def _is_needed(self, parts: Sequence[Part]) -> bool:
+        """Whether there is more than what is optional."""
+        needed = any(not self._kinds[part.kind].optional for part in parts)
+        if not needed:
+            self.notices[f"/sys/{parts[0].found.thing.path} is optional, and there is nothing that it belongs to"] = (
+                None
+            )
+        return needed
+
+    def part(self, kind: int, found: Matched) -> Part | None:
+        group = "" if self._by is None else self._by.fill(self._look, found)
+        if isinstance(group, Unfilled):
+            self.notices[f"/sys/{found.thing.path} can't be offered, because group.by has no text: {group}"] = None
+            return None
+        if self._id is None:
+            return Part(kind, identity(self._look, found.thing), found, group)
+        name = self._id.fill(self._look, found, {"group": group})
+        if isinstance(name, Unfilled):
+            self.notices[f"/sys/{found.thing.path} can't be offered without an id: {name}"] = None
+            return None
+        return Part(kind, (name,), found, group)
+
+    def _together(self, parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+        if self._group is None:
+            yield from ([part] for part in parts)
+        elif self._by is not None:
+            yield from _by(parts, lambda part: part.group).values()
+        elif self._group.each:
+            yield from self._one_of_each(parts)
+        else:
+            size = self._group.size or 1
+            yield from (parts[start : start + size] for start in range(0, len(parts), size))
+
+    def _one_of_each(self, parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+        """The first of each kind, the second of each kind, and so on, as far as all needed kinds go."""
+        kinds = _by(parts, lambda part: part.kind)
+        needed = [kinds.get(kind, []) for kind, one in enumerate(self._kinds) if not one.optional]
+        count = min(map(len, needed), default=0)
+        for number in range(count):
+            yield [of_kind[number] for of_kind in kinds.values() if number < len(of_kind)]
+        for part in (part for of_kind in needed for part in of_kind[count:]):
+            self.notices[f"/sys/{part.found.thing.path} has no counterpart of another kind"] = None
+
+    def _missing(self, parts: Sequence[Part]) -> str | None:
+        if self._group is None:
+            return None
+        if self._group.size is not None and len(parts) != self._group.size:
+            return f"expected {self._group.size} objects, found {len(parts)}"
+        there = {part.kind for part in parts}
+        lacking = [kind for kind, one in enumerate(self._kinds) if not one.optional and kind not in there]
+        return f"there is no object for match[{lacking[0]}]" if self._group.each and lacking else None
+
+    def _named(self, parts: Sequence[Part], counted: Mapping[str, int]) -> str:
+        """Of a fixed number of parts, all their names; else that of the first part, which is never an optional one if
+        there is another. A constant ``by`` is a name of its own.
+        """
+        if self._id is None and self._by is not None and not self._by.fields:
+            return parts[0].group
+        names = [next((name for name in part.names if counted[name] == 1), part.names[-1]) for part in parts]
+        if self._id is None and self._group is not None and self._group.size is not None:
+            return "+".join(names)
+        return next(name for name, part in zip(names, parts, strict=True) if not self._kinds[part.kind].optional)
+
+
+def _by(parts: Sequence[Part], key: Callable[[Part], Key]) -> dict[Key, list[Part]]:
+    grouped: dict[Key, list[Part]] = {}
+    for part in parts:
+        grouped.setdefault(key(part), []).append(part)
+    return grouped
