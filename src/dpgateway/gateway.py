@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 
@@ -57,6 +57,8 @@ class _Serving:
     task: asyncio.Task[None]
     plugin: Plugin | None = None
     """None until it is made."""
+    devices: looking.Devices = field(default_factory=looking.Devices)
+    """As they were seen last."""
 
     def amend(self, config: ResourceConfig) -> None:
         self.config = config
@@ -237,7 +239,7 @@ class Gateway:
 
     def _detailed(self, serving: _Serving) -> Resource:
         holdings = self._node.holdings[serving.config.name].value
-        return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings)
+        return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings, serving.devices)
 
     def figures(self) -> Figures:
         """The same in numbers, without the devices."""

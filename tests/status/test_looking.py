@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from dpgateway.config import ResourceConfig, Timeouts
+from dpgateway.deviceplugin.offer.ledger import Ledger
 from dpgateway.deviceplugin.registration.lifecycle import State
-from dpgateway.status.looking import standing
+from dpgateway.model import Device
+from dpgateway.node.holders import Holder
+from dpgateway.node.holdings import Holdings
+from dpgateway.status.looking import Devices, standing
 
 
 @pytest.mark.parametrize(("seconds", "overdue"), [(10, 11), (58, 59), (59, 60), (600, 60)])
@@ -58,3 +62,38 @@ def test_a_resource_is_started_once_it_is_served_and_listed_or_has_failed(one, d
 def test_it_is_registered_with_the_present_kubelet_once_that_accepted_it(state, registered):
     found = standing(ResourceConfig("a", "x"), plugin(state=state), 0.0, directory=True).registration
     assert (found.state, found.registered, found.api) == (state.value, registered, "v1beta1" if registered else None)
+
+
+class TestDevices:
+    @pytest.fixture
+    def one(self) -> Any:
+        """What is looked at of a plugin whose devices are ``a`` and ``b``."""
+        ledger = Ledger(1, 10)
+        ledger.take([Device("a"), Device("b")], 100)
+        return SimpleNamespace(inventory=SimpleNamespace(ledger=ledger, list=SimpleNamespace(value=ledger.offers())))
+
+    def test_they_are_looked_at_again_when_the_list_is_another_one(self, one):
+        devices, holdings = Devices(), Holdings()
+        devices.look(one, holdings)
+        before = devices.all
+        devices.look(one, holdings)
+        assert devices.all is before
+        one.inventory.ledger.fail("no answer", 101)
+        one.inventory.list.value = one.inventory.ledger.offers()
+        devices.look(one, holdings)
+        assert [device.reason for device in devices.all] == ["no answer"] * 2
+        assert (devices.counts.listed, devices.counts.healthy) == (2, 0)
+
+    def test_they_are_looked_at_again_when_somebody_else_holds_one_and_not_when_that_is_only_said_again(self, one):
+        devices, holder = Devices(), Holder("team", "encoder-0", "main")
+        holdings = Holdings().noted({}, 0.0, 0.0).began(("a",)).gave(("a",), 1.0)
+        devices.look(one, holdings)
+        assert [device.held for device in devices.all] == [True, False]
+        named = holdings.heard({"a": holder}, 2.0)
+        devices.look(one, named)
+        before = devices.all
+        assert [(held.pod, held.container) for held in before[0].holders] == [("encoder-0", "main")]
+        devices.look(one, named.heard({"a": holder}, 3.0))
+        assert devices.all is before
+        devices.look(one, named.heard({"a": Holder("team", "other", "main")}, 3.0))
+        assert devices.all[0].holders[0].pod == "other"

@@ -11,7 +11,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer.shares import device_id
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration.lifecycle import State
-from dpgateway.model import Offer
+from dpgateway.model import Offer, Offers
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
 from dpgateway.status.values import (
@@ -51,8 +51,39 @@ def standing(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     return Standing(config.name, started, _registration(plugin), failure)
 
 
-def resource(config: ResourceConfig, standing: Standing, plugin: Plugin | None, holdings: Holdings) -> Resource:
-    devices = _devices(plugin, holdings) if plugin is not None else ()
+class Devices:
+    """The devices of one resource. They are looked at again only when its list, or who holds what of it, is another
+    one: so a change of one resource among many costs the time of one.
+    """
+
+    def __init__(self) -> None:
+        self.all: tuple[Device, ...] = ()
+        self.counts = _counts(())
+        self._offers: Offers | None = None
+        self._holdings, self._held = Holdings(), _held(Holdings())
+
+    def look(self, plugin: Plugin, holdings: Holdings) -> None:
+        offers = plugin.inventory.list.value
+        if offers is self._offers and holdings is self._holdings:
+            return
+        held = _held(holdings)
+        if offers is not self._offers or held != self._held:
+            self.all = _devices(plugin, holdings)
+            self.counts = _counts(self.all)
+        self._offers, self._holdings, self._held = offers, holdings, held
+
+
+def _held(holdings: Holdings) -> tuple[object, ...]:
+    """What devices show of them: there are new holdings whenever the kubelet was asked, most of them like the last."""
+    return holdings.last_known, holdings.listed, holdings.note, holdings.gone
+
+
+def resource(
+    config: ResourceConfig, standing: Standing, plugin: Plugin | None, holdings: Holdings, devices: Devices
+) -> Resource:
+    """``devices``: those of this resource, as they were seen last."""
+    if plugin is not None:
+        devices.look(plugin, holdings)
     said = plugin.driver.said.value if plugin is not None else None
     driver = Driver(
         config.driver,
@@ -60,7 +91,13 @@ def resource(config: ResourceConfig, standing: Standing, plugin: Plugin | None, 
         (said.failure if said else config.failure) or None,
     )
     return Resource(
-        standing.name, standing.started, standing.registration, standing.failure, driver, _counts(devices), devices
+        standing.name,
+        standing.started,
+        standing.registration,
+        standing.failure,
+        driver,
+        devices.counts,
+        devices.all,
     )
 
 
