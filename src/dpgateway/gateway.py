@@ -39,6 +39,7 @@ from dpgateway.status import (
     looking,
     readiness,
     report,
+    troubles,
 )
 from dpgateway.status import Gateway as Process
 
@@ -225,17 +226,13 @@ class Gateway:
     def status(self, only: str = "") -> Status:
         """Everything; or ``only`` one resource, and none if there is none of that name."""
         process = Process(self._version, os.getpid(), self._node_name, looking.stamp(self._began))
-        api = self._front.client.accepted
-        return Status(
-            SCHEMA,
-            looking.stamp(time.monotonic()),
-            process,
-            self._reloads,
-            looking.kubelet(self._node, api.name if api is not None else None),
-            looking.pod_resources(self._node),
-            tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)]),
-            recent().last(),
-        )
+        api, directory = self._front.client.accepted, self._node.directory
+        kubelet = looking.kubelet(self._node, api.name if api is not None else None)
+        asked = looking.pod_resources(self._node)
+        resources = tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)])
+        wrong = troubles(directory, self._reloads, kubelet, asked, resources)
+        now = looking.stamp(time.monotonic())
+        return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last())
 
     def _detailed(self, serving: _Serving) -> Resource:
         holdings = self._node.holdings[serving.config.name].value

@@ -1,14 +1,19 @@
 """What each page says."""
 
 import asyncio
+import itertools
 import json
+import re
 
 import pytest
 
 from dpgateway.errors import NoThread
 from dpgateway.status import Standing, readiness
 from dpgateway.status.values import Registration
-from dpgateway.web.pages import Sources, pages
+from dpgateway.web.answers import Answer
+from dpgateway.web.pages import Sources, gathered, kept, pages
+from tests.support.waiting import turns
+from tests.web.test_statusz import status
 
 AWAY = Registration("away", None, registered=False, streaming=False, listed=False, api=None, failure=None)
 
@@ -17,8 +22,8 @@ async def works():
     pass
 
 
-def table(works=works, found=None):
-    return pages(Sources(lambda: found, works))
+def table(works=works, found=None, status=None):
+    return pages(Sources(lambda: status, lambda: found, works))
 
 
 async def said(page):
@@ -63,3 +68,47 @@ async def test_which_resource_it_has_not():
     status, told = await said(table(found=found)["/readyz"])
     assert (status, told["reason"]) == (503, "not ready: example.com/a")
     assert told["resources"] == [{"name": "example.com/a", "ready": False, "reason": "not registered yet"}]
+
+
+async def test_all_there_is_to_know_as_json_and_as_text():
+    found = table(status=status())
+    answer = await found["/status.json"]()
+    assert (answer.status, answer.content_type) == (200, "application/json")
+    assert json.loads(answer.body)["gateway"]["node"] == "node-a"
+    answer = await found["/statusz"]()
+    assert (answer.status, answer.content_type) == (200, "text/plain; charset=utf-8")
+    assert f"Paths: {' '.join(sorted(found))}\n".encode() in answer.body
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/", "html"), ("/page.js", "javascript"), ("/page.css", "css")])
+async def test_the_page_for_people_has_its_own_files(path, kind):
+    answer = await table()[path]()
+    assert (answer.status, answer.content_type) == (200, f"text/{kind}; charset=utf-8")
+    assert len(answer.body) > 1000
+
+
+async def test_the_page_for_people_asks_for_nothing_that_is_not_there():
+    known, html = table(), (await table()["/"]()).body.decode()
+    assert set(re.findall(r'(?:href|src)="([^"]+)"', html)) - {"/metrics"} <= known.keys()
+
+
+async def test_what_is_made_for_one_is_made_for_all_who_ask_meanwhile():
+    numbers = itertools.count(1)
+
+    async def page():
+        await asyncio.sleep(0)
+        return Answer("x", str(next(numbers)).encode())
+
+    one = kept(page)
+    assert [answer.body for answer in await asyncio.gather(one(), one(), one())] == [b"1"] * 3
+    always = kept(page, 0)
+    assert (await always()).body == b"2"
+    await turns()
+    assert (await always()).body == b"3"
+
+
+async def test_a_long_page_lets_others_have_their_turn():
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    pieces = ("x" * 40_000 if not turns else "y" for _ in range(4))
+    assert await gathered(pieces) == b"x" * 80_000 + b"yy"

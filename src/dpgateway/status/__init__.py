@@ -4,12 +4,14 @@ values     the value itself, and its JSON
 looking    makes it, from the parts of the gateway
 counting   the same in numbers, without the devices
 readiness  whether the kubelet has what it needs, which follows from it
+troubles   what is wrong, and what to do about it
 report     what systemd is told, which follows from it
 """
 
 from dpgateway.status.counting import Figures
 from dpgateway.status.readiness import Readiness, readiness
 from dpgateway.status.report import Report, report
+from dpgateway.status.troubles import troubles
 from dpgateway.status.values import SCHEMA, Gateway, Reloads, Resource, Standing, Status, pieces, to_json
 
 __all__ = [
@@ -26,4 +28,5 @@ __all__ = [
     "readiness",
     "report",
     "to_json",
+    "troubles",
 ]

@@ -159,6 +159,17 @@ class Reloads:
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that is wrong."""
+
+    level: str
+    resource: str
+    reason: str
+    since: Time | None
+    advice: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """All of it."""
 
@@ -168,6 +179,7 @@ class Status:
     reloads: Reloads
     kubelet: Kubelet
     pod_resources: PodResources
+    troubles: tuple[Trouble, ...]
     resources: tuple[Resource, ...]
     events: tuple[Event, ...]
 

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
-from dpgateway.status import Readiness, to_json
-from dpgateway.web.answers import JSON, Answer, Page
+from dpgateway.status import Readiness, Status, pieces, to_json
+from dpgateway.web import statusz
+from dpgateway.web.answers import JSON, TEXT, Answer, Page
 
 LATELY = 0.5
 """Seconds within which everything has to answer: a kubelet's probe waits for 1 s, unless told otherwise."""
+KEPT = 1.0
+"""Seconds for which an answer about all devices counts, so that those who ask often cost no more than one who does."""
+AT_ONCE = 64 * 1024
+"""Characters that are made before somebody else has a turn: a container that wants its devices comes first."""
+
+_FILES = Path(__file__).with_name("page")
+_FILE_TYPES = {
+    "page.html": "text/html; charset=utf-8",
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Whom the pages ask."""
 
+    status: Callable[[], Status]
     readiness: Callable[[], Readiness]
     works: Callable[[], Awaitable[object]]
     """Returns when the event loop and the workers have done what they were given."""
@@ -26,10 +40,59 @@ class Sources:
 
 def pages(sources: Sources) -> Mapping[str, Page]:
     """Each page by its path. Another page is another row."""
-    return {
+    table: dict[str, Page] = {}
+    table |= {
+        "/": _file("page.html"),
+        "/page.css": _file("page.css"),
+        "/page.js": _file("page.js"),
         "/healthz": partial(_health, sources.works),
         "/readyz": partial(_readiness, sources.readiness),
+        "/status.json": kept(partial(_status, sources.status)),
+        "/statusz": kept(partial(_statusz, sources.status, table)),
     }
+    return table
+
+
+def kept(page: Page, seconds: float = KEPT) -> Page:
+    """The same page, made once for all who ask within ``seconds``."""
+    made: list[Answer] = []  # one, or none: it may be megabytes, so it is forgotten
+    making = asyncio.Lock()
+
+    async def answer() -> Answer:
+        async with making:
+            if not made:
+                made.append(await page())
+                asyncio.get_running_loop().call_later(seconds, made.clear)
+            return made[0]
+
+    return answer
+
+
+def _file(name: str) -> Page:
+    async def answer() -> Answer:
+        return Answer(_FILE_TYPES[name], (_FILES / name).read_bytes())  # small, and in the kernel's memory
+
+    return answer
+
+
+async def _status(look: Callable[[], Status]) -> Answer:
+    return Answer(JSON, await gathered(pieces(look())))
+
+
+async def _statusz(look: Callable[[], Status], paths: Iterable[str]) -> Answer:
+    return Answer(TEXT, await gathered(statusz.lines(look(), paths)))
+
+
+async def gathered(pieces: Iterable[str]) -> bytes:
+    """All of it, while others have their turns."""
+    texts, size = [], 0
+    for piece in pieces:
+        texts.append(piece.encode())
+        size += len(piece)
+        if size > AT_ONCE:
+            size = 0
+            await asyncio.sleep(0)
+    return b"".join(texts)
 
 
 async def _health(works: Callable[[], Awaitable[object]]) -> Answer:
@@ -59,5 +122,5 @@ async def _readiness(look: Callable[[], Readiness]) -> Answer:
     return _json(found, ok=found.ready)
 
 
-def _json(value: object, *, ok: bool = True) -> Answer:
+def _json(value: object, *, ok: bool) -> Answer:
     return Answer(JSON, f"{to_json(value)}\n".encode(), 200 if ok else 503)

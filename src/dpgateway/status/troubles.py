@@ -1,0 +1,88 @@
+"""What is wrong, the worst first, and what to do about it where that is known. It follows from the other values."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dpgateway.status.readiness import unready
+from dpgateway.status.values import Device, Kubelet, PodResources, Reloads, Resource, Trouble
+
+MOST_NAMED = 3
+"""Devices that one trouble names."""
+ERROR, WARNING = "error", "warning"
+LOOK_AT_KUBELET = "look at the kubelet: systemctl status kubelet, journalctl -u kubelet"
+CHECK = "`dpgateway check` names all that is wrong with the configuration"
+TRY_DRIVER = "`dpgateway devices` shows what the driver finds, `dpgateway check` what is wrong with its configuration"
+
+
+def troubles(
+    directory: Path, reloads: Reloads, kubelet: Kubelet, asked: PodResources, resources: Iterable[Resource]
+) -> tuple[Trouble, ...]:
+    """``directory``: the kubelet's."""
+    found = [*_of_kubelet(directory, kubelet, asked), *_of_reloads(reloads)]
+    for one in resources:
+        found += _of_resource(one, kubelet=kubelet.there)
+    return tuple(sorted(found, key=lambda trouble: trouble.level != ERROR))
+
+
+def _of_kubelet(directory: Path, kubelet: Kubelet, asked: PodResources) -> Iterator[Trouble]:
+    if not kubelet.there:
+        advice = f"{LOOK_AT_KUBELET}; are its sockets in {directory}?"
+        yield Trouble(ERROR, "", f"there is no kubelet: {directory} has no kubelet.sock", kubelet.since, advice)
+    if asked.failure:
+        text = f"the kubelet doesn't say which pods have what: {asked.failure}"
+        yield Trouble(WARNING, "", text, None, None)
+
+
+def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
+    if (refusal := reloads.refusal) is not None:
+        problems = _some(refusal.problems, 1)
+        text = f"a changed configuration is refused, and the old one goes on: {problems}"
+        yield Trouble(WARNING, "", text, refusal.time, CHECK)
+
+
+def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
+    if one.failure is not None:  # each of its devices says the same
+        yield Trouble(ERROR, one.name, one.failure.reason, one.failure.since, TRY_DRIVER)
+        return
+    if kubelet and (reason := unready(one, kubelet=kubelet)) is not None:
+        yield Trouble(ERROR, one.name, reason, one.registration.since, LOOK_AT_KUBELET)
+    if one.driver.failure is not None:
+        text = f"the driver doesn't list its devices now: {one.driver.failure}"
+        yield Trouble(WARNING, one.name, text, None, TRY_DRIVER)
+    elif one.driver.listed is not None and not one.devices:
+        yield Trouble(WARNING, one.name, "the driver finds no device", None, TRY_DRIVER)
+    yield from _of_devices(one)
+
+
+def _of_devices(one: Resource) -> Iterator[Trouble]:
+    reasons: dict[str, list[Device]] = {}
+    for device in one.devices:
+        if device.lost and device.held:
+            text = f"{device.id} is gone, but {_holder(device)} holds it: {device.reason}"
+            yield Trouble(WARNING, one.name, text, device.since, _end_of(device))
+        elif not device.healthy and device.since is not None:  # else another name of its hardware is held
+            reasons.setdefault(device.reason or "no reason is given", []).append(device)
+    for reason, devices in reasons.items():
+        since = min(device.since or "" for device in devices)
+        names = _some([device.id for device in devices], MOST_NAMED)
+        text = f"{len(devices)} of {len(one.devices)} devices Unhealthy ({names}): {reason}"
+        yield Trouble(WARNING, one.name, text, since, None)
+
+
+def _some(texts: Iterable[str], most: int) -> str:
+    texts = tuple(texts)
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _holder(device: Device) -> str:
+    names = [f"{one.namespace}/{one.pod}" if one.pod else f"the pod {one.pod_uid}" for one in device.holders]
+    return ", ".join(names) or "a container"
+
+
+def _end_of(device: Device) -> str:
+    pods = [shlex.join(["--namespace", one.namespace, one.pod]) for one in device.holders if one.namespace and one.pod]
+    return f"plug it in again, or delete the pod: kubectl delete pod {pods[0]}" if pods else "plug it in again"

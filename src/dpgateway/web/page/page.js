@@ -1,0 +1,193 @@
+// Shows /status.json, whose fields docs/reference/status.md describes, and asks for it again and again.
+// Its texts may come from drivers, pods and devices: they are only ever set as text.
+"use strict";
+
+const PAUSE = 2000; // milliseconds between two questions
+const PATIENCE = 5000; // milliseconds that an answer may take
+const MOST_EVENTS = 50;
+const MOST_DEVICES = 500; // of one resource, those that need a look first
+const KINDS = ["free", "held", "unhealthy"];
+
+const byId = (id) => document.getElementById(id);
+
+function make(tag, text = "", kind = "") {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  element.className = kind;
+  return element;
+}
+
+function age(since, now) {
+  if (!since) return "";
+  let seconds = Math.max(0, Math.round((Date.parse(now) - Date.parse(since)) / 1000));
+  const parts = [];
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]]) {
+    if (seconds >= size || (unit === "s" && !parts.length)) parts.push(Math.floor(seconds / size) + unit);
+    seconds %= size;
+  }
+  return parts.slice(0, 2).join(" ");
+}
+
+const since = (moment, now) => (moment ? `for ${age(moment, now)}, since ${moment}` : "");
+
+// What is wrong
+
+function showVerdict(status) {
+  const errors = status.troubles.filter((one) => one.level === "error").length;
+  const count = status.troubles.length;
+  const level = errors ? "error" : count ? "warning" : "good";
+  const resources = `${status.resources.length} resource${status.resources.length === 1 ? "" : "s"}`;
+  say(level, count ? `${count} thing${count === 1 ? " is" : "s are"} wrong` : `Nothing is wrong with ${resources}`);
+  byId("troubles").replaceChildren(...status.troubles.map((one) => trouble(one, status.time)));
+}
+
+function say(level, text) {
+  if (byId("verdict").textContent !== text) byId("verdict").textContent = text; // else it would be read aloud again
+  byId("verdict").className = level;
+  document.title = `${level === "good" ? "" : "! "}dpgateway ${byId("node").textContent}`;
+}
+
+function trouble(one, now) {
+  const item = make("li", "", one.level);
+  const line = make("p");
+  if (one.resource) line.append(make("b", one.resource));
+  line.append(one.reason);
+  item.append(line);
+  if (one.advice) item.append(make("p", one.advice, "advice"));
+  if (one.since) item.append(make("p", since(one.since, now), "faint"));
+  return item;
+}
+
+// Resources
+
+const sections = new Map(); // what is shown of each, by its name: an open one stays open
+
+function showResources(status) {
+  const names = new Set(status.resources.map((one) => one.name));
+  for (const name of sections.keys()) if (!names.has(name)) sections.delete(name);
+  const shown = status.resources.map((one) => section(one, status.time));
+  const parent = byId("resources");
+  if (shown.some((one, index) => one !== parent.children[index]) || shown.length !== parent.children.length)
+    parent.replaceChildren(...shown);
+}
+
+function section(resource, now) {
+  let details = sections.get(resource.name);
+  if (!details) {
+    details = make("details");
+    details.append(make("summary"), make("div"));
+    details.addEventListener("toggle", () => details.fill());
+    sections.set(resource.name, details);
+  }
+  details.dataset.resource = resource.name;
+  const sick = resource.counts.unhealthy > 0;
+  if (sick && !details.sick) details.open = true;
+  details.sick = sick;
+  details.firstChild.replaceChildren(...summary(resource, now));
+  details.fill = () => details.lastChild.replaceChildren(...(details.open ? [facts(resource, now), table(resource, now)] : []));
+  details.fill();
+  return details;
+}
+
+// Lost and Unhealthy devices that are held are unhealthy here, because that is what needs a look
+function kind(device) {
+  return device.healthy ? (device.held ? "held" : "free") : "unhealthy";
+}
+
+function summary(resource, now) {
+  const counts = { free: 0, held: 0, unhealthy: 0 };
+  for (const device of resource.devices) counts[kind(device)] += 1;
+  const text = KINDS.map((one) => `${counts[one]} ${one}`).join(", ");
+  const bar = make("div", "", "bar");
+  bar.setAttribute("role", "img");
+  bar.setAttribute("aria-label", text);
+  for (const one of KINDS) {
+    const part = make("span", "", one);
+    part.style.flexGrow = counts[one];
+    bar.append(part);
+  }
+  return [make("span", resource.name, "name"), make("span", text, "counts"), bar];
+}
+
+function facts(resource, now) {
+  const registration = resource.registration;
+  const listed = resource.driver.listed ? `, asked ${age(resource.driver.listed, now)} ago` : "";
+  const state = registration.streaming ? `the kubelet listens, ${registration.api}` : registration.state;
+  return make("p", `${state} for ${age(registration.since, now)}; driver ${resource.driver.name}${listed}`, "faint");
+}
+
+function table(resource, now) {
+  const whole = make("table");
+  const head = make("tr");
+  for (const name of ["device", "state", "for", "held by", "reason"]) head.append(make("th", name));
+  const top = make("thead");
+  top.append(head);
+  const rows = make("tbody");
+  const order = ["unhealthy", "held", "free"];
+  const devices = [...resource.devices].sort((a, b) => order.indexOf(kind(a)) - order.indexOf(kind(b)));
+  for (const device of devices.slice(0, MOST_DEVICES)) rows.append(row(device, now));
+  const more = devices.length - MOST_DEVICES;
+  if (more > 0) {
+    const cell = make("td", `and ${more} more: dpgateway status ${resource.name}`);
+    cell.colSpan = 5;
+    rows.append(make("tr"));
+    rows.lastChild.append(cell);
+  }
+  whole.append(top, rows);
+  return whole;
+}
+
+function row(device, now) {
+  const line = make("tr", "", kind(device));
+  line.dataset.device = device.id;
+  const state = device.lost ? "gone" : device.healthy ? kind(device) : "Unhealthy";
+  const holders = device.holders.map(holder).join(", ") || (device.held ? "a container" : "");
+  line.append(
+    make("td", device.id), make("td", state, kind(device)), make("td", age(device.since, now)),
+    make("td", holders), make("td", device.reason || ""),
+  );
+  return line;
+}
+
+function holder(one) {
+  return `${one.pod ? `${one.namespace}/${one.pod}` : `pod ${one.pod_uid}`} (${one.container})`;
+}
+
+// The rest
+
+function showHead(status) {
+  const { gateway, kubelet, time } = status;
+  byId("node").textContent = gateway.node;
+  const spoken = kubelet.there ? `kubelet speaks ${kubelet.api || "nothing yet"}` : "no kubelet";
+  byId("about").textContent = `${spoken} (${age(kubelet.since, time)}), gateway ${gateway.version} (${age(gateway.since, time)})`;
+}
+
+function showEvents(status) {
+  const events = status.events.slice(-MOST_EVENTS).reverse();
+  byId("events").replaceChildren(...events.map((event) => {
+    const item = make("li");
+    const about = [event.resource, event.devices.join(", ")].filter(Boolean).join(" ");
+    item.append(make("time", event.time), " ", make("span", event.level, event.level), " ", event.message);
+    if (about) item.append(" ", make("span", about, "faint"));
+    return item;
+  }));
+}
+
+async function ask() {
+  try {
+    const answer = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+    if (!answer.ok) throw new Error(`it answered with ${answer.status}`);
+    const status = await answer.json();
+    showHead(status);
+    showVerdict(status);
+    showResources(status);
+    showEvents(status);
+    byId("asked").textContent = `as of ${status.time}`;
+  } catch (error) {
+    const known = byId("asked").textContent;
+    say("error", `The gateway doesn't answer (${error.message})${known ? `; below is how it was, ${known}` : ""}`);
+  }
+  setTimeout(ask, PAUSE);
+}
+
+ask();

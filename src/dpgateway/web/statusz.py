@@ -1,0 +1,79 @@
+"""``/statusz``: how the gateway is, as text, in the form of Kubernetes' components.
+
+The head is that of KEP-4827 (k8s.io/component-base/zpages/statusz): name, warning, start, time since then, versions,
+paths. What follows is ours.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from dpgateway.errors import printable
+from dpgateway.status import Resource, Status
+from dpgateway.status.values import Device, Trouble
+
+MOST_EVENTS = 50
+WARNING = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "
+    "for debugging purposes only."
+)
+
+
+def lines(status: Status, paths: Iterable[str]) -> Iterator[str]:
+    """Each with its end, and of printable characters but for that."""
+    return (f"{printable(line)}\n" for line in _lines(status, paths))
+
+
+def _lines(status: Status, paths: Iterable[str]) -> Iterator[str]:
+    yield from ("", "dpgateway statusz", WARNING, "")
+    since = datetime.fromisoformat(status.gateway.since)
+    seconds = int((datetime.fromisoformat(status.time) - since).total_seconds())
+    yield f"Started: {since:%a %b %e %H:%M:%S UTC %Y}"
+    yield f"Up: {seconds // 3600} hr {seconds // 60 % 60:02} min {seconds % 60:02} sec"
+    yield f"Python version: {platform.python_version()}"
+    yield f"Binary version: {status.gateway.version}"
+    yield f"Paths: {' '.join(sorted(paths))}"
+    yield f"Node: {status.gateway.node}"
+    kubelet = status.kubelet
+    spoken = f", speaks {kubelet.api}" if kubelet.api else ""
+    yield f"Kubelet: {f'there{spoken}' if kubelet.there else 'none'}, since {kubelet.since}"
+    yield from ("", "Troubles:", *map(_trouble, status.troubles)) if status.troubles else ("", "Troubles: none")
+    yield from ("", "Resources:")
+    for one in status.resources:
+        yield from _resource(one)
+    yield from ("", f"Events, the last {MOST_EVENTS}:")
+    for event in status.events[-MOST_EVENTS:]:
+        about = " ".join(filter(None, (event.resource, ",".join(event.devices))))
+        yield f"  {event.time} {event.level:<7} {event.message}{about and f' ({about})'}"
+
+
+def _trouble(trouble: Trouble) -> str:
+    about = f"{trouble.resource}: " if trouble.resource else ""
+    since = f" (since {trouble.since})" if trouble.since else ""
+    return f"  {trouble.level}: {about}{trouble.reason}{since}{f'; {trouble.advice}' if trouble.advice else ''}"
+
+
+def _resource(one: Resource) -> Iterator[str]:
+    counts = one.counts
+    numbers = f"{counts.free} free, {counts.held} held, {counts.unhealthy} unhealthy of {counts.listed}"
+    yield f"  {one.name}: {numbers}; {one.registration.state}, driver {one.driver.name}"
+    for device in one.devices:
+        if device.held or not device.healthy:
+            yield f"    {_device(device)}"
+
+
+def _device(device: Device) -> str:
+    parts = [device.id]
+    if not device.healthy:
+        parts.append(f"Unhealthy{f' since {device.since}' if device.since else ''}: {device.reason}")
+    if device.held:
+        parts.append(f"held by {', '.join(_holders(device)) or 'a container'}")
+    return ", ".join(parts)
+
+
+def _holders(device: Device) -> Iterator[str]:
+    for one in device.holders:
+        pod = f"{one.namespace}/{one.pod}" if one.pod else f"pod {one.pod_uid}"
+        yield f"{pod} ({one.container})"
