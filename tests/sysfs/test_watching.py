@@ -63,3 +63,59 @@ def test_a_watch_that_is_no_longer_wanted_ends_without_a_word(watched, tmp_path)
     assert watches() == before
     assert told.acquire(blocking=False)
     assert not told.acquire(blocking=False)
+
+
+def change(path="/sys/devices/virtual/mem/null"):
+    """Has the kernel say that an object of sysfs changed, which needs root."""
+    Path(path, "uevent").write_text("change")
+
+
+@pytest.fixture
+def listener():
+    """A watcher that hears of /sys/devices/virtual/mem/null, and a semaphore that counts what it told. It goes on after
+    having told only when it is let.
+    """
+    told, go_on = threading.Semaphore(0), threading.Event()
+    go_on.set()
+
+    def changed():
+        told.release()
+        go_on.wait()
+
+    log = logging.LoggerAdapter(logging.getLogger(__name__))
+    watcher = Watcher("test", changed, Notices(log, logging.WARNING), lambda event: event.path.endswith("/null"))
+    yield watcher, told, go_on
+    go_on.set()
+    watcher.close()
+
+
+def test_changes_in_sysfs_in_a_row_are_one(listener, caplog):
+    watcher, told, go_on = listener
+    go_on.clear()
+    watcher.watch({})
+    change()
+    assert told.acquire(timeout=5)
+    for _ in range(5):
+        change("/sys/devices/virtual/mem/zero")
+        change()
+    go_on.set()
+    assert told.acquire(timeout=5)
+    change("/sys/devices/virtual/mem/zero")
+    watcher.close()
+    assert not told.acquire(blocking=False)
+    assert caplog.messages == []
+
+
+def test_what_changed_last_is_told_before_the_end(listener):
+    watcher, told, _ = listener
+    watcher.watch({})
+    change()
+    watcher.close()
+    assert told.acquire(blocking=False)
+
+
+def test_a_directorys_changes_are_told_beside(listener, tmp_path):
+    watcher, told, _ = listener
+    watcher.watch({str(tmp_path): Interest({"x"})})
+    (tmp_path / "x").touch()
+    assert told.acquire(timeout=5)

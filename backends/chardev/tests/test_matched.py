@@ -4,8 +4,11 @@ import random
 
 import pytest
 from dpgateway_chardev import CharDevices
+from dpgateway_chardev.matched import MatchSurvey
+from dpgateway_chardev.options import CharDeviceOptions
 
 from dpgateway import Allocation, DeviceNode, DeviceUnavailable, DriverError, Mount, from_plain
+from dpgateway.sysfs import Uevent
 from dpgateway.testing import Recorder
 
 ROOT = "/sys/devices/pci0000:00/0000:00:14.0"
@@ -275,3 +278,32 @@ def test_an_object_without_what_the_id_needs_is_left_out_and_told(tree, drive):
 def test_a_wrong_option_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         from_plain({"match": STICK, **options}, CharDevices.Options)
+
+
+def test_a_change_in_sysfs_is_noticed(drive):
+    """The kernel's own: it says of /dev/null whatever it is told to say."""
+    recorder = Recorder()
+    driver = drive({"subsystem": "mem", "kernel": "null"}, recorder, sysfs="/sys", dev="/dev")
+    assert list(reasons(driver).values()) == [None]
+    recorder.changed.clear()
+    for name in ("zero", "null"):
+        with open(f"/sys/devices/virtual/mem/{name}/uevent", "w") as uevent:  # noqa: PTH123
+            uevent.write("change")
+    assert recorder.changed.wait(5)
+
+
+def test_only_what_concerns_a_device_is_a_change(tree):
+    plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
+    roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}
+    survey = MatchSurvey(from_plain({"match": STICK, **roots}, CharDeviceOptions))
+    survey.find()
+    here = f"{ROOT.removeprefix('/sys/')}/usb1/1-1"
+    for path, subsystem, concerned in (
+        ("devices/virtual/tty/tty1", "tty", True),
+        (here, "usb", True),
+        (f"{here}/1-1:1.0/ttyUSB0/tty/ttyUSB0/x", "leds", True),
+        (f"{here}/1-1:1.0/ttyUSB0/gpio", "gpio", False),
+        ("devices/virtual/net/veth1", "net", False),
+        ("devices/pci0000:00", "", True),
+    ):
+        assert survey.concerns(Uevent("change", path, subsystem)) == concerned, path

@@ -10,9 +10,10 @@ from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Interest, Node, NoNode
 from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.numa import numa_nodes, numa_of
 from dpgateway.sysfs.objects import Look, Object
-from dpgateway.sysfs.patterns import is_glob, name_matches
+from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
 from dpgateway.sysfs.templates import FIELDS, Matched, Template, TemplateError, Unfilled
 from dpgateway.sysfs.tree import OutsideError
+from dpgateway.sysfs.uevents import Uevent, Uevents
 from dpgateway.sysfs.values import NoValue, Roots, Value
 from dpgateway.sysfs.watching import Watcher
 
@@ -36,6 +37,8 @@ __all__ = [
     "Template",
     "TemplateError",
     "Test",
+    "Uevent",
+    "Uevents",
     "Unfilled",
     "Value",
     "Watcher",
@@ -44,4 +47,5 @@ __all__ = [
     "name_matches",
     "numa_nodes",
     "numa_of",
+    "value_matches",
 ]

@@ -1,4 +1,4 @@
-"""Says at once that something changed in a directory that matters; the caller finds out what changed.
+"""Says at once that something changed in a directory that matters, or in sysfs; the caller finds out what changed.
 
 One inotify instance and one daemon thread per driver. Without inotify nothing fails (fs.inotify.max_user_instances is
 128 on many machines, for all of root's programs together): the gateway asks every ``refresh`` anyway, and the driver
@@ -11,13 +11,15 @@ import errno
 import os
 import selectors
 import threading
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 
 from asyncinotify import Event, Inotify, Mask
 
 from dpgateway.sysfs.nodes import Interest
 from dpgateway.sysfs.notices import Notices
+from dpgateway.sysfs.uevents import Uevent, Uevents, unheard
 
 _NAMED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ATTRIB
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
@@ -26,16 +28,32 @@ _ALWAYS = _SELF | Mask.UNMOUNT | Mask.Q_OVERFLOW
 _LIMITS = {errno.EMFILE: "fs.inotify.max_user_instances", errno.ENOSPC: "fs.inotify.max_user_watches"}
 
 
+SETTLE = 0.005
+"""Seconds without a change after which several changes count as one; the kernel announces all parts of a device within
+a millisecond or two."""
+LONGEST = 0.05
+"""Seconds after which they do, even if more keep coming."""
+
+
 class Watcher:
     """Calls ``changed`` on its own thread for each event that matters, until it is closed."""
 
-    def __init__(self, name: str, changed: Callable[[], None], notices: Notices) -> None:
+    def __init__(
+        self,
+        name: str,
+        changed: Callable[[], None],
+        notices: Notices,
+        matters: Callable[[Uevent], bool] | None = None,
+    ) -> None:
+        """``matters``: which of the kernel's uevents matter. With it several events in a row are one change."""
         self._name = name
         self._changed = changed
         self._notices = notices
+        self._matters_in_sysfs = matters
         self._lock = threading.Lock()  # between watch() and close(); the thread only reads what they set
         self._closed = False
         self._inotify: Inotify | None = None
+        self._uevents: Uevents | None = None
         self._thread: threading.Thread | None = None
         self._stop = -1
         self._interests: Mapping[int, Interest] = {}
@@ -66,6 +84,8 @@ class Watcher:
             thread.join()
             self._inotify.close()
             os.close(self._stop)
+            if self._uevents:
+                self._uevents.close()
 
     def _install(self, interests: Mapping[str, Interest], troubles: list[str]) -> dict[int, Interest]:
         installed: dict[int, Interest] = {}
@@ -74,6 +94,8 @@ class Watcher:
         except OSError as error:
             troubles.append(_trouble("can't watch for changes", error))
             return installed
+        if self._matters_in_sysfs and (deaf := self._deaf):
+            troubles.append(f"changes in /sys are noticed only at the next refresh: {deaf}")
         for directory, interest in interests.items():
             try:
                 wd, merged = _add(inotify, directory, interest)
@@ -86,11 +108,18 @@ class Watcher:
     def _started(self) -> Inotify:
         if self._inotify is None:
             inotify = Inotify(cache_size=64, sync_timeout=0)
+            if self._matters_in_sysfs:
+                with suppress(OSError):  # _deaf says so
+                    self._uevents = Uevents()
             self._stop = os.eventfd(0)
             self._thread = threading.Thread(target=self._run, args=(inotify,), name=self._name, daemon=True)
             self._thread.start()
             self._inotify = inotify
         return self._inotify
+
+    @property
+    def _deaf(self) -> str | None:
+        return "there is no socket for the kernel's uevents" if self._uevents is None else unheard()
 
     def _remove(self, gone: Collection[int]) -> None:
         if self._inotify and gone:
@@ -101,14 +130,30 @@ class Watcher:
 
     def _run(self, inotify: Inotify) -> None:
         with selectors.PollSelector() as selector:  # poll(2) needs no file descriptor, so this can't fail
-            selector.register(inotify.fd, selectors.EVENT_READ)
-            selector.register(self._stop, selectors.EVENT_READ)
-            stop = False
+            for one in (inotify.fd, self._stop, self._uevents):
+                if one is not None:
+                    selector.register(one, selectors.EVENT_READ)
+            stop, since, last = False, 0.0, 0.0
+            """When the first and the last event came that hasn't been told yet; 0 if there is none."""
             while not stop:
-                stop = self._stop in {key.fd for key, _ in selector.select()}
-                for event in inotify:  # until none is left
-                    if self._matters(event):
+                due = min(last + SETTLE, since + LONGEST) - time.monotonic() if since else None
+                ready = selector.select(due) if due is None or due > 0 else []
+                stop = self._stop in {key.fd for key, _ in ready}
+                for _ in self._events(inotify):
+                    if self._matters_in_sysfs is None:
                         self._changed()
+                    else:
+                        last = time.monotonic()
+                        since = since or last
+                if since and (stop or not ready):
+                    since = 0.0
+                    self._changed()
+
+    def _events(self, inotify: Inotify) -> Iterator[None]:
+        """One for each event that matters, until none is left."""
+        yield from (None for event in inotify if self._matters(event))
+        if self._uevents and self._matters_in_sysfs:
+            yield from (None for event in self._uevents.read() if event is None or self._matters_in_sysfs(event))
 
     def _matters(self, event: Event) -> bool:
         if event.mask & _ALWAYS:

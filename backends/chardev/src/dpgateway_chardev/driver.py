@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from dpgateway import Allocation, Context, Device, DeviceNode, DeviceUnavailable, DriverError
-from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, Watcher
+from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, Uevent, Watcher
 from dpgateway_chardev.given import Given, together
 from dpgateway_chardev.giving import NothingToGive
 from dpgateway_chardev.matched import MatchSurvey
@@ -26,7 +26,13 @@ class CharDevices:
         self._options = options
         self._context = context
         self._notices = Notices(context.log, logging.INFO)
-        self._watcher = Watcher(f"chardev {context.resource}", context.changed, Notices(context.log, logging.WARNING))
+        self._seen: MatchSurvey | None = None
+        self._watcher = Watcher(
+            f"chardev {context.resource}",
+            context.changed,
+            Notices(context.log, logging.WARNING),
+            self._concerned if options.match else None,
+        )
         self._last: Mapping[str, str] = {}
         """What was behind each device."""
 
@@ -52,7 +58,12 @@ class CharDevices:
             return Survey(self._options)
         survey = MatchSurvey(self._options)
         survey.find()
+        self._seen = survey
         return survey
+
+    def _concerned(self, event: Uevent) -> bool:
+        """Called on the watcher's thread."""
+        return self._seen is None or self._seen.concerns(event)
 
     def _tell_changes(self, now: Mapping[str, str]) -> None:
         for id_, hardware in now.items():

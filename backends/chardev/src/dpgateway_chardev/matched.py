@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpgateway import Device, DriverError, Health
-from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, numa_of
+from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, numa_of, value_matches
 from dpgateway_chardev.given import Given
 from dpgateway_chardev.giving import Giver, NothingToGive
 from dpgateway_chardev.grouping import Grouping, Part, Whole
@@ -31,10 +31,21 @@ class MatchSurvey:
         self._grouping = Grouping(self._look, options.match, options.group, options.id)
         self.devices: dict[str, MatchedDevice] = {}
         self.notices = self._grouping.notices
+        self._places: frozenset[str] = frozenset()
+        """The paths of all parts of devices."""
 
     @property
     def directories(self) -> Mapping[str, Interest]:
         return self._giver.dev.directories
+
+    def concerns(self, event: Uevent) -> bool:
+        """Whether a change in sysfs may have changed the devices: of an object of these subsystems, of what a part of a
+        device is in, or of what is in it.
+        """
+        if any(value_matches(event.subsystem, match.subsystem) for match in self._options.match):
+            return True
+        inside = any(one.path in self._places for one in Object(event.path).line)
+        return inside or any(place.startswith(f"{event.path}/") for place in self._places)
 
     def find(self) -> None:
         """Finds all there is. Raises DriverError."""
@@ -42,6 +53,7 @@ class MatchSurvey:
             wholes = list(self._grouping.wholes(self._found()))
         except OSError as error:
             raise DriverError(f"{error.filename} can't be listed: {error.strerror}") from error
+        self._places = frozenset(part.found.thing.path for one in wholes for part in one.parts)
         ids: dict[str, list[Whole]] = {}
         for one in wholes:
             ids.setdefault(one.id, []).append(one)

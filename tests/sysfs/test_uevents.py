@@ -1,0 +1,52 @@
+import select
+from pathlib import Path
+
+import pytest
+
+from dpgateway.sysfs import Uevent, Uevents
+
+
+@pytest.mark.parametrize(
+    ("message", "event"),
+    [
+        (
+            b"add@/devices/virtual/vc/vcs20\0ACTION=add\0DEVPATH=/devices/virtual/vc/vcs20\0SUBSYSTEM=vc\0SEQNUM=1\0",
+            Uevent("add", "devices/virtual/vc/vcs20", "vc"),
+        ),
+        (b"x\0ACTION=unbind\0DEVPATH=/devices/a\xff\0", Uevent("unbind", "devices/a\ufffd", "")),
+        (b"libudev\0\xfe\xed\xca\xfe", None),
+        (b"", None),
+    ],
+)
+def test_a_message(message, event):
+    assert Uevent.parse(message) == event
+
+
+@pytest.fixture
+def listening():
+    events = Uevents()
+    yield events
+    events.close()
+
+
+def test_the_kernels_own_messages(listening):
+    try:
+        Path("/sys/devices/virtual/mem/null/uevent").write_text("change")
+    except PermissionError:
+        pytest.fail("this test needs to run as root, because only root may have the kernel send a uevent")
+    expected = Uevent("change", "devices/virtual/mem/null", "mem")
+    found: list[Uevent | None] = []
+    while expected not in found:
+        assert select.select([listening], [], [], 5)[0], f"expected {expected}, found {found}"
+        found += listening.read()
+
+
+def test_messages_that_were_lost_are_told(listening):
+    """The queue is far smaller than what comes."""
+    import socket  # noqa: PLC0415
+
+    listening._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    for _ in range(100):
+        Path("/sys/devices/virtual/mem/null/uevent").write_text("change")
+    assert None in list(listening.read())
+    assert list(listening.read()) == []
