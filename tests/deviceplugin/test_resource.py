@@ -614,7 +614,8 @@ LINK, NODE = Device("by-id", hardware=("char 188:0",)), Device("tty", hardware=(
 
 
 def listed(resource):
-    return {id_: offer.health.reason for id_, offer in resource.inventory.list.value.items()}
+    """As it counts at once; the kubelet hears of it a little later."""
+    return {id_: offer.health.reason for id_, offer in resource.inventory.ledger.offers().items()}
 
 
 async def test_the_other_name_is_unhealthy_and_refused_from_the_moment_an_allocate_begins(make):

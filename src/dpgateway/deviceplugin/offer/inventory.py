@@ -22,6 +22,11 @@ from dpgateway.model import Device, Offer, Offers
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
 
+SETTLING = 0.02
+"""Seconds from the beginning of an Allocate until a list says what that excludes. Kubelets write their checkpoint at
+each list and after each admission. If both come at once, 1.9 garbles the file, and 1.10 may forget what it has just
+given away; most Allocates take a few milliseconds."""
+
 
 class Clock(Protocol):
     """The module ``time``, or what a test says."""
@@ -59,6 +64,8 @@ class Inventory:
         self._deaf = False
         """Whether there is no driver that could be told what is free."""
         self._timer: asyncio.TimerHandle | None = None
+        self._settling: asyncio.TimerHandle | None = None
+        """Until what other devices exclude is listed."""
         self._closed = False
 
     def amend(self, config: ResourceConfig) -> None:
@@ -160,9 +167,9 @@ class Inventory:
         return used(self.name, self.holdings.value, self.ledger.device, untold=not self._deaf)
 
     def exclude(self, others: Sequence[Used]) -> None:
-        """Lists accordingly what the other resources of the pool use."""
-        if self._exclude(others) and self.list.value is not None:
-            self._publish()
+        """Gives away accordingly at once, and lists it after SETTLING."""
+        if self._exclude(others) and self.list.value is not None and self._settling is None and not self._closed:
+            self._settling = asyncio.get_running_loop().call_later(SETTLING, self._publish)
 
     def elsewhere(self, device: Device) -> str:
         """Which other resource of the pool uses the device's hardware, and who has it; empty if none does."""
@@ -203,6 +210,7 @@ class Inventory:
         """Nothing is dropped from the list any more."""
         self._closed = True
         self._stop_timer()
+        self._settle()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -211,7 +219,13 @@ class Inventory:
 
     # the list
 
+    def _settle(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+
     def _publish(self) -> None:
+        self._settle()
         offers, listed = self.ledger.offers(), self.list.value
         if listed is not None and _look_alike(listed, offers):
             self.list.amend(offers)

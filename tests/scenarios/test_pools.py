@@ -1,0 +1,50 @@
+"""Two resources that offer the same devices, under every release: a pod of the one keeps out those of the other."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.engines import Real
+from tests.scenarios.gateway import Gateway
+from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
+
+OTHER = "example.com/other"
+ONE, ANOTHER = {"c": {RESOURCE: 1}}, {"c": {OTHER: 1}}
+
+CLEANING = 1.0
+"""Seconds until a deleted pod's directory is removed, if the test has to do it: a kubelet looks every 2 s."""
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["", "gateway killed"])
+async def test_a_pod_of_another_name_is_refused_while_the_first_lives(
+    kubelet: Kubelet, gateway: Gateway, folder: Path, killed: bool
+) -> None:
+    first = folder / "pods" / "p1"  # a device manager alone doesn't make it
+    first.parent.mkdir()
+    gateway.resource["pool"] = "things"
+    gateway.options |= {"count": 1}
+    await kubelet.start()
+    await gateway.start(gateway.resource, gateway.resource | {"name": OTHER})
+    for resource in (RESOURCE, OTHER):
+        await kubelet.wait_for_devices(1, resource=resource)
+    held = devices(await kubelet.admit("p1", ONE))
+    assert held == {"node-0"}
+    first.mkdir(exist_ok=True)
+    await kubelet.wait_for_devices(0, 1, resource=OTHER)
+    await gateway.said("Unhealthy: held as example.com/thing by")
+    if killed:
+        await gateway.restart(signal.SIGKILL)
+        await kubelet.wait_for_devices(1)
+        await kubelet.wait_for_devices(0, 1, resource=OTHER)
+        assert (await kubelet.start_container("p1"))["ok"]
+    refused = await kubelet.admit("p2", ANOTHER)
+    assert not refused["ok"], refused
+    await kubelet.remove("p1")
+    if isinstance(kubelet.engine, Real):
+        await asyncio.sleep(CLEANING)
+        first.rmdir()
+    await kubelet.wait_for_devices(1, resource=OTHER)
+    assert devices(await kubelet.admit("p3", ANOTHER)) == held
+    await kubelet.wait_for_devices(0, 1)
