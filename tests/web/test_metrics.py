@@ -1,60 +1,28 @@
 """The gateway's numbers, after what happened on a node with simulated kubelets."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import gc
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dpgateway import Allocation, Device, Health
-from dpgateway.config import Configuration, changes
-from dpgateway.config import Kubelet as KubeletConfig
-from dpgateway.gateway import Gateway
+from dpgateway import Allocation, Device, DriverError, Health
+from dpgateway.node.holders import Holder
+from dpgateway.status import Figures
 from dpgateway.web.metrics import Metrics
+from dpgateway.web.pages import Sources
+from dpgateway.web.pages import pages as all_pages
 from dpgateway_simulator import Kubelet
+from tests.support.http import ask
 from tests.support.resources import configured, scripted
+from tests.support.scraped import Node
 from tests.support.waiting import until
 
 R, S = "example.com/thing", "example.com/other"
-
-
-class Node:
-    """A gateway, and what it shows."""
-
-    def __init__(self, directory, *resources):
-        self.directory, self.page = directory, Metrics()
-        self.resources = resources
-
-    @asynccontextmanager
-    async def running(self):
-        kubelet = KubeletConfig(device_plugins_dir=self.directory)
-        configuration = Configuration(self.resources, kubelet, self.directory.parent / "state")
-        async with asyncio.TaskGroup() as group:
-            self.gateway = Gateway(configuration, "node-a", group)
-            self.gateway.start()
-            try:
-                yield self
-            finally:
-                await self.gateway.close()
-
-    async def reload(self, *resources):
-        await self.gateway.apply(changes(self.gateway.resources, resources))
-
-    def text(self):
-        return b"".join(self.page.pieces(self.gateway.figures())).decode()
-
-    def samples(self):
-        """Of each series: its name, its labels, its number."""
-        return {
-            (sample.name, *sorted(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(self.text())
-            for sample in family.samples
-        }
-
-    def __call__(self, name, **labels):
-        """The sum of all series of that name with these labels; None if there is none."""
-        found = [v for (n, *have), v in self.samples().items() if n == name and set(labels.items()) <= set(have)]
-        return sum(found) if found else None
 
 
 @pytest.fixture
@@ -90,13 +58,181 @@ async def test_devices_and_who_holds_them(kubelet, hardware):
     hardware.found = [Device("a"), Device("b"), Device("c", Health.unhealthy("broken"))]
     async with Node(kubelet.directory, configured(name=R, driver_class=hardware.driver())).running() as node:
         await kubelet.wait_for(lambda: kubelet.counts(R) == (3, 2))
-        assert node("dpgateway_devices", resource=R, health="healthy") == 2
-        assert node("dpgateway_devices", resource=R, health="unhealthy") == 1
-        assert (node("dpgateway_devices_free"), node("dpgateway_devices_held")) == (2, 0)
-        assert node("dpgateway_holdings") is None
+        assert await node("dpgateway_devices", resource=R, health="healthy") == 2
+        assert await node("dpgateway_devices", resource=R, health="unhealthy") == 1
+        assert (await node("dpgateway_devices_free"), await node("dpgateway_devices_held")) == (2, 0)
+        assert await node("dpgateway_holdings") is None
         await kubelet.admit("encoder", {"main": {R: 1}})
-        await until(lambda: node("dpgateway_holdings", namespace="default", pod="encoder", container="main") == 1)
-        assert (node("dpgateway_devices_free"), node("dpgateway_devices_held")) == (1, 1)
-        kubelet.remove("encoder")
-        await until(lambda: node("dpgateway_holdings") is None)
-        assert node("dpgateway_devices_free") == 2
+        await until(lambda: node.shows(1, "dpgateway_holdings", namespace="default", pod="encoder", container="main"))
+        assert (await node("dpgateway_devices_free"), await node("dpgateway_devices_held")) == (1, 1)
+
+
+async def test_what_kubelets_ask_and_what_drivers_answer(kubelet, hardware):
+    async with Node(kubelet.directory, configured(name=R, driver_class=hardware.driver())).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
+        await kubelet.admit("good", {"main": {R: 1}})
+        hardware.error = DriverError("worn out")
+        await kubelet.admit("bad", {"main": {R: 1}})
+        rpc = {"resource": R, "rpc": "Allocate"}
+        assert await node("dpgateway_rpcs_total", **rpc, code="OK") == 1
+        assert await node("dpgateway_rpcs_total", **rpc, code="FAILED_PRECONDITION") == 1
+        assert await node("dpgateway_rpc_duration_seconds_count", **rpc) == 2
+        assert await node("dpgateway_rpc_duration_seconds_bucket", **rpc, le="+Inf") == 2
+        assert await node("dpgateway_rpc_duration_seconds_sum", **rpc) > 0
+        call = {"resource": R, "driver": "scripted", "method": "allocate"}
+        assert await node("dpgateway_driver_calls_total", **call, outcome="success") == 1
+        assert await node("dpgateway_driver_calls_total", **call, outcome="error") == 1
+        assert await node("dpgateway_driver_call_duration_seconds_count", **call) == 2
+        assert "worn out" not in await node.text()
+
+
+async def test_registrations_and_kubelets(kubelet, hardware):
+    async with Node(kubelet.directory, configured(name=R, driver_class=hardware.driver())).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
+        assert await node("dpgateway_resource_info", resource=R, driver="scripted", api="v1beta1") == 1
+        assert (await node("dpgateway_resource_registered"), await node("dpgateway_resource_streaming")) == (1, 1)
+        assert await node("dpgateway_registrations_total", resource=R, api="v1beta1", outcome="accepted") == 1
+        assert (await node("dpgateway_kubelet_up"), await node("dpgateway_kubelet_incarnations_total")) == (1, 1)
+        await kubelet.restart()
+        await until(lambda: node.shows(2, "dpgateway_registrations_total", outcome="accepted"))
+        assert await node("dpgateway_kubelet_incarnations_total") == 2
+        await kubelet.stop()
+        await until(lambda: node.shows(0, "dpgateway_kubelet_up"))
+        await until(lambda: node.shows(0, "dpgateway_resource_streaming"))
+        assert await node("dpgateway_resource_info", resource=R, api="") == 1
+
+
+async def test_devices_that_vanish_and_return(kubelet, hardware):
+    config = configured(name=R, driver_class=hardware.driver(), refresh=0.01)
+    async with Node(kubelet.directory, config).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
+        before = await node("dpgateway_list_updates_total", resource=R)
+        hardware.found = [Device("a")]
+        await until(lambda: node.shows(1, "dpgateway_devices_lost", resource=R))
+        assert (await node("dpgateway_device_losses_total"), await node("dpgateway_device_returns_total")) == (1, 0)
+        hardware.found = [Device("a"), Device("b")]
+        await until(lambda: node.shows(0, "dpgateway_devices_lost", resource=R))
+        assert (await node("dpgateway_device_losses_total"), await node("dpgateway_device_returns_total")) == (1, 1)
+        assert await node("dpgateway_list_updates_total", resource=R) == before + 2
+
+
+async def test_a_resource_that_fails(kubelet, hardware):
+    def fails():
+        raise DriverError("no bus")
+
+    async with Node(kubelet.directory, configured(name=R, driver_class=scripted(devices=fails))).running() as node:
+        await until(lambda: node.shows(1, "dpgateway_resource_failed", resource=R))
+        assert await node("dpgateway_driver_calls_total", resource=R, method="devices", outcome="error") == 1
+        assert await node("dpgateway_driver_last_list_timestamp_seconds") is None
+
+
+async def test_preparations_that_are_under_way(kubelet, hardware, gate):
+    slow = gate()
+    config = configured(name=R, driver_class=hardware.driver(prepare=slow))
+    async with Node(kubelet.directory, config).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
+        await kubelet.admit("encoder", {"main": {R: 1}}, start=False)
+        starting = asyncio.create_task(kubelet.start_container("encoder", "main"))
+        await slow.entered()
+        assert await node("dpgateway_preparations_running", resource=R) == 1
+        slow.open()
+        assert (await starting)["ok"]
+        assert await node("dpgateway_preparations_running", resource=R) == 0
+        assert await node("dpgateway_driver_calls_total", resource=R, method="prepare", outcome="success") == 1
+
+
+async def test_a_resource_that_a_reload_takes_away_takes_its_series_with_it(kubelet, hardware):
+    first, second = (configured(name=name, driver_class=hardware.driver()) for name in (R, S))
+    async with Node(kubelet.directory, first, second).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == kubelet.counts(S) == (2, 2))
+        assert {R, S} == {
+            dict(labels)["resource"] for _, *labels in (await node.samples()) if "resource" in dict(labels)
+        }
+        await node.reload(first)
+        assert await node.named() == {R}
+        await node.reload(first, second)
+        await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 2))
+        await until(lambda: node.shows(1, "dpgateway_registrations_total", resource=S))  # from the beginning
+
+
+async def test_what_became_of_reloads(short_path):
+    async with Node(short_path).running() as node:
+        began = await node("dpgateway_config_last_reload_success_timestamp_seconds")
+        assert abs(time.time() - began) < 60
+        node.gateway.refuse(["wrong"])
+        assert await node("dpgateway_config_last_reload_successful") == 0
+        node.gateway.took_over()
+        assert await node("dpgateway_config_last_reload_successful") == 1
+        assert await node("dpgateway_config_reloads_total", outcome="success") == 1
+        assert await node("dpgateway_config_reloads_total", outcome="refused") == 1
+
+
+async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
+    hardware.found = [Device("a"), Device("b", Health.unhealthy("broken")), Device("c")]
+    config = configured(name=R, driver_class=hardware.driver(), shares=3, refresh=0.01)
+    async with Node(kubelet.directory, config).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == (9, 6))
+        await kubelet.admit("encoder", {"main": {R: 2}})
+        hardware.found = hardware.found[:2]
+        await until(lambda: node.shows(3, "dpgateway_devices_lost"))
+        (one,) = node.gateway.figures().resources
+        (resource,) = node.gateway.status().resources
+        assert one.counts == resource.counts
+        assert sum(one.holders.values()) == resource.counts.held == 2
+
+
+async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_path):
+    odd = 'x"} 1\n# TYPE y \\'
+    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
+        whole = node.gateway.figures()
+        shown: list[Figures] = []
+        page = Metrics(shown.pop).answer
+        for names in ([odd], [odd, "encoder"], ["encoder"], []):
+            holders = {Holder("default", name, "main"): 1 for name in names}
+            shown.append(replace(whole, resources=(replace(whole.resources[0], holders=holders),)))
+            families = text_string_to_metric_families((await page()).body.decode())
+            (family,) = [one for one in families if one.name == "dpgateway_holdings"]
+            assert [sample.labels["pod"] for sample in family.samples] == names
+
+
+async def test_others_have_their_turn_while_a_long_page_is_made(short_path):
+    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
+        whole = node.gateway.figures()
+        (one,) = whole.resources
+        many = [replace(one, standing=replace(one.standing, name=f"{R}-{number}")) for number in range(100)]
+        page = asyncio.ensure_future(Metrics(lambda: replace(whole, resources=tuple(many))).answer())
+        turns = 0
+        while not page.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 5
+        assert page.result().body.count(R.encode()) > 1000
+
+
+async def test_asking_again_and_again_leaves_nothing(short_path):
+    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
+        await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
+
+        def left():
+            gc.collect()
+            return len(gc.get_objects()), len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+        for _ in range(3):
+            await node.text()
+        objects, descriptors, threads = left()
+        for _ in range(100):
+            await node.text()
+        more_objects, more_descriptors, more_threads = left()
+        assert more_descriptors <= descriptors
+        assert more_threads <= threads
+        assert more_objects - objects < 100  # less than one for each page
+
+
+async def test_prometheus_gets_the_page(pages, port, short_path):
+    async with Node(short_path).running() as node:
+        gateway = node.gateway
+        table = all_pages(Sources(gateway.status, gateway.readiness, gateway.works, gateway.figures))
+        pages.table["/metrics"] = table["/metrics"]
+        reply = await ask(port, "/metrics")
+    assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b"dpgateway_build_info{version=" in reply.body

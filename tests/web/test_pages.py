@@ -22,8 +22,8 @@ async def works():
     pass
 
 
-def table(works=works, found=None, status=None):
-    return pages(Sources(lambda: status, lambda: found, works))
+def table(works=works, found=None, status=None, figures=None):
+    return pages(Sources(lambda: status, lambda: found, works, lambda: figures))
 
 
 async def said(page):

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 KINDS = (Busy, DeviceUnavailable, DriverError, DriverTimeout, DriverFault, GatewayError)
 """Each before the kinds that it is one of."""
-_OUTCOMES = dict(zip(KINDS, ("busy", "unavailable", "error", "timeout", "fault", "error"), strict=True))
+OUTCOMES = dict(zip(KINDS, ("busy", "unavailable", "error", "timeout", "fault", "error"), strict=True))
 
 MOST_DEVICES = 200_000
 """More than fit into the largest list that a kubelet accepts; a driver that lists more won't stop."""
@@ -103,7 +103,7 @@ def fault(method: str, error: BaseException) -> GatewayError:
 
 def outcome(error: BaseException) -> str:
     """The kind of the error in a word, for who counts."""
-    return next((word for kind, word in _OUTCOMES.items() if isinstance(error, kind)), "fault")
+    return next((word for kind, word in OUTCOMES.items() if isinstance(error, kind)), "fault")
 
 
 def ask(method: str, call: Callable[[], T]) -> T:

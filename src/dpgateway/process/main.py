@@ -58,7 +58,8 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
             gateway.start()
             telling = group.create_task(_tell(gateway, control), name="say how the gateway is")
             web = reloading.web if reloading is not None else Observable(configuration.web)
-            serving = Serving(pages(Sources(gateway.status, gateway.readiness, gateway.works)), web)
+            sources = Sources(gateway.status, gateway.readiness, gateway.works, gateway.figures)
+            serving = Serving(pages(sources), web)
             group.create_task(supervised("serve the pages", serving.run), name="serve the pages")
             if systemd is not None:
                 tell = functools.partial(systemd.follow, gateway.report)

@@ -92,7 +92,7 @@ def resource(driver: str, standing: Standing, plugin: Plugin | None, holdings: H
         driver,
         _moment(plugin.driver.said.value.listed),
         _counts(offers, used, ledger.lost),
-        Counter(holdings.listed.get(id_, UNNAMED) for id_ in used),
+        {holder or UNNAMED: count for holder, count in Counter(map(holdings.listed.get, used)).items()},
         plugin.inventory.list.version,
         ledger.losses,
         ledger.returns,

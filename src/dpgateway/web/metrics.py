@@ -5,8 +5,10 @@ This module imports prometheus_client and no other does, so a gateway without pa
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import ProcessCollector, generate_latest
@@ -15,9 +17,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from dpgateway.process.tally import BOUNDS, Calls
 from dpgateway.status import Figures
+from dpgateway.web.answers import Answer
 from dpgateway.web.rows import GATEWAY, RESOURCE, Row, Sample
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+MOMENT = 0.001
+"""Seconds after which others have their turn: a container that wants its devices comes first."""
 
 _UP_TO = (*map(str, BOUNDS), "+Inf")
 
@@ -27,14 +31,23 @@ class Metrics:
     that is done for it, and there are thousands.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[], Figures]) -> None:
+        self._look = look
         self._process = ProcessCollector(registry=None)
         self._heads = {row.name: _text(row, ()) for row in RESOURCE}
         self._kept: dict[tuple[str, str], tuple[Sequence[Sample], bytes]] = {}
         """By metric and resource: what the lines were made of, and the lines."""
 
-    def pieces(self, figures: Figures) -> Iterator[bytes]:
-        """The page as it is now, in pieces that are made in a moment each."""
+    async def answer(self) -> Answer:
+        made, since = [], time.monotonic()
+        for piece in self._pieces(self._look()):
+            made.append(piece)
+            if time.monotonic() - since > MOMENT:
+                await asyncio.sleep(0)
+                since = time.monotonic()
+        return Answer(CONTENT_TYPE_PLAIN_0_0_4, b"".join(made))
+
+    def _pieces(self, figures: Figures) -> Iterator[bytes]:
         kept: dict[tuple[str, str], tuple[Sequence[Sample], bytes]] = {}
         for row in GATEWAY:
             yield _text(row, row.samples(figures))

@@ -7,9 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from dpgateway.status import Readiness, Status, pieces, to_json
+from dpgateway.process.threads import Threads
+from dpgateway.status import Figures, Readiness, Status, pieces, to_json
 from dpgateway.web import statusz
 from dpgateway.web.answers import JSON, TEXT, Answer, Page
 
@@ -36,6 +39,7 @@ class Sources:
     readiness: Callable[[], Readiness]
     works: Callable[[], Awaitable[object]]
     """Returns when the event loop and the workers have done what they were given."""
+    figures: Callable[[], Figures]
 
 
 def pages(sources: Sources) -> Mapping[str, Page]:
@@ -47,6 +51,7 @@ def pages(sources: Sources) -> Mapping[str, Page]:
         "/page.js": _file("page.js"),
         "/healthz": partial(_health, sources.works),
         "/readyz": partial(_readiness, sources.readiness),
+        "/metrics": kept(_metrics(sources.figures)),
         "/status.json": kept(partial(_status, sources.status)),
         "/statusz": kept(partial(_statusz, sources.status, table)),
     }
@@ -115,6 +120,20 @@ async def _answers(work: Awaitable[object]) -> dict[str, object]:
     if seconds > LATELY:
         failure = failure or "a late answer"
     return {"ok": failure is None, "seconds": round(seconds, 6), "reason": failure}
+
+
+def _metrics(look: Callable[[], Figures]) -> Page:
+    """Loads what makes the page when somebody first asks, because it takes megabytes."""
+    made: list[Page] = []
+
+    async def page() -> Answer:
+        if not made:
+            load = partial(import_module, "dpgateway.web.metrics")
+            module: Any = await Threads(idle=0).call("load the metrics", load)
+            made.append(module.Metrics(look).answer)
+        return await made[0]()
+
+    return page
 
 
 async def _readiness(look: Callable[[], Readiness]) -> Answer:

@@ -32,7 +32,7 @@ from dpgateway.errors import (
 )
 from dpgateway.process.tally import Tally
 
-_CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
+CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
     (RequestError, grpc.StatusCode.FAILED_PRECONDITION),
     (Busy, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (DriverError, grpc.StatusCode.FAILED_PRECONDITION),
@@ -155,7 +155,7 @@ class Handlers:
             text = str(error)
             fields = {"api": api.name, "rpc": rpc.name, "reason": text}
             self._log.warning("%s refused: %s", rpc.name, text, extra=fields)
-            return next(code for kind, code in _CODES if isinstance(error, kind)), text
+            return next(code for kind, code in CODES if isinstance(error, kind)), text
         except Exception as error:
             self._log.exception("a bug: %s failed", rpc.name, extra={"api": api.name, "rpc": rpc.name})
             return grpc.StatusCode.INTERNAL, f"a bug of the gateway: {error!r}"
