@@ -48,6 +48,11 @@ test-kubelets: $(VENV)/.dev  ## the gateway under the kubelets of nine releases 
 	@echo "kubelet restarts, one after another, because they are measured"
 	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
 
+.PHONY: test-monitoring
+test-monitoring: $(VENV)/.dev  ## what Prometheus' own tool says of metrics, alerts and dashboard (needs root and Go)
+	@$(BIN)/python -m tests.monitoring.build
+	@$(BIN)/python -m pytest -q tests/monitoring
+
 .PHONY: mutants
 mutants: $(VENV)/.dev  ## how many small changes of the code the tests see: a sample, MUTANTS="--seed 7" (an hour; needs root)
 	@$(BIN)/python -m tools.mutants $(MUTANTS)

@@ -93,10 +93,10 @@ def main() -> int:
     missing = missing_to_build() if todo else []
     for text in missing + missing_to_run():
         print(f"missing: {text}", file=sys.stderr)
-    return 1 if missing else _build_all(todo, given.jobs)
+    return 1 if missing else build_all(todo, given.jobs)
 
 
-def _build_all(todo: list[Program], jobs: int) -> int:
+def build_all(todo: list[Program], jobs: int) -> int:
     for number, program in enumerate(todo, 1):
         print(f"[{number}/{len(todo)}] {program.name} ...", flush=True)
         began = time.monotonic()

@@ -34,7 +34,7 @@ class Program:
     def key(self) -> str:
         found = hashlib.sha256()
         for path in self._sources():
-            found.update(f"{path.relative_to(HERE)}\0{path.stat().st_size}\0".encode())
+            found.update(f"{os.path.relpath(path, HERE)}\0{path.stat().st_size}\0".encode())
             found.update(path.read_bytes())
         return found.hexdigest()[:12]
 

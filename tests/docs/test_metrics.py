@@ -1,0 +1,42 @@
+"""The page about metrics names each metric with its type and labels, and no other."""
+
+import re
+
+from dpgateway.deviceplugin.api import APIS, Call
+from dpgateway.deviceplugin.server import handlers
+from dpgateway.drivers import answers
+from dpgateway.process.tally import BOUNDS
+from tests.docs.pages import Page
+from tests.support.scraped import ROWS, Node
+
+TEXT = Page("reference/metrics.md").text
+DOCUMENTED = [
+    (name, kind, tuple(re.findall(r"`(\w+)`", labels)))
+    for name, kind, labels in re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) ?\| ", TEXT, re.MULTILINE)
+]
+
+
+def test_each_metric_with_its_type_and_labels():
+    own = [one for one in DOCUMENTED if one[0].startswith("dpgateway_")]
+    assert own == [(row.name, row.kind, row.labels) for row in ROWS]
+
+
+async def test_the_metrics_of_the_process_and_no_others(short_path):
+    async with Node(short_path).running() as node:
+        exposed = await node.exposed()
+    others = {name for name in exposed if not name.startswith("dpgateway_")}
+    assert sorted(others) == sorted(name for name, _, _ in DOCUMENTED if not name.startswith("dpgateway_"))
+
+
+def test_the_buckets():
+    assert BOUNDS == (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30)
+    assert "end at 1, 5, 10, 50, 100 and 500 ms, and at 1, 5, 10 and 30 s" in TEXT
+
+
+def test_the_words_of_the_labels():
+    rows = {line.partition("` |")[0].strip("| `"): set(re.findall(r"`(\w+)`", line)) for line in TEXT.splitlines()}
+    assert {"success", "cancelled", *answers.OUTCOMES.values()} <= rows["dpgateway_driver_calls_total"]
+    codes = {code.name for _, code in handlers.CODES}
+    rpcs = {rpc.name for api in APIS for rpc in api.rpcs if rpc.call is not Call.WATCH}
+    assert {"OK", "CANCELLED", "INVALID_ARGUMENT", *codes, *rpcs} <= rows["dpgateway_rpcs_total"]
+    assert {api.name for api in APIS} <= rows["dpgateway_resource_info"]
