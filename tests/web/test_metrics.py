@@ -91,7 +91,8 @@ async def test_registrations_and_kubelets(kubelet, hardware):
         await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
         assert await node("dpgateway_resource_info", resource=R, driver="scripted", api="v1beta1") == 1
         assert (await node("dpgateway_resource_registered"), await node("dpgateway_resource_streaming")) == (1, 1)
-        assert await node("dpgateway_registrations_total", resource=R, api="v1beta1", outcome="accepted") == 1
+        accepted = {"resource": R, "api": "v1beta1", "outcome": "accepted"}  # which may come after the stream
+        await until(lambda: node.shows(1, "dpgateway_registrations_total", **accepted))
         assert (await node("dpgateway_kubelet_up"), await node("dpgateway_kubelet_incarnations_total")) == (1, 1)
         await kubelet.restart()
         await until(lambda: node.shows(2, "dpgateway_registrations_total", outcome="accepted"))
