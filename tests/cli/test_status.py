@@ -3,11 +3,13 @@
 import asyncio
 import json
 from asyncio.subprocess import PIPE
+from importlib.metadata import version
 
 import pytest
 
 from dpgateway_simulator import Kubelet
 from tests.support.gateway import COMMAND, Gateway
+from tests.support.waiting import until
 
 R = "example.com/thing"
 THING = {"name": R, "driver": "simulated", "options": {"count": 2}}
@@ -59,7 +61,7 @@ async def test_a_table_of_the_resources_and_what_is_wrong(node):
     rows = {line[0]: line for line in lines(table) if line}
     assert f"pid {node.gateway.pid}, for " in table
     assert "kubelet: there for " in table
-    assert ", speaks v1beta1\n" in table
+    assert ", speaks v1beta1, release 1." in table
     head = dict(zip(rows["RESOURCE"], rows[R], strict=False))
     assert {name: head[name] for name in ("KUBELET", "HEALTHY", "UNHEALTHY", "HELD", "FREE")} == {
         "KUBELET": "serving",
@@ -80,10 +82,20 @@ async def test_one_resource_with_each_device_and_who_holds_it(node):
     table = await node.says(R)
     assert "absent" not in table
     held = [line for line in lines(table) if line[:1] == [R] and "pod" in line]
-    assert [line[2:] for line in held] == [["Healthy", "-", "pod", "p", "(c)", "-"]]
+    assert [line[2:8] for line in held] == [["Healthy", "-", "pod", "p", "(c)", "for"]]
     (resource,) = (await node.json(R))["resources"]
     (device,) = [device for device in resource["devices"] if device["held"]]
     assert device["holders"] == [{"namespace": None, "pod": None, "pod_uid": "p", "container": "c"}]
+    assert resource["driver"]["version"] == version("dpgateway-simulated")
+    assert resource["driver"]["error"] is None
+    since = device["held_since"]
+    assert since
+    await node.gateway.end()
+    await node.gateway.start()
+    await until((node.folder / "control.sock").exists)
+    await node.gateway.said("registered", count=2)
+    (device,) = [device for device in (await node.json(R))["resources"][0]["devices"] if device["held"]]
+    assert device["held_since"] == since
 
 
 async def test_a_resource_that_there_is_not(node):

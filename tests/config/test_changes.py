@@ -29,7 +29,7 @@ OTHER: dict[str, Any] = {
     "driver_class": Scripted,
 }
 """Another value for each key that may differ between two configurations of a resource that works."""
-NEVER = {"name", "where", "written", "failure", "later"}
+NEVER = {"name", "where", "written", "failure", "later", "driver_version"}
 WORKING = configured(name="example.com/a")
 FAILED = configured(name="example.com/a", failure="it isn't installed", options=None)
 

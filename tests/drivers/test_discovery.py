@@ -21,6 +21,14 @@ def test_a_driver_is_found_by_its_entry_points_name(install):
     assert find(["no such driver"]) == {}
 
 
+def test_a_driver_has_the_version_that_it_was_loaded_from_whatever_is_installed_over_it(install, tmp_path):
+    install(GOOD, module="t1_old", drivers={"t1": "t1_old"}, distribution="t1-driver")
+    assert find(["t1"])["t1"].version == "1.2"
+    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
+    metadata.write_text(metadata.read_text().replace("1.2", "1.3"))
+    assert find(["t1"])["t1"].version == "1.2"
+
+
 def test_an_object_with_the_hook_will_do(install):
     install(
         GOOD.replace("@hookimpl\ndef", "def")

@@ -338,6 +338,22 @@ async def test_nobody_asks_a_driver_that_closes(run, gate):
     closing.open()
 
 
+async def test_the_last_failure_is_remembered_with_its_time_when_it_is_over(run):
+    answers = [DriverError("no bus")]
+
+    def devices():
+        if answers:
+            raise answers.pop()
+        return [A]
+
+    one = run(scripted(devices=devices), refresh=0.01)
+    await until(lambda: one.said.failure)
+    failed = one.said
+    await one.listed()
+    assert (one.said.failure, one.said.error, one.said.erred) == ("", failed.failure, failed.erred)
+    assert failed.erred is not None
+
+
 async def test_without_its_driver_nothing_can_be_called(run):
     closed = threading.Event()
     one = run(scripted(close=closed.set))

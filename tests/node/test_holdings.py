@@ -188,6 +188,20 @@ def test_what_is_behind_an_id_is_remembered_as_it_was_when_the_id_was_given_away
     assert given(holdings, "a", now=NOW + 2).claims["a"].hardware == frozenset(), "given away again"
 
 
+def test_since_when_an_id_is_held_is_known_until_it_is_another_pods():
+    def since(holdings):
+        return holdings.claims["a"].since
+
+    holdings = noted().began(("a",)).gave(("a",), NOW, since=17)
+    assert since(holdings) == 17
+    first = {"a": noted_of("1")}
+    assert since(holdings.noted(first, NOW + 1, NOW + 1)) == 17
+    after_restart = Holdings().noted(first, NOW + 1, NOW + 2)
+    assert since(after_restart) is None
+    assert since(after_restart.remembered({"a": Claim("", frozenset("1"), since=17)})) == 17
+    assert since(after_restart.remembered({"a": Claim("", frozenset("2"), since=17)})) is None
+
+
 def test_when_to_look_again():
     holdings = given(noted("b"), "a")
     assert holdings.look_again(["a"]) == NOTED_WITHIN

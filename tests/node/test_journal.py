@@ -13,7 +13,7 @@ from dpgateway.node.holders import Claim
 from dpgateway.node.journal import Journal, from_json, to_json
 
 THING = "example.com/thing"
-CLAIMS = {"a": Claim("26:3:1700000000123456", frozenset(["1", "2"]), frozenset(["char 188:0"])), "b::1": Claim("")}
+CLAIMS = {"a": Claim("26:3:1700000000123456", frozenset(["1", "2"]), frozenset(["char 188:0"]), 17), "b::1": Claim("")}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
@@ -74,7 +74,10 @@ def test_nothing_but_a_file_is_read(journal, kind):
         journal.load()
 
 
-@given(st.dictionaries(TEXTS, st.builds(Claim, TEXTS | st.just(""), st.frozensets(TEXTS), st.frozensets(TEXTS))))
+SETS = st.frozensets(TEXTS)
+
+
+@given(st.dictionaries(TEXTS, st.builds(Claim, TEXTS | st.just(""), SETS, SETS, st.none() | st.integers(0, 2**36 - 1))))
 def test_every_claim_comes_back(claims):
     assert from_json(to_json(claims, THING), THING, "path") == claims
 
@@ -92,6 +95,10 @@ def test_a_flipped_bit_is_an_error_or_another_value_but_never_a_crash(where, bit
     raw[where % len(raw)] ^= 1 << bit
     with contextlib.suppress(KubeletError):
         from_json(bytes(raw), THING, "path")
+
+
+def test_what_the_first_gateways_wrote_is_read_though_they_did_not_note_the_time():
+    assert from_json(json.dumps(told()).encode(), THING, "path") == {"a": Claim("", frozenset("1"))}
 
 
 def told(**changed):
@@ -120,6 +127,9 @@ def told(**changed):
         told(claims={"a": {"kubelet": "", "pods": "12", "hardware": []}}),
         told(claims={"a": {"kubelet": "", "pods": [1], "hardware": []}}),
         told(claims={"a": {"kubelet": "", "pods": []}}),
+        told(claims={"a": {"kubelet": "", "pods": [], "hardware": [], "since": "1"}}),
+        told(claims={"a": {"kubelet": "", "pods": [], "hardware": [], "since": 2**36}}),
+        told(claims={"a": {"kubelet": "", "pods": [], "hardware": [], "since": -1}}),
     ],
 )
 def test_what_no_gateway_wrote(document):

@@ -68,6 +68,7 @@ async def test_a_kubelet_before_1_20_is_asked_in_its_own_version_from_then_on(ku
     for _ in range(2):
         assert await asked.list([THING]) == {THING: LISTED}
     assert kubelet.calls == ["v1", "v1alpha1", "v1alpha1"]
+    assert asked.api == "v1alpha1"
 
 
 async def test_a_kubelet_before_1_13_is_asked_once_and_the_next_one_again(kubelet, asked):
@@ -76,7 +77,9 @@ async def test_a_kubelet_before_1_13_is_asked_once_and_the_next_one_again(kubele
     assert kubelet.calls == ["v1", "v1alpha1"]
     kubelet.answers["v1"] = encoded(ENCODER)
     await asked.new_kubelet()
+    assert asked.api is None
     assert await asked.list([THING]) == {THING: LISTED}
+    assert asked.api == "v1"
 
 
 async def test_a_rate_limit_says_nothing_of_the_version(kubelet, asked):

@@ -19,7 +19,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def status(node):
-    kubelet, asked = Kubelet(there=False, since=NOW, incarnation=None, api=None), PodResources(None, None)
+    kubelet, asked = Kubelet(there=False, since=NOW, incarnation=None, api=None, release=None), PodResources(None, None)
     return Status(SCHEMA, NOW, Gateway("1", 1, node, NOW), Reloads(NOW), kubelet, asked, (), (), ())
 
 

@@ -12,7 +12,7 @@ from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.model import Device
 from dpgateway.node.holders import Holder
 from dpgateway.node.holdings import Holdings
-from dpgateway.status.looking import Devices, standing
+from dpgateway.status.looking import Devices, release, standing
 
 
 @pytest.mark.parametrize(("seconds", "overdue"), [(10, 11), (58, 59), (59, 60), (600, 60)])
@@ -62,6 +62,21 @@ def test_a_resource_is_started_once_it_is_served_and_listed_or_has_failed(one, d
 def test_it_is_registered_with_the_present_kubelet_once_that_accepted_it(state, registered):
     found = standing(ResourceConfig("a", "x"), plugin(state=state), 0.0, directory=True).registration
     assert (found.state, found.registered, found.api) == (state.value, registered, "v1beta1" if registered else None)
+
+
+@pytest.mark.parametrize(
+    ("api", "pod_resources", "told"),
+    [
+        (None, None, None),
+        ("v1alpha1", None, "1.8"),
+        ("v1alpha2", None, "1.9"),
+        ("v1beta1", None, "1.10 or later"),
+        ("v1beta1", "v1alpha1", "1.13 to 1.19"),
+        ("v1beta1", "v1", "1.20 or later"),
+    ],
+)
+def test_a_kubelets_release_is_told_as_far_as_its_apis_tell_it(api, pod_resources, told):
+    assert release(api, pod_resources) == told
 
 
 class TestDevices:

@@ -19,16 +19,16 @@ from dpgateway.status.values import (
 )
 
 NOW = "2026-01-01T00:00:00Z"
-THERE = Kubelet(there=True, since=NOW, incarnation="1", api="v1beta1")
+THERE = Kubelet(there=True, since=NOW, incarnation="1", api="v1beta1", release=None)
 ASKED = PodResources(NOW, None)
 SERVING = Registration("serving", NOW, registered=True, streaming=True, listed=True, api="v1beta1", failure=None)
-GOOD = Device("a", "a", True, None, None, False, False, (), (), {})
+GOOD = Device("a", "a", True, None, None, False, False, None, (), (), {})
 SICK = replace(GOOD, healthy=False, reason="no answer", since=NOW)
 
 
 def resource(*devices, driver=None, **changes) -> Any:
     counts = Counts(0, 0, 0, 0, 0, 0)
-    whole = Resource("example.com/a", True, SERVING, None, Driver("x", NOW, driver), counts, devices)
+    whole = Resource("example.com/a", True, SERVING, None, Driver("x", "1", NOW, driver, None), counts, devices)
     return replace(whole, **changes)
 
 

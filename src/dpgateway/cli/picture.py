@@ -35,6 +35,8 @@ def draw(status: Value, *, whole: bool) -> None:
             print_line(
                 f"{one['name']} has failed{_for(one['failure']['since'], now)}: {one['failure']['reason']}", "red"
             )
+        elif whole and (error := one["driver"]["error"]):
+            print_line(f"its driver's last error, {_age(error['since'], now)} ago: {error['reason']}", "yellow")
     _draw_devices(resources, now, whole=whole)
     _draw_events(status["events"], {one["name"] for one in resources} if whole else None)
 
@@ -44,7 +46,8 @@ def _head(status: Value) -> Iterator[tuple[str, str]]:
     started = _for(gateway["since"], now)
     yield f"gateway {gateway['version']} of node {gateway['node']}, pid {gateway['pid']},{started}", ""
     if kubelet["there"]:
-        api = f", speaks {kubelet['api']}" if kubelet["api"] else ", accepted no registration yet"
+        release = f", release {kubelet['release'] or 'unknown'}"
+        api = f", speaks {kubelet['api']}{release}" if kubelet["api"] else ", accepted no registration yet"
         yield f"kubelet: there{_for(kubelet['since'], now)}{api}", "" if kubelet["api"] else "yellow"
     else:
         yield f"kubelet: none{_for(kubelet['since'], now)}", "red"
@@ -71,7 +74,7 @@ def _resource(resource: Value, now: str) -> Sequence[str]:
         state,
         since,
         *numbers,
-        driver["name"],
+        " ".join(filter(None, (driver["name"], driver["version"]))),
         f"{listed} ago" if driver["listed"] else "never",
     )
 
@@ -92,6 +95,7 @@ def _device(name: str, device: Value, now: str) -> Sequence[str]:
     health = "Healthy" if device["healthy"] else "lost" if device["lost"] else "Unhealthy"
     attributes = " ".join(f"{key}={value}" for key, value in device["attributes"].items())
     holders = ", ".join(map(_holder, device["holders"])) or ("a container" if device["held"] else "-")
+    holders += _for(device["held_since"], now)
     numa = ",".join(map(str, device["numa_nodes"]))
     return (name, device["id"], health, _age(device["since"], now), holders, device["reason"] or "-", numa, attributes)
 

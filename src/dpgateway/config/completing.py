@@ -32,6 +32,8 @@ class FoundDriver(Protocol):
     @property
     def driver(self) -> Any: ...  # noqa: ANN401  the class, or None
     @property
+    def version(self) -> str: ...  # of its distribution
+    @property
     def failure(self) -> str | None: ...
 
 
@@ -73,7 +75,7 @@ def completed(entry: Entry, found: FoundDriver) -> Completed:
         claims, failure = _tried("Options.claims", lambda: _claims(options))
     if failure is not None:
         return Completed(_resource(entry, failure=failure))
-    ready = _resource(entry, options=options, driver_class=found.driver)
+    ready = _resource(entry, options=options, driver_class=found.driver, driver_version=found.version)
     return Completed(ready, claims=claims or ())
 
 

@@ -200,6 +200,8 @@ class ResourceConfig(ResourceKeys):
     """Why the driver can't be used; ``options`` is then None."""
     driver_class: Any = None
     """The driver itself; None if it can't be used."""
+    driver_version: str = field(default="", compare=False)
+    """Of the distribution that has it."""
     later: Future[ResourceConfig] | None = field(default=None, compare=False)
     """While the driver is still being loaded, or still checks its options: gets the resource once that is done."""
 

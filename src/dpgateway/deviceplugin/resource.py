@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -113,7 +114,7 @@ class Resource:
             self.inventory.use()
             self.releases.tell()
             raise
-        holdings.publish(holdings.value.gave(ids, self._clock.monotonic(), behind))
+        holdings.publish(holdings.value.gave(ids, self._clock.monotonic(), behind, int(time.time())))
 
     def _devices(self, ids: tuple[str, ...]) -> tuple[Device, ...]:
         """The devices of ``ids``, each once."""

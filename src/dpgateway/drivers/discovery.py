@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Any, cast, get_args, get_type_hints
+from weakref import WeakKeyDictionary
 
 import pluggy
 
@@ -28,6 +29,8 @@ LOADING = 30.0
 
 _log = bind(__name__)
 _threads = Threads(idle=0)  # a package is imported once
+_loaded: WeakKeyDictionary[Any, tuple[str, str]] = WeakKeyDictionary()
+"""The distribution and its version by which each driver came: what is installed over it later isn't loaded."""
 
 
 class Unfit(Exception):
@@ -71,7 +74,7 @@ class Installed:
         if error is not None:
             _log.debug("driver %s can't be used", self.name, exc_info=error)
             return self.failed(str(_unfit(error)))
-        return Found(self.name, *_distribution(self.points[0]), driver)
+        return Found(self.name, *_loaded.setdefault(driver, _distribution(self.points[0])), driver)
 
     def failed(self, failure: str) -> Found:
         return Found(self.name, *_distribution(self.points[0]), failure=failure)

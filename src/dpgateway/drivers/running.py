@@ -43,6 +43,10 @@ class Said:
     """Why it doesn't say what there is now; empty while it does, and until its first list is due."""
     listed: float | None = None
     """When it gave that list, in seconds of the monotonic clock."""
+    error: str = ""
+    """Its last failure, also if that is over."""
+    erred: float | None = None
+    """When that began, in seconds of the monotonic clock."""
     overdue: bool = False
     """The deadline of its first list is over, so nobody should wait for that list any longer."""
 
@@ -97,13 +101,15 @@ class RunningDriver:
 
     def _first_list_is_due(self, seconds: float) -> None:
         said = self.said.value
-        failure = said.failure
-        if said.devices is None and not failure:
-            failure = f"the driver hasn't listed its devices within {seconds:g} s"
-        self.said.publish(replace(said, failure=failure, overdue=True))
+        if said.devices is None and not said.failure:
+            self._fail(f"the driver hasn't listed its devices within {seconds:g} s", overdue=True)
+        else:
+            self.said.publish(replace(said, overdue=True))
 
-    def _fail(self, reason: str) -> None:
-        self.said.publish(replace(self.said.value, failure=reason))
+    def _fail(self, reason: str, *, overdue: bool = False) -> None:
+        said = self.said.value
+        erred = said.erred if reason == said.failure else time.monotonic()
+        self.said.publish(replace(said, failure=reason, error=reason, erred=erred, overdue=overdue or said.overdue))
 
     def _failed(self, raised: Exception) -> None:
         error: BaseException = raised

@@ -49,6 +49,11 @@ class Asking:
         self.asked = Counter[str]()
         """How often the kubelet was asked so far, by outcome."""
 
+    @property
+    def api(self) -> str | None:
+        """The version of PodResources in which this kubelet answered."""
+        return self._pod_resources.api
+
     def hint(self) -> None:
         self._hint.set()
 

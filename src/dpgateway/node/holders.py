@@ -55,3 +55,5 @@ class Claim(NamedTuple):
     """The uids of the pods that had it, if a note told them."""
     hardware: frozenset[str] = frozenset()
     """What was behind the device when it was given away: later the device may be gone, or another one's name."""
+    since: int | None = None
+    """When it was given away, in seconds since 1970, because that outlives a gateway; None if no gateway saw it."""

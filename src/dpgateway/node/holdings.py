@@ -163,7 +163,7 @@ class Holdings:
 
     def _claim(self, id_: str, pods: frozenset[str]) -> Claim:
         claim = self.claims.get(id_)
-        return Claim(self.kubelet, pods, claim.hardware if claim else frozenset())
+        return Claim(self.kubelet, pods, claim.hardware, claim.since) if claim else Claim(self.kubelet, pods)
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -213,11 +213,19 @@ class Holdings:
             return new
         return replace(new, listed=_without(self.listed, ids), unlisted=_without(self.unlisted, ids))
 
-    def gave(self, ids: tuple[str, ...], now: float, hardware: Mapping[str, frozenset[str]] | None = None) -> Holdings:
-        """The Allocate of ``ids`` succeeded: a container has them until a newer note says otherwise."""
+    def gave(
+        self,
+        ids: tuple[str, ...],
+        now: float,
+        hardware: Mapping[str, frozenset[str]] | None = None,
+        since: int | None = None,
+    ) -> Holdings:
+        """The Allocate of ``ids`` succeeded: a container has them until a newer note says otherwise. ``since``: now, in
+        seconds since 1970.
+        """
         granted = {**self.granted, **dict.fromkeys(ids, now)}
         behind = hardware or {}
-        claims = {id_: Claim(self.kubelet, hardware=behind.get(id_, frozenset())) for id_ in ids}
+        claims = {id_: Claim(self.kubelet, hardware=behind.get(id_, frozenset()), since=since) for id_ in ids}
         return replace(self._landed(ids), granted=granted, claims={**self.claims, **claims})
 
     def failed(self, ids: tuple[str, ...]) -> Holdings:
@@ -229,15 +237,20 @@ class Holdings:
         return replace(self, claims=_without(self.claims, self.freed.intersection(ids)))
 
     def remembered(self, claims: Mapping[str, Claim]) -> Holdings:
-        """What an earlier gateway wrote down. It knew what was behind the ids when they were given away."""
-        behind = {i: claims[i].hardware for i in claims if i in self.claims and claims[i].hardware}
-        ours = {i: claim._replace(hardware=behind.get(i, claim.hardware)) for i, claim in self.claims.items()}
+        """What an earlier gateway wrote down. It knew what was behind the ids when they were given away, and when."""
+        ours = {i: _joined(claim, claims[i]) if i in claims else claim for i, claim in self.claims.items()}
         return replace(self, claims={**claims, **ours}, remembers=True)
 
     def _landed(self, ids: tuple[str, ...]) -> Holdings:
         flights = list(self.in_flight)
         flights.remove(ids)
         return replace(self, in_flight=tuple(flights))
+
+
+def _joined(ours: Claim, earlier: Claim) -> Claim:
+    """What is known of an id now, with what an earlier gateway knew. Of other pods it doesn't know when they got it."""
+    since = earlier.since if ours.pods & earlier.pods else None
+    return ours._replace(hardware=earlier.hardware or ours.hardware, since=ours.since or since)
 
 
 def _is_in(note: Note, id_: str, granted: float, written: float, now: float) -> bool:

@@ -21,6 +21,8 @@ from dpgateway.process.directories import make_private
 VERSION = 1
 LARGEST = 32 * 1024 * 1024
 """Bytes."""
+LATEST = 2**36
+"""Seconds since 1970: the year 4147, which every calendar has."""
 
 Claims = Mapping[str, Claim]
 
@@ -64,10 +66,8 @@ def _read(path: Path) -> bytes:
 
 
 def to_json(claims: Claims, resource: str) -> bytes:
-    ids = {
-        id_: {"kubelet": c.kubelet, "pods": sorted(c.pods), "hardware": sorted(c.hardware)} for id_, c in claims.items()
-    }
-    return json.dumps({"version": VERSION, "resource": resource, "claims": ids}).encode()
+    ids = {id_: claim._asdict() for id_, claim in claims.items()}
+    return json.dumps({"version": VERSION, "resource": resource, "claims": ids}, default=sorted).encode()
 
 
 def from_json(raw: bytes, resource: str, path: str) -> Claims:
@@ -91,7 +91,10 @@ def _claim(given: Mapping[str, Any]) -> Claim:
     kubelet = given["kubelet"]
     if not isinstance(kubelet, str):
         raise TypeError(f"expected a text, found {kubelet!r:.100}")
-    return Claim(kubelet, _texts(given["pods"]), _texts(given["hardware"]))
+    since = given.get("since")  # the first gateways didn't write it
+    if since is not None and not (type(since) is int and 0 <= since < LATEST):
+        raise ValueError(f"expected seconds since 1970, found {since!r:.100}")
+    return Claim(kubelet, _texts(given["pods"]), _texts(given["hardware"]), since)
 
 
 def _texts(value: object) -> frozenset[str]:

@@ -47,10 +47,12 @@ class PodResources:
         self._channel: Any = None
         self._address: unix.Address | None = None
         self._apis: tuple[str, ...] = APIS
+        self.api: str | None = None
+        """The version that this kubelet answered in."""
 
     async def new_kubelet(self) -> None:
         """Another kubelet may speak another version."""
-        self._apis = APIS
+        self._apis, self.api = APIS, None
         await self.close()
 
     async def list(self, resources: Collection[str]) -> Listing:
@@ -67,11 +69,14 @@ class PodResources:
     async def _answered(self) -> bytes:
         while self._apis:
             try:
-                return await self._call(f"/{self._apis[0]}.PodResourcesLister/List")
+                answer = await self._call(f"/{self._apis[0]}.PodResourcesLister/List")
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     raise KubeletError(f"{self._socket}: {error.code().name}: {error.details()}") from error
                 self._apis = self._apis[1:]
+            else:
+                self.api = self._apis[0]
+                return answer
         raise KubeletError(f"{self._socket}: the kubelet serves none of {', '.join(APIS)}")
 
     async def _call(self, path: str) -> bytes:

@@ -37,6 +37,10 @@ _NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
 _UNREADY = Registration(
     State.UNREADY.value, None, registered=False, streaming=False, listed=False, api=None, failure=None
 )
+_ONLY = {"v1alpha1": "1.8", "v1alpha2": "1.9"}
+"""The release of each older device-plugin API: docs/reference/kubelets.md."""
+_SERVING = {"v1": "1.20 or later", "v1alpha1": "1.13 to 1.19"}
+"""The releases of each version of PodResources; the newer one is asked for first (pkg/kubelet/apis/podresources)."""
 _REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
 
@@ -75,7 +79,7 @@ class Devices:
 
 def _held(holdings: Holdings) -> tuple[object, ...]:
     """What devices show of them: there are new holdings whenever the kubelet was asked, most of them like the last."""
-    return holdings.last_known, holdings.listed, holdings.note, holdings.gone
+    return holdings.last_known, holdings.claims, holdings.listed, holdings.note, holdings.gone
 
 
 def resource(
@@ -87,8 +91,10 @@ def resource(
     said = plugin.driver.said.value if plugin is not None else None
     driver = Driver(
         config.driver,
+        config.driver_version or None,
         _time(said.listed) if said else None,
         (said.failure if said else config.failure) or None,
+        Failure(said.error, _time(said.erred)) if said and said.error else None,
     )
     return Resource(
         standing.name,
@@ -127,10 +133,16 @@ def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> 
         None if offer.health.ok else _time(ledger.unhealthy_since(offer.id)),
         offer.id in ledger.lost,
         held,
+        _held_since(offer.id, holdings) if held else None,
         _holders(offer.id, holdings) if held else (),
         offer.numa_nodes,
         _NO_ATTRIBUTES if device is None else device.attributes,
     )
+
+
+def _held_since(id_: str, holdings: Holdings) -> Time | None:
+    claim = holdings.claims.get(id_)
+    return None if claim is None or claim.since is None else _written(claim.since)
 
 
 def _holders(id_: str, holdings: Holdings) -> tuple[Holder, ...]:
@@ -156,7 +168,16 @@ def _counts(devices: Iterable[Device]) -> Counts:
 
 def kubelet(node: Node, api: str | None) -> Kubelet:
     """``api``: the one that this kubelet accepted."""
-    return Kubelet(node.kubelet, stamp(node.since), node.incarnation or None, api)
+    return Kubelet(node.kubelet, stamp(node.since), node.incarnation or None, api, release(api, node.asking.api))
+
+
+def release(api: str | None, pod_resources: str | None) -> str | None:
+    """The kubelet's release, as far as it follows from the APIs that it speaks: no kubelet tells it on a socket."""
+    if api in _ONLY:
+        return _ONLY[api]
+    if pod_resources is not None:
+        return _SERVING[pod_resources]
+    return "1.10 or later" if api is not None else None
 
 
 def pod_resources(node: Node) -> PodResources:
@@ -169,5 +190,9 @@ def _time(moment: float | None) -> Time | None:
 
 def stamp(moment: float) -> Time:
     """``moment``: seconds of the monotonic clock."""
-    wall = time.time() - (time.monotonic() - moment)
-    return datetime.fromtimestamp(int(wall), UTC).isoformat().replace("+00:00", "Z")
+    return _written(int(time.time() - (time.monotonic() - moment)))
+
+
+def _written(seconds: int) -> Time:
+    """``seconds``: since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

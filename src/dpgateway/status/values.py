@@ -71,6 +71,7 @@ class Device:
     since: Time | None
     lost: bool
     held: bool
+    held_since: Time | None
     holders: tuple[Holder, ...]
     numa_nodes: tuple[int, ...]
     attributes: Mapping[str, str | int | float | bool]
@@ -93,8 +94,10 @@ class Driver:
     """The driver of one resource."""
 
     name: str
+    version: str | None
     listed: Time | None = field(compare=False)
     failure: str | None
+    error: Failure | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ class Kubelet:
     since: Time
     incarnation: str | None
     api: str | None
+    release: str | None
 
 
 @dataclass(frozen=True, slots=True)
