@@ -53,6 +53,14 @@ test-monitoring: $(VENV)/.dev  ## what Prometheus' own tool says of metrics, ale
 	@$(BIN)/python -m tests.monitoring.build
 	@$(BIN)/python -m pytest -q tests/monitoring
 
+.PHONY: test-page
+test-page: $(VENV)/.dev  ## the page for people in a real browser (needs root and chromium-headless-shell)
+	@$(BIN)/python -m pytest -q tests/browser
+
+.PHONY: pictures
+pictures: $(VENV)/.dev  ## the pictures of the page for people, in docs/reference (needs root and chromium-headless-shell)
+	@$(BIN)/python -m tests.browser.picture
+
 .PHONY: mutants
 mutants: $(VENV)/.dev  ## how many small changes of the code the tests see: a sample, MUTANTS="--seed 7" (an hour; needs root)
 	@$(BIN)/python -m tools.mutants $(MUTANTS)

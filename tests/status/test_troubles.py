@@ -55,7 +55,7 @@ def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_na
         ),
         (
             resource(replace(SICK, lost=True, held=True, holders=(Holder("n", "p", None, "c"),))),
-            ("warning", "a is gone, but n/p holds it: no answer"),
+            ("warning", "a is gone, but n/p holds it"),
         ),
     ],
 )

@@ -61,7 +61,7 @@ def _of_devices(one: Resource) -> Iterator[Trouble]:
     reasons: dict[str, list[Device]] = {}
     for device in one.devices:
         if device.lost and device.held:
-            text = f"{device.id} is gone, but {_holder(device)} holds it: {device.reason}"
+            text = f"{device.id} is gone, but {_holder(device)} holds it"
             yield Trouble(WARNING, one.name, text, device.since, _end_of(device))
         elif not device.healthy and device.since is not None:  # else another name of its hardware is held
             reasons.setdefault(device.reason or "no reason is given", []).append(device)

@@ -138,7 +138,7 @@ function table(resource, now) {
 }
 
 function row(device, now) {
-  const line = make("tr", "", kind(device));
+  const line = make("tr");
   line.dataset.device = device.id;
   const state = device.lost ? "gone" : device.healthy ? kind(device) : "Unhealthy";
   const holders = device.holders.map(holder).join(", ") || (device.held ? "a container" : "");
