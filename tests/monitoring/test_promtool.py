@@ -5,13 +5,10 @@ import subprocess
 
 import pytest
 
-from dpgateway_simulator import Kubelet
 from tests.monitoring.build import PROMTOOL
+from tests.monitoring.conftest import R
+from tests.support.http import ask
 from tests.support.promql import MONITORING, shown
-from tests.support.resources import configured, scripted
-from tests.support.scraped import Node
-
-R = "example.com/thing"
 
 
 def promtool(*words, given=""):
@@ -21,15 +18,10 @@ def promtool(*words, given=""):
 
 
 @pytest.fixture
-async def page(short_path):
+async def page(node):
     """After one Allocate, so that every metric has a series."""
-    config = configured(name=R, driver_class=scripted(prepare=lambda _: None))
-    directory = short_path / "device-plugins"
-    directory.mkdir()
-    async with Kubelet("1.31", directory) as kubelet, Node(directory, config).running() as node:
-        await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
-        assert (await kubelet.admit("encoder", {"main": {R: 1}}))["ok"]
-        yield await node.text()
+    assert (await node.kubelet.admit("encoder", {"main": {R: 1}}))["ok"]
+    return (await ask(node.port, "/metrics")).body.decode()
 
 
 async def test_the_page_is_as_prometheus_wants_it(page):

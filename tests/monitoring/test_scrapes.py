@@ -1,0 +1,18 @@
+"""What scrapes cost a gateway that is a process of its own."""
+
+from tests.support.http import ask
+from tests.support.waiting import until
+
+
+async def scraped(node, count):
+    for _ in range(count):
+        assert (await ask(node.port, "/metrics")).status == 200
+    return node.gateway.used()
+
+
+async def test_a_thousand_scrapes_leave_memory_threads_and_descriptors_as_they_were(node):
+    before = await scraped(node, 100)
+    after = await scraped(node, 1000)
+    assert after["KiB"] - before["KiB"] < 1024
+    assert after["threads"] <= before["threads"]
+    await until(lambda: node.gateway.used()["descriptors"] <= before["descriptors"])  # once connections have ended
