@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import allocate, first_list, flip, growth, idle, restart, start
+from benchmarks import allocate, first_list, flip, growth, idle, pages, restart, start
 from benchmarks.budgets import Figures
 from benchmarks.processes import ROOT
 from benchmarks.report import Report, about, kubelet, rounded
@@ -28,6 +28,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "start": start.measure,
     "growth": growth.measure,
     "idle": idle.measure,
+    "pages": pages.measure,
 }
 _FIGURES = Path(__file__).with_name("results.json")
 _PAGE = ROOT / "docs" / "benchmarks.md"

@@ -99,4 +99,7 @@ BUDGETS = (
     Budget("resident, 64 resources of 100 devices", "memory.gateway.mb@64", "MB", 60, "memory.bare.mb@64", MEMORY),
     Budget("growth over 1,000 kubelet restarts", "growth.gateway.mb", "MB", 1),
     Budget("idle, 64 resources of 100 devices", "idle.gateway.percent", "% of a core", 0.2, "idle.bare.percent"),
+    Budget("the same with the pages on and a scrape a second", "pages.gateway.percent", "% of a core", 0.3),
+    Budget("resident with the pages on and a scrape a second", "pages.gateway.mb", "MB", 75),
+    Budget("a scrape, p50", "pages.scrape.ms", "ms", 20),
 )

@@ -69,20 +69,21 @@ class Process(AbstractContextManager["Process"]):
         return (self.folder / f"{self.name}.log").read_text(errors="replace")
 
 
-def gateway(
+def gateway(  # noqa: PLR0913  what benchmarks vary
     folder: Path,
     resources: int,
     options: Mapping[str, object],
     *,
     driver: str = "simulated",
     environment: Mapping[str, str] | None = None,
+    web: Mapping[str, object] | None = None,
 ) -> Process:
     """``dpgateway run`` with this many resources, all of one driver with the same options, and a log as on a node."""
     entries = [
         {"name": f"bench.example/r{number}", "driver": driver, "options": options} for number in range(resources)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    words = run(folder, folder / "device-plugins", {"resources": entries})
+    words = run(folder, folder / "device-plugins", {"resources": entries, "web": web or {}})
     return Process("gateway", folder, [*COMMAND, *words, "--log-format=json"], environment)
 
 

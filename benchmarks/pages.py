@@ -1,0 +1,61 @@
+"""The pages: memory and CPU time of a process with 64 resources of 100 devices that is scraped once a second."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import urllib.request
+from pathlib import Path
+
+from benchmarks import machine, processes
+from benchmarks.budgets import Figures
+from benchmarks.kubelets import kubelet
+from benchmarks.numbers import p50
+
+RESOURCES, DEVICES = 64, 100
+SCRAPES = 30
+LISTENING = re.compile(r"the pages are at (http://127\.0\.0\.1:\d+/)")
+
+
+async def measure(folder: Path, effort: float) -> Figures:
+    """MB, percent of one core, and ms. ``off`` is before the first scrape, which is when the pages are made."""
+    process = processes.gateway(folder, RESOURCES, {"count": DEVICES}, web={"listen": "127.0.0.1:0"})
+    with process:
+        manager = kubelet(process.directory)
+        await manager.start()
+        await manager.listed(RESOURCES)
+        found = LISTENING.search(process.log())
+        assert found is not None, "the gateway says where its pages are as it starts"  # noqa: S101  a benchmark's own
+        await asyncio.sleep(1)  # first let the work end that the lists' arrival started
+        unasked = process.resident()
+        await _scrape(found[1])  # the first one makes all lines
+        before, began = machine.cpu_seconds(process.pid), time.monotonic()
+        taken = [await _second(found[1]) for _ in range(max(5, round(SCRAPES * effort)))]
+        used = machine.cpu_seconds(process.pid) - before
+        percent = 100 * used / (time.monotonic() - began)
+        resident = process.resident()
+        await manager.stop()
+    return {
+        "pages.unasked.mb": unasked,
+        "pages.gateway.mb": resident,
+        "pages.gateway.percent": percent,
+        "pages.scrape.ms": p50(taken),
+    }
+
+
+async def _second(url: str) -> float:
+    """A scrape, and what is left of the second. Returns the milliseconds that the scrape took."""
+    began = time.monotonic()
+    await _scrape(url)
+    took = time.monotonic() - began
+    await asyncio.sleep(1 - took)
+    return 1000 * took
+
+
+async def _scrape(url: str) -> None:
+    def get() -> None:
+        with urllib.request.urlopen(f"{url}metrics", timeout=10) as answer:  # noqa: S310  of this machine
+            assert answer.read().endswith(b"\n")  # noqa: S101  it is whole
+
+    await asyncio.to_thread(get)
