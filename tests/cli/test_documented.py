@@ -24,7 +24,7 @@ def options(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_documented(name):
-    assert re.search(rf"^\| `dpgateway {name}( NAME| example)?` \|", REFERENCE, re.MULTILINE)
+    assert re.search(rf"^\| `dpgateway {name}( NAME| example| PLUGIN FILE)?` \|", REFERENCE, re.MULTILINE)
     (listed,) = re.findall(r"^dpgateway (run .*)", REFERENCE, re.MULTILINE)
     assert name in listed.split(" | ")
 

@@ -1,4 +1,4 @@
-"""The command line: ``dpgateway run | demo | check | devices | status | drivers | config | new-driver |
+"""The command line: ``dpgateway run | demo | check | devices | status | drivers | import | config | new-driver |
 simulate``."""
 
 import os

@@ -19,6 +19,7 @@ COMMANDS = {
     "devices": ("dpgateway.cli.devices:devices", "List the devices that each resource would offer now."),
     "status": ("dpgateway.cli.status:status", "Show how the running gateway is."),
     "drivers": ("dpgateway.cli.drivers:drivers", "List the installed drivers and their options."),
+    "import": ("dpgateway.cli.import_:import_", "Make a configuration of another device plugin's."),
     "config": ("dpgateway.cli.config:config", "Print an example of a configuration."),
     "new-driver": ("dpgateway.cli.new_driver:new_driver", "Write the beginning of a driver package."),
     "simulate": ("dpgateway_simulator.prompt.command:simulate", "Run a simulated kubelet, of any version."),

@@ -1,0 +1,133 @@
+"""What generic-device-plugin reads: ``--device`` and ``--domain``, or the same in its file.
+
+Source: squat/generic-device-plugin, config.go, main.go, deviceplugin/{path,usb}.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from dpgateway import refuse
+from dpgateway.importing import InvalidConfiguration, Problem, Source, Written, flags, typed
+
+DOMAIN = "squat.ai"
+_EXPECTED = "--device flags, or a file with `devices`"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A file, or a glob, of a group."""
+
+    path: str
+    mountPath: str = ""
+    permissions: str = "mrw"
+    readOnly: bool = False
+    type: Literal["Device", "Mount"] = "Device"
+    limit: int = 1
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usb:
+    """USB devices."""
+
+    vendor: str
+    product: str
+    serial: str = ""
+
+    def __post_init__(self) -> None:
+        refuse(
+            f"{key}: expected at most four hexadecimal digits, found {text!r}"
+            for key, text in (("vendor", self.vendor), ("product", self.product))
+            if not re.fullmatch("[0-9A-Fa-f]{1,4}", text)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is one device."""
+
+    paths: tuple[Path, ...] = ()
+    usb: tuple[Usb, ...] = ()
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if bool(self.paths) == bool(self.usb):
+            raise ValueError("expected either paths or usb")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A resource."""
+
+    name: str
+    groups: tuple[Group, ...]
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[a-z0-9][-a-z0-9]*[a-z0-9]", self.name.strip()):
+            raise ValueError(f"name: expected two or more of a-z, 0-9 and -, found {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """All that it is told."""
+
+    domain: str
+    devices: tuple[tuple[Written, Device], ...]
+
+
+def configured(source: Source) -> Configured:
+    """What ``source`` says to the plugin. Raises InvalidConfiguration."""
+    domain, devices = DOMAIN, list[Written]()
+    for config in source.configs():
+        domain = _text(config, "domain") or domain
+        devices += [one for key in ("device", "devices") for one in _items(config.below(key))]
+    flagged = [pair for words in source.commands() for pair in flags(words)]
+    domain = next((str(value.value) for name, value in flagged if name == "domain"), domain)
+    given = [_of_flag(source, value) for name, value in flagged if name == "device"]
+    devices = given or devices  # a flag outweighs the file
+    if not devices:
+        raise source.nothing(_EXPECTED)
+    return Configured(domain, tuple(_typed(devices)))
+
+
+def _typed(devices: list[Written]) -> Iterator[tuple[Written, Device]]:
+    problems: list[Problem] = []
+    read = [(one, typed(one, Device, problems)) for one in devices]
+    if problems:
+        raise InvalidConfiguration(problems)
+    yield from ((written, device) for written, device in read if device is not None)
+
+
+def _of_flag(source: Source, value: Written) -> Written:
+    inner = source.inner(value)
+    if inner is None:
+        raise InvalidConfiguration([Problem(value.place, "an empty --device", "a mapping with the keys name, groups")])
+    return _digits(inner)
+
+
+def _digits(written: Written) -> Written:
+    """The same with the ids of USB as texts: in a flag, but not in its file, it takes the digits of a number."""
+    if isinstance(written.value, list):
+        return replace(written, value=[_digits(one) for one in written.value])
+    if isinstance(written.value, dict):
+        return replace(written, value={key: _digit(key, one) for key, one in written.value.items()})
+    return written
+
+
+def _digit(key: str, written: Written) -> Written:
+    if key in {"vendor", "product"} and type(written.value) is int:
+        return replace(written, value=written.text)
+    return _digits(written)
+
+
+def _text(config: Written, key: str) -> str:
+    part = config.below(key)
+    return part.value if part and isinstance(part.value, str) else ""
+
+
+def _items(part: Written | None) -> list[Any]:
+    return part.value if part and isinstance(part.value, list) else []

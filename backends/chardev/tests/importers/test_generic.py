@@ -1,0 +1,221 @@
+"""What generic-device-plugin gives is in its deviceplugin/path.go and usb.go; here it is written down by hand."""
+
+from functools import partial
+
+import pytest
+from dpgateway_chardev.importers import RUNNING
+
+PLUGIN = "generic-device-plugin"
+DAEMON_SET = """\
+apiVersion: apps/v1
+kind: DaemonSet
+spec:
+  template:
+    spec:
+      containers:
+      - image: plugin
+        args:
+        - --domain
+        - example.com
+        - --device
+        - |
+          name: serial
+          groups:
+            - paths:
+                - path: /dev/ttyUSB*
+            - paths:
+                - path: /dev/ttyACM[^1]
+        - --device
+        - |
+          name: fuse
+          groups:
+            - count: 10
+              paths:
+                - path: /dev/fuse
+                  permissions: rw
+                  mountPath: /dev/inside/
+"""
+
+
+@pytest.fixture
+def imported(importing):
+    return partial(importing, PLUGIN)
+
+
+def test_a_daemon_set(imported, tree):
+    tree.write("""
+        c /dev/ttyUSB0 240:0
+        c /dev/ttyUSB1 240:1
+        c /dev/ttyACM0 240:2
+        c /dev/ttyACM1 240:3
+        c /dev/fuse 10:229
+    """)
+    written = imported(DAEMON_SET)
+    assert written.nodes("example.com/serial") == {
+        name: [(f"/dev/{name}", f"/dev/{name}", "mrw")] for name in ("ttyACM0", "ttyUSB0", "ttyUSB1")
+    }
+    assert written.nodes("example.com/fuse") == {"fuse": [("/dev/fuse", "/dev/inside/fuse", "rw")]}
+    assert written.resources["example.com/serial"].shares.count == 1
+    assert written.resources["example.com/fuse"].shares.count == 10
+    assert written.code == 1
+    (ids,) = written.not_kept
+    assert (ids["line"], ids["what"], ids["why"].endswith(RUNNING)) == (13, "the ids", True)
+
+
+def test_comments_say_where_it_comes_from(imported):
+    text = imported(DAEMON_SET).text
+    assert text.startswith("# What generic-device-plugin served, made from theirs by dpgateway import.\n# Not kept: ")
+    assert "  # From theirs:21.\n  - name: example.com/fuse\n    driver: chardev\n" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """x --device='{"name": "video", "groups": [{"paths": [{"path": "/dev/video0"}]}]}' --domain=example.com""",
+        "- --domain=example.com\n- --device\n- 'name: video\n\n  groups: [{paths: [{path: /dev/video0}]}]'",
+        """plugin \\
+          --domain example.com \\
+          --device '{name: video, groups: [{paths: [{path: /dev/video0}]}]}'""",
+        "domain: example.com\ndevices:\n- name: video\n  groups:\n  - paths: [{path: /dev/video0}]\n",
+        """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: ConfigMap
+  data:
+    config.yaml: |
+      domain: ignored.example
+      device:
+      - {name: video, groups: [{paths: [{path: /dev/video0}]}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+spec: {template: {spec: {containers: [{args: ["--domain=example.com", "--log-level", "debug"]}]}}}
+""",
+    ],
+)
+def test_every_form_in_which_people_have_it(imported, text):
+    written = imported(text)
+    assert written.plain("example.com/video") == {"paths": ("/dev/video0",), "permissions": "mrw"}
+
+
+def stick(tree, name, number, product="7523", serial=None):
+    bus, here = 1, f"/sys/devices/pci0000:00/0000:00:14.0/usb1/{name}"
+    tree.write(f"""
+        {here}/subsystem -> /sys/bus/usb
+        {here}/idVendor = 1a86
+        {here}/idProduct = {product}
+        {here}/busnum = {bus}
+        {here}/devnum = {number}
+        {here}/dev = 189:{number}
+        {here}/uevent = DEVNAME=bus/usb/{bus:03}/{number:03}
+        /sys/bus/usb/devices/{name} -> {here}
+        c /dev/bus/usb/{bus:03}/{number:03} 189:{number}
+    """)
+    if serial:
+        tree.write(f"{here}/serial = {serial}")
+
+
+def usb(path):
+    return (path, path, "rw")
+
+
+def test_usb_devices_of_one_group_are_one_device(imported, tree):
+    stick(tree, "1-1", 4)
+    stick(tree, "1-2", 5)
+    stick(tree, "1-3", 6, "5523")
+    written = imported("""--device='{"name": "ch340", "groups": [{"usb": [{"vendor": 1a86, "product": 7523}]}]}'""")
+    assert written.nodes("squat.ai/ch340") == {"ch340": [usb("/dev/bus/usb/001/004"), usb("/dev/bus/usb/001/005")]}
+    assert len(written.not_kept) == 1
+
+
+def test_usb_devices_of_several_groups(imported, tree):
+    stick(tree, "1-1", 4)
+    stick(tree, "1-2", 5, "5523")
+    both = "groups: [{usb: [{vendor: 1A86, product: '7523'}]}, {usb: [{vendor: 1A86, product: '5523'}]}]"
+    nodes = imported(f"devices: [{{name: ch, {both}}}]").nodes("squat.ai/ch")
+    assert list(nodes.values()) == [[usb("/dev/bus/usb/001/004")], [usb("/dev/bus/usb/001/005")]]
+
+
+def test_usb_devices_by_their_serial_numbers(imported, tree):
+    stick(tree, "1-1", 4, serial="A1")
+    stick(tree, "1-2", 5, serial="B2")
+    stick(tree, "1-3", 6, serial="C3")
+    sticks = ", ".join(f"{{usb: [{{vendor: 1a86, product: 7523, serial: {serial}}}]}}" for serial in ("A1", "C3"))
+    nodes = imported(f"--device='{{name: ch, groups: [{sticks}]}}'").nodes("squat.ai/ch")
+    assert nodes == {
+        "1a86:7523:A1": [usb("/dev/bus/usb/001/004")],
+        "1a86:7523:C3": [usb("/dev/bus/usb/001/006")],
+    }
+
+
+def test_what_is_not_kept(imported):
+    written = imported("""\
+devices:
+- name: several
+  groups:
+  - paths: [{path: /dev/a, permissions: r, mountPath: /dev/x}]
+    count: 3
+  - paths: [{path: /dev/b}]
+    count: 2
+  - paths: [{path: /dev/c}, {path: /dev/d}]
+  - paths: [{path: /dev/snd/}]
+  - paths: [{path: /opt/file, type: Mount}]
+  - paths: [{path: /sys/kernel/node}]
+- name: mixed
+  groups:
+  - paths: [{path: /dev/a}]
+  - usb: [{vendor: "1a86", product: "7523"}]
+- name: only-mounts
+  groups:
+  - paths: [{path: /opt/file, type: Mount}]
+""")
+    assert written.lost == [
+        (2, "devices[0]", "", "the ids"),
+        (8, "devices[0].groups[2]", "squat.ai/several", "the group of /dev/c"),
+        (9, "devices[0].groups[3]", "squat.ai/several", "the directory /dev/snd/"),
+        (10, "devices[0].groups[4]", "squat.ai/several", "the mount /opt/file"),
+        (11, "devices[0].groups[5]", "squat.ai/several", "/sys/kernel/node"),
+        (6, "devices[0].groups[1]", "squat.ai/several", "permissions mrw"),
+        (6, "devices[0].groups[1]", "squat.ai/several", "mountPath /dev/b"),
+        (3, "devices[0].groups", "squat.ai/several", "different counts"),
+        (14, "devices[1].groups[0]", "squat.ai/mixed", "paths"),
+        (18, "devices[2].groups[0]", "squat.ai/only-mounts", "the mount /opt/file"),
+    ]
+    assert written.plain("squat.ai/several") == {
+        "paths": ("/dev/a", "/dev/b"),
+        "permissions": "r",
+        "container_path": "/dev/x",
+    }
+    assert written.resources["squat.ai/several"].shares.count == 1  # what the third group has
+    assert set(written.resources) == {"squat.ai/several", "squat.ai/mixed"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "- --domain\n- 1\n",
+            "theirs: found nothing of it, expected --device flags, or a file with `devices`",
+        ),
+        (
+            DAEMON_SET.replace("path: /dev/fuse", "paht: /dev/fuse"),
+            (
+                "theirs:25: groups[0].paths[0].paht: found an unknown key, "
+                "expected one of path, mountPath, permissions, readOnly, type, limit, optional; did you mean path?"
+            ),
+        ),
+        ("x --device 'a\n\n", "theirs:3: found a quote without its end, expected a command line"),
+        (
+            "devices:\n- name: ch\n  groups:\n  - usb: [{vendor: 1209, product: '7'}]\n",
+            'theirs:4: devices[0].groups[0].usb[0].vendor: found 1209, expected a string; put it in quotes: "1209"',
+        ),
+        (
+            "plugin --device '{name: ch, groups: [{usb: [{vendor: xyz, product: 1}]}]}'",
+            "theirs:1: groups[0].usb[0].vendor: found 'xyz', expected at most four hexadecimal digits",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(importing, text, told):
+    assert any(line.startswith(told) for line in importing.refused(PLUGIN, text))

@@ -1,0 +1,105 @@
+"""What an importer has made: resources, what couldn't be kept, and the text of a configuration with both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from dpgateway.config.problems import Place
+from dpgateway.errors import printable
+
+_WIDTH = 110
+"""Letters in a line of a comment."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Lost:
+    """What the other plugin's configuration says and ours can't, or doesn't mean."""
+
+    place: Place
+    """Where the other configuration says it."""
+    what: str
+    why: str
+    resource: str = ""
+    """The resource that lacks it; empty: all of them."""
+
+    def __str__(self) -> str:
+        parts = (str(self.place), self.place.key, self.resource, f"{self.what}: {self.why}")
+        return printable(": ".join(part for part in parts if part))
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of the configuration that is written."""
+
+    name: str
+    place: Place
+    """Where the other configuration has it."""
+    driver: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Other keys of the resource: ``shares``, ``env``, ..."""
+    comments: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """All of a plugin's configuration."""
+
+    resources: tuple[Resource, ...]
+    lost: tuple[Lost, ...] = ()
+
+    def text(self, title: str) -> str:
+        """The configuration as a person would write it; ``title`` is the comment on top."""
+        whole = CommentedMap({"resources": CommentedSeq(self._entry(one) for one in self.resources)})
+        whole.yaml_set_start_comment("\n".join(_paragraphs([title, *self._told("")])))
+        for number, one in enumerate(self.resources):
+            comment = "\n".join(
+                _paragraphs(
+                    [f"From {Path(one.place.file).name}:{one.place.line}.", *one.comments, *self._told(one.name)]
+                )
+            )
+            whole["resources"].yaml_set_comment_before_after_key(number, before="\n" + comment, indent=2)
+        out = StringIO()
+        yaml = YAML()
+        yaml.width = 4096  # a broken line is harder to read than a long one
+        yaml.indent(mapping=2, sequence=4, offset=2)
+        yaml.dump(whole, out)
+        return out.getvalue()
+
+    def _told(self, resource: str) -> list[str]:
+        return [f"Not kept: {one.what}: {one.why}." for one in self.lost if one.resource == resource]
+
+    def _entry(self, one: Resource) -> CommentedMap:
+        entry: dict[str, Any] = {"name": one.name, "driver": one.driver}
+        if one.options:
+            entry["options"] = _short(one.options)
+        return CommentedMap(entry | {key: _short(value) for key, value in one.more.items()})
+
+
+def _short(value: Any) -> Any:  # noqa: ANN401  plain values
+    """``value`` for ruamel.yaml, with mappings and lists of nothing but scalars on one line where they fit."""
+    if isinstance(value, Mapping):
+        mapping = CommentedMap({key: _short(inner) for key, inner in value.items()})
+        return _in_flow(mapping, list(value.values()))
+    if isinstance(value, list | tuple):
+        return _in_flow(CommentedSeq(map(_short, value)), list(value))
+    return value
+
+
+def _in_flow(container: Any, inner: list[Any]) -> Any:  # noqa: ANN401  ruamel.yaml's own
+    scalars = all(not isinstance(one, Mapping | list | tuple) for one in inner)
+    if scalars and isinstance(container, CommentedSeq) and len(str(inner)) < _WIDTH - 20:
+        container.fa.set_flow_style()
+    return container
+
+
+def _paragraphs(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in wrap(printable(text), _WIDTH)]

@@ -1,0 +1,168 @@
+"""Reads the file in which somebody has another plugin's configuration, whatever file that is.
+
+It may be the plugin's own file, a manifest with a ConfigMap or a DaemonSet, what ``kubectl get -o yaml`` prints, or a
+command line. An importer asks for what it knows: ``configs``, ``commands``, ``objects``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from dpgateway.config import InvalidConfiguration, Place, Problem
+from dpgateway.config.parsing import parse
+from dpgateway.config.written import Written
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes."""
+_NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
+"""How a line ends after which a text begins on the next line."""
+_FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that was read."""
+
+    path: Path
+    text: str
+    documents: tuple[Written, ...]
+    """Of YAML."""
+    dev: Path = Path("/dev")
+    """Where the devices of a node can be seen, for what can't be known without them."""
+
+    @classmethod
+    def read(cls, path: Path, dev: Path = Path("/dev")) -> Source:
+        """Raises InvalidConfiguration if it can't be read, or isn't YAML nor a command line."""
+        text = _read(path)
+        if _is_command_line(text):
+            return cls(path, text, (), dev)
+        documents = (parse(part, str(path)) for part in _parts(text))
+        return cls(path, text, tuple(one for one in documents if one is not None), dev)
+
+    def objects(self, kind: str) -> Iterator[Written]:
+        """The Kubernetes objects of a kind."""
+        for one in self._all():
+            if _text(one.below("kind")) == kind:
+                yield one
+
+    def configs(self) -> Iterator[Written]:
+        """What can be the plugin's own file: such files, and the files in ConfigMaps."""
+        for one in self._all():
+            if not (one.below("kind") and one.below("apiVersion")):
+                yield one
+        for one in self.objects("ConfigMap"):
+            data = one.below("data")
+            for file in data.value.values() if data and isinstance(data.value, dict) else ():
+                if isinstance(file.value, str) and (inner := self.inner(file)) is not None:
+                    yield inner
+
+    def commands(self) -> Iterator[Sequence[Written]]:
+        """The words of each command line: of the containers in manifests, or of a file that is a command line."""
+        if not self.documents:
+            yield tuple(_words(self.text, str(self.path)))
+        for one in self._all():
+            if isinstance(one.value, list):  # what stands under args
+                yield one.value
+            for part in one.parts():
+                if (containers := part.below("containers")) and isinstance(containers.value, list):
+                    yield from (_command(container) for container in containers.value)
+
+    def inner(self, written: Written) -> Written | None:
+        """What a text within the file says that is YAML itself; lines are those of the file."""
+        line = self.text.splitlines()[written.place.line - 1 : written.place.line]
+        begins_below = bool(line and _BLOCK.search(line[0]))
+        return parse("\n" * (written.place.line - (not begins_below)) + written.value, str(self.path))
+
+    def nothing(self, expected: str) -> InvalidConfiguration:
+        """For an importer that has found nothing for it in the file."""
+        return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected)])
+
+    def _all(self) -> Iterator[Written]:
+        for one in self.documents:
+            items = one.below("items")
+            if _text(one.below("kind")).endswith("List") and items and isinstance(items.value, list):
+                yield from items.value
+            else:
+                yield one
+
+
+def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
+    """The flags in a command line as Go programs read them: ``-name value``, ``--name=value``, or without a value."""
+    words = [Written(word.text or str(word.value), word.place) for word in words]
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
+        match = _FLAG.fullmatch(word.value)
+        if match is None:
+            continue
+        if match[2] is not None:
+            yield match[1], Written(match[2], word.place)
+        elif position < len(words) and not _FLAG.fullmatch(words[position].value):
+            yield match[1], words[position]
+            position += 1
+        else:
+            yield match[1], Written("true", word.place)
+
+
+def _command(container: Written) -> tuple[Written, ...]:
+    words: list[Written] = []
+    for key in ("command", "args"):
+        part = container.below(key)
+        words += part.value if part and isinstance(part.value, list) else ()
+    return tuple(words)
+
+
+def _text(written: Written | None) -> str:
+    return written.value if written and isinstance(written.value, str) else ""
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The YAML documents, each with as many empty lines before it as there are lines before it in the file."""
+    begin = 0
+    for end in (*(match.start() for match in _NEXT.finditer(text)), len(text)):
+        part = text[begin:end].removeprefix("---")
+        yield "\n" * text.count("\n", 0, begin) + part
+        begin = end
+
+
+def _is_command_line(text: str) -> bool:
+    lines = (line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#"))
+    first = next(lines, "")
+    return not first.startswith("- ") and any(re.match(r"--?[a-z]", word) for word in first.split())
+
+
+def _words(text: str, file: str) -> Iterator[Written]:
+    stream = StringIO(text.replace("\\\n", " \n"))
+    lexer = shlex.shlex(stream, posix=True)
+    lexer.whitespace_split = True
+    try:
+        for word in lexer:
+            is_last = text[: stream.tell()].endswith("\n")  # of its line, whose end is read and counted
+            yield Written(word, Place(file, lexer.lineno - is_last - word.count("\n")))
+    except ValueError as error:
+        problem = Problem(Place(file, lexer.lineno), "a quote without its end", "a command line")
+        raise InvalidConfiguration([problem]) from error
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise InvalidConfiguration(
+            [Problem(Place(str(path)), f"a file that can't be read ({error.strerror})")]
+        ) from error
+    if len(raw) > LARGEST:
+        raise InvalidConfiguration([Problem(Place(str(path)), f"more than {LARGEST} bytes", "a configuration")])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = Place(str(path), raw.count(b"\n", 0, error.start) + 1)
+        raise InvalidConfiguration([Problem(place, "bytes that aren't UTF-8", "text in UTF-8")]) from error

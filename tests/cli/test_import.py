@@ -1,0 +1,121 @@
+"""With an importer of a package of its own. What those of this repository make is tested beside them."""
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from dpgateway.cli import main
+
+IMPORTER = """
+from dpgateway.importing import Imported, Lost, Resource
+
+def old(source):
+    (config,) = source.configs()
+    name = config.below("name")
+    if not name:
+        raise source.nothing("a name")
+    lost = (Lost(name.place, "the colour", "there are no colours", name.value),) if "red" in name.value else ()
+    more = {"shares": 2}
+    return Imported((Resource(name.value, name.place, "some", {"paths": ["/dev/x"]}, more, ("Be warm.",)),), lost)
+"""
+OURS = """\
+# What old served, made from theirs by dpgateway import.
+resources:
+
+  # From theirs:2.
+  # Be warm.
+  - name: example.com/blue
+    driver: some
+    options:
+      paths: [/dev/x]
+    shares: 2
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Imports a text."""
+    info = tmp_path / "site/old-1.2.dist-info"
+    info.mkdir(parents=True)
+    (tmp_path / "site/old_importer_module.py").write_text(IMPORTER)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: old\nVersion: 1.2\n")
+    points = "old = old_importer_module:old\nbroken = no_such_module_anywhere:old\n"
+    (info / "entry_points.txt").write_text(f"[dpgateway.importers]\n{points}")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, *words):
+        (tmp_path / "theirs").write_bytes(text if isinstance(text, bytes) else text.encode())
+        return CliRunner().invoke(main, ["import", *words])
+
+    yield run
+    sys.modules.pop("old_importer_module", None)
+
+
+def test_all_is_kept(run):
+    result = run("# their file\nname: example.com/blue\n", "old", "theirs")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, OURS, "")
+
+
+def test_something_is_not_kept(run):
+    result = run("name: example.com/red\n", "old", "theirs")
+    assert result.exit_code == 1
+    assert result.stderr == "not kept: theirs:1: name: example.com/red: the colour: there are no colours\n"
+    assert "  # Be warm.\n  # Not kept: the colour: there are no colours.\n  - name: example.com/red\n" in result.stdout
+
+
+def test_json(run):
+    result = run("name: example.com/red\n", "old", "theirs", "--output", "json")
+    told = json.loads(result.stdout)
+    assert told.pop("configuration").startswith("# What old served")
+    assert told == {
+        "resources": ["example.com/red"],
+        "not_kept": [
+            {
+                "file": "theirs",
+                "line": 1,
+                "column": 1,
+                "key": "name",
+                "what": "the colour",
+                "why": "there are no colours",
+                "resource": "example.com/red",
+            }
+        ],
+    }
+
+
+def test_a_file_is_overwritten_only_if_this_is_said(run, tmp_path):
+    ours = tmp_path / "ours.yaml"
+    ours.write_text("mine")
+    line = ("old", "theirs", "--output-file", "ours.yaml")
+    refused = run("name: example.com/blue\n", *line)
+    assert (refused.exit_code, ours.read_text()) == (2, "mine")
+    assert refused.stderr == "--output-file: ours.yaml exists, expected a new file; --force overwrites it\n"
+    done = run("# theirs\nname: example.com/blue\n", *line, "--force")
+    assert (done.exit_code, done.stdout, ours.read_text()) == (0, "", OURS)
+
+
+def test_what_can_be_imported(run):
+    rows = {line.split()[0]: line.split()[1] for line in run("").stdout.splitlines()[1:]}
+    assert rows["old"] == rows["broken"] == "old"
+    assert {"name": "old", "distribution": "old"} in json.loads(run("", "--output", "json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "code", "told"),
+    [
+        ("", ("oldd", "theirs"), 2, "PLUGIN: found 'oldd', expected broken, "),
+        ("", ("old",), 2, "FILE: found nothing, expected the file that has the configuration of old"),
+        ("", ("broken", "theirs"), 1, "Error: broken of old can't be loaded: ModuleNotFoundError: "),
+        ("", ("old", "nowhere"), 2, "nowhere: found a file that can't be read (No such file or directory)"),
+        ("colour: red", ("old", "theirs"), 2, "theirs: found nothing of it, expected a name"),
+        ("a: [1\nb: 2", ("old", "theirs"), 2, "theirs:2: found broken YAML"),
+        (b"a: \xff", ("old", "theirs"), 2, "theirs:1: found bytes that aren't UTF-8, expected text in UTF-8"),
+    ],
+)
+def test_what_is_wrong(run, text, words, code, told):
+    result = run(text, *words)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert told in result.stderr
