@@ -22,6 +22,7 @@ from typing import Any
 import click
 from ruamel.yaml import YAML
 
+from dpgateway.cli.asking import asked
 from dpgateway.cli.output import print_line, print_table
 from dpgateway.drivers.discovery import installed
 from dpgateway.errors import GatewayError
@@ -208,6 +209,32 @@ async def newest(stage: Stage) -> None:
     stage.table()
 
 
+async def ask(stage: Stage) -> None:
+    stage.step("The gateway is asked who holds what, as `dpgateway status --watch` asks it")
+    expected = {f"default/{pod} (main)": (resource, ids) for pod, (resource, ids) in stage.held.items()}
+    async with asyncio.timeout(10):
+        found = await asyncio.to_thread(_told, stage.folder / "control.sock", len(expected))
+    expect("who holds what", found, expected)
+    for holder, (resource, id_) in found.items():
+        stage.say(f"{holder} holds {id_} of {resource}")
+
+
+def _told(socket: Path, count: int) -> dict[str, tuple[str, str]]:
+    """The resource and the id of each holder, once the kubelet has named so many."""
+    with asked(socket, "watch") as answers:
+        for answer in answers:
+            found = {
+                f"{holder['namespace']}/{holder['pod']} ({holder['container']})": (resource["name"], device["id"])
+                for resource in answer["resources"]
+                for device in resource["devices"]
+                for holder in device["holders"]
+                if holder["pod"]
+            }
+            if len(found) >= count:
+                return found
+    raise Unexpected("the gateway ended before it knew who holds what")
+
+
 async def end(stage: Stage) -> None:
     stage.step("SIGTERM ends the gateway")
     began = time.monotonic()
@@ -217,7 +244,7 @@ async def end(stage: Stage) -> None:
     expect("files it left", list((stage.folder / "device-plugins/dpgateway").iterdir()), [])
 
 
-STEPS = (legacy, upgrade, restart, unplug, newest, end)
+STEPS = (legacy, upgrade, restart, unplug, newest, ask, end)
 
 
 @contextlib.asynccontextmanager
