@@ -3,6 +3,7 @@
 Start in pkg/kubelet/cm/devicemanager/manager.go.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -41,8 +42,9 @@ class DeviceManager:
         self.connections = _CONNECTIONS[behaviour.clients](incarnation)
         directories = PodDirectories(incarnation)
         self.workload = Workload(incarnation, self.connections, directories)
-        incarnation.tasks.spawn("kubelet: pods' directories", directories.clean(self.workload.pods))
-        self._pod_resources = PodResources(incarnation, self.workload.pods)
+        pods, finished = self.workload.pods, self.workload.finished
+        incarnation.tasks.spawn("kubelet: pods' directories", directories.clean(ChainMap(pods, finished)))
+        self._pod_resources = PodResources(incarnation, pods, finished)
         self.registrar = Registrar(incarnation, self.connections)
         self._server = GoServer([DIALECTS[behaviour.api].service(self.registrar.register)])
         incarnation.at_end(self.connections.close)

@@ -79,6 +79,13 @@ class Kubelet(Restartable):
         self._running().workload.remove(pod)
         return {"ok": True}
 
+    def finish(self, pod: str) -> Reply:
+        """A pod's containers end by themselves; it isn't deleted. Its devices are free as after `remove`."""
+        if pod not in self._running().workload.pods:
+            return {"ok": False, "error": f'pod "{pod}" is not active'}
+        self._running().workload.finish(pod)
+        return {"ok": True}
+
     def devices(self, pod: str, container: str) -> Reply:
         """{"container": {resource: {id: ...}}, "allocatable": {...}, "status": [...] from 1.31 on}."""
         return status.devices(self._running().incarnation, pod, container)

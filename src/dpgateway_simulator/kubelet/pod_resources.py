@@ -23,8 +23,9 @@ REFILL = 10  # calls a second, for each call of the burst
 class PodResources:
     """The API of one incarnation. There is none without a --root-dir, and none in releases that don't have it."""
 
-    def __init__(self, incarnation: Incarnation, pods: Mapping[str, Pod]) -> None:
+    def __init__(self, incarnation: Incarnation, pods: Mapping[str, Pod], finished: Mapping[str, Pod]) -> None:
         self._incarnation, self._behaviour, self._pods = incarnation, incarnation.behaviour, pods
+        self._finished = finished if self._behaviour.lists_finished else {}
         self._tokens, self._filled = float(self._behaviour.list_burst or 0), incarnation.now()
         self._server = GoServer([self])
         incarnation.at_end(self._server.end)
@@ -51,7 +52,8 @@ class PodResources:
         await stream.recv_message()
         self._take()
         self._free()
-        pods = [v1.PodResources(pod.name, NAMESPACE, self._containers(pod, api)) for pod in self._pods.values()]
+        listed = (*self._pods.values(), *self._finished.values())
+        pods = [v1.PodResources(pod.name, NAMESPACE, self._containers(pod, api)) for pod in listed]
         await stream.send_message(v1.ListPodResourcesResponse(pods))
 
     def _take(self) -> None:

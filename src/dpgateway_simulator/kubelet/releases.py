@@ -64,6 +64,7 @@ FIRST: dict[str, object] = {
     "resource_status": False,
     "lists": (),
     "list_entries": "resource",
+    "lists_finished": True,
     "list_burst": None,
 }
 
@@ -178,6 +179,7 @@ CHANGES: dict[tuple[int, int], dict[str, object]] = {
     (34, 0): {
         "user_agent": "grpc-go/1.72.1",
         "vanished_crashes": True,
+        "lists_finished": False,  # KubeletPodResourcesListUseActivePods
         "empty_answer_error": _NO_CONTAINERS,
     },
     (35, 0): {"user_agent": "grpc-go/1.72.2", "register_context": True},

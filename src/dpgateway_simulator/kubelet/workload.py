@@ -15,11 +15,14 @@ Reply = dict[str, Any]
 
 
 class Workload:
-    """`pods` are those that the kubelet has, `started` the (pod, container) that run."""
+    """`pods` are those that are active, `finished` those whose containers have ended by themselves and that nobody has
+    deleted, `started` the (pod, container) that run.
+    """
 
     def __init__(self, incarnation: Incarnation, connections: Connections, directories: PodDirectories) -> None:
         self._incarnation, self._directories = incarnation, directories
         self.pods: dict[str, Pod] = {}
+        self.finished: dict[str, Pod] = {}
         self.started: set[tuple[str, str]] = set(incarnation.found_running)
         self._admission = Admission(incarnation, connections, self.pods)
         self._admitting = asyncio.Lock()  # the kubelet admits one pod at a time
@@ -28,6 +31,7 @@ class Workload:
         """Admits a pod and, if `start`, starts its containers. A refused pod has failed for good and is forgotten."""
         async with self._admitting:
             self.pods.pop(pod.name, None)
+            self.finished.pop(pod.name, None)
             self.pods[pod.name] = pod
             try:
                 await self._admission.admit(pod)
@@ -67,8 +71,15 @@ class Workload:
     def remove(self, pod: str) -> None:
         """Removes a pod. Its devices are free when the next pod asks for some."""
         self.pods.pop(pod, None)
+        self.finished.pop(pod, None)
         self.started = {one for one in self.started if one[0] != pod}
         self._incarnation.emit("pod removed", pod=pod)
+
+    def finish(self, pod: str) -> None:
+        """All containers of a pod end by themselves. Its devices are free as if it were removed."""
+        self.finished[pod] = self.pods.pop(pod)
+        self.started = {one for one in self.started if one[0] != pod}
+        self._incarnation.emit("pod finished", pod=pod)
 
     def _check(self) -> None:
         """Raises an error if the kubelet ended while it was asked."""

@@ -107,6 +107,28 @@ async def test_a_deleted_pod_is_listed_no_more_and_its_devices_are_free(rig: Rig
     assert kubelet.resources()[X]["devices"][0]["holders"] == []
 
 
+@pytest.mark.parametrize(("version", "left"), [("1.33", {"default/a": ["c"]}), ("1.34", {})])
+async def test_a_pod_that_has_finished_is_listed_without_devices_before_1_34(
+    rig: Rig, listed: List, version: str, left: Any
+) -> None:
+    clock = ManualClock()
+    kubelet = await rig.kubelet(version, clock=clock)
+    await rig.plugin(kubelet, d0="Healthy").start()
+    assert (await kubelet.admit("a", ONE))["ok"]
+    assert kubelet.finish("a")["ok"]
+    found = await listed(kubelet)
+    assert named(found) == left
+    assert [one.get("devices", []) for pod in found for one in pod["containers"]] == [[]] * len(left)
+    assert kubelet.resources()[X]["devices"][0]["holders"] == []
+    pods = kubelet.directory.parent / "pods"
+    assert [path.name for path in pods.iterdir()] == ["a"]
+    assert not kubelet.finish("a")["ok"]
+    kubelet.remove("a")
+    assert await listed(kubelet) == []
+    clock.advance(2)
+    await until(lambda: not list(pods.iterdir()))
+
+
 async def test_a_pod_has_a_directory_until_the_kubelet_cleans_up(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.37", clock=clock)
