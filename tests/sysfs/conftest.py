@@ -13,7 +13,7 @@ def tree(tmp_path):
 
 @pytest.fixture
 def roots(tmp_path):
-    return Roots(sysfs=f"{tmp_path}/sys", dev=f"{tmp_path}/dev", proc=f"{tmp_path}/proc")
+    return Roots(sysfs=f"{tmp_path}/sys", dev=f"{tmp_path}/dev", proc=f"{tmp_path}/proc", udev=f"{tmp_path}/run/udev")
 
 
 STICKS = "devices/pci0000:00/0000:00:14.0/usb1"

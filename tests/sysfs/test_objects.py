@@ -1,4 +1,6 @@
+import dataclasses
 import os
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +111,34 @@ def test_an_objects_name_and_number():
     assert (wq.kernel, wq.number) == ("dsa/wq0.12", "12")
     assert Object("devices/virtual/misc/kvm").number == ""
     assert [one.kernel for one in Object(P).line] == ["0000:3b:00.0", "pci0000:00"]
+
+
+@pytest.mark.parametrize(
+    ("uevent", "subsystem", "file"),
+    [
+        ("MAJOR=188\\nMINOR=3", "tty", "c188:3"),
+        ("MAJOR=8\\nMINOR=0", "block", "b8:0"),
+        ("IFINDEX=2", "net", "n2"),
+        ("DRIVER=x", "pci", "+pci:0000:3b:00.0"),
+    ],
+)
+def test_what_udev_has_found_out(tree, roots, uevent, subsystem, file):
+    function = Object(P)
+    tree.write(f"""
+        /sys/{P}/uevent = {uevent}\\nDEVTYPE=kernels
+        /sys/{P}/subsystem -> /sys/class/{subsystem}
+        /run/udev/data/{file} = S:serial/by-id/x\\nE:ID_SERIAL_SHORT=A1\\nE:DEVTYPE=udevs\\nG:seat
+    """)
+    look = Look(roots)
+    assert look.env(function, "DEVTYPE") == "kernels"
+    assert not look.asked_udev
+    assert look.env(function, "ID_SERIAL_SHORT") == "A1"
+    assert look.env(function, "ID_MODEL") == look.env(function, "seat") == MISSING
+    assert look.asked_udev
+
+
+def test_a_file_without_a_size_is_read_to_its_end(roots):
+    """As those of /proc, which give what they have piece by piece: this one has a line for each mount."""
+    here = Object("self")
+    roots = dataclasses.replace(roots, sysfs="/proc")
+    assert Look(roots).value(here, "mountinfo") == Path("/proc/self/mountinfo").read_text().rstrip()

@@ -74,7 +74,8 @@ def drive(tree):
     made = []
 
     def drive(match, recorder=None, **options):
-        roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys")), "proc": str(tree.at("/proc"))}
+        places = {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev"}
+        roots = {name: str(tree.at(path)) for name, path in places.items()}
         wanted = from_plain({"match": match, **roots, **options}, CharDeviceOptions)
         made.append(CharDevices(wanted, (recorder or Recorder()).context("example.com/stick")))
         return made[-1]

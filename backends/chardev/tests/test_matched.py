@@ -292,6 +292,17 @@ def test_a_change_in_sysfs_is_noticed(drive):
     assert recorder.changed.wait(5)
 
 
+def test_what_udev_finds_out_later_is_noticed(tree, drive):
+    plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
+    tree.write("/run/udev/data/")
+    recorder = Recorder()
+    driver = drive({"subsystem": "tty", "env": {"ID_MODEL": "modem*"}}, recorder, id="{env:ID_SERIAL}")
+    assert reasons(driver) == {}
+    recorder.changed.clear()
+    tree.write("/run/udev/data/c188:0 = E:ID_MODEL=modem_2\\nE:ID_SERIAL=x1")
+    assert recorder.until(lambda: reasons(driver) == {"x1": None})
+
+
 def test_only_what_concerns_a_device_is_a_change(tree):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}

@@ -120,7 +120,9 @@ class Match:
     attr: Mapping[str, Test] = field(
         default_factory=dict, metadata=_about("its attributes by their paths, also through links (physfn/driver)")
     )
-    env: Mapping[str, Test] = field(default_factory=dict, metadata=_about("what its file uevent says: DEVTYPE, PCI_ID"))
+    env: Mapping[str, Test] = field(
+        default_factory=dict, metadata=_about("what the kernel or udev says of it: DEVTYPE, ID_SERIAL")
+    )
     subsystems: Test | None = field(default=None, metadata=_about("the ancestor's subsystem"))
     kernels: Test | None = field(default=None, metadata=_about("the ancestor's name"))
     drivers: Test | None = field(default=None, metadata=_about("the ancestor's driver"))
@@ -187,7 +189,7 @@ def _attr(path: str) -> Callable[[Look, Object], Value]:
 
 
 def _env(key: str) -> Callable[[Look, Object], Value]:
-    return lambda look, thing: look.uevent(thing).get(key, NoValue.missing())
+    return lambda look, thing: look.env(thing, key)
 
 
 def _first_failed(look: Look, thing: Object, tests: Iterable[_Row]) -> Mismatch | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
 from dpgateway.sysfs.tree import OutsideError, Tree
@@ -43,8 +42,8 @@ class Object:
     @property
     def line(self) -> Sequence[Object]:
         """The object itself, and what it is in, up to the root of its bus."""
-        parents = [str(parent) for parent in PurePosixPath(self.path).parents]
-        return (self, *(Object(path) for path in parents if path.count("/")))
+        parts = self.path.split("/")
+        return tuple(Object("/".join(parts[:depth])) for depth in range(len(parts), 1, -1))
 
 
 class Look:
@@ -53,6 +52,10 @@ class Look:
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
         self._tree, self._proc = Tree(roots.sysfs, "/sys"), Tree(roots.proc, "/proc")
+        self._udev = Tree(roots.udev, "/run/udev")
+        self.asked_udev = False
+        """Whether any answer depended on what udev has found out."""
+        self._parsed: dict[tuple[str, str], dict[str, str]] = {}
         self._files: dict[str, Value] = {}
         self._values: dict[tuple[str, str], Value] = {}
         self._found: dict[tuple[str, str], Sequence[str]] = {}
@@ -100,11 +103,34 @@ class Look:
             self._found[key] = tuple(self._walk(thing.path, "", path.split("/")))
         return self._found[key]
 
-    def uevent(self, thing: Object) -> dict[str, str]:
-        """What the kernel says of an object in its uevents: DEVNAME, MAJOR, DEVTYPE, PCI_ID, ..."""
-        text = self.value(thing, "uevent")
-        lines = text.splitlines() if isinstance(text, str) else []
-        return {key: value for key, mark, value in (line.partition("=") for line in lines) if mark}
+    def env(self, thing: Object, key: str) -> Value:
+        """What udev's rules know as ENV{key}: what the kernel says in its uevents (DEVNAME, DEVTYPE, PCI_ID), else what
+        udev has found out (ID_SERIAL), if it runs on the host.
+        """
+        said = self._pairs(thing, self.value(thing, "uevent"), "")
+        if key in said:
+            return said[key]
+        self.asked_udev = True
+        name = self._in_database(thing, said)
+        known = self._pairs(thing, self._udev.read(f"data/{name}"), "E:") if "/" not in name else {}
+        return known.get(key, NoValue.missing())
+
+    def _pairs(self, thing: Object, text: Value, mark: str) -> dict[str, str]:
+        """The lines ``KEY=value`` that begin with ``mark``. Parsed once."""
+        if (thing.path, mark) not in self._parsed:
+            lines = text.splitlines() if isinstance(text, str) else []
+            pairs = (line.removeprefix(mark).partition("=") for line in lines if line.startswith(mark))
+            self._parsed[thing.path, mark] = {key: value for key, equals, value in pairs if equals}
+        return self._parsed[thing.path, mark]
+
+    def _in_database(self, thing: Object, said: dict[str, str]) -> str:
+        """The name of udev's file about an object (systemd, sd-device.c, device_get_device_id)."""
+        if "MAJOR" in said:
+            kind = "b" if self.subsystem(thing) == "block" else "c"
+            return f"{kind}{said['MAJOR']}:{said.get('MINOR')}"
+        if "IFINDEX" in said:
+            return f"n{said['IFINDEX']}"
+        return f"+{self.subsystem(thing)}:{thing.path.rpartition('/')[2]}"
 
     def key(self, thing: Object, path: str, key: str) -> Value:
         """What a line of a text file says after ``key`` and a colon, an equals sign or white space.
@@ -136,7 +162,7 @@ class Look:
         directory = _real(self._tree, above, thing.path) if above else thing.path
         if isinstance(directory, NoValue):
             return directory
-        return self._tree.link(f"{directory}/{name}") or self._tree.read(f"{directory}/{name}")
+        return self._tree.read(f"{directory}/{name}")
 
     def _walk(self, real: str, path: str, parts: Sequence[str]) -> Iterator[str]:
         """The paths in the real directory that match the rest of a pattern; ``path`` is the way there."""

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 
 def is_glob(text: str) -> bool:
-    return any(character in text for character in "*?[")
+    return "*" in text or "?" in text or "[" in text
 
 
 def name_matches(name: str, glob: str) -> bool:
@@ -22,4 +22,6 @@ def value_matches(value: str, glob: str) -> bool:
 
     Source: udev(7), "The match value may also contain ...".
     """
+    if not is_glob(glob):
+        return value in glob.split("|")
     return any(fnmatchcase(value, one.replace("[^", "[!")) for one in glob.split("|"))

@@ -55,7 +55,7 @@ def _entry(look: Look, thing: Object, path: str) -> Value:
 
 
 def _env(look: Look, thing: Object, key: str) -> Value:
-    return look.uevent(thing).get(key, NoValue.missing())
+    return look.env(thing, key)
 
 
 def _devnode(look: Look, thing: Object) -> Value:
@@ -88,7 +88,7 @@ FIELDS: Mapping[str, _Field] = {
     "entry": _Field("the name of the first thing that a pattern finds", _entry, _ENTRY),
     EACH: _Field("in nodes: the name of each thing that a pattern finds, one node for each", _each, _ENTRY),
     "file": _Field("what a text file says after a key", _file, _FILE),
-    "env": _Field("what its file uevent says", _env, "a key, such as PCI_ID"),
+    "env": _Field("what the kernel or udev says of it", _env, "a key, such as PCI_ID"),
     "kernels": _Field("the ancestor's name", lambda _, it, __: it.kernel, ancestor=True),
     "drivers": _Field("the ancestor's driver", lambda look, it, _: look.value(it, "driver"), ancestor=True),
     "attrs": _Field("an attribute of the ancestor", lambda look, it, path: look.value(it, path), _ATTR, ancestor=True),
@@ -146,7 +146,7 @@ class Template:
 
     def all(self, look: Look, found: Matched) -> tuple[str, ...] | Unfilled:
         """Like ``fill``, with one text for each thing that the field ``each`` finds."""
-        each = next((slot for slot in self.fields if slot.name == EACH), None)
+        each = next((part for part in self.parts if isinstance(part, Slot) and part.name == EACH), None)
         if each is None:
             text = self.fill(look, found)
             return text if isinstance(text, Unfilled) else (text,)

@@ -77,14 +77,6 @@ class Tree:
             raise OutsideError(f"{self.host}/{link} leads outside {self.host}, to {target!r}")
         return target.removeprefix(f"{self.host}/")
 
-    def link(self, real: str) -> str | None:
-        """The last part of what a link leads to, which need not exist; None if it is no link."""
-        try:
-            name = os.readlink(f"{self.root}/{real}").rstrip("/").rpartition("/")[2]  # noqa: PTH115  as above
-            return self.follow(real).rpartition("/")[2] if name in {"", ".", ".."} else name
-        except (OSError, OutsideError):
-            return None
-
     def list(self, real: str) -> Sequence[str]:
         """The names in a real directory, in order; none, if there is no such directory. Raises OSError."""
         try:
@@ -93,27 +85,44 @@ class Tree:
             return ()
 
     def read(self, real: str) -> str | NoValue:
-        """The text of a real regular file, without white space at its end; or why there is none."""
+        """The text of a real regular file, without white space at its end; or why there is none. Of a link the text is
+        the last part of what it leads to.
+        """
         try:
             file = os.open(f"{self.root}/{real}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
-            return NoValue.missing()
         except OSError as error:
-            return NoValue(f"can't be opened: {error.strerror}")
+            return self._link(real) if error.errno == errno.ELOOP else _unopened(error)  # open(2), O_NOFOLLOW
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
                 return NoValue("is no regular file")
-            return _text(_bytes(file))
+            return _text(_bytes(file, status.st_size))
         except OSError as error:
             return NoValue(f"can't be read: {error.strerror}")
         finally:
             os.close(file)
 
+    def _link(self, real: str) -> str | NoValue:
+        """What it leads to need not exist."""
+        try:
+            name = os.readlink(f"{self.root}/{real}").rstrip("/").rpartition("/")[2]  # noqa: PTH115  as above
+            return self.follow(real).rpartition("/")[2] if name in {"", ".", ".."} else name
+        except OSError as error:
+            return _unopened(error)
+        except OutsideError as error:
+            return NoValue(str(error))
 
-def _bytes(file: int) -> bytes:
-    """At most one more than LONGEST. A file of sysfs gives all that it has to the first call, one of /proc may not."""
+
+def _unopened(error: OSError) -> NoValue:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return NoValue.missing()
+    return NoValue(f"can't be opened: {error.strerror}")
+
+
+def _bytes(file: int, size: int) -> bytes:
+    """At most one more than LONGEST. Only a file without a size, as in /proc, may have more after a first read."""
     read = os.read(file, LONGEST + 1)
-    while len(read) <= LONGEST and (more := os.read(file, LONGEST + 1 - len(read))):
+    while not size and len(read) <= LONGEST and (more := os.read(file, LONGEST + 1 - len(read))):
         read += more
     return read
 

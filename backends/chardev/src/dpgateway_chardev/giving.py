@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from dpgateway import Mount
 from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, NoValue, Template, Unfilled
@@ -68,7 +69,7 @@ class Giver:
     def _nodes(self, found: Matched, others: Mapping[str, str]) -> Iterator[GivenNode]:
         for option in self._options.nodes:
             try:
-                paths = Template.parse(option.host_path).all(self._look, found)
+                paths = _parsed(option.host_path).all(self._look, found)
                 if isinstance(paths, Unfilled):
                     raise NothingToGive(f"{option.host_path} can't be filled: {paths}")  # noqa: TRY301
                 for path in paths:
@@ -91,19 +92,24 @@ class Giver:
 
     def _check_number(self, found: Matched, path: str, number: str) -> None:
         """The node that is there has to be the object's: an old file may have its name."""
-        said = self._look.uevent(found.thing)
-        expected = f"{said.get('MAJOR')}:{said.get('MINOR')}"
-        if "MAJOR" in said and expected != number:
+        expected = ":".join(str(self._look.env(found.thing, key)) for key in ("MAJOR", "MINOR"))
+        if isinstance(self._look.env(found.thing, "MAJOR"), str) and expected != number:
             raise NothingToGive(f"expected {path} to be {expected}, as sysfs says, found {number}")
 
     def _text(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
-        filled = Template.parse(template, others).fill(self._look, found, others)
+        filled = _parsed(template, tuple(others)).fill(self._look, found, others)
         if isinstance(filled, Unfilled):
             raise NothingToGive(f"{template} can't be filled: {filled}")
         return filled
 
     def _path(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
         return _checked(template, self._text(template, found, others))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str, others: tuple[str, ...] = ()) -> Template:
+    """Each template once, and not once for each object."""
+    return Template.parse(text, dict.fromkeys(others, ""))
 
 
 def _checked(template: str, path: str) -> str:

@@ -36,7 +36,10 @@ class MatchSurvey:
 
     @property
     def directories(self) -> Mapping[str, Interest]:
-        return self._giver.dev.directories
+        directories = self._giver.dev.directories
+        if self._look.asked_udev:  # udev says nothing to the kernel when it is done with a device
+            directories[f"{self._options.udev}/data"] = Interest(globs={"*"})
+        return directories
 
     def concerns(self, event: Uevent) -> bool:
         """Whether a change in sysfs may have changed the devices: of an object of these subsystems, of what a part of a

@@ -98,6 +98,9 @@ class CharDeviceOptions:
     dev: str = field(default=HOST_DEV, metadata={"help": "where the host's /dev is seen from the gateway's container"})
     sysfs: str = field(default="/sys", metadata={"help": "where the host's /sys is seen from the gateway's container"})
     proc: str = field(default="/proc", metadata={"help": "where the host's /proc is seen from the gateway's container"})
+    udev: str = field(
+        default="/run/udev", metadata={"help": "where the host's /run/udev is seen from the gateway's container"}
+    )
 
     def __post_init__(self) -> None:
         refuse(self._problems())
@@ -108,6 +111,7 @@ class CharDeviceOptions:
         yield from _not_absolute("dev", self.dev)
         yield from _not_absolute("sysfs", self.sysfs)
         yield from _not_absolute("proc", self.proc)
+        yield from _not_absolute("udev", self.udev)
         if bool(self.paths) == bool(self.match):
             found = "both" if self.paths else "neither"
             yield f"expected either paths (device nodes by name) or match (devices by what they are), found {found}"
@@ -132,7 +136,7 @@ class CharDeviceOptions:
 
     @property
     def roots(self) -> Roots:
-        return Roots(sysfs=self.sysfs, dev=self.dev, proc=self.proc)
+        return Roots(sysfs=self.sysfs, dev=self.dev, proc=self.proc, udev=self.udev)
 
     def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         """For ``dpgateway check``: what gives containers more than is meant, as likely as not."""
