@@ -12,7 +12,7 @@ import pytest
 from tests.real_kubelet.programs import RELEASES
 from tests.scenarios.engines import REAL, Real
 from tests.scenarios.gateway import COUNTED, SAME, Gateway
-from tests.scenarios.kubelet import Kubelet
+from tests.scenarios.kubelet import RESOURCE, Kubelet
 from tests.support.waiting import until
 
 RELOADS = {"simulated": 16, "real": 40, "newest": 200}
@@ -106,3 +106,23 @@ async def test_who_is_as_before_does_not_notice(
     assert after["KiB"] - before["KiB"] < MOST_GROWTH, (before, after)
     if real:
         record("reloads", kubelet.release, reloads=count, pods=admitting.result(), before=before, after=after)
+
+
+async def test_shares_that_a_container_holds_outlive_their_offer(kubelet: Kubelet, gateway: Gateway) -> None:
+    """A kubelet from 1.34 on crashes when an id leaves that a container holds."""
+    shared = {"name": RESOURCE, "driver": "simulated", "options": {"count": 2}, "preference": "packed"}
+    gateway.resources = [{**shared, "shares": 2, "keep_lost": "0s"}]
+    await kubelet.start()
+    await gateway.start()
+    await kubelet.wait_for_devices(4)
+    assert (await kubelet.admit("p", {"c": {RESOURCE: 4}}))["ok"]
+    gateway.reload({**shared, "keep_lost": "0s"})
+    await gateway.said(f"changed in place: {RESOURCE} (shares)")
+    await kubelet.wait_for_devices(2, 2)
+    assert (await kubelet.start_container("p"))["ok"]
+    replies = await kubelet.restart()
+    await kubelet.wait_for_devices(2, 2)
+    assert replies["p"]["ok"], replies
+    await kubelet.remove("p")
+    assert (await kubelet.admit("q", {"c": {RESOURCE: 2}}))["ok"]
+    await kubelet.wait_for_devices(2)
