@@ -214,6 +214,19 @@ async def test_a_driver_without_release_isn_t_told(make):
     make().release([A])
 
 
+async def test_what_is_still_being_prepared_is_not_free_although_the_driver_is_not_told(make, gate):
+    hangs, told = gate(), []
+    lanes = make(prepare=hangs, timeouts=SOON)
+    with pytest.raises(DriverTimeout):
+        await lanes.prepare([A])
+    lanes.release([B], told=lambda: told.append(B))
+    lanes.release([A], told=lambda: told.append(A))
+    await until(lambda: told)
+    assert told == [B]
+    hangs.open()
+    await until(lambda: told == [B, A])
+
+
 async def test_what_is_allocated_again_is_not_released(make, gate):
     slow = gate()
     released: list[tuple[Device, ...]] = []

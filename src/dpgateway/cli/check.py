@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dpgateway.cli import against
+from dpgateway.cli import against, pools
 from dpgateway.cli.against import Comparison
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
@@ -40,15 +40,34 @@ class Verdict:
     show_envvar=True,
     help="Also say what a reload would do to each resource of the gateway that runs on this node.",
 )
+@click.option(
+    "--devices",
+    is_flag=True,
+    envvar="DPGATEWAY_DEVICES",
+    show_envvar=True,
+    help="Also ask the drivers for their devices, and say which resources offer the same hardware.",
+)
 @CONTROL_SOCKET
 @output_option
 @click.pass_context
-def check(context: click.Context, settings: Settings, against_running: bool, control_socket: Path, output: str) -> None:
+def check(  # noqa: PLR0913  one for each option
+    context: click.Context,
+    settings: Settings,
+    *,
+    against_running: bool,
+    devices: bool,
+    control_socket: Path,
+    output: str,
+) -> None:
     """Check the configuration, and name everything that is wrong with it.
 
     Prints file, line and key of each problem, what was found there and what was expected. Loads every installed driver
     to check the options of this node's resources; --node-name checks for another node. Exits with 2 if there is a
     problem, and with 0 if there are only warnings.
+
+    With --devices each driver is asked once, as `dpgateway devices` does, and check warns of resources that offer the
+    same hardware without a common pool, and of those of one pool that this node never has both at once, or that
+    have nothing in common.
 
     With --against-running the node's name is the running gateway's. Only root may ask it; the exit code is 1 if none is
     running.
@@ -61,6 +80,9 @@ def check(context: click.Context, settings: Settings, against_running: bool, con
         verdict = _judge(settings)
         if running is not None and not verdict.problems:
             comparison = against.compare(running, verdict.configuration, settings)
+        if devices:
+            warnings = pools.warnings(verdict.configuration.resources, settings.node_name)
+            verdict = replace(verdict, warnings=in_order(verdict.warnings + warnings))
     if output == "json":
         told = {"against_running": comparison and comparison.as_json()} if running is not None else {}
         print_json(_as_json(settings, verdict) | told)

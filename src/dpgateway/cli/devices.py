@@ -105,7 +105,7 @@ def devices(context: click.Context, settings: Settings, output: str) -> None:
         loading = Loading(discovery.named(document.drivers), document)
         loading.wait()
         configuration = loading.complete(discovery.installed(), {})
-        found = asyncio.run(_ask_all(configuration.resources, settings.node_name))
+        found = asyncio.run(ask_all(configuration.resources, settings.node_name))
     if output == "json":
         print_json([_as_json(answer) for answer in found])
     else:
@@ -115,7 +115,7 @@ def devices(context: click.Context, settings: Settings, output: str) -> None:
     context.exit(1 if any(answer.failure is not None for answer in found) else 0)
 
 
-async def _ask_all(resources: Iterable[ResourceConfig], node_name: str) -> list[Answer]:
+async def ask_all(resources: Iterable[ResourceConfig], node_name: str) -> list[Answer]:
     """All drivers are asked at once, so the slowest one alone decides how long it takes."""
     threads = Threads()
     questions = {

@@ -104,18 +104,20 @@ class Lanes:
                 await _until_free(lambda end: self.preparing.prepare(devices, call, end - time.monotonic()), seconds)
 
     def release(self, devices: Sequence[Device], free: Free, told: Callable[[], None] | None = None) -> None:
-        """Tells a driver that has ``release`` which devices are free; nobody waits for the call.
+        """Tells a driver that has ``release`` which devices are free; nobody waits for the call. Of one that has only
+        ``prepare``, a prepare that goes on past its deadline is awaited: until then the device is free for nobody.
 
         When the call's turn comes, ``free`` says which devices still are, because some may be given away meanwhile.
         ``told`` is called once the driver knows, or doesn't want to; not if it ended before its turn came.
         """
-        if "release" not in self.abilities or not devices:
+        if self.abilities.isdisjoint({"prepare", "release"}) or not devices:
             if told is not None:
                 told()
             return
 
         def call(released: Sequence[Device]) -> None:
-            answers.ask("release", lambda: self._driver.release(answers.own(released)))
+            if "release" in self.abilities:
+                answers.ask("release", lambda: self._driver.release(answers.own(released)))
 
         names = [device.id for device in devices]
         with contextlib.suppress(Ended):  # the next driver is told

@@ -1,0 +1,51 @@
+"""Which resources offer the same hardware, by the devices that their drivers list on this node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
+from dpgateway.cli.devices import Answer, ask_all
+from dpgateway.config import Place, Problem, ResourceConfig
+from dpgateway.deviceplugin.offer.exclusion import hardware
+from dpgateway.model import Device
+
+
+def warnings(resources: Iterable[ResourceConfig], node_name: str) -> tuple[Problem, ...]:
+    """Asks each driver once."""
+    answers = asyncio.run(ask_all(resources, node_name))
+    told = [_problem(answer, f"its devices aren't known: {answer.failure}") for answer in answers if answer.failure]
+    return (
+        *told,
+        *(_problem(second, text) for first, second in combinations(answers, 2) for text in _of(first, second)),
+    )
+
+
+def _problem(answer: Answer, text: str) -> Problem:
+    where = answer.resource.where
+    return Problem(Place(where.file, where.line), hint=f"{answer.resource.name}: {text}")
+
+
+def _of(first: Answer, second: Answer) -> Iterator[str]:
+    """What there is to say of the second resource because of the first."""
+    other, pool = first.resource.name, second.resource.pool
+    if pool is None or pool != first.resource.pool:
+        if same := sorted(_said(first.devices) & _said(second.devices)):
+            yield f"{other} offers {_few(same)} too, so that two containers can get it; one pool keeps them apart"
+    elif first.devices and second.devices:
+        pairs = [(hardware(one), hardware(other)) for one in first.devices for other in second.devices]
+        if all(one.isdisjoint(other) for one, other in pairs):
+            yield f"it has no hardware in common with {other}, so their pool {pool} does nothing"
+        elif not any(one.isdisjoint(other) for one, other in pairs):
+            yield f"this node never has it and {other} at once: each device of the one is hardware of each of the other"
+
+
+def _said(devices: Iterable[Device]) -> frozenset[str]:
+    """What drivers say is behind devices; an id that happens to be another driver's id, too, means nothing."""
+    return frozenset(name for device in devices for name in device.hardware or ())
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"

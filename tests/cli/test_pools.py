@@ -1,0 +1,54 @@
+"""What check says of resources that offer the same hardware."""
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("fake_driver")
+
+FAKE = "driver: fake, options: {mode: list}"
+SIMULATED = "driver: simulated, options: {count: %d, device_id_prefix: %s}"
+A, B = "example.com/a", "example.com/b"
+EXPECTED = [
+    (FAKE, FAKE, "", f"{A} offers pci 0000:3b:00.0 too, so that two containers can get it; one pool keeps them apart"),
+    (SIMULATED % (1, "x"), SIMULATED % (1, "x"), "", None),
+    (
+        SIMULATED % (1, "x"),
+        SIMULATED % (1, "x"),
+        "pool: p, ",
+        f"this node never has it and {A} at once: each device of the one is hardware of each of the other",
+    ),
+    (SIMULATED % (2, "x"), SIMULATED % (2, "x"), "pool: p, ", None),
+    (
+        SIMULATED % (1, "x"),
+        SIMULATED % (1, "y"),
+        "pool: p, ",
+        f"it has no hardware in common with {A}, so their pool p does nothing",
+    ),
+    (FAKE, "driver: fake, options: {mode: bug}", "", "its devices aren't known: the driver failed: devices() raised"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "pool", "expected"), EXPECTED)
+def test_resources_that_share_hardware(line, first, second, pool, expected):
+    config = line.config(f"resources:\n- {{name: {A}, {pool}{first}}}\n- {{name: {B}, {pool}{second}}}")
+    result = line("check", "--config", config, "--node-name", "n1", "--devices")
+    assert result.exit_code == 0
+    warned = [text for text in result.stdout.splitlines() if text.startswith(f"warning: {config}")]
+    if expected is None:
+        assert warned == []
+    else:
+        assert len(warned) == 1
+        assert warned[0].startswith(f"warning: {config}:3: {B}: {expected}")
+
+
+def test_no_driver_is_asked_without_the_option(line):
+    config = line.config(f"resources: [{{name: {A}, {FAKE}}}, {{name: {B}, {FAKE}}}]")
+    assert "pci 0000" not in line("check", "--config", config, "--node-name", "n1").stdout
+
+
+def test_resources_of_one_pool_are_meant_to_have_the_same_nodes(line):
+    chardev = "driver: chardev, options: {paths: [/dev/x]}"
+    config = "resources: [{name: %s, pool: p, %s}, {name: %s, pool: %s, %s}]"
+    together = line("check", "--config", line.config(config % (A, chardev, B, "p", chardev)))
+    assert "offers it too" not in together.stdout
+    apart = line("check", "--config", line.config(config % (A, chardev, B, "q", chardev)))
+    assert "in one pool they exclude each other" in apart.stdout
