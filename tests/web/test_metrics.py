@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dpgateway import Allocation, Device, DriverError, Health
 from dpgateway.node.holders import Holder
 from dpgateway.status import Figures
+from dpgateway.status.values import Counts
 from dpgateway.web.metrics import Metrics
 from dpgateway.web.pages import Sources
 from dpgateway.web.pages import pages as all_pages
@@ -178,8 +179,11 @@ async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
         await until(lambda: node.shows(3, "dpgateway_devices_lost"))
         (one,) = node.gateway.figures().resources
         (resource,) = node.gateway.status().resources
-        assert one.counts == resource.counts
-        assert sum(one.holders.values()) == resource.counts.held == 2
+        devices = resource.devices
+        healthy, held = sum(device.healthy for device in devices), sum(device.held for device in devices)
+        free = sum(device.healthy and not device.held for device in devices)
+        assert one.counts == resource.counts == Counts(9, healthy, 9 - healthy, held, free, lost=3)
+        assert (healthy, held, sum(one.holders.values())) == (3, 2, 2)
 
 
 async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_path):

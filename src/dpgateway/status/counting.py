@@ -31,7 +31,7 @@ class ResourceFigures:
     driver: str
     listed: Moment | None = None
     """When its driver last listed its devices."""
-    counts: Counts = Counts(0, 0, 0, 0, 0, 0)  # noqa: RUF009  it is frozen
+    counts: Counts = Counts()  # noqa: RUF009  it is frozen
     holders: Mapping[Holder, int] = field(default_factory=dict)
     """How many ids each container has."""
     updates: int = 0
@@ -91,7 +91,7 @@ def resource(driver: str, standing: Standing, plugin: Plugin | None, holdings: H
         standing,
         driver,
         _moment(plugin.driver.said.value.listed),
-        _counts(offers, used, ledger.lost),
+        counts(offers, used, ledger.lost),
         {holder or UNNAMED: count for holder, count in Counter(map(holdings.listed.get, used)).items()},
         plugin.inventory.list.version,
         ledger.losses,
@@ -103,7 +103,8 @@ def resource(driver: str, standing: Standing, plugin: Plugin | None, holdings: H
     )
 
 
-def _counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:
+def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:
+    """``used``, ``lost``: ids that containers may use, and that are listed though they are gone."""
     healthy = sum([offer.health.reason is None for offer in offers.values()])
     held = [offers[id_].health.ok for id_ in used if id_ in offers]
     gone = sum(id_ in offers for id_ in lost)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -14,6 +14,7 @@ from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.model import Offer, Offers
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
+from dpgateway.status.counting import counts
 from dpgateway.status.values import (
     Counts,
     Device,
@@ -62,7 +63,7 @@ class Devices:
 
     def __init__(self) -> None:
         self.all: tuple[Device, ...] = ()
-        self.counts = _counts(())
+        self.counts = Counts()
         self._offers: Offers | None = None
         self._holdings, self._held = Holdings(), _held(Holdings())
 
@@ -73,7 +74,7 @@ class Devices:
         held = _held(holdings)
         if offers is not self._offers or held != self._held:
             self.all = _devices(plugin, holdings)
-            self.counts = _counts(self.all)
+            self.counts = counts(offers or {}, holdings.last_known, plugin.inventory.ledger.lost)
         self._offers, self._holdings, self._held = offers, holdings, held
 
 
@@ -153,17 +154,6 @@ def _holders(id_: str, holdings: Holdings) -> tuple[Holder, ...]:
     containers = sorted(noted.containers) if noted is not None else ()
     containers = [one for one in containers if one.pod_uid not in holdings.gone]
     return tuple([Holder(pod_uid=one.pod_uid, container=one.name) for one in containers])
-
-
-def _counts(devices: Iterable[Device]) -> Counts:
-    listed = healthy = held = free = lost = 0
-    for device in devices:
-        listed += 1
-        healthy += device.healthy
-        held += device.held
-        free += device.healthy and not device.held
-        lost += device.lost
-    return Counts(listed, healthy, listed - healthy, held, free, lost)
 
 
 def kubelet(node: Node, api: str | None) -> Kubelet:

@@ -81,12 +81,12 @@ class Device:
 class Counts:
     """How many ids of a resource are so."""
 
-    listed: int
-    healthy: int
-    unhealthy: int
-    held: int
-    free: int
-    lost: int
+    listed: int = 0
+    healthy: int = 0
+    unhealthy: int = 0
+    held: int = 0
+    free: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
