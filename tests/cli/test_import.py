@@ -12,7 +12,7 @@ IMPORTER = """
 from dpgateway.importing import Imported, Lost, Resource
 
 def old(source):
-    (config,) = source.configs()
+    (config,) = source.configs("name")
     name = config.below("name")
     if not name:
         raise source.nothing("a name")

@@ -42,7 +42,7 @@ class Source:
         text = _read(path)
         if _is_command_line(text):
             return cls(path, text, (), dev)
-        documents = (parse(part, str(path)) for part in _parts(text))
+        documents = (_parse(part, str(path)) for part in _parts(text))
         return cls(path, text, tuple(one for one in documents if one is not None), dev)
 
     def objects(self, kind: str) -> Iterator[Written]:
@@ -51,15 +51,15 @@ class Source:
             if _text(one.below("kind")) == kind:
                 yield one
 
-    def configs(self) -> Iterator[Written]:
-        """What can be the plugin's own file: such files, and the files in ConfigMaps."""
+    def configs(self, word: str) -> Iterator[Written]:
+        """What can be the plugin's own file: such files, and the files in ConfigMaps that have this word."""
         for one in self._all():
             if not (one.below("kind") and one.below("apiVersion")):
                 yield one
         for one in self.objects("ConfigMap"):
             data = one.below("data")
             for file in data.value.values() if data and isinstance(data.value, dict) else ():
-                if isinstance(file.value, str) and (inner := self.inner(file)) is not None:
+                if isinstance(file.value, str) and word in file.value and (inner := self.inner(file)) is not None:
                     yield inner
 
     def commands(self) -> Iterator[Sequence[Written]]:
@@ -77,7 +77,7 @@ class Source:
         """What a text within the file says that is YAML itself; lines are those of the file."""
         line = self.text.splitlines()[written.place.line - 1 : written.place.line]
         begins_below = bool(line and _BLOCK.search(line[0]))
-        return parse("\n" * (written.place.line - (not begins_below)) + written.value, str(self.path))
+        return _parse("\n" * (written.place.line - (not begins_below)) + written.value, str(self.path))
 
     def nothing(self, expected: str) -> InvalidConfiguration:
         """For an importer that has found nothing for it in the file."""
@@ -121,6 +121,11 @@ def _command(container: Written) -> tuple[Written, ...]:
 
 def _text(written: Written | None) -> str:
     return written.value if written and isinstance(written.value, str) else ""
+
+
+def _parse(text: str, file: str) -> Written | None:
+    """JSON is YAML, but for the tabs that it may be indented with; within its texts there are none."""
+    return parse(text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text, file)
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -82,10 +82,12 @@ class Configured:
 def configured(source: Source) -> Configured:
     """What ``source`` says to the plugin. Raises InvalidConfiguration."""
     domain, devices = DOMAIN, list[Written]()
-    for config in source.configs():
+    for config in source.configs("groups"):
         domain = _text(config, "domain") or domain
         devices += [one for key in ("device", "devices") for one in _items(config.below(key))]
-    flagged = [pair for words in source.commands() for pair in flags(words)]
+    commands = [list(flags(words)) for words in source.commands()]
+    ours = [pairs for pairs in commands if any(name == "device" for name, _ in pairs)] or commands
+    flagged = [pair for pairs in ours for pair in pairs]
     domain = next((str(value.value) for name, value in flagged if name == "domain"), domain)
     given = [_of_flag(source, value) for name, value in flagged if name == "device"]
     devices = given or devices  # a flag outweighs the file

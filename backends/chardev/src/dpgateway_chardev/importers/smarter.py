@@ -1,0 +1,100 @@
+"""smarter-device-manager: a resource for each device node whose name a regular expression finds.
+
+Source: smarter-project/smarter-device-manager, main.go, server.go, argus.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, typed
+from dpgateway_chardev.importers import DRIVER, RUNNING
+
+_DEEPEST = 10
+_GPU = "nvidia-gpu"
+_EXPECTED = "a list of mappings with the keys devicematch, nummaxdevices"
+_LITERAL = re.compile(r"\^([\w/-]+)\$")
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """Devices, and how many containers may have each."""
+
+    devicematch: str
+    nummaxdevices: int = 0
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.devicematch)
+        except re.error as error:
+            raise ValueError(
+                f"devicematch: expected a regular expression, found {self.devicematch!r}: {error}"
+            ) from error
+
+
+def smarter_device_manager(source: Source) -> Imported:
+    """What is written instead of its configuration. Raises InvalidConfiguration."""
+    desired = list(_desired(source))
+    if not desired:
+        raise source.nothing(_EXPECTED)
+    names = sorted(_names(source.dev, ""))
+    resources: dict[str, Resource] = {}
+    lost = [Lost(desired[0][0].place, "the ids", f"there they are 0, 1, ...; {RUNNING}")]
+    for written, one in desired:
+        lost += _unknown(written, one, source.dev)
+        for name in _found(one, names):
+            resource = "smarter-devices/" + re.sub("[^A-Za-z0-9_-]", "_", name)
+            if (source.dev / name).is_dir():
+                why = "a container runtime gives all that is in it; match and group say what is in it"
+                lost.append(Lost(written.place, f"the directory /dev/{name}", why, resource))
+            elif one.nummaxdevices < 1 or resource in resources:
+                why = "it offers none of it" if one.nummaxdevices < 1 else "another devicematch takes it, too"
+                lost.append(Lost(written.place, f"/dev/{name}", why, resource))
+            else:
+                more = {"shares": one.nummaxdevices} if one.nummaxdevices > 1 else {}
+                options = {"paths": [f"/dev/{name}"]}
+                resources[resource] = Resource(resource, written.place, DRIVER, options, more)
+    return Imported(tuple(resources.values()), tuple(lost))
+
+
+def _desired(source: Source) -> Iterator[tuple[Written, Desired]]:
+    problems: list[Problem] = []
+    for config in source.configs("devicematch"):
+        listed = config.below("config") or config  # as the chart's values have it
+        for one in listed.value if isinstance(listed.value, list) else ():
+            if (desired := typed(one, Desired, problems)) is not None:
+                yield one, desired
+    if problems:
+        raise InvalidConfiguration(problems)
+
+
+def _found(one: Desired, names: list[str]) -> list[str]:
+    """The names that it takes, whether or not one that is spelled out is there now."""
+    if one.devicematch == _GPU:
+        return []
+    if literal := _LITERAL.fullmatch(one.devicematch):
+        return [literal[1]]
+    return [name for name in names if re.search(one.devicematch, name)]
+
+
+def _unknown(written: Written, one: Desired, dev: Path) -> Iterator[Lost]:
+    if one.devicematch == _GPU:
+        yield Lost(written.place, _GPU, "these devices have no node, only the variable NVIDIA_VISIBLE_DEVICES")
+    elif not _LITERAL.fullmatch(one.devicematch):
+        why = f"each device is a resource of its own, and these are the ones in {dev} now: do this on each kind of node"
+        yield Lost(written.place, f"devices that {one.devicematch} will find", why)
+
+
+def _names(directory: Path, above: str, depth: int = 0) -> Iterator[str]:
+    """All names below /dev, as it walks there: directories, too, and through links."""
+    try:
+        inside = [one.name for one in (directory / above).iterdir()]
+    except OSError:
+        return
+    for name in inside:
+        yield above + name
+        if depth < _DEEPEST and (directory / above / name).is_dir():
+            yield from _names(directory, f"{above}{name}/", depth + 1)

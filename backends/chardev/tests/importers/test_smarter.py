@@ -1,0 +1,78 @@
+from functools import partial
+
+import pytest
+
+CONFIG_MAP = """\
+apiVersion: v1
+kind: ConfigMap
+data:
+  conf.yaml: |
+        - devicematch: ^snd$
+          nummaxdevices: 20
+        - devicematch: ^rtc0$
+          nummaxdevices: 20
+        - devicematch: ^ttyUSB[0-9]*$
+          nummaxdevices: 1
+        - devicematch: by-id/
+          nummaxdevices: 1
+        - devicematch: nvidia-gpu
+          nummaxdevices: 10
+"""
+
+
+@pytest.fixture
+def imported(importing):
+    return partial(importing, "smarter-device-manager")
+
+
+@pytest.fixture(autouse=True)
+def nodes(tree):
+    tree.write("""
+        c /dev/ttyUSB0 240:0
+        c /dev/ttyUSB1 240:1
+        c /dev/tty0 240:2
+        c /dev/snd/timer 116:33
+        /dev/serial/by-id/usb-A.B_1 -> /dev/ttyUSB0
+    """)
+
+
+def test_a_resource_for_each_device(imported):
+    written = imported(CONFIG_MAP)
+    assert written.nodes("smarter-devices/ttyUSB1") == {"ttyUSB1": [("/dev/ttyUSB1", "/dev/ttyUSB1", "rw")]}
+    assert written.nodes("smarter-devices/serial_by-id_usb-A_B_1") == {
+        "serial/by-id/usb-A.B_1": [("/dev/serial/by-id/usb-A.B_1", "/dev/serial/by-id/usb-A.B_1", "rw")]
+    }
+    assert {name: one.shares.count for name, one in written.resources.items()} == {
+        "smarter-devices/rtc0": 20,
+        "smarter-devices/ttyUSB0": 1,
+        "smarter-devices/ttyUSB1": 1,
+        "smarter-devices/serial_by-id_usb-A_B_1": 1,
+    }
+    assert written.nodes("smarter-devices/rtc0") == {}  # it isn't there
+
+
+def test_what_is_not_kept(imported):
+    assert [(line, what) for line, _, _, what in imported(CONFIG_MAP).lost] == [
+        (5, "the ids"),
+        (5, "the directory /dev/snd"),
+        (9, "devices that ^ttyUSB[0-9]*$ will find"),
+        (11, "devices that by-id/ will find"),
+        (13, "nvidia-gpu"),
+    ]
+    twice = imported("- {devicematch: USB0, nummaxdevices: 2}\n- {devicematch: ^ttyUSB0$, nummaxdevices: 1}\n")
+    assert twice.resources["smarter-devices/ttyUSB0"].shares.count == 2
+    assert (2, "/dev/ttyUSB0") in [(line, what) for line, _, _, what in twice.lost]
+    assert imported("- devicematch: ^ttyUSB0$\n").resources == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- a\n", 'theirs:1: [0]: found "a", expected a mapping with the keys devicematch, nummaxdevices'),
+        ("config: {}\n", "theirs: found nothing of it, expected a list of mappings with the keys devicematch, "),
+        ("- devicematch: '['\n", "theirs:1: [0].devicematch: found '[': "),
+        ("- {devicematch: a, nummaxdevices: many}\n", 'theirs:1: [0].nummaxdevices: found "many", expected an integer'),
+    ],
+)
+def test_what_makes_no_sense_is_refused(importing, text, told):
+    assert any(line.startswith(told) for line in importing.refused("smarter-device-manager", text))

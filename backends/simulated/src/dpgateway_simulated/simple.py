@@ -1,0 +1,62 @@
+"""simple-device-plugin, which has simulated devices: its configuration, as options of this driver.
+
+Source: yevgeny-shnaidman/simple-device-plugin, config.go, main.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, typed
+
+_KEYS = {
+    "count": "numberDevicesOnNode",
+    "device_id_prefix": "deviceIDPrefix",
+    "env_prefix": "envPrefix",
+}
+"""By our options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """Its file."""
+
+    resourceName: str
+    numberDevicesOnNode: int
+    pluginName: str = ""
+    deviceIDPrefix: str = ""
+    annotationPrefix: str = ""
+    envPrefix: str = ""
+    deviceFilePrefix: str = ""
+
+
+def simple_device_plugin(source: Source) -> Imported:
+    """What is written instead of its configuration. Raises InvalidConfiguration."""
+    files = [one for one in source.configs("resourceName") if one.below("resourceName")]
+    if not files:
+        raise source.nothing("a mapping with the keys resourceName, numberDevicesOnNode, ...")
+    problems: list[Problem] = []
+    read = [(file, typed(file, Configured, problems)) for file in files]
+    if problems:
+        raise InvalidConfiguration(problems)
+    resources = tuple(_resource(file, one) for file, one in read if one is not None)
+    return Imported(resources, tuple(lost for file, one in read if one is not None for lost in _lost(file, one)))
+
+
+def _resource(file: Written, one: Configured) -> Resource:
+    options = {ours: value for ours, theirs in _KEYS.items() if (value := getattr(one, theirs)) or ours == "count"}
+    return Resource(one.resourceName, file.at("resourceName"), "simulated", options)
+
+
+def _lost(file: Written, one: Configured) -> Iterator[Lost]:
+    told = {
+        "annotationPrefix": "there an annotation is PREFIX-ID without a value, here PREFIX_ID with one",
+        "deviceFilePrefix": "there a node is /dev/PREFIX-ID, with the node's name in it, here /dev/PREFIX-NUMBER",
+    }
+    for key, why in told.items():
+        if getattr(one, key):
+            yield Lost(file.at(key), key, why, one.resourceName)
+    if not one.deviceIDPrefix:
+        why = "without a prefix they begin with a hyphen there, so that pods which run keep ids that are Unhealthy here"
+        yield Lost(file.place, "the ids", why, one.resourceName)
