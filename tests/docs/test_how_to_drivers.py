@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from dpgateway import Busy, DeviceUnavailable, DriverError
-from dpgateway.testing import Recorder, check_driver
+from dpgateway.sysfs import Match, Test
+from dpgateway.testing import FakeTree, Recorder, check_driver
 from tests.docs.conftest import Place
 from tests.docs.examples import installed
 from tests.docs.pages import Page, check_output
@@ -41,6 +42,7 @@ def options(tmp_path):
         file.write_text(text)
     for name in ("r1", "r2"):
         (tmp_path / "radios" / name).mkdir(parents=True)
+    sticks(tmp_path / "sticks")
     lines = importlib.import_module("lines")
     return {
         "adapters": {"directory": tmp_path / "links", "monitor": ("tail", "-f", "/dev/null")},
@@ -49,8 +51,21 @@ def options(tmp_path):
         "cores": {"addresses": ("0000:3b:00.0",), "sysfs": tmp_path / "pci"},
         "lines": {"lines": {"a": lines.Line("/dev/ttyS0"), "b": lines.Line("/dev/ttyS1")}},
         "radios": {"radios": ("r1", "r2"), "directory": tmp_path / "radios"},
+        "sticks": {"match": (Match("usb", attr={"idVendor": Test(("0403",))}),), "sysfs": f"{tmp_path}/sticks/sys"},
         "seats": {"seats": ("blue", "red"), "directory": tmp_path},
     }
+
+
+def sticks(directory):
+    for number in (1, 2):
+        here = f"/sys/devices/usb1/1-{number}"
+        FakeTree(directory).write(f"""
+            {here}/idVendor = 0403
+            {here}/idProduct = 6001
+            {here}/serial = A{number}
+            {here}/uevent = DEVNAME=bus/usb/001/00{number}
+            /sys/bus/usb/devices/1-{number} -> {here}
+        """)
 
 
 @pytest.fixture
@@ -143,6 +158,16 @@ def test_lines_tell_their_options(make):
     driver = make("lines", settle=timedelta(seconds=1))
     allocation = driver.allocate(driver.devices()[:1])
     assert allocation.env == {"BUS_SETTLE_MS": "1000", "BUS_a": "/dev/ttyS0@9600"}
+
+
+def test_sticks_are_known_by_their_serial_numbers(make):
+    driver = make("sticks")
+    devices = driver.devices()
+    assert [device.id for device in devices] == ["0403:6001:A1", "0403:6001:A2"]
+    assert [node.host_path for node in driver.allocate(devices).device_nodes] == [
+        "/dev/bus/usb/001/001",
+        "/dev/bus/usb/001/002",
+    ]
 
 
 def test_a_radio_is_unhealthy_until_it_can_be_reset(make, tmp_path):

@@ -9,6 +9,7 @@ from typing import get_type_hints
 import pytest
 
 import dpgateway
+import dpgateway.sysfs
 import dpgateway.testing
 from dpgateway.config import Timeouts
 from dpgateway.drivers import running
@@ -31,7 +32,12 @@ def names(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "module"), [(TEXT[: TEXT.index("## The class")], dpgateway), (SECTIONS["Testing"], dpgateway.testing)]
+    ("text", "module"),
+    [
+        (TEXT[: TEXT.index("## The class")], dpgateway),
+        (SECTIONS["Testing"], dpgateway.testing),
+        (Page("reference/sysfs.md").text, dpgateway.sysfs),
+    ],
 )
 def test_each_name_that_can_be_imported(text, module):
     assert sorted(names(text)) == sorted(module.__all__)

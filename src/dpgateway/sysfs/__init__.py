@@ -4,6 +4,7 @@ A driver takes ``Match`` as the type of one of its options, asks a ``Look`` for 
 those that the match takes. docs/how-to/match-devices.md says what people write. This part knows nothing of the gateway.
 """
 
+from dpgateway.sysfs.finding import find
 from dpgateway.sysfs.identity import LASTING, identity
 from dpgateway.sysfs.matching import Match, Mismatch, Test
 from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Interest, Node, NoNode
@@ -42,6 +43,7 @@ __all__ = [
     "Unfilled",
     "Value",
     "Watcher",
+    "find",
     "identity",
     "is_glob",
     "name_matches",

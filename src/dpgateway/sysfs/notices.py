@@ -9,7 +9,7 @@ from collections.abc import Iterable
 class Notices:
     """Problems of one kind, at one level of the log."""
 
-    def __init__(self, log: logging.LoggerAdapter[logging.Logger], level: int) -> None:
+    def __init__(self, log: logging.LoggerAdapter[logging.Logger], level: int = logging.WARNING) -> None:
         self._log = log
         self._level = level
         self._told: frozenset[str] = frozenset()

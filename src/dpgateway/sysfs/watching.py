@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 from asyncinotify import Event, Inotify, Mask
 
@@ -21,6 +22,7 @@ from dpgateway.sysfs.nodes import Interest
 from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.uevents import Uevent, Uevents, unheard
 
+NOTHING: Mapping[str, Interest] = MappingProxyType({})
 _NAMED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ATTRIB
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
 _ALWAYS = _SELF | Mask.UNMOUNT | Mask.Q_OVERFLOW
@@ -59,7 +61,7 @@ class Watcher:
         self._interests: Mapping[int, Interest] = {}
         """By watch descriptor. The mapping is replaced, never changed, because the thread reads it without the lock."""
 
-    def watch(self, interests: Mapping[str, Interest]) -> bool:
+    def watch(self, interests: Mapping[str, Interest] = NOTHING) -> bool:
         """Watches these directories and no others. For a missing directory it watches the nearest parent.
 
         Returns whether it watches more than before. Then the caller has to look again.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpgateway import Device, DriverError, Health
-from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, numa_of, value_matches
+from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, find, numa_of, value_matches
 from dpgateway_chardev.given import Given
 from dpgateway_chardev.giving import Giver, NothingToGive
 from dpgateway_chardev.grouping import Grouping, Part, Whole
@@ -53,7 +53,7 @@ class MatchSurvey:
     def find(self) -> None:
         """Finds all there is. Raises DriverError."""
         try:
-            wholes = list(self._grouping.wholes(self._found()))
+            wholes = list(self._grouping.wholes(find(self._look, self._options.match)))
         except OSError as error:
             raise DriverError(f"{error.filename} can't be listed: {error.strerror}") from error
         self._places = frozenset(part.found.thing.path for one in wholes for part in one.parts)
@@ -90,15 +90,6 @@ class MatchSurvey:
         if now is None or (now.names, now.group, now.found) != (part.names, part.group, part.found):
             raise NothingToGive(f"{thing} is {_described(now)} now, it was {_described(part)}")
         return now
-
-    def _found(self) -> Iterator[tuple[int, Matched]]:
-        """Each object once, for the first match that takes it."""
-        seen: set[Object] = set()
-        for kind, match in enumerate(self._options.match):
-            for thing in self._look.objects(match.subsystem):
-                if thing not in seen and isinstance(ancestor := match.look(self._look, thing), Object):
-                    seen.add(thing)
-                    yield kind, Matched(thing, ancestor)
 
     def _device(self, whole: Whole) -> MatchedDevice:
         """Healthy with all that it gives, or Unhealthy, because it lacks something."""
