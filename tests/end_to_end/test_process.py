@@ -23,6 +23,7 @@ SIMULATED = {"name": R, "driver": "simulated", "options": {"count": 4, "env_pref
 ERAS = ["1.8", "1.9", "1.10", "1.12", "1.24", "1.25", "1.34", "1.37"]
 WITHIN = 2.0
 CALLS = 50
+SECRET = "hunter2"  # noqa: S105  nobody's
 
 
 def awkward(name=R, **options):
@@ -124,7 +125,7 @@ async def test_a_changed_file_is_taken_over_without_a_signal(process, directory)
 
 async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, directory):
     process.web = {"listen": "127.0.0.1:0"}
-    await process.start(SIMULATED)
+    await process.start({**SIMULATED, "env": {"TOKEN": SECRET}})
     await process.said("the pages are at http://127.0.0.1:")
     (line,) = [line["message"] for line in process.entries() if "the pages are at" in line["message"]]
     port = int(line.rstrip("/").rpartition(":")[2])
@@ -138,6 +139,10 @@ async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, director
     async with kubelet("1.31", directory) as one:
         await offered(one)
         assert (await until(lambda: ready(200)))["resources"] == [{"name": R, "ready": True, "reason": None}]
+        assert (await one.admit("p", {"c": {R: 1}}))["ok"]
+        for path in ("/", "/metrics", "/status.json", "/statusz"):
+            page = await ask(port, path)
+            assert (page.status, SECRET.encode() in page.body) == (200, False)
         await one.kill()
         began = time.monotonic()
         assert not (await until(lambda: ready(503)))["resources"][0]["ready"]

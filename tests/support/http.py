@@ -36,3 +36,11 @@ async def ask(port: int, path: str, method: str = "GET", **headers: str) -> Repl
         finally:
             writer.close()
             await writer.wait_closed()
+
+
+async def cut(reader: asyncio.StreamReader) -> bytes:
+    """Reads until the server has ended the connection."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""

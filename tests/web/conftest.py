@@ -17,12 +17,12 @@ AT = re.compile(r"the pages are at http://127\.0\.0\.1:(\d+)/")
 class Pages:
     """Pages that are served, and what they say."""
 
-    def __init__(self, log):
+    def __init__(self, log, limits):
         self.wanted = Observable(Web("127.0.0.1:0"))
         self.table = {"/text": self._text, "/bug": self._bug}
         self.text = "here"
         self.log = log
-        serving = Serving(self.table, self.wanted, QUICK)
+        serving = Serving(self.table, self.wanted, limits)
         self.task = group().create_task(serving.run(), name="pages")
 
     async def _text(self):
@@ -43,9 +43,10 @@ class Pages:
 
 
 @pytest.fixture
-async def pages(caplog):
+async def pages(request, caplog):
+    """A test may name other limits."""
     caplog.set_level(logging.INFO, "dpgateway")
-    served = Pages(caplog)
+    served = Pages(caplog, getattr(request, "param", QUICK))
     yield served
     served.task.cancel()
     await until(served.task.done)

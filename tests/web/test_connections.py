@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from dpgateway.web.answers import Limits
-from tests.support.http import ask, read_reply
+from tests.support.http import ask, cut, read_reply
 from tests.support.waiting import until
 
 SLOW = 1000
@@ -38,10 +38,16 @@ def request(path="/text", method="GET", more=""):
     return f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{more}\r\n".encode()
 
 
-async def cut(reader):
-    """Reads until the server has ended the connection."""
-    with contextlib.suppress(ConnectionError):
-        return await reader.read()
+def slow_page(pages):
+    """Adds /slow, which answers once what is returned is set."""
+    go_on = asyncio.Event()
+
+    async def slow():
+        await go_on.wait()
+        return await pages.table["/text"]()
+
+    pages.table["/slow"] = slow
+    return go_on
 
 
 async def test_a_thousand_slow_clients_keep_nobody_away_and_are_cut(port, many_descriptors):
@@ -98,20 +104,21 @@ async def test_the_one_that_was_used_last_stays_and_the_one_that_was_idle_longes
 
 
 async def test_one_that_is_being_answered_outlives_those_that_are_idle(pages, port):
-    go_on = asyncio.Event()
-    answer = pages.table["/text"]
-
-    async def slow():
-        await go_on.wait()
-        return await answer()
-
-    pages.table["/slow"] = slow
+    go_on = slow_page(pages)
     async with connected(port, request("/slow")) as (reader, _), contextlib.AsyncExitStack() as stack:
         for _ in range(20):
             other, _ = await stack.enter_async_context(connected(port, request()))
             await read_reply(other)
         go_on.set()
         assert (await read_reply(reader)).body == b"here"
+
+
+async def test_an_answer_may_take_longer_than_a_question(pages, port):
+    go_on = slow_page(pages)
+    async with connected(port, request("/slow")) as (reader, _), connected(port) as (silent, _):
+        await cut(silent)
+        go_on.set()
+        assert (await read_reply(reader)).status == 200
 
 
 async def test_whoever_does_not_take_the_answer_is_cut(pages, port):

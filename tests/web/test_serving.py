@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from dpgateway.config import Web
-from tests.support.http import ask
+from dpgateway.web.answers import Limits
+from tests.support.http import ask, cut
 
 
 async def refused(port):
@@ -49,6 +50,7 @@ async def test_a_port_that_is_taken_is_told_and_tried_again(pages):
     assert (await ask(port, "/text")).status == 200
 
 
+@pytest.mark.parametrize("pages", [Limits()], indirect=True, ids=["patient"])
 async def test_the_end_waits_for_no_client_and_logs_nothing_of_them(pages, port, caplog):
     asked = asyncio.Event()
 
@@ -59,13 +61,15 @@ async def test_the_end_waits_for_no_client_and_logs_nothing_of_them(pages, port,
     pages.table["/slow"] = slow
     asking = asyncio.ensure_future(ask(port, "/slow"))
     await asked.wait()
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    idle, writer = await asyncio.open_connection("127.0.0.1", port)
     assert (await ask(port, "/text")).status == 200
     pages.task.cancel()
     async with asyncio.timeout(1):
         await asyncio.wait({pages.task})
-    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-        await asking
+    async with asyncio.timeout(Limits().asking / 2):
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await asking
+        assert not await cut(idle)
     assert await refused(port)
     writer.close()
     assert caplog.messages == []

@@ -81,9 +81,8 @@ class Application:
         }
         encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
-        body = b"" if scope["method"] == "HEAD" else answer.body
-        for start in range(0, len(body), PIECE):
-            piece = body[start : start + PIECE]
+        for start in range(0, len(answer.body), PIECE):
+            piece = answer.body[start : start + PIECE]  # to HEAD the server sends none of it
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

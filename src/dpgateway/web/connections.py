@@ -118,8 +118,6 @@ class _Connection(H11Protocol):
     def drop(self) -> None:
         """Without a word: whoever is too slow for us may not read it either."""
         self._all.leave(self)
-        if self.cycle is not None:
-            self.cycle.disconnected = True  # what is still said goes nowhere
         # else the kernel would keep what is sent, megabytes, for minutes, because the client may take it yet
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.transport.abort()

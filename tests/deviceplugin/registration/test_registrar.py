@@ -312,6 +312,7 @@ async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_re
 async def test_whoever_follows_it_is_told_once_that_the_list_was_sent(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
+        assert not rig.listed
         told = []
         rig.standing.tell(lambda: told.append(rig.listed))
         for _ in range(3):

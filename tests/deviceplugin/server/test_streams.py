@@ -4,8 +4,10 @@ import grpc
 import pytest
 
 from dpgateway import Device, Health
-from dpgateway.deviceplugin.api import v1alpha1
-from tests.support.serving import V1ALPHA, V1BETA1, health
+from dpgateway.deviceplugin.api import APIS, v1alpha1
+from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.server.streams import End, Lists
+from tests.support.serving import KUBELET, V1ALPHA, V1BETA1, health
 from tests.support.waiting import turns, until
 
 HEALTHY, SICK = {"a": "Healthy", "b": "Healthy"}, {"a": "Unhealthy", "b": "Unhealthy"}
@@ -93,6 +95,17 @@ async def test_a_stream_before_the_first_list_waits_for_it(serve, connect):
         )
     )
     assert health(await reading) == HEALTHY
+
+
+async def test_a_list_is_sent_when_another_message_is_asked_for(served):
+    sent: list[int] = []
+    stream = Lists(served.inventory.list, Pace()).watch(APIS[0], KUBELET, End(), lambda: sent.append(1))
+    await anext(stream)
+    assert sent == []
+    served.inventory.fail("gone", overdue=True)
+    await anext(stream)
+    assert sent == [1]
+    await stream.aclose()
 
 
 async def test_every_stream_gets_every_list(served, connect):

@@ -143,7 +143,7 @@ function row(device, now) {
   const state = device.lost ? "gone" : device.healthy ? kind(device) : "Unhealthy";
   const holders = device.holders.map(holder).join(", ") || (device.held ? "a container" : "");
   line.append(
-    make("td", device.id), make("td", state, kind(device)), make("td", age(device.since, now)),
+    make("td", device.id), make("td", state, kind(device)), make("td", age(device.since || device.held_since, now)),
     make("td", holders), make("td", device.reason || ""),
   );
   return line;
@@ -158,7 +158,8 @@ function holder(one) {
 function showHead(status) {
   const { gateway, kubelet, time } = status;
   byId("node").textContent = gateway.node;
-  const spoken = kubelet.there ? `kubelet speaks ${kubelet.api || "nothing yet"}` : "no kubelet";
+  const name = ["kubelet", kubelet.release].filter(Boolean).join(" ");
+  const spoken = kubelet.there ? `${name} speaks ${kubelet.api || "nothing yet"}` : "no kubelet";
   byId("about").textContent = `${spoken} (${age(kubelet.since, time)}), gateway ${gateway.version} (${age(gateway.since, time)})`;
 }
 
