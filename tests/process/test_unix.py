@@ -55,6 +55,21 @@ async def test_it_returns_once_the_last_peer_has_read(connect):
         await waiting
 
 
+async def test_many_who_ask_at_once_are_one_look_at_all_descriptors(connect):
+    """At the end every resource asks, and the process has hundreds of descriptors."""
+    make, paths = connect
+    ends = [make() for _ in range(200)]
+
+    async def ask(times):
+        began = time.process_time()
+        await asyncio.gather(*(read_by_peers(paths, 60) for _ in range(times)))
+        return time.process_time() - began
+
+    one = max([await ask(1) for _ in range(3)])
+    assert await ask(64) < 30 * one
+    assert ends
+
+
 async def test_a_peer_that_never_reads_is_not_waited_for_for_ever(connect):
     make, paths = connect
     accepted, _ = make()

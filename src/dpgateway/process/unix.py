@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import itertools
 import os
 import socket
 import sys
 import termios
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 LONGEST = 107
@@ -23,6 +24,8 @@ CONTROL_SOCKET = Path("/run/dpgateway/control.sock")
 """Where a running gateway says how it is, unless it is told otherwise."""
 _LOOK = 0.002
 """Seconds between two looks at what a peer has read."""
+_FRESH = 0.01
+"""Seconds for which it stays known which descriptors are sockets."""
 
 
 class Address:
@@ -54,19 +57,40 @@ async def read_by_peers(paths: Collection[str], seconds: float) -> None:
     ``paths``: as they were bound. Nothing tells when a peer reads, so this looks again and again.
     """
     end = time.monotonic() + seconds
-    while any(map(_unread, _accepted(paths))) and time.monotonic() < end:  # noqa: ASYNC110  there is no event
+    while any(map(_unread, _SOCKETS.of(paths))) and time.monotonic() < end:  # noqa: ASYNC110  there is no event
         await asyncio.sleep(_LOOK)
 
 
-def _accepted(paths: Collection[str]) -> Iterator[int]:
-    """The descriptors of this process's sockets that have one of the paths: listeners, and what they accepted."""
-    for link in Path("/proc/self/fd").iterdir():
+class _Sockets:
+    """The descriptors of this process's unix sockets: listeners, and what they accepted, which has the same path.
+
+    All of the process's descriptors are looked at, which takes milliseconds, and at the end every resource asks. So
+    what was found is good for a moment. A descriptor that is another file's by then is waited for a little, or isn't.
+    """
+
+    def __init__(self) -> None:
+        self._found: Mapping[str, Sequence[int]] = {}
+        self._looked = float("-inf")
+
+    def of(self, paths: Collection[str]) -> Iterator[int]:
+        if time.monotonic() - self._looked > _FRESH or not self._found.keys() >= set(paths):
+            self._found, self._looked = _by_path(), time.monotonic()
+        return itertools.chain.from_iterable(self._found.get(path, ()) for path in paths)
+
+
+def _by_path() -> Mapping[str, Sequence[int]]:
+    found: dict[str, list[int]] = {}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  pathlib takes five times as long
         with contextlib.suppress(OSError):  # it was closed meanwhile
-            if not str(link.readlink()).startswith("socket:"):
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):  # noqa: PTH115
                 continue
-            with socket.socket(fileno=os.dup(int(link.name))) as copy:
-                if copy.family == socket.AF_UNIX and copy.getsockname() in paths:
-                    yield int(link.name)
+            with socket.socket(fileno=os.dup(int(name))) as copy:
+                if copy.family == socket.AF_UNIX:
+                    found.setdefault(str(copy.getsockname()), []).append(int(name))
+    return found
+
+
+_SOCKETS = _Sockets()
 
 
 def _unread(descriptor: int) -> bool:
