@@ -5,6 +5,8 @@ from functools import partial
 import pytest
 from dpgateway_chardev.importers import RUNNING
 
+from dpgateway import DeviceNode, Mount
+
 PLUGIN = "generic-device-plugin"
 DAEMON_SET = """\
 apiVersion: apps/v1
@@ -150,6 +152,84 @@ def test_usb_devices_by_their_serial_numbers(imported, tree):
     }
 
 
+CAPTURE = """\
+- --device
+- |
+  name: audio
+  groups:
+    - count: 10
+      paths:
+        - path: /dev/snd
+- --device
+- |
+  name: capture
+  groups:
+    - paths:
+        - path: /dev/snd/controlC0
+        - {path: /dev/snd/pcmC0D0c, optional: true}
+        - {path: /opt/card0, type: Mount, readOnly: true}
+    - paths:
+        - path: /dev/snd/controlC1
+          mountPath: /dev/snd/controlC0
+        - {path: /dev/snd/pcmC1D0c, optional: true, mountPath: /dev/snd/pcmC0D0c}
+        - {path: /opt/card1, type: Mount, readOnly: true}
+"""
+
+
+@pytest.fixture
+def sound(tree):
+    for card in range(2):
+        for name, minor in ((f"controlC{card}", 32 * card), (f"pcmC{card}D0c", 32 * card + 24)):
+            here = f"/sys/devices/pci0000:00/0000:00:1f.{card}/sound/card{card}/{name}"
+            tree.write(f"""
+                {here}/subsystem -> /sys/class/sound
+                {here}/dev = 116:{minor}
+                {here}/uevent = DEVNAME=snd/{name}
+                /sys/devices/pci0000:00/0000:00:1f.{card}/subsystem -> /sys/bus/pci
+                /sys/class/sound/{name} -> {here}
+                c /dev/snd/{name} 116:{minor}
+            """)
+
+
+@pytest.mark.usefixtures("sound")
+def test_paths_that_belong_together(imported, tree):
+    tree.remove("/dev/snd/pcmC1D0c")
+    written = imported(CAPTURE)
+    assert len(written.not_kept) == 1  # the ids
+    one, two = (written.given("squat.ai/capture")[f"0000:00:1f.{card}"] for card in range(2))
+    control, pcm = "/dev/snd/controlC0", "/dev/snd/pcmC0D0c"
+    assert one.device_nodes == (DeviceNode(control, control, "mrw"), DeviceNode(pcm, pcm, "mrw"))
+    assert two.device_nodes == (DeviceNode("/dev/snd/controlC1", control, "mrw"),)
+    assert two.mounts == (Mount("/opt/card1", "/opt/card1"),)
+
+
+@pytest.mark.usefixtures("sound")
+def test_all_that_is_in_a_directory(imported):
+    written = imported(CAPTURE)
+    names = ("controlC0", "pcmC0D0c", "controlC1", "pcmC1D0c")
+    assert written.nodes("squat.ai/audio") == {
+        "audio": [(f"/dev/snd/{one}", f"/dev/snd/{one}", "mrw") for one in names]
+    }
+    assert written.resources["squat.ai/audio"].shares.count == 10
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        CAPTURE.replace("pcmC1D0c, opt", "pcmC1D2c, opt"),
+        CAPTURE.replace("/dev/snd/pcmC1D0c", "/dev/snd/pcm*"),
+        CAPTURE.replace("/opt/card1, type: Mount, ", "/dev/card1, "),
+        CAPTURE.replace("controlC", "by-id/C"),
+    ],
+)
+def test_groups_that_are_not_alike(imported, instead):
+    written = imported(instead)
+    assert set(written.resources) == {"squat.ai/audio"}
+    lost = [what for _, _, name, what in written.lost if name == "squat.ai/capture"]
+    assert len(lost) == 2
+    assert all(what.startswith("the group of /dev/snd/") for what in lost)
+
+
 def test_what_is_not_kept(imported):
     written = imported("""\
 devices:
@@ -170,6 +250,10 @@ devices:
 - name: only-mounts
   groups:
   - paths: [{path: /opt/file, type: Mount}]
+- name: sticks
+  groups:
+  - usb: [{vendor: "1a86", product: "7523", serial: A1}]
+  - usb: [{vendor: "1a86", product: "7523"}]
 """)
     assert written.lost == [
         (2, "devices[0]", "", "the ids"),
@@ -177,14 +261,14 @@ devices:
         (9, "devices[0].groups[3]", "squat.ai/several", "the directory /dev/snd/"),
         (10, "devices[0].groups[4]", "squat.ai/several", "the mount /opt/file"),
         (11, "devices[0].groups[5]", "squat.ai/several", "/sys/kernel/node"),
-        (6, "devices[0].groups[1]", "squat.ai/several", "permissions mrw"),
-        (6, "devices[0].groups[1]", "squat.ai/several", "mountPath /dev/b"),
+        (6, "devices[0].groups[1]", "squat.ai/several", "the group of /dev/b"),
         (3, "devices[0].groups", "squat.ai/several", "different counts"),
         (14, "devices[1].groups[0]", "squat.ai/mixed", "paths"),
         (18, "devices[2].groups[0]", "squat.ai/only-mounts", "the mount /opt/file"),
+        (20, "devices[3].groups", "squat.ai/sticks", "groups of USB devices"),
     ]
     assert written.plain("squat.ai/several") == {
-        "paths": ("/dev/a", "/dev/b"),
+        "paths": ("/dev/a",),
         "permissions": "r",
         "container_path": "/dev/x",
     }

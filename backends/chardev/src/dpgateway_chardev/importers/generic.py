@@ -12,10 +12,8 @@ from typing import Any
 from dpgateway.importing import Imported, Lost, Place, Resource, Source, Written
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, RUNNING
-from dpgateway_chardev.importers.generic_config import Device, Group, Path, Usb, configured
-
-_DIRECTORIES = ("/dev/snd", "/dev/dri", "/dev/input", "/dev/bus/usb", "/dev/infiniband", "/dev/vfio")
-"""Whose nodes a container runtime gives all, when it is told to give the directory."""
+from dpgateway_chardev.importers.generic_config import Device, Group, Path, configured
+from dpgateway_chardev.importers.generic_match import DIRECTORIES, directory, together, usb
 
 
 def generic_device_plugin(source: Source) -> Imported:
@@ -49,56 +47,50 @@ class _Converted:
         return Resource(self._name, self._at(), DRIVER, options, more)
 
     def _options(self) -> dict[str, Any] | None:
-        groups = list(enumerate(self._device.groups))
-        usb = [group for _, group in groups if group.usb]
-        if usb:
-            for number, group in groups:
-                if group.paths:
-                    self._lose(self._at("groups", number), "paths", "a resource has either paths or USB devices")
-            return self._usb(usb)
-        simple = [(number, group.paths[0]) for number, group in groups if self._is_simple(number, group)]
-        return self._paths(simple) if simple else None
-
-    def _usb(self, groups: Sequence[Group]) -> dict[str, Any]:
-        """All that a group finds is one device there, with all its nodes."""
-        sticks = [one for group in groups for one in group.usb]
-        options: dict[str, Any] = {"match": [_match(one) for one in sticks]}
-        if len(groups) == 1:
-            return options | {"group": self._device.name.strip()}
-        alone = len(sticks) == len(groups)
-        if alone and all(one.serial for one in sticks):
+        groups, name = self._device.groups, self._device.name.strip()
+        if any(group.usb for group in groups):
+            return self._usb()
+        if len(groups) == len(groups[0].paths) == 1 and groups[0].paths[0].path.rstrip("/") in DIRECTORIES:
+            return directory(groups[0].paths[0], name)
+        if any(len(group.paths) > 1 for group in groups) and (options := together(groups)) is not None:
             return options
-        if alone and len({(one.vendor, one.product) for one in sticks}) == len(groups):
-            return options | {"group": "{attr:idVendor}:{attr:idProduct}"}
-        self._lose(self._at("groups"), "several USB devices as one", "match can't tell these groups apart; each is one")
+        alone = [(number, group.paths[0]) for number, group in enumerate(groups) if self._is_alone(number, group)]
+        return self._paths(alone) if alone else None
+
+    def _usb(self) -> dict[str, Any] | None:
+        for number, group in enumerate(self._device.groups):
+            if group.paths:
+                self._lose(self._at("groups", number), "paths", "a resource has either paths or USB devices")
+        options = usb([group for group in self._device.groups if group.usb], self._device.name.strip())
+        if options is None:
+            self._lose(self._at("groups"), "groups of USB devices", "match can't tell these groups apart")
         return options
 
-    def _is_simple(self, number: int, group: Group) -> bool:
-        place = self._at("groups", number)
+    def _is_alone(self, number: int, group: Group) -> bool:
         first = group.paths[0]
+        what, why = f"the group of {first.path}", ""
         if len(group.paths) > 1:
-            self._lose(place, f"the group of {first.path}", "paths that belong together need a match of what they are")
+            why = "paths that belong together are kept if all groups are alike but for their numbers, without globs"
         elif first.type == "Mount":
-            self._lose(place, f"the mount {first.path}", "a device needs a node, or something in sysfs")
-        elif first.path.rstrip("/") in _DIRECTORIES:
-            self._lose(place, f"the directory {first.path}", "a device is a node; use match and group for all in it")
+            what, why = f"the mount {first.path}", "a device needs a node, or something in sysfs"
+        elif first.path.rstrip("/") in DIRECTORIES:
+            what, why = f"the directory {first.path}", "all nodes in it can only be a resource of their own"
         elif not _in_dev(first.path):
-            self._lose(place, first.path, "only nodes in /dev are offered")
-        else:
-            return True
-        return False
+            what, why = first.path, "only nodes in /dev are offered"
+        if why:
+            self._lose(self._at("groups", number), what, why)
+        return not why
 
-    def _paths(self, simple: Sequence[tuple[int, Path]]) -> dict[str, Any]:
-        options: dict[str, Any] = {"paths": list(dict.fromkeys(_glob(path.path.strip()) for _, path in simple))}
-        first = simple[0][1]
-        for number, path in simple:
-            if path.permissions != first.permissions:
-                why = f"they hold for all devices; {first.permissions} is what the first group has"
-                self._lose(self._at("groups", number), f"permissions {path.permissions}", why)
-            if path.mountPath.strip() != first.mountPath.strip():
-                why = "container_path holds for all devices; it is that of the first group"
-                self._lose(self._at("groups", number), f"mountPath {path.mountPath or path.path}", why)
-        options["permissions"] = first.permissions
+    def _paths(self, alone: Sequence[tuple[int, Path]]) -> dict[str, Any]:
+        first = alone[0][1]
+        alike = []
+        for number, path in alone:
+            if (path.permissions, path.mountPath.strip()) == (first.permissions, first.mountPath.strip()):
+                alike.append(_glob(path.path.strip()))
+            else:
+                why = "permissions and container_path hold for all devices; those of the first group are kept"
+                self._lose(self._at("groups", number), f"the group of {path.path}", why)
+        options: dict[str, Any] = {"paths": list(dict.fromkeys(alike)), "permissions": first.permissions or "mrw"}
         if inside := first.mountPath.strip():
             options["container_path"] = f"{inside}{{name}}" if inside.endswith("/") else inside
         return options
@@ -108,13 +100,6 @@ class _Converted:
 
     def _lose(self, place: Place, what: str, why: str) -> None:
         self.lost.append(Lost(place, what, why, self._name))
-
-
-def _match(usb: Usb) -> dict[str, Any]:
-    attributes: dict[str, Any] = {
-        key: f"{int(text, 16):04x}" for key, text in (("idVendor", usb.vendor), ("idProduct", usb.product))
-    }
-    return {"subsystem": "usb", "attr": attributes | ({"serial": {"exact": usb.serial}} if usb.serial else {})}
 
 
 def _in_dev(path: str) -> bool:

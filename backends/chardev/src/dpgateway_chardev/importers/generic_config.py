@@ -29,6 +29,10 @@ class Path:
     limit: int = 1
     optional: bool = False
 
+    def __post_init__(self) -> None:
+        if not set(self.permissions) <= set("mrw") or len(set(self.permissions)) < len(self.permissions):
+            raise ValueError(f"permissions: expected some of m, r and w, found {self.permissions!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class Usb:
@@ -67,6 +71,8 @@ class Device:
     groups: tuple[Group, ...]
 
     def __post_init__(self) -> None:
+        if not self.groups:
+            raise ValueError("groups: expected at least one group")
         if not re.fullmatch("[a-z0-9][-a-z0-9]*[a-z0-9]", self.name.strip()):
             raise ValueError(f"name: expected two or more of a-z, 0-9 and -, found {self.name!r}")
 

@@ -1,0 +1,110 @@
+"""Groups of generic-device-plugin that need a match: USB devices, directories, and paths that belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dpgateway.sysfs import is_glob
+from dpgateway_chardev.importers.generic_config import Group, Path, Usb
+from dpgateway_chardev.patterns import is_lasting
+
+DIRECTORIES = {"/dev/dri": "drm", "/dev/input": "input", "/dev/snd": "sound"}
+"""The subsystems whose nodes are all in one directory. A container runtime gives all of them for the directory."""
+_DIGITS = re.compile(r"(\d+)")
+
+
+def usb(groups: Sequence[Group], name: str) -> dict[str, Any] | None:
+    """All that a group finds is one device there, with all its nodes; None if that can't be said of several groups."""
+    sticks = [one for group in groups for one in group.usb]
+    options: dict[str, Any] = {"match": [_stick(one) for one in sticks]}
+    if len(groups) == 1:
+        return options | {"group": name}
+    if len(sticks) == len(groups) and all(one.serial for one in sticks):
+        return options
+    if len(sticks) == len({(one.vendor, one.product) for one in sticks}) == len(groups):
+        return options | {"group": "{attr:idVendor}:{attr:idProduct}"}
+    return None
+
+
+def _stick(usb: Usb) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        key: f"{int(text, 16):04x}" for key, text in (("idVendor", usb.vendor), ("idProduct", usb.product))
+    }
+    return {"subsystem": "usb", "attr": attributes | ({"serial": {"exact": usb.serial}} if usb.serial else {})}
+
+
+def directory(path: Path, name: str) -> dict[str, Any]:
+    """One device with all nodes that are in the directory."""
+    where = path.path.rstrip("/")
+    match = {"subsystem": DIRECTORIES[where], "env": {"DEVNAME": f"{where.removeprefix('/dev/')}/*"}}
+    return {"match": match, "group": name, "permissions": path.permissions or "mrw"}
+
+
+def together(groups: Sequence[Group]) -> dict[str, Any] | None:
+    """Options for groups of several paths that are alike but for their numbers; None if they aren't.
+
+    The object of the first node stands for all: ``/dev/snd/controlC1`` and ``/dev/snd/pcmC1D0c`` are the device of
+    ``controlC1``, with the nodes ``/dev/snd/controlC{number}`` and ``/dev/snd/pcmC{number}D0c``.
+    """
+    columns = list(zip(*(group.paths for group in groups), strict=False))
+    alike = len({len(group.paths) for group in groups}) == 1 and all(len(set(map(_kind, one))) == 1 for one in columns)
+    if not alike or any(is_glob(one.path) for column in columns for one in column):
+        return None
+    first = [one.path.strip() for one in columns[0]]
+    if columns[0][0].type == "Mount" or columns[0][0].optional or not all(map(_has_object, first)):
+        return None
+    numbers = [_DIGITS.split(path)[-2] if path[-1].isdigit() else "" for path in first]
+    nodes, mounts = list[Any](), list[Any]()
+    for column in columns:
+        host = _template([one.path.strip() for one in column], numbers)
+        inside = _template([_inside(one) for one in column], numbers)
+        if host is None or inside is None:
+            return None
+        (nodes if column[0].type == "Device" else mounts).append(_given(column[0], host, inside))
+    names = [path.removeprefix("/dev/") for path in first]
+    match = {"subsystem": _subsystem(first[0]), "kernel": [name.rpartition("/")[2] for name in names]}
+    options: dict[str, Any] = {"match": match | {"env": {"DEVNAME": names}}, "nodes": nodes}
+    return options | ({"mounts": mounts} if mounts else {})
+
+
+def _has_object(path: str) -> bool:
+    """Whether the kernel has an object of this name, which a link of udev has not."""
+    return path.startswith("/dev/") and not is_lasting(path)
+
+
+def _subsystem(path: str) -> str:
+    return DIRECTORIES.get(path.rpartition("/")[0], "*")
+
+
+def _kind(path: Path) -> tuple[object, ...]:
+    return path.type, path.permissions, path.readOnly, path.optional
+
+
+def _inside(path: Path) -> str:
+    host, inside = path.path.strip(), path.mountPath.strip() or path.path.strip()
+    return inside + host.rpartition("/")[2] if inside.endswith("/") else inside
+
+
+def _template(texts: Sequence[str], numbers: Sequence[str]) -> str | None:
+    """One text for all, with ``{number}`` where each has its own of the numbers; None if they differ elsewhere."""
+    parts = [_DIGITS.split(text) for text in texts]
+    if len({len(one) for one in parts}) > 1:
+        return None
+    whole = ""
+    for column in zip(*parts, strict=True):
+        if len(set(column)) == 1:
+            whole += column[0].replace("{", "{{").replace("}", "}}")
+        elif list(column) == list(numbers):
+            whole += "{number}"
+        else:
+            return None
+    return whole
+
+
+def _given(path: Path, host: str, inside: str) -> Any:  # noqa: ANN401  an entry of nodes or of mounts
+    if path.type == "Mount":
+        return {"host_path": host, "container_path": inside, "read_only": path.readOnly}
+    node: dict[str, Any] = {"host_path": host} | ({"container_path": inside} if inside != host else {})
+    return node | {"permissions": path.permissions or "mrw"} | ({"optional": True} if path.optional else {})
