@@ -33,7 +33,7 @@ class Running:
         state, client = directory / "state", KubeletClient(directory, APIS, group)
         front = Front(self.node, client, threads, state, Pools(Left(self.node, state, threads)))
         self.plugin = Plugin(config, self.driver, front, group)
-        for runs in (self.node.run, self.driver.run, self.plugin.run):
+        for runs in (self.node.run, front.pools.run, self.driver.run, self.plugin.run):
             group.create_task(runs())
         self.directory = directory
 

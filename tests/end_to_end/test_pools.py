@@ -1,4 +1,4 @@
-"""Two names of the same hardware, whatever becomes of the gateway and its configuration."""
+"""Two names of the same hardware, whatever becomes of the gateway, the kubelet and the configuration."""
 
 import os
 import signal
@@ -61,58 +61,21 @@ async def remembered(process):
     await until(lambda: any("char 240:4" in path.read_text() for path in state.glob("*.json")))
 
 
-async def free_again(kubelet):
-    kubelet.remove("encoder")
-    await healthy(kubelet, SHARED, 2)
-    assert (await kubelet.admit("viewers", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]
-
-
-async def test_the_pod_is_named_and_what_it_had_is_free_once_it_is_gone(process, kubelet):
+async def test_what_a_pod_has_under_one_name_is_nobodys_under_another_whatever_restarts(process, kubelet, short_path):
     await until(lambda: any("is held as example.com/gpu by default/encoder" in line for line in process.log))
-    await refused(kubelet, "is held as example.com/gpu by default/encoder")
-    await free_again(kubelet)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_it_survives_the_gateway(process, kubelet, number):
+    await refused(kubelet, HELD + " default/encoder")
     await remembered(process)
-    await process.end(number)
-    await process.start()
-    await process.said("registered", 4)
-    await refused(kubelet)
-
-
-async def test_it_survives_the_kubelet(process, kubelet):
     await kubelet.restart()
     await process.said("registered", 4)
     await refused(kubelet)
-
-
-@pytest.mark.parametrize("how", ["reload", "restart"])
-async def test_a_resource_that_is_not_configured_any_more_keeps_what_its_containers_have(
-    process, kubelet, short_path, how
-):
-    dev = short_path / "dev"
-    await remembered(process)
-    if how == "reload":
-        process.reload(shared(dev))
-        await process.said("the configuration was read again; removed: example.com/gpu")
-    else:
-        await process.end(signal.SIGKILL)
-        await process.start(shared(dev))
-        await process.said("registered", 3)
+    await process.end(signal.SIGKILL)
+    await process.start()
+    await process.said("registered", 6)
     await refused(kubelet)
-    process.reload(shared(dev, pool="renamed"))
-    await process.said("changed in place: example.com/gpu-shared (pool)")
+    await process.end(signal.SIGKILL)
+    await process.start(shared(short_path / "dev"))  # the pod runs on
+    await process.said("registered", 7)
     await refused(kubelet)
-
-
-async def test_a_resource_that_comes_into_the_pool_later_brings_what_its_containers_have(process, kubelet, short_path):
-    dev = short_path / "dev"
-    process.reload(whole(dev, pool=None), shared(dev))
+    kubelet.remove("encoder")
     await healthy(kubelet, SHARED, 2)
-    process.reload(whole(dev), shared(dev))
-    await healthy(kubelet, SHARED, 0)
-    process.reload(whole(dev, pool="renamed"), shared(dev, pool="renamed"))
-    await process.said("changed in place", 3)
-    await refused(kubelet)
+    assert (await kubelet.admit("viewers", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
 from dpgateway.node.holders import Claim
-from dpgateway.node.journal import Journal, from_json, to_json
+from dpgateway.node.journal import Journal, claims_of_others, from_json, to_json
 
 THING = "example.com/thing"
 CLAIMS = {"a": Claim("26:3:1700000000123456", frozenset(["1", "2"]), frozenset(["char 188:0"]), 17), "b::1": Claim("")}
@@ -135,3 +135,24 @@ def told(**changed):
 def test_what_no_gateway_wrote(document):
     with pytest.raises(KubeletError):
         from_json(json.dumps(document).encode(), THING, "path")
+
+
+def test_what_was_written_of_other_resources_of_the_same_kubelet_is_found(journal, tmp_path):
+    state, plugins = journal.path.parent, tmp_path / "device-plugins"
+    journal.save(CLAIMS)
+    Journal(state, plugins, "example.com/gone").save({"a": Claim("")})
+    Journal(state, tmp_path / "another", "example.com/another").save(CLAIMS)
+    assert claims_of_others(state, plugins, [THING]) == ({"example.com/gone": {"a": Claim("")}}, [])
+    assert claims_of_others(state, plugins, [])[0].keys() == {THING, "example.com/gone"}
+    assert claims_of_others(tmp_path / "none", plugins, [THING]) == ({}, [])
+
+
+@pytest.mark.parametrize("raw", [b"{", b"[]", b'{"resource": 1}', b"[" * 100_000, b"\xff"])
+def test_one_damaged_file_hides_no_other(journal, tmp_path, raw):
+    state, plugins = journal.path.parent, tmp_path / "device-plugins"
+    journal.save(CLAIMS)
+    (state / "0123456789abcdef.json").write_bytes(raw)
+    found, complaints = claims_of_others(state, plugins, [])
+    assert found == {THING: CLAIMS}
+    assert all(complaint.startswith(f"{state}/0123456789abcdef.json: ") for complaint in complaints)
+    assert len(complaints) == (raw != b'{"resource": 1}')  # that one is of another kubelet

@@ -71,9 +71,11 @@ async def test_each_change_is_told_also_of_a_directory_that_is_made_again(folder
 
     folder.mkdir()
     watch = PodDirectories(folder, changed, poll=0.01)
+    assert not watch.watched
     task = asyncio.create_task(watch.run())
     try:
         seen = await more_than(0)
+        assert watch.watched
         (folder / "1").mkdir()
         seen = await more_than(seen)
         (folder / "1").rmdir()
@@ -86,3 +88,4 @@ async def test_each_change_is_told_also_of_a_directory_that_is_made_again(folder
     finally:
         task.cancel()
         await asyncio.wait({task})
+    assert not watch.watched

@@ -259,3 +259,32 @@ async def test_the_end_does_not_wait_for_a_reload(gateway, kubelet, gate):
     await closing.entered()
     await gateway.end()
     closing.open()
+
+
+async def test_a_resource_that_is_not_configured_any_more_keeps_what_its_containers_have_from_every_pool(
+    gateway, kubelet
+):
+    await served(gateway, kubelet, resource(A, pool="p"), resource(B, pool="p"))
+    assert (await kubelet.admit("x", {"c": {A: 1}}))["ok"]
+    await offered(kubelet, B, count=1)
+    await gateway.takes_over(resource(B, pool="p"), changes=f"removed: {A}")
+    await gateway.takes_over(resource(B, pool="q"), changes=f"changed in place: {B} (pool)")
+    refused = await kubelet.admit("y", {"c": {B: 2}})
+    assert not refused["ok"]
+    await gateway.takes_over(resource(A, pool="q"), resource(B, pool="q"), changes=f"added: {A}")
+    await offered(kubelet, A)
+    assert kubelet.counts(B)[1] == 1
+
+
+async def test_a_resource_brings_what_its_containers_have_into_its_pool_and_takes_it_along(gateway, kubelet):
+    await served(gateway, kubelet, resource(A), resource(B, pool="p"))
+    assert (await kubelet.admit("x", {"c": {A: 1}}))["ok"]
+    assert kubelet.counts(B)[1] == 2
+    await gateway.takes_over(resource(A, pool="p"), resource(B, pool="p"), changes=f"changed in place: {A} (pool)")
+    await offered(kubelet, B, count=1)
+    both = resource(A, pool="q"), resource(B, pool="q")
+    await gateway.takes_over(*both, changes=f"changed in place: {A} (pool), {B} (pool)")
+    assert not (await kubelet.admit("y", {"c": {B: 2}}))["ok"]
+    await gateway.takes_over(resource(A), resource(B, pool="q"), changes=f"changed in place: {A} (pool)")
+    await offered(kubelet, B)
+    assert [registered(kubelet, name) for name in (A, B)] == [1, 1]

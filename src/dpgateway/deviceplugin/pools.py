@@ -50,7 +50,7 @@ class Pools:
             pool.tell()
 
     def _used_besides(self) -> Iterator[Used]:
-        if not self._left.known:
+        if not self._left.known.is_set():
             yield Used("a resource that isn't configured any more", Holdings())
         for name, holdings in self._left.holdings.items():
             yield used(name, holdings.value, lambda _: None, untold=False)
@@ -78,7 +78,10 @@ class Pools:
             inventory.join(self._of[inventory.name])
 
     async def known(self, name: str) -> None:
-        """Waits until it is known what containers hold of each resource of this one's pool."""
+        """Waits until it is known what containers hold of each resource of this one's pool. A resource that is in none
+        may come into one at any time.
+        """
+        await self._left.known.wait()
         if name in self._of:
             await self._of[name].known.wait()
 

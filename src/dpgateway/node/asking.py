@@ -27,7 +27,8 @@ PAUSE = 0.2
 SLOW = 30.0
 """Seconds after which there is a look without a hint."""
 BLIND = 2.0
-"""The same while pods' directories can't be seen: then nothing hints at the end of a pod, but the kubelet's answer."""
+"""The same while pods' directories can't be seen, or aren't watched: then nothing hints at the end of a pod, but the
+kubelet's answer."""
 
 _log = bind(__name__)
 
@@ -86,7 +87,7 @@ class Asking:
         """Seconds until a look without a hint. A kubelet that starts serves this API a little later than the other."""
         if self._failures:
             return doubling(self._failures, SLOW)
-        return SLOW if self._pods.seen else BLIND
+        return SLOW if self._pods.seen and self._pods.watched else BLIND
 
     def _look(self) -> None:
         values = [holdings.value for holdings in self._holdings.values()]

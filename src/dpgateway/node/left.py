@@ -28,8 +28,8 @@ class Left:
     """Used from the event loop."""
 
     def __init__(self, node: Node, state_dir: Path, threads: Threads) -> None:
-        self.known = False
-        """Whether the journals have been looked at."""
+        self.known = asyncio.Event()
+        """Set once the journals have been looked at."""
         self.holdings: dict[str, Observable[Holdings]] = {}
         """By resource; each of them is held."""
         self._node, self._state_dir, self._threads = node, state_dir, threads
@@ -44,7 +44,7 @@ class Left:
                     holdings = self._node.holdings[resource]
                     holdings.publish(holdings.value.remembered(claims))
                     self.add(resource)
-            self.known = True
+            self.known.set()
             while True:
                 self._forget()
                 changed()

@@ -34,6 +34,8 @@ class PodDirectories:
         self._directory, self._changed, self._poll = directory, changed, poll
         self.seen = False
         """Whether the directory could be looked into, the last time."""
+        self.watched = False
+        """Whether ``changed`` is called. The directory may have come after the last attempt to watch it."""
         self._known: frozenset[str] = frozenset()
 
     async def run(self) -> None:
@@ -49,10 +51,14 @@ class PodDirectories:
         with Inotify() as inotify:
             inotify.add_watch(self._directory, Mask.CREATE | Mask.DELETE | _SELF | Mask.ONLYDIR)
             self._changed()
-            async for event in inotify:
-                if event.mask & _LOST:
-                    raise OSError(f"{self._directory} was removed or replaced")
-                self._changed()
+            self.watched = True
+            try:
+                async for event in inotify:
+                    if event.mask & _LOST:
+                        raise OSError(f"{self._directory} was removed or replaced")
+                    self._changed()
+            finally:
+                self.watched = False
 
     def gone(self, uids: Iterable[str], *, started: bool, sure: bool = False) -> frozenset[str]:
         """Those of ``uids`` whose pods are gone.
