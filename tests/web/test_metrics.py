@@ -97,6 +97,7 @@ async def test_registrations_and_kubelets(kubelet, hardware):
         assert (await node("dpgateway_kubelet_up"), await node("dpgateway_kubelet_incarnations_total")) == (1, 1)
         await kubelet.restart()
         await until(lambda: node.shows(2, "dpgateway_registrations_total", outcome="accepted"))
+        await until(lambda: node.shows(1, "dpgateway_resource_streaming"))
         assert await node("dpgateway_kubelet_incarnations_total") == 2
         await kubelet.stop()
         await until(lambda: node.shows(0, "dpgateway_kubelet_up"))
