@@ -3,8 +3,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from dpgateway.sysfs import Look, NoValue, Object
+from dpgateway.sysfs import Look, NoValue, Object, Roots
 
 P = "devices/pci0000:00/0000:3b:00.0"
 MISSING = NoValue.missing()
@@ -39,6 +41,7 @@ def test_the_objects_of_a_bus_and_of_a_class(tree, roots, function):
         /sys/class/drm/version = drm 1.1.0
         /sys/class/drm/gone -> /sys/devices/gone
     """)
+    tree.at("/sys/class/drm/out").symlink_to("/etc")
     look = Look(roots)
     assert list(look.objects("pci")) == [function]
     assert list(look.objects("drm")) == [Object(f"{P}/drm/card0")]
@@ -138,7 +141,39 @@ def test_what_udev_has_found_out(tree, roots, uevent, subsystem, file):
 
 
 def test_a_file_without_a_size_is_read_to_its_end(roots):
-    """As those of /proc, which give what they have piece by piece: this one has a line for each mount."""
-    here = Object("self")
-    roots = dataclasses.replace(roots, sysfs="/proc")
-    assert Look(roots).value(here, "mountinfo") == Path("/proc/self/mountinfo").read_text().rstrip()
+    """As those of /proc, which give a page at a time (fs/seq_file.c): this one has a line for each library."""
+    value = Look(dataclasses.replace(roots, sysfs="/proc")).value(Object("self"), "maps")
+    expected = Path("/proc/self/maps").read_text().splitlines()
+    assert len("".join(expected)) > 4096
+    assert str(value).splitlines()[-1] == expected[-1]
+
+
+texts = st.binary(max_size=40) | st.just(b"x" * 70000)
+steps = st.sampled_from(["a", "b", "..", "/sys/a", "/etc", "a/b", "."])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.dictionaries(st.sampled_from(["a", "b", "c"]), texts | steps | st.none(), max_size=3),
+    paths=st.lists(st.sampled_from(["a", "b", "c", "a/b", "b/a/c", "*", "?/*", "*/*/a", "[ab]/uevent"]), max_size=4),
+)
+def test_whatever_there_is_has_a_value_and_nothing_outside_is_read(tmp_path_factory, files, paths):
+    """Files of anything, links to anywhere and in circles, and directories."""
+    here = tmp_path_factory.mktemp("sys") / "devices"
+    here.mkdir()
+    for name, content in files.items():
+        if content is None:
+            (here / name).mkdir()
+        elif isinstance(content, str):
+            (here / name).symlink_to(content)
+        else:
+            (here / name).write_bytes(content)
+    look, thing = Look(Roots(sysfs=str(here.parent))), Object("devices")
+    outside = {path.name for path in Path("/etc").iterdir()}
+    for path in paths:
+        value = look.value(thing, path)
+        assert isinstance(value, str | NoValue)
+        assert look.value(thing, path) == value
+        assert not outside & {entry.rpartition("/")[2] for entry in look.entries(thing, path)}
+    list(look.objects("*"))
+    assert look.env(thing, "x") == MISSING

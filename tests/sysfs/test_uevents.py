@@ -1,4 +1,5 @@
 import select
+import socket
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,16 @@ def test_the_kernels_own_messages(listening):
 
 def test_messages_that_were_lost_are_told(listening):
     """The queue is far smaller than what comes."""
-    import socket  # noqa: PLC0415
-
     listening._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     for _ in range(100):
         Path("/sys/devices/virtual/mem/null/uevent").write_text("change")
     assert None in list(listening.read())
     assert list(listening.read()) == []
+
+
+def test_only_the_kernel_is_believed(listening):
+    """Root may send to the socket, as may others where the kernel lets them."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 15) as other:
+        other.sendto(b"add@/x\0ACTION=add\0DEVPATH=/x\0SUBSYSTEM=tty\0", (listening._socket.getsockname()[0], 0))
+    assert select.select([listening], [], [], 5)[0]
+    assert Uevent("add", "x", "tty") not in list(listening.read())

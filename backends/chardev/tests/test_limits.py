@@ -65,6 +65,21 @@ def test_without_inotify_the_list_is_right_and_the_watch_is_tried_again(dev, wha
     child(dev, script, "unshare", "--user", "--map-root-user")
 
 
+def test_where_the_kernel_says_nothing_of_sysfs_the_log_says_so_once(dev):
+    """In a user namespace, as in a pod with hostUsers: false."""
+    script = """
+        from dpgateway import from_plain
+        match = {"subsystem": "mem", "kernel": "null"}
+        driver = CharDevices(from_plain({"match": match}, CharDevices.Options), recorder.context())
+        assert listed(driver) == listed(driver) == {"null": None}
+        assert len(recorder.messages) == 1, recorder.messages
+        assert "changes in /sys are noticed only at the next refresh" in recorder.messages[0], recorder.messages
+        assert "no uevents to a user namespace" in recorder.messages[0], recorder.messages
+        driver.close()
+    """
+    child(dev, script, "unshare", "--user", "--map-root-user")
+
+
 def test_what_may_not_be_looked_at_says_so(dev):
     script = """
         os.chdir(dev)

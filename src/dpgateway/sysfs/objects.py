@@ -17,8 +17,6 @@ from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
 from dpgateway.sysfs.tree import OutsideError, Tree
 from dpgateway.sysfs.values import NoValue, Roots, Value
 
-DEVICES = "devices"
-"""Everything that is an object lies below it (Documentation/admin-guide/sysfs-rules.rst)."""
 _PLACES = (("bus", "/devices"), ("class", ""))
 """Where the objects of a subsystem are: ``/sys/bus/<name>/devices``, ``/sys/class/<name>``."""
 
@@ -79,7 +77,7 @@ class Look:
                 path = self._tree.follow(name, directory)
             except (OutsideError, OSError):  # a link that leads nowhere, because the object is just going
                 continue
-            if path.startswith(f"{DEVICES}/") and path not in seen:
+            if path not in seen and self._tree.at(path).is_dir():
                 seen.add(path)
                 yield Object(path)
 
