@@ -143,6 +143,11 @@ async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, director
         for path in ("/", "/metrics", "/status.json", "/statusz"):
             page = await ask(port, path)
             assert (page.status, SECRET.encode() in page.body) == (200, False)
+        (directory / "kubelet.sock").rename(directory / "hidden")
+        found = await until(lambda: ready(503))
+        assert (found["kubelet"], found["resources"][0]["ready"]) == (False, True)  # a live stream outweighs everything
+        (directory / "hidden").rename(directory / "kubelet.sock")
+        await until(lambda: ready(200))
         await one.kill()
         began = time.monotonic()
         assert not (await until(lambda: ready(503)))["resources"][0]["ready"]

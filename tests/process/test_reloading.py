@@ -218,6 +218,7 @@ async def test_the_pages_come_with_a_new_configuration(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     gateway.reload(replace(gateway.configuration(resource(A)), web=Web("127.0.0.1:0")))
     await until(lambda: any("the pages are at http://127.0.0.1:" in text for text in gateway.log.messages))
+    await gateway.says(f"{DONE}taken over: web")
     assert registered(kubelet, A) == 1
 
 

@@ -88,12 +88,12 @@ class Reloading:
             for key in fixed(self._wanted, new):
                 _log.warning("%s changes with the next start of the gateway only", key)
             self._wanted = Configuration(new.resources, self._wanted.kubelet, self._wanted.state_dir, new.web)
-            if new.web != self.web.value:
+            if moved := new.web != self.web.value:
                 self.web.publish(new.web)
             self._wait_for_drivers(new.resources)
             found = await self._apply(gateway)
             gateway.took_over()
-            self._tell(found)
+            self._tell(found, *(["taken over: web"] if moved else []))
 
     async def _apply(self, gateway: Gateway) -> Changes:
         old, new = gateway.resources, self._wanted.resources
@@ -120,11 +120,12 @@ class Reloading:
         return await future
 
     @staticmethod
-    def _tell(found: Changes) -> None:
+    def _tell(found: Changes, *more: str) -> None:
         for one in found.unusable:
             text = "resource %s goes on as before, because its new configuration can't be used: %s"
             _log.error(text, one.name, one.failure, extra={"resource": one.name, "driver": one.driver})
-        _log.info("the configuration was read again; %s", str(found) or "nothing changed")
+        said = "; ".join(filter(None, (str(found), *more)))
+        _log.info("the configuration was read again; %s", said or "nothing changed")
 
 
 def _tell_of(problems: Sequence[Problem]) -> None:
