@@ -243,6 +243,12 @@ def test_pci_functions_give_the_nodes_that_their_directories_name(drive):
         "0000:3b:00.0": ("char 240:0", "pci 0000:3b:00.0"),
         "0000:3b:00.1": ("char 240:1", "pci 0000:3b:00.1"),
     }
+    assert devices[0].attributes == {
+        "object": "/sys/devices/pci0000:00/0000:3b:00.0",
+        "node": "/dev/uio7",
+        "driver": "igb_uio",
+        "vendor": "0x8086",
+    }
     assert [node.host_path for node in driver.allocate(devices).device_nodes] == ["/dev/uio7", "/dev/uio6"]
 
 
