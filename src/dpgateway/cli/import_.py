@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from ruamel.yaml import YAML
 
 from dpgateway.cli.options import logged, output_option
 from dpgateway.cli.output import apart, print_json, print_table
 from dpgateway.config import did_you_mean
+from dpgateway.config.document import of_plain
 from dpgateway.errors import ConfigurationError, GatewayError
 from dpgateway.importing import Imported, Importer, Lost, Source, installed
 
@@ -72,6 +74,9 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     with apart():
         imported = importer.load()(Source.read(file, target.dev))
     text = imported.text(f"What {plugin} served, made from {file.name} by dpgateway import.")
+    of_plain(
+        YAML(typ="safe", pure=True).load(text), f"what was made of {file.name}"
+    )  # it may have names that are wrong
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)
     _tell(imported, text, output, written=target.output_file is not None)

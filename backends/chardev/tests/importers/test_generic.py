@@ -102,6 +102,16 @@ def test_every_form_in_which_people_have_it(imported, text):
     assert written.plain("example.com/video") == {"paths": ("/dev/video0",), "permissions": "mrw"}
 
 
+def test_a_flag_outweighs_the_file(imported):
+    config_map = "apiVersion: v1\nkind: ConfigMap\ndata: {c: 'devices: [{name: cc, groups: []}]'}\n---\n"
+    assert set(imported(config_map + DAEMON_SET).resources) == {"example.com/serial", "example.com/fuse"}
+
+
+def test_a_name_that_no_kubelet_takes(importing):
+    (told,) = importing.refused(PLUGIN, DAEMON_SET.replace("example.com", "kubernetes.io").replace("fuse", "kvm"))[:1]
+    assert told.startswith('what was made of theirs: resources[0].name: found "kubernetes.io/serial", expected ')
+
+
 def stick(tree, name, number, product="7523", serial=None):
     bus, here = 1, f"/sys/devices/pci0000:00/0000:00:14.0/usb1/{name}"
     tree.write(f"""
@@ -220,6 +230,7 @@ def test_all_that_is_in_a_directory(imported):
         CAPTURE.replace("/dev/snd/pcmC1D0c", "/dev/snd/pcm*"),
         CAPTURE.replace("/opt/card1, type: Mount, ", "/dev/card1, "),
         CAPTURE.replace("controlC", "by-id/C"),
+        CAPTURE.replace("C0\n", "C0\n          optional: true\n", 1).replace("C1\n", "C1\n          optional: true\n"),
     ],
 )
 def test_groups_that_are_not_alike(imported, instead):

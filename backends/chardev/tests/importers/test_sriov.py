@@ -113,6 +113,14 @@ def test_the_same_ids_variables_and_nodes(imported):
     assert (written.code, [one["what"] for one in written.not_kept]) == (1, ALWAYS)
 
 
+def test_a_physical_function_without_virtual_ones(imported, tree):
+    for number, virtual in enumerate((0, 2)):
+        here = function(tree, f"0000:17:00.{number}", "i40e")
+        tree.write(f"{here}/sriov_numvfs = {virtual}")
+    written = imported('{"resourceList": [{"resourceName": "pf", "selectors": {"drivers": ["i40e"]}}]}\n')
+    assert list(written.given("intel.com/pf")) == ["0000:17:00.0"]
+
+
 def test_the_prefix_of_its_command_line(imported):
     daemon_set = "kind: DaemonSet\nspec: {containers: [{args: [--resource-prefix=example.org]}]}\n---\n"
     whole = imported(daemon_set + '{"resourceList": [{"resourceName": "a", "selectors": {"drivers": ["iavf"]}}]}\n')
