@@ -91,9 +91,12 @@ def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) 
     forgotten = ""
     if own.forgotten:
         forgotten = f"it may be what a container holds as {own.forgotten}, because nobody remembers what that was"
+    users = {name: one for one in others for name in one.behind}  # one look for each name: there are many devices
     out = {}
     for device in devices:
-        reason = _within(device, own) or next(filter(None, (one.says_of(device) for one in others)), "")
+        reason = _within(device, own)
+        if not reason and users and (user := next(filter(None, map(users.get, hardware(device))), None)) is not None:
+            reason = user.says_of(device)
         if not reason and device.id not in held:
             reason = (forgotten if device.hardware is not None else "") or unsure
         if reason:
