@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -188,14 +189,12 @@ class Gateway:
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
             driving = group.create_task(driver.run(), name=f"{config.name} driver")
-            try:
+            async with AsyncExitStack() as end:  # what comes last is done first
+                end.push_async_callback(asyncio.wait, {driving})  # before the group cancels it again, as it closes
+                end.push_async_callback(plugin.close)
+                end.callback(driving.cancel)  # the driver closes while the server says goodbye
+                end.push_async_callback(plugin.drain, GRACE)
                 await plugin.run()
-            finally:
-                try:
-                    await plugin.drain(GRACE)
-                finally:
-                    driving.cancel()  # the driver closes while the server says goodbye
-                    await plugin.close()
 
     # the kubelet
 

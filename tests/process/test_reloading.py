@@ -34,7 +34,7 @@ class Driver(Scripted):
 
 
 def resource(name, **keys):
-    return configured(**{"name": name, "driver_class": Driver, **keys})
+    return configured(**{"name": name, "driver_class": Driver, "refresh": 3600, **keys})
 
 
 class Reloaded(Inside):
@@ -127,7 +127,9 @@ async def test_what_can_change_in_place_keeps_the_driver_the_sockets_and_the_str
     }
     await gateway.takes_over(resource(A, **keys), resource(B), changes=f"changed in place: {A} ({', '.join(keys)})")
     await offered(kubelet, A, count=4)
-    (started,) = (await kubelet.admit("q", {"c": {A: 2}}))["containers"]
+    reply = await kubelet.admit("q", {"c": {A: 2}})
+    assert reply["ok"], reply
+    (started,) = reply["containers"]
     assert started["options"]["envs"]["MORE"] == "b"
     assert started["options"]["annotations"]["c"] == "d"
     assert [mount["container_path"] for mount in started["options"]["mounts"]] == ["/f"]
@@ -251,6 +253,30 @@ async def test_a_resource_that_is_added_while_there_is_no_kubelet_meets_the_next
     await gateway.takes_over(resource(A), resource(B), changes=f"added: {B}")
     async with Kubelet("1.31", short_path) as kubelet:
         await offered(kubelet, A, B)
+
+
+async def test_a_driver_has_closed_before_another_one_is_made(gateway, kubelet, gate, short_path):
+    closing, life = gate(None), []
+
+    class Careful(Driver):
+        def __init__(self, options, context):
+            life.append("made")
+            super().__init__(options, context)
+
+        def close(self):
+            closing()
+            life.append("closed")
+
+    await served(gateway, kubelet, resource(A, driver_class=Careful), resource(B))
+    gateway.reload(gateway.configuration(resource(A, driver_class=Careful, options=None), resource(B)))
+    await closing.entered()
+    await until(lambda: len(list((short_path / "dpgateway").glob("*.lock"))) == 1)  # all but the driver has ended
+    for _ in range(50):  # in which another one could be made
+        assert (await kubelet.admit("p", {"c": {B: 1}}))["ok"]
+        kubelet.remove("p")
+    closing.open()
+    await offered(kubelet, A)
+    assert life == ["made", "closed", "made"]
 
 
 async def test_the_end_does_not_wait_for_a_reload(gateway, kubelet, gate):
