@@ -265,6 +265,9 @@ devices:
   groups:
   - usb: [{vendor: "1a86", product: "7523", serial: A1}]
   - usb: [{vendor: "1a86", product: "7523"}]
+- name: bus
+  groups:
+  - paths: [{path: /dev/bus/usb}]
 """)
     assert written.lost == [
         (2, "devices[0]", "", "the ids"),
@@ -277,6 +280,7 @@ devices:
         (14, "devices[1].groups[0]", "squat.ai/mixed", "paths"),
         (18, "devices[2].groups[0]", "squat.ai/only-mounts", "the mount /opt/file"),
         (20, "devices[3].groups", "squat.ai/sticks", "groups of USB devices"),
+        (25, "devices[4].groups[0]", "squat.ai/bus", "the directory /dev/bus/usb"),
     ]
     assert written.plain("squat.ai/several") == {
         "paths": ("/dev/a",),

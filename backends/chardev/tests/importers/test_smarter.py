@@ -32,6 +32,11 @@ def nodes(tree):
         c /dev/ttyUSB1 240:1
         c /dev/tty0 240:2
         c /dev/snd/timer 116:33
+        /sys/devices/virtual/sound/timer/subsystem -> /sys/class/sound
+        /sys/devices/virtual/sound/timer/dev = 116:33
+        /sys/devices/virtual/sound/timer/uevent = DEVNAME=snd/timer
+        /sys/class/sound/timer -> /sys/devices/virtual/sound/timer
+        /dev/shm/
         /dev/serial/by-id/usb-A.B_1 -> /dev/ttyUSB0
     """)
 
@@ -42,7 +47,9 @@ def test_a_resource_for_each_device(imported):
     assert written.nodes("smarter-devices/serial_by-id_usb-A_B_1") == {
         "serial/by-id/usb-A.B_1": [("/dev/serial/by-id/usb-A.B_1", "/dev/serial/by-id/usb-A.B_1", "rw")]
     }
+    assert written.nodes("smarter-devices/snd") == {"snd": [("/dev/snd/timer", "/dev/snd/timer", "rw")]}
     assert {name: one.shares.count for name, one in written.resources.items()} == {
+        "smarter-devices/snd": 20,
         "smarter-devices/rtc0": 20,
         "smarter-devices/ttyUSB0": 1,
         "smarter-devices/ttyUSB1": 1,
@@ -54,11 +61,12 @@ def test_a_resource_for_each_device(imported):
 def test_what_is_not_kept(imported):
     assert [(line, what) for line, _, _, what in imported(CONFIG_MAP).lost] == [
         (5, "the ids"),
-        (5, "the directory /dev/snd"),
         (9, "devices that ^ttyUSB[0-9]*$ will find"),
         (11, "devices that by-id/ will find"),
         (13, "nvidia-gpu"),
     ]
+    shm = imported("- {devicematch: ^shm$, nummaxdevices: 2}\n- {devicematch: ^snd, nummaxdevices: 2}\n")
+    assert (1, "the directory /dev/shm") in [(line, what) for line, _, _, what in shm.lost]
     twice = imported("- {devicematch: USB0, nummaxdevices: 2}\n- {devicematch: ^ttyUSB0$, nummaxdevices: 1}\n")
     assert twice.resources["smarter-devices/ttyUSB0"].shares.count == 2
     assert (2, "/dev/ttyUSB0") in [(line, what) for line, _, _, what in twice.lost]

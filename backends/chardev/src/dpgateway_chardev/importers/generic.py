@@ -13,7 +13,7 @@ from dpgateway.importing import Imported, Lost, Place, Resource, Source, Written
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, RUNNING
 from dpgateway_chardev.importers.generic_config import Device, Group, Path, configured
-from dpgateway_chardev.importers.generic_match import DIRECTORIES, directory, together, usb
+from dpgateway_chardev.importers.generic_match import DIRECTORIES, OTHER_DIRECTORIES, directory, together, usb
 
 
 def generic_device_plugin(source: Source) -> Imported:
@@ -73,8 +73,11 @@ class _Converted:
             why = "paths that belong together are kept if all groups are alike but for their numbers, without globs"
         elif first.type == "Mount":
             what, why = f"the mount {first.path}", "a device needs a node, or something in sysfs"
-        elif first.path.rstrip("/") in DIRECTORIES:
-            what, why = f"the directory {first.path}", "all nodes in it can only be a resource of their own"
+        elif first.path.rstrip("/") in {*DIRECTORIES, *OTHER_DIRECTORIES}:
+            what, why = (
+                f"the directory {first.path}",
+                "what is in it needs a match of what it is, in a resource of its own",
+            )
         elif not _in_dev(first.path):
             what, why = first.path, "only nodes in /dev are offered"
         if why:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path as FilePath
 
 from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, typed
 from dpgateway_chardev.importers import DRIVER, RUNNING
+from dpgateway_chardev.importers.generic_config import Path
+from dpgateway_chardev.importers.generic_match import DIRECTORIES, directory
 
 _DEEPEST = 10
 _GPU = "nvidia-gpu"
@@ -47,7 +49,7 @@ def smarter_device_manager(source: Source) -> Imported:
         lost += _unknown(written, one, source.dev)
         for name in _found(one, names):
             resource = "smarter-devices/" + re.sub("[^A-Za-z0-9_-]", "_", name)
-            if (source.dev / name).is_dir():
+            if f"/dev/{name}" not in DIRECTORIES and (source.dev / name).is_dir():
                 why = "a container runtime gives all that is in it; match and group say what is in it"
                 lost.append(Lost(written.place, f"the directory /dev/{name}", why, resource))
             elif one.nummaxdevices < 1 or resource in resources:
@@ -55,7 +57,8 @@ def smarter_device_manager(source: Source) -> Imported:
                 lost.append(Lost(written.place, f"/dev/{name}", why, resource))
             else:
                 more = {"shares": one.nummaxdevices} if one.nummaxdevices > 1 else {}
-                options = {"paths": [f"/dev/{name}"]}
+                path = Path(f"/dev/{name}", permissions="rw")
+                options = directory(path, name) if path.path in DIRECTORIES else {"paths": [path.path]}
                 resources[resource] = Resource(resource, written.place, DRIVER, options, more)
     return Imported(tuple(resources.values()), tuple(lost))
 
@@ -80,7 +83,7 @@ def _found(one: Desired, names: list[str]) -> list[str]:
     return [name for name in names if re.search(one.devicematch, name)]
 
 
-def _unknown(written: Written, one: Desired, dev: Path) -> Iterator[Lost]:
+def _unknown(written: Written, one: Desired, dev: FilePath) -> Iterator[Lost]:
     if one.devicematch == _GPU:
         yield Lost(written.place, _GPU, "these devices have no node, only the variable NVIDIA_VISIBLE_DEVICES")
     elif not _LITERAL.fullmatch(one.devicematch):
@@ -88,7 +91,7 @@ def _unknown(written: Written, one: Desired, dev: Path) -> Iterator[Lost]:
         yield Lost(written.place, f"devices that {one.devicematch} will find", why)
 
 
-def _names(directory: Path, above: str, depth: int = 0) -> Iterator[str]:
+def _names(directory: FilePath, above: str, depth: int = 0) -> Iterator[str]:
     """All names below /dev, as it walks there: directories, too, and through links."""
     try:
         inside = [one.name for one in (directory / above).iterdir()]
