@@ -12,7 +12,7 @@ from dpgateway_chardev.patterns import is_lasting
 
 DIRECTORIES = {"/dev/dri": "drm", "/dev/input": "input", "/dev/snd": "sound"}
 """The subsystems whose nodes are all in one directory. A container runtime gives all of them for the directory."""
-OTHER_DIRECTORIES = frozenset({"/dev/bus/usb", "/dev/infiniband", "/dev/mapper", "/dev/net", "/dev/shm", "/dev/vfio"})
+OTHER_DIRECTORIES = frozenset({"/dev/bus/usb", "/dev/infiniband", "/dev/mapper", "/dev/net", "/dev/vfio"})
 """What isn't one subsystem's, or belongs to several devices."""
 _DIGITS = re.compile(r"(\d+)")
 
