@@ -117,6 +117,14 @@ async def test_a_driver_that_hangs_is_listed_at_the_deadline_and_as_it_is_once_i
     assert await one.list() == {"a": "Healthy"}
 
 
+async def test_other_shares_are_offered_at_once_because_the_driver_need_not_be_asked(run):
+    driver = scripted()
+    one = run(driver, refresh=3600)
+    await until(lambda: one.plugin.inventory.list.value)
+    one.plugin.amend(configured(driver_class=driver, refresh=3600, shares=2))
+    assert one.plugin.inventory.list.value.keys() == {"a", "a::1", "b", "b::1"}
+
+
 async def test_what_no_container_holds_any_more_is_released(run, short_path):
     released: list[tuple[Device, ...]] = []
     write_checkpoint(short_path, "a", "b")
