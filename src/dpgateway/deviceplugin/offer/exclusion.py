@@ -41,6 +41,11 @@ class Used:
             return f"it may be {what}, because nobody remembers what that was"
         return ""
 
+    @property
+    def news(self) -> tuple[str, Mapping[str, str]]:
+        """All that it means to other resources."""
+        return self.unsure, {name: self._holder(offered) for name, offered in self.behind.items()}
+
     def says_of(self, device: Device) -> str:
         """Why another resource can't give the device away; empty if nothing of it is used under this name."""
         for name in hardware(device):

@@ -61,6 +61,8 @@ class Inventory:
         self._shared = False
         """Whether devices may share hardware."""
         self._pool: Pool | None = None
+        self._told: object = None
+        """What the pool was told last."""
         self._deaf = False
         """Whether there is no driver that could be told what is free."""
         self._timer: asyncio.TimerHandle | None = None
@@ -157,7 +159,7 @@ class Inventory:
 
     def join(self, pool: Pool | None) -> None:
         """From now on nothing is given away that another resource of the pool uses. None: it is in no pool any more."""
-        self._pool = pool
+        self._pool, self._told = pool, None
         if pool is not None:
             pool.members[self.name] = self
         self.exclude(self._others())
@@ -184,7 +186,9 @@ class Inventory:
         return () if self._pool is None else self._pool.others(self.name)
 
     def _tell_pool(self) -> None:
-        if self._pool is not None:
+        """Only of news: all resources of the pool read each checkpoint, and most of these say nothing new."""
+        if self._pool is not None and (news := self.used().news) != self._told:
+            self._told = news
             self._pool.tell(self.name)
 
     def _exclude(self, others: Sequence[Used]) -> bool:
