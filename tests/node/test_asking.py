@@ -115,6 +115,21 @@ async def test_nobody_is_asked_while_nothing_is_claimed(asked):
     await asked.more_calls()
 
 
+async def test_a_pod_is_looked_for_as_soon_as_it_is_known_so_that_its_end_is_seen(asked):
+    """At the start the first hint comes before it is known what containers hold, and a pod may end just then."""
+    held = asked.value
+    asked.holdings.publish(Holdings().noted({}, 0.0, 0.0))
+    asked.start()
+    asked.asking.hint()
+    await turns()
+    asked.holdings.publish(held)
+    asked.asking.hint()
+    await turns()
+    asked.pod.rmdir()
+    asked.asking.hint()
+    await until(lambda: asked.value.gone == {"uid-a"})
+
+
 async def test_a_pod_that_is_gone_holds_nothing(asked):
     asked.start()
     await until(lambda: asked.value.listed)

@@ -72,7 +72,7 @@ class Asking:
                     if any(holdings.value.claimed for holdings in self._holdings.values()):
                         self._look()
                         await self._ask()
-                    await asyncio.sleep(PAUSE)
+                        await asyncio.sleep(PAUSE)
         finally:
             await self._pod_resources.close()
 
