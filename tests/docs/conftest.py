@@ -74,8 +74,9 @@ def bare() -> Iterator[Place]:
 def _add_dependencies(environment: Path) -> None:
     dependencies = environment / "dependencies"
     dependencies.mkdir()
-    for folder in site.getsitepackages():
-        for path in Path(folder).iterdir():
+    folders = [Path(folder) for folder in site.getsitepackages()]
+    for folder in filter(Path.is_dir, folders):  # Debian's Python names one that it never makes
+        for path in folder.iterdir():
             if not OURS.match(path.name):
                 (dependencies / path.name).symlink_to(path)
     (python,) = (environment / "lib").glob("python3*")
