@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from dpgateway_fpga import FpgaDriver
+from dpgateway_fpga.programmers import Reading, Verification
 from dpgateway_fpga.slot import pause
 
 from dpgateway import Device, DeviceUnavailable, DriverError
@@ -15,13 +16,18 @@ from dpgateway import Device, DeviceUnavailable, DriverError
 class Programmer:
     """Counts, and lets the test decide what programming does."""
 
+    verification = Verification.IDENTITY
+
     def __init__(self, act=lambda board: None):
         self.act, self.images, self.programmed = act, {}, []
 
-    def loaded(self, board):
-        return self.images.get(board.id)
+    def expected(self, board, image):
+        return image.sha256
 
-    def program(self, board, image):
+    def read(self, board):
+        return Reading("", self.images.get(board.id))
+
+    def program(self, board, image, progress, lock=None):
         self.programmed.append(board.id)
         self.act(board)
         self.images[board.id] = image.sha256

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dpgateway import Context, Device, DriverError, Health
 from dpgateway_fpga.bitstream import read_image
 from dpgateway_fpga.options import Board, FpgaOptions
-from dpgateway_fpga.programmers import Programmer
+from dpgateway_fpga.programmers import Programmer, verify
 
 
 class Slot:
@@ -47,17 +47,16 @@ class Slot:
             self._cancel()
 
     def _program(self) -> None:
-        pinned = self._options.bitstream.sha256
-        if pinned and self._programmer.loaded(self.board) == pinned:
+        programmer, name, pinned = self._programmer, self._options.bitstream.id, self._options.bitstream.sha256
+        if pinned and programmer.read(self.board).identity == pinned:
             return
         image = read_image(self._options.bitstream)
-        if self._programmer.loaded(self.board) == image.sha256:
+        if programmer.read(self.board).identity == programmer.expected(self.board, image):
             return
-        self._context.log.info("programming board %s with %s", self.board.id, self._options.bitstream.id)
-        self._programmer.program(self.board, image)
-        if (found := self._programmer.loaded(self.board)) != image.sha256:
-            raise DriverError(f"expected the board to run {image.sha256} now, found {found or 'an unknown state'}")
-        self._context.log.info("board %s runs %s", self.board.id, self._options.bitstream.id)
+        self._context.log.info("programming board %s with %s", self.board.id, name)
+        programmer.program(self.board, image, lambda _: None)
+        verify(programmer, self.board, image)
+        self._context.log.info("board %s runs %s", self.board.id, name)
 
     def _failed(self, why: str) -> None:
         failures = self._failures + 1

@@ -1,4 +1,4 @@
-"""How a board is programmed: one class for each way, all in one table."""
+"""Boards that are files, for demos and tests."""
 
 from __future__ import annotations
 
@@ -7,51 +7,48 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
 from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.options import Board, FpgaOptions, Simulated
+from dpgateway_fpga.options import Board, Simulated
+from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
 from dpgateway_fpga.trusted import trusted_directory
-
-
-class Programmer(Protocol):
-    """One way to program boards. Calls for different boards may run at the same time, calls for one board don't."""
-
-    def loaded(self, board: Board) -> str | None:
-        """The sha256 of what the board runs; ``None``: unknown, so the board has to be programmed."""
-
-    def program(self, board: Board, image: Image) -> None:
-        """Blocks until the board runs ``image``. Raises DriverError or OSError."""
 
 
 class SimulatedProgrammer:
     """Its boards are files. The next gateway finds there what was loaded, as on a board that kept its power."""
+
+    verification: ClassVar[Verification] = Verification.IDENTITY
 
     def __init__(self, options: Simulated) -> None:
         self._options = options
         self._attempts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def loaded(self, board: Board) -> str | None:
+    def expected(self, board: Board, image: Image) -> str:
+        return image.sha256
+
+    def read(self, board: Board) -> Reading:
         try:
             with trusted_directory(self._options.state_dir):
-                state = json.loads(self._file(board).read_text())
-            return str(state["sha256"]) if state["state"] == "loaded" else None
+                found = json.loads(self._file(board).read_text())
+            state, sha256 = str(found["state"]), str(found["sha256"])
         except (DriverError, OSError, ValueError, LookupError, TypeError):
-            return None
+            return Reading("unknown")
+        return Reading(state, sha256 if state == "loaded" else None)
 
-    def program(self, board: Board, image: Image) -> None:
+    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         self._write(board, "programming", image)  # if we die now, the board's state is unknown to the next gateway
+        progress("programming")
         time.sleep(self._options.duration.total_seconds())
         with self._lock:
             self._attempts[board.id] += 1
             attempt = self._attempts[board.id]
         if attempt <= self._options.fail_first:
-            raise DriverError(f"simulated failure {attempt} of {self._options.fail_first}")
+            raise Failed(f"simulated failure {attempt} of {self._options.fail_first}", again=True)
         self._write(board, "loaded", image)
 
     def _file(self, board: Board) -> Path:
@@ -71,8 +68,3 @@ class SimulatedProgrammer:
                 text.flush()
                 os.fsync(text.fileno())
             os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
-
-
-PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {
-    "simulated": lambda options: SimulatedProgrammer(options.simulated),
-}

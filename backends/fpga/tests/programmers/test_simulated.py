@@ -4,7 +4,8 @@ import json
 
 import pytest
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.programmers import SimulatedProgrammer
+from dpgateway_fpga.programmers import Reading
+from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
 
 from dpgateway import DriverError
 
@@ -37,28 +38,28 @@ def victim(tmp_path):
 @pytest.mark.parametrize("name", [".fpga-a.json.new", "fpga-a.json"])
 def test_a_link_in_the_state_directory_is_replaced_not_followed(programmer, board, state_dir, victim, name):
     (state_dir / name).symlink_to(victim)
-    programmer.program(board, IMAGE)
+    programmer.program(board, IMAGE, print)
     assert victim.read_text() == "mine"
     assert json.loads((state_dir / "fpga-a.json").read_text()) == {"state": "loaded", "sha256": IMAGE.sha256}
     assert [file.name for file in state_dir.iterdir() if not file.is_symlink()] == ["fpga-a.json"]
-    assert programmer.loaded(board) == IMAGE.sha256
+    assert programmer.read(board) == Reading("loaded", IMAGE.sha256)
 
 
 def test_what_a_gateway_that_died_left_is_replaced(programmer, board, state_dir):
     (state_dir / ".fpga-a.json.new").write_text("{")
-    programmer.program(board, IMAGE)
-    assert programmer.loaded(board) == IMAGE.sha256
+    programmer.program(board, IMAGE, print)
+    assert programmer.read(board) == Reading("loaded", IMAGE.sha256)
     assert [file.name for file in state_dir.iterdir()] == ["fpga-a.json"]
 
 
 def test_a_state_directory_that_others_can_write_is_neither_believed_nor_written(programmer, board, state_dir):
-    programmer.program(board, IMAGE)
+    programmer.program(board, IMAGE, print)
     state_dir.chmod(0o777)
-    assert programmer.loaded(board) is None
+    assert programmer.read(board) == Reading("unknown")
     with pytest.raises(DriverError, match=f"^expected a directory {state_dir} that only its owner can write"):
-        programmer.program(board, Image(b"y", "cd" * 32))
+        programmer.program(board, Image(b"y", "cd" * 32), print)
     state_dir.chmod(0o700)
-    assert programmer.loaded(board) == IMAGE.sha256
+    assert programmer.read(board) == Reading("loaded", IMAGE.sha256)
 
 
 def test_a_state_directory_that_is_a_link_is_refused(programmer, board, state_dir, tmp_path):
@@ -66,11 +67,11 @@ def test_a_state_directory_that_is_a_link_is_refused(programmer, board, state_di
     (tmp_path / "elsewhere").mkdir()
     state_dir.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DriverError, match=f"^expected a directory at {state_dir}, found a symbolic link"):
-        programmer.program(board, IMAGE)
+        programmer.program(board, IMAGE, print)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_the_state_directory_is_made_for_its_owner_alone(programmer, board, options):
-    programmer.program(board, IMAGE)
+    programmer.program(board, IMAGE, print)
     assert options.simulated.state_dir.stat().st_mode & 0o777 == 0o700
     assert (options.simulated.state_dir / "fpga-a.json").stat().st_mode & 0o777 == 0o600

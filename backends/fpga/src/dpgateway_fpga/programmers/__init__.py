@@ -1,0 +1,13 @@
+"""How a board is programmed: one module for each way, all in one table."""
+
+from collections.abc import Callable, Mapping
+
+from dpgateway_fpga.options import FpgaOptions
+from dpgateway_fpga.programmers.programmer import Failed, Programmer, Progress, Reading, Verification, verify
+from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
+
+__all__ = ["PROGRAMMERS", "Failed", "Programmer", "Progress", "Reading", "Verification", "verify"]
+
+PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {
+    "simulated": lambda options: SimulatedProgrammer(options.simulated),
+}

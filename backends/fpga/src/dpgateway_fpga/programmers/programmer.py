@@ -1,0 +1,81 @@
+"""What every way to program boards can do, says of itself, and raises; and how a board is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from dpgateway import DriverError
+from dpgateway_fpga.bitstream import Image
+from dpgateway_fpga.options import Board
+
+Progress = Callable[[str], None]
+"""Hears what is going on, in a few words ("write init"), at each change; on the thread that called ``program``."""
+
+
+class Verification(StrEnum):
+    """How strongly a programmer can verify what a board runs."""
+
+    IDENTITY = "identity"
+    """The board says which image it runs."""
+    STATE = "state"
+    """The board says only that it runs something without a fault; which image, the journal has to remember."""
+    NONE = "none"
+    """The board says nothing; that the attempt didn't fail has to be enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a board says of itself now."""
+
+    state: str
+    """In the words of the kernel or of the tool, for people: ``operating``, ``write init error``."""
+    identity: str | None = None
+    """Of the image that the board runs; ``None``: unknown. Only with ``Verification.IDENTITY``."""
+    fault: str | None = None
+    """Why no container may have the board now, whatever it runs; it stays until something is done, or passes."""
+
+
+class Failed(DriverError):
+    """A board couldn't be programmed, or isn't what it should be."""
+
+    def __init__(self, why: str, *, again: bool = False) -> None:
+        """``again``: whether the same attempt may succeed later, because nothing was touched, or what failed passes."""
+        super().__init__(why)
+        self.again = again
+
+
+class Programmer(Protocol):
+    """One way to program boards. Calls for different boards may run at the same time; of one board only ``read`` may,
+    while ``program`` runs.
+    """
+
+    @property
+    def verification(self) -> Verification: ...
+
+    def expected(self, board: Board, image: Image) -> str:
+        """The identity that the board says once it runs ``image``. Touches nothing. Raises DriverError: the image isn't
+        one for this board.
+        """
+
+    def read(self, board: Board) -> Reading:
+        """What the board says. Never raises for what is wrong with the board; that is its ``fault``."""
+
+    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+        """Blocks until the attempt is over. Raises Failed, or another DriverError or OSError (then not ``again``).
+
+        ``lock``: a descriptor with a flock(2) of the board. A process that does the work keeps it open until it ends,
+        so that the lock outlives this process if that one hangs in the kernel.
+        """
+
+
+def verify(programmer: Programmer, board: Board, image: Image) -> Reading:
+    """What the board says after it was programmed. Raises Failed if that isn't what it says when it runs ``image``."""
+    expected, found = programmer.expected(board, image), programmer.read(board)
+    if found.fault is not None:
+        raise Failed(found.fault)
+    if programmer.verification is Verification.IDENTITY and found.identity != expected:
+        raise Failed(f"expected the board to run {expected} now, found {found.identity or 'an unknown state'}")
+    return found

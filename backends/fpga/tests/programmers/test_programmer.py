@@ -1,0 +1,47 @@
+"""A board is believed as far as its programmer can verify it, and no further."""
+
+import pytest
+from dpgateway_fpga import Board
+from dpgateway_fpga.bitstream import Image
+from dpgateway_fpga.programmers import Failed, Reading, Verification, verify
+
+IMAGE = Image(b"x", "ab" * 32)
+
+
+class Programmer:
+    def __init__(self, verification, reading):
+        self.verification, self.reading = verification, reading
+
+    def expected(self, board, image):
+        return image.sha256
+
+    def read(self, board):
+        return self.reading
+
+    def program(self, board, image, progress, lock=None):
+        raise NotImplementedError
+
+
+def _verify(verification, reading):
+    return verify(Programmer(verification, reading), Board("a"), IMAGE)
+
+
+@pytest.mark.parametrize("verification", Verification)
+def test_a_fault_is_one_however_little_a_programmer_can_verify(verification):
+    with pytest.raises(Failed, match=r"^state is write error$") as failed:
+        _verify(verification, Reading("write error", IMAGE.sha256, fault="state is write error"))
+    assert not failed.value.again
+
+
+def test_a_board_that_says_which_image_it_runs_has_to_say_the_right_one():
+    right = Reading("loaded", IMAGE.sha256)
+    assert _verify(Verification.IDENTITY, right) == right
+    with pytest.raises(Failed, match=rf"^expected the board to run {IMAGE.sha256} now, found another$"):
+        _verify(Verification.IDENTITY, Reading("loaded", "another"))
+    with pytest.raises(Failed, match=r"found an unknown state$"):
+        _verify(Verification.IDENTITY, Reading("unknown"))
+
+
+@pytest.mark.parametrize("verification", [Verification.STATE, Verification.NONE])
+def test_a_board_that_cannot_say_it_is_only_asked_for_faults(verification):
+    assert _verify(verification, Reading("operating")) == Reading("operating")
