@@ -13,16 +13,18 @@ from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.offer.inventory import SETTLING, Inventory
 from dpgateway.deviceplugin.offer.pool import Pool
 from dpgateway.deviceplugin.resource import Resource
-from dpgateway.errors import RequestError
+from dpgateway.drivers.lanes import Lanes
+from dpgateway.errors import DriverTimeout, RequestError
 from dpgateway.model import Allocation, Device
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Claims
 from dpgateway.process.observable import Observable
+from dpgateway.process.threads import Threads
 from tests.support.resources import configured
 from tests.support.serving import running
 from tests.support.time import Clock, VirtualLoop
-from tests.support.waiting import turns
+from tests.support.waiting import turns, until
 
 AES, FFT, RAW = "example.com/aes", "example.com/fft", "example.com/raw"
 BOARDS = [Device(f"b{number}") for number in range(4)]
@@ -244,6 +246,81 @@ async def test_a_driver_that_is_not_there_keeps_nothing_from_others_and_is_not_t
     await turns()
     assert aes.calls.released == []
     assert aes.reasons == {"b0": "held as example.com/fft by a container"}
+
+
+class Slow:
+    """A driver whose ``prepare`` takes longer than its deadline."""
+
+    def __init__(self, gate):
+        self.gate, self.released = gate, []
+
+    def allocate(self, devices):
+        return Allocation()
+
+    def prepare(self, devices):
+        self.gate()
+
+    def release(self, devices):
+        self.released += [device.id for device in devices]
+
+
+@pytest.fixture
+async def slow(make, gate):
+    """A resource of the pool, and what its driver waits for."""
+    held = gate()
+    async with asyncio.TaskGroup() as group:
+        one = await make(AES)
+        config = configured(name=AES, timeouts={"prepare": 0.01})
+        one.calls = one.driver.calls = Lanes(Slow(held), config, Threads(), group, LOG)
+        yield one, held
+        held.open()
+
+
+async def test_hardware_is_being_given_until_a_prepare_that_outlived_its_allocate_has_ended(make, slow):
+    (aes, held), fft = slow, await make(FFT)
+    with pytest.raises(DriverTimeout):
+        await aes.resource.allocate([["b0"]], APIS[1])
+    assert held.running == 1
+    reason = "held as example.com/aes by a container"
+    assert fft.reasons == {"b0": reason}
+    assert await fft.refusal("b0") == f"resource example.com/fft: device b0 is unhealthy: {reason}"
+    with pytest.raises(RequestError, match=r"device b0 can't be prepared: held as example.com/aes"):
+        await fft.resource.prepare(["b0"])
+    held.open()
+    await until(lambda: not fft.reasons)
+    await fft.give("b0")
+
+
+async def test_hardware_of_a_deleted_pod_is_held_until_a_prepare_that_outlived_its_deadline_has_ended(make, slow):
+    (aes, held), fft = slow, await make(FFT)
+    await aes.resource.allocate([["b0"]], APIS[0])
+    with pytest.raises(DriverTimeout):
+        await aes.resource.prepare(["b0"])
+    aes.note("b0")
+    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert (held.running, fft.reasons.keys()) == (1, {"b0"})
+    held.open()
+    await until(lambda: not fft.reasons)
+
+
+async def test_what_a_failed_allocate_gave_is_nobodys_before_its_driver_was_told(make):
+    """What a driver does at a release it may do to another container otherwise."""
+    aes, fft = await make(AES), await make(FFT)
+    told = []
+    aes.calls.release = lambda devices, free, telling: told.append(telling)
+    given = aes.allocate("b0")
+    await turns()
+    aes.inventory.take(())  # the board is gone when its driver answers
+    aes.answer()
+    with pytest.raises(RequestError):
+        await given
+    assert fft.reasons.keys() == {"b0"}
+    aes.list()
+    assert fft.reasons.keys() == {"b0"}
+    told.pop()()
+    await turns()
+    assert fft.reasons == {}
 
 
 # any sequence of events

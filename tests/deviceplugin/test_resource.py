@@ -58,8 +58,9 @@ class Calls:
     async def prepare(self, devices, *, once=True):
         return self._answer("prepare", devices, None)
 
-    def release(self, devices, free):
+    def release(self, devices, free, told):
         self.released += devices
+        told()
 
     def _answer(self, method, arguments, answer):
         self.asked.append((method, arguments))
@@ -223,10 +224,12 @@ async def test_shares_of_one_device_are_given_where_they_are_only_unwanted(make)
     ids=["lost", "unhealthy"],
 )
 async def test_a_device_that_dies_while_it_is_allocated_is_not_given(make, then, reason):
-    calls = Calls()
+    calls = Calls("release")
     resource = make(calls)
     calls.meanwhile = lambda: resource.inventory.take(tuple(then))
     assert await refusal(resource.allocate([("a",)], NEW)) == f"resource example.com/thing: device a is {reason}"
+    resource.inventory.take((A, B))
+    resource.releases.tell()  # of what isn't there nobody can be told
     assert [device.id for device in calls.released] == ["a"]
 
 

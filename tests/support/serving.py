@@ -46,8 +46,9 @@ class Calls:
             raise self.error
         return self.allocation
 
-    def release(self, devices: Any, free: Any) -> None:
+    def release(self, devices: Any, free: Any, told: Any) -> None:
         self.released += devices
+        told()
 
     async def prefer(self, available: Any, must_include: Any, size: int) -> Any:
         return tuple(available)[:size]

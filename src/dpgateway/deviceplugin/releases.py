@@ -6,7 +6,7 @@ What is held is known to ``dpgateway.node.holdings``, and when the driver's turn
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from dpgateway.deviceplugin.offer.exclusion import hardware
 from dpgateway.deviceplugin.offer.inventory import Inventory
@@ -14,6 +14,9 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.model import Device
 from dpgateway.node.holdings import Holdings
+
+Behind = Mapping[str, frozenset[str]]
+"""The hardware behind each id."""
 
 
 class Releases:
@@ -79,28 +82,23 @@ class Releases:
         self._telling -= ids
         self._holdings.publish(self._holdings.value.told(ids))
 
-    def release(self, calls: Lanes, devices: Iterable[Device]) -> None:
-        """Tells the driver which of the ``devices`` are free."""
-        calls.release(self.unheld(devices), self.still_free)
+    def owe(self, ids: tuple[str, ...], hardware: Behind) -> None:
+        """The driver gave these devices: unless a container gets them, it is told that they are free."""
+        if self._driver.calls is not None and not self._driver.calls.abilities.isdisjoint({"prepare", "release"}):
+            self._holdings.amend(self._holdings.value.owed(ids, hardware))
 
-    def allocated_late(self, calls: Lanes, devices: Sequence[Device]) -> None:
+    def allocated_late(self, ids: tuple[str, ...], devices: Sequence[Device], hardware: Behind) -> None:
         """Nobody got the devices by that call; another call may have given them away meanwhile."""
+        self.owe(ids, hardware)
         names = [device.id for device in devices]
-        free = len(self.unheld(devices))
+        free = len(self.still_free(devices)) if self._holdings.value.known else 0
         text = "allocate() of %s answered after its deadline; %d are free again"
         self._log.info(text, ", ".join(names), free, extra={"method": "allocate", "devices": names, "count": free})
-        self.release(calls, devices)
-
-    def unheld(self, devices: Iterable[Device]) -> list[Device]:
-        """Those of ``devices`` that no container holds or may be getting; none as long as that isn't known."""
-        held = self._holdings.value.in_use
-        return [] if held is None or self._inventory.unsure else self._without(devices, held)
+        self._inventory.use()
+        self.tell()
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
         """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
-        return self._without(devices, self._holdings.value.last_known)
-
-    def _without(self, devices: Iterable[Device], ids: Iterable[str]) -> list[Device]:
-        held = self._ledger.devices_of(ids)
+        held = self._ledger.devices_of(self._holdings.value.last_known)
         free = (device for device in devices if device.id not in held)
         return [device for device in free if not self._inventory.elsewhere(device)]

@@ -21,7 +21,7 @@ from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.ledger import Refusal
 from dpgateway.deviceplugin.offer.size import too_large
 from dpgateway.deviceplugin.preferring import Preferring
-from dpgateway.deviceplugin.releases import Releases
+from dpgateway.deviceplugin.releases import Behind, Releases
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import RequestError
@@ -83,34 +83,34 @@ class Resource:
         calls = self._calls()
         self.inventory.look()
         devices = self._devices(ids)
-        allocation, began = None, self._clock.monotonic()
-        try:
-            with self._allocating(ids):
-                allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(calls, devices))
-                if "prepare" in calls.abilities and not api.can(Call.PREPARE):
-                    await self._prepare(calls, ids, devices, once=False)
-                self._devices(ids)  # a device that died meanwhile isn't given away
-                grant = Grant(ids, self._complete(allocation, api))
-                self._check_size([*others, grant], api)
-        except BaseException:  # also a cancelled RPC: the kubelet ended
-            if allocation is not None:  # a prepare that still runs comes first; devices given again aren't released
-                self.releases.release(calls, devices)
-            raise
+        began = self._clock.monotonic()
+        with self._allocating(ids) as behind:
+            allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(ids, devices, behind))
+            self.releases.owe(ids, behind)
+            if "prepare" in calls.abilities and not api.can(Call.PREPARE):
+                await self._prepare(calls, ids, devices, once=False)
+            self._devices(ids)  # a device that died meanwhile isn't given away
+            grant = Grant(ids, self._complete(allocation, api))
+            self._check_size([*others, grant], api)
         self._tell_later("allocated %s to a container, in %s", ids, devices, began)
         return grant
 
     @contextmanager
-    def _allocating(self, ids: tuple[str, ...]) -> Iterator[None]:
-        """The ids are held while their Allocate is in flight, and until the checkpoint tells what came of it."""
+    def _allocating(self, ids: tuple[str, ...]) -> Iterator[Behind]:
+        """The ids are held while their Allocate is in flight, and until the checkpoint tells what came of it. Within,
+        what is behind them is known.
+
+        After a failure, also if the kubelet ended, the driver is told that they are free. A prepare that still runs
+        comes first, and until then their hardware is nobody else's.
+        """
         holdings = self._holdings
         behind = {id_: hardware(device) for id_ in ids if (device := self._ledger.device(id_)) is not None}
         holdings.amend(holdings.value.began(ids))
         self.inventory.use()
         try:
-            yield
+            yield behind
         except BaseException:
-            failed = holdings.value.failed(ids)
-            holdings.publish(failed)
+            holdings.publish(holdings.value.failed(ids))
             self.inventory.use()
             self.releases.tell()
             raise

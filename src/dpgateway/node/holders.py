@@ -45,6 +45,10 @@ Note = Mapping[str, Noted]
 """The ids that the kubelet wrote down."""
 
 
+NO_KUBELET = "none"
+"""Stands for the kubelet of a claim whose Allocate hasn't succeeded, so that no note can be too old to have it."""
+
+
 class Claim(NamedTuple):
     """An id that was in use, and of which nobody was told yet that it is free."""
 

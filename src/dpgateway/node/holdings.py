@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
-from dpgateway.node.holders import Claim, Holder, Note
+from dpgateway.node.holders import NO_KUBELET, Claim, Holder, Note
 
 T = TypeVar("T")
 
@@ -119,6 +119,7 @@ class Holdings:
 
     def _is_over(self, id_: str, claim: Claim) -> bool:
         believed = claim.kubelet == self.kubelet and self.kubelet_since <= self.written
+        believed = believed or claim.kubelet == NO_KUBELET
         return (believed and id_ not in (self.note or ())) or self._ended(id_, claim.pods)
 
     @property
@@ -212,6 +213,11 @@ class Holdings:
         if self.listed.keys().isdisjoint(ids) and self.unlisted.keys().isdisjoint(ids):
             return new
         return replace(new, listed=_without(self.listed, ids), unlisted=_without(self.unlisted, ids))
+
+    def owed(self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]]) -> Holdings:
+        """The driver gave the devices of an Allocate. Unless that succeeds, it has to be told that they are free."""
+        new = {i: Claim(NO_KUBELET, hardware=hardware.get(i, frozenset())) for i in ids if i not in self.claims}
+        return replace(self, claims={**self.claims, **new})
 
     def gave(
         self,

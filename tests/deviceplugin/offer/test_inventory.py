@@ -371,18 +371,6 @@ def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_fr
     assert node.freed == ["b"]  # and not a, which nobody had
 
 
-def test_which_devices_nobody_holds(make):
-    node = make(shares=2)
-    node.take(A, B)
-    assert node.resource.releases.unheld([A, B]) == [A, B]
-    node.write(frozenset({"a::1"}))
-    end = node.begin("b")
-    assert node.resource.releases.unheld([A, B]) == []
-    end()
-    node.write("damaged")
-    assert node.resource.releases.unheld([A, B]) == []
-
-
 def test_which_devices_nobody_got_since_though_the_checkpoint_cannot_be_read(make):
     node = make(shares=2)
     node.take(A, B)
