@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -21,7 +22,7 @@ from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Claims
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
-from tests.support.resources import configured
+from tests.support.resources import NoOptions, configured, scripted
 from tests.support.serving import running
 from tests.support.time import Clock, VirtualLoop
 from tests.support.waiting import turns, until
@@ -248,30 +249,16 @@ async def test_a_driver_that_is_not_there_keeps_nothing_from_others_and_is_not_t
     assert aes.reasons == {"b0": "held as example.com/fft by a container"}
 
 
-class Slow:
-    """A driver whose ``prepare`` takes longer than its deadline."""
-
-    def __init__(self, gate):
-        self.gate, self.released = gate, []
-
-    def allocate(self, devices):
-        return Allocation()
-
-    def prepare(self, devices):
-        self.gate()
-
-    def release(self, devices):
-        self.released += [device.id for device in devices]
-
-
 @pytest.fixture
 async def slow(make, gate):
-    """A resource of the pool, and what its driver waits for."""
+    """A resource of the pool, and what its driver waits for whenever it prepares devices."""
     held = gate()
+    kind = scripted(allocate=lambda devices: Allocation(), prepare=held, release=lambda devices: None)
     async with asyncio.TaskGroup() as group:
         one = await make(AES)
+        driver: Any = kind(NoOptions(), None)
         config = configured(name=AES, timeouts={"prepare": 0.01})
-        one.calls = one.driver.calls = Lanes(Slow(held), config, Threads(), group, LOG)
+        one.calls = one.driver.calls = Lanes(driver, config, Threads(), group, LOG)
         yield one, held
         held.open()
 

@@ -58,7 +58,7 @@ class Releases:
         used = self._ledger.devices_of(holdings.last_known)
         devices: dict[str, Device] = {}
         ids = set()
-        for id_ in freed:
+        for id_ in sorted(freed):
             device = self._ledger.device(id_)
             if device is None and id_ in self._ledger.lost:
                 continue
