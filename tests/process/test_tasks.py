@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 
-from dpgateway.process.tasks import LONGEST_PAUSE, doubling, persist
+from dpgateway.process.tasks import LONGEST_PAUSE, doubling, persist, within
 from tests.support.time import advance, in_virtual_time
+from tests.support.waiting import turns
 
 
 def test_pauses_double_up_to_the_longest_for_ever():
@@ -73,3 +74,37 @@ async def test_a_cancelled_task_ends_at_once_and_is_no_failure():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert one.errors == []
+
+
+@in_virtual_time
+async def test_a_task_that_was_cancelled_waits_no_longer_than_it_may_and_does_what_comes_then():
+    done = []
+
+    async def run():
+        try:
+            await asyncio.sleep(10)
+        finally:
+            done.append(await within(1, asyncio.sleep(0.5, "in time")))
+            with pytest.raises(TimeoutError):
+                await within(1, asyncio.sleep(10))
+            done.append("all else")
+
+    task = asyncio.ensure_future(run())
+    await advance(1)
+    task.cancel()
+    await advance(2)
+    assert task.cancelled()
+    assert done == ["in time", "all else"]
+
+
+@in_virtual_time
+async def test_a_task_that_is_cancelled_just_when_its_work_is_done_ends():
+    work = asyncio.Event()
+    task = asyncio.ensure_future(within(1, work.wait()))
+    await turns()
+    work.set()
+    while asyncio.all_tasks() - {task, asyncio.current_task()}:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +12,7 @@ from dpgateway.errors import GatewayError
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Claims, Journal
 from dpgateway.process.observable import Observable
+from dpgateway.process.tasks import within
 from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
@@ -77,11 +77,14 @@ class Remembering:
             self._complaint = text
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
+        try:
+            return await within(seconds, self._in_turn(function))
+        except TimeoutError:
+            raise TimeoutError(f"the disk hasn't answered for {seconds:g} s") from None
+
+    async def _in_turn(self, function: Callable[[], T]) -> T:
         """One after the other, also if somebody stopped waiting for the one before."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._busy is not None and not self._busy.done():
-                    await asyncio.wait([self._busy])
-                self._busy = future = self._threads.call("journal", function)
-                return await asyncio.shield(future)
-        raise TimeoutError(f"the disk hasn't answered for {seconds:g} s")
+        while self._busy is not None and not self._busy.done():
+            await asyncio.wait([self._busy])
+        self._busy = future = self._threads.call("journal", function)
+        return await asyncio.shield(future)

@@ -1,10 +1,13 @@
-"""Runs again what failed, after a pause that doubles."""
+"""Runs again what failed, after a pause that doubles; and waits no longer than it may, also at the end."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LONGEST_PAUSE = 60.0
 """Seconds."""
@@ -39,3 +42,18 @@ async def persist(
             if (task := asyncio.current_task()) is not None and task.cancelling():  # an error came up while it ended
                 raise asyncio.CancelledError from error
         await asyncio.sleep(doubling(failures, longest, first))
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``. Raises TimeoutError after so many seconds, also in a task that was cancelled and ends.
+
+    There ``asyncio.timeout`` raises CancelledError before Python 3.11.4 (python/cpython#102780), and what is to be done
+    after it isn't done. ``asyncio.wait_for`` loses a cancellation before Python 3.12 (python/cpython#86296).
+    """
+    task = asyncio.create_task(work, name="what may take so long")
+    try:
+        if not (await asyncio.wait({task}, timeout=seconds))[0]:
+            raise TimeoutError
+    finally:
+        task.cancel()
+    return task.result()

@@ -25,6 +25,7 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.errors import KubeletError
 from dpgateway.process import unix
+from dpgateway.process.tasks import within
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
@@ -121,8 +122,7 @@ class Endpoint:
         """Refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
         self.handlers.refusing = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                await self.handlers.quiet()
+            await within(grace, self.handlers.quiet())
 
     async def close(self) -> None:
         """Ends the streams and the servers, and removes the names."""
@@ -131,8 +131,7 @@ class Endpoint:
         # Each stream ends before its connection. If a stream is open when the connection says goodbye, a kubelet 1.8 or
         # 1.9 (grpc-go 1.3.0) never sees the stream's end, and goes on counting the resource's devices.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL):
-                await self.handlers.still()
+            await within(FAREWELL, self.handlers.still())
         # A client that finds an answer and the end of its connection at once may take the end for the answer.
         servers = [*self._older, *self._servers]
         await unix.read_by_peers({server.path for server in servers}, HEARING)
