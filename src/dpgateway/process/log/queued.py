@@ -13,6 +13,9 @@ from dpgateway.errors import describe
 from dpgateway.process.log.events import Events
 from dpgateway.process.log.lines import Json, shown
 
+GATHERING = 0.01
+"""Seconds after a line in which further lines wait to be written together. To wake the thread for each of them costs who
+logs more than all the rest of the line, because both want the interpreter."""
 MOST_WAITING = 8 * 1024 * 1024
 """Bytes of memory that lines may take until somebody reads them. Further lines are lost, and counted."""
 
@@ -27,6 +30,8 @@ class Queued(logging.Handler):
         self._stream, self._lines = stream, formatter or Json()
         self.events = Events()
         self._waiting: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
+        self._hurry = threading.Event()
+        """Set while somebody waits until lines are written."""
         self._counting = threading.RLock()  # may be entered twice: a collected object may log while a line is counted
         self._bytes = self._lost = 0
         self.lost = 0
@@ -74,12 +79,16 @@ class Queued(logging.Handler):
         """Waits until every line that was logged before is written, ``seconds`` at most."""
         mark = threading.Event()
         self._waiting.put(mark)
+        self._hurry.set()
         mark.wait(seconds)
 
     def _write(self) -> None:
         while True:
+            if self._waiting.empty():
+                self._hurry.wait(GATHERING)
             line = self._waiting.get()
             if isinstance(line, threading.Event):
+                self._hurry.clear()
                 line.set()
                 continue
             self._say(line)
