@@ -28,7 +28,7 @@ def first_column(text):
 def test_every_key_test_and_field_is_on_the_page():
     keys = [key for key in first_column(SECTIONS["Tests"]) if key not in {"test", "---"}]
     assert keys == [field.name for kind in (Match, Test) for field in dataclasses.fields(kind)]
-    assert first_column(SECTIONS["Templates"]) == [*FIELDS, "group", "id", "name"]
+    assert first_column(SECTIONS["Templates"]) == [*FIELDS, "group", "part", "id", "name"]
 
 
 def test_every_key_of_a_group_is_on_the_page():

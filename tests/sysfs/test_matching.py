@@ -41,10 +41,12 @@ def test_a_test(test, passing, failing):
         ({"subsystem": "usb", "attr": {"idVendor": 403}}, "expected a string"),
         ({"subsystem": "usb", "attributes": {}}, "did you mean"),
         ({"subsystem": "usb", "attr": {"x": {"absent": True}}}, "an unknown key"),
+        ({"subsystem": "usb", "file": {"uevent": "x"}}, "file: found {file:uevent}, expected a file and a key"),
+        ({"subsystem": "usb", "file": {"/proc/{kernels}#x": "x"}}, "expected a test of the ancestor"),
     ],
 )
 def test_a_wrong_match_is_refused_with_its_key(match, problem):
-    with pytest.raises(ValueError, match=r"subsystem|kernel|attr") as caught:
+    with pytest.raises(ValueError, match=r"subsystem|kernel|attr|file") as caught:
         from_plain(match, Match)
     assert problem in str(caught.value)
 
@@ -103,3 +105,31 @@ def test_the_first_failed_test_is_named_with_what_was_found(roots):
     assert Match("tty", kernels=Test(("2-1",)), attrs={"idVendor": Test(("0403",))}).look(look, thing) == Mismatch(
         "kernels, attrs.idVendor", "ttyUSB0 has no ancestor that passes all of them"
     )
+
+
+def test_files_elsewhere_are_tested_by_templates(sticks, tree, roots):
+    tree.write("""
+        /proc/1/net/route = Iface\tDestination\\nttyUSB1\t00000000\t0101A8C0
+        /sys/class/kfd/nodes/0/properties = minor 0\\ncount 64
+        /sys/class/kfd/nodes/1/properties = minor 1\\ncount 0
+    """)
+    place = "/sys/class/kfd/nodes/*/properties#minor={number}#count"
+    assert names(roots, file={place: "0"}) == ["ttyUSB1"]
+    assert names(roots, file={place: {"at_least": 0}}) == ["ttyUSB0", "ttyUSB1"]
+    assert names(roots, file={"/proc/1/net/route#{kernel}\t00000000": {"present": False}}) == ["ttyUSB0"]
+    absent = {"/proc/1/net/route#{attr:absent}": {"present": False}}
+    assert names(roots, file=absent) == ["ttyUSB0", "ttyUSB1"]
+    assert names(roots, attrs={"serial": "A1"}, file={"/proc/{attrs:serial}#x": {"present": False}}) == ["ttyUSB0"]
+
+
+def test_a_virtual_function_is_known_by_its_number(tree, roots):
+    pf = "/sys/devices/pci0000:00/0000:18:00.0"
+    for number in range(12):
+        vf = f"/sys/devices/pci0000:00/0000:18:02.{number}"
+        tree.write(f"{vf}/physfn -> {pf}\n{pf}/virtfn{number} -> {vf}")
+        tree.write(f"/sys/bus/pci/devices/0000:18:02.{number} -> {vf}")
+    tree.write(f"/sys/bus/pci/devices/0000:18:00.0 -> {pf}")
+    rule = from_plain({"subsystem": "pci", "vf": {"at_least": 9}}, Match)
+    look = Look(roots)
+    found = [one.kernel for one in look.objects("pci") if isinstance(rule.look(look, one), Object)]
+    assert found == ["0000:18:02.10", "0000:18:02.11", "0000:18:02.9"]

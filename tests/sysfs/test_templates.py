@@ -17,6 +17,16 @@ def fill(stick, tree, roots):
     tree.write("""
         /proc/driver/ttyUSB12/information = Model: x\\nDevice Minor: \t 7\\nDevice Minor Two: 8
         /sys/devices/x = sev 1\\ntdx 15
+        /sys/devices/y/0/numa_node = 1
+        /sys/devices/y/0/properties = minor 0\\nlocation 0
+        /sys/devices/y/1/properties = minor 12\\nlocation 6400
+        /sys/devices/y/2/properties = minor 12\\nlocation 6401\\ncount 4
+        /run/udev/data/c188:3 = S:modem\\nS:serial/by-path/pci-1\\nS:serial/by-id/usb-A1\\nE:ID_SERIAL=A1
+    """)
+    tty = f"/sys/{STICKS}/1-1/1-1:1.0/ttyUSB12/tty/ttyUSB12"
+    tree.write(f"""
+        {tty}/physfn/virtfn1 -> /sys/devices/z/ttyUSB1
+        {tty}/physfn/virtfn10 -> {tty}
     """)
     look = Look(roots)
     (thing,) = look.objects("tty")
@@ -39,6 +49,17 @@ def fill(stick, tree, roots):
         ("{file:/proc/driver/{kernel}/information#Device Minor}", "7"),
         ("{file:/sys/devices/x#tdx}", "15"),
         ("{attr:device/tty/{kernel}/uevent}", "MAJOR=188\nMINOR=3\nDEVNAME=ttyUSB12"),
+        ("{file:/sys/devices/y/*/properties#minor=12#location}", "6400"),
+        ("{file:/sys/devices/y/*/properties#minor={number}#location=6401#count}", "4"),
+        ("{file:/sys/devices/y/*/numa_node}", "1"),
+        ("{entry:/proc/driver/*}", "ttyUSB12"),
+        ("{symlink:/dev/serial/by-id/*}", "/dev/serial/by-id/usb-A1"),
+        ("{slot:0000:b3:00.1}", "0000:b3:00"),
+        ("{slot:0:6401}", "0000:19:00"),
+        ("{slot:2:{file:/sys/devices/y/*/properties#minor=12#location}}", "0002:19:00"),
+        ("{pci_number:0000:b3:00.1}", "45825"),
+        ("{pci_number:0001:b3:1f.7}", "111615"),
+        ("{vf}", "10"),
         ("{kernels}", "1-1"),
         ("{drivers}", "usb"),
         ("a{attrs:idVendor}b{attrs:serial}c", "a0403bA1c"),
@@ -62,6 +83,14 @@ def test_every_field_is_tested():
         ("{attr:absent}", "{attr:absent} is absent"),
         ("{driver}", "{driver} is absent"),
         ("{file:uevent#MIN}", "{file:uevent#MIN} isn't there: uevent has no line with 'MIN'"),
+        (
+            "{file:/sys/devices/y/*/properties#minor=3#x}",
+            "{file:/sys/devices/y/*/properties#minor=3#x} isn't there: no /sys/devices/y/*/properties says minor=3",
+        ),
+        ("{file:/sys/devices/y/*/absent}", "{file:/sys/devices/y/*/absent} is absent"),
+        ("{symlink:/dev/disk/*}", "{symlink:/dev/disk/*} isn't there: udev knows no such link to ttyUSB12"),
+        ("{slot:b3.00}", "{slot:b3.00} isn't there: 'b3.00' is no PCI address"),
+        ("{pci_number:0000:b3:00}", "{pci_number:0000:b3:00} isn't there: '0000:b3:00' is no PCI address"),
         (
             "{file:/etc/passwd#root}",
             "{file:/etc/passwd#root} can't be read: /etc/passwd is neither below /sys nor /proc",
@@ -109,8 +138,8 @@ def test_a_template_that_means_nothing_is_refused(text, message):
     ],
 )
 def test_a_template_that_can_never_be_filled_says_why(text, match, why):
-    assert why in str(Template.parse(text).never(match))
-    assert Template.parse("{attr:b}").never(match) is None
+    assert why in str(match.never(Template.parse(text)))
+    assert match.never(Template.parse("{attr:b}")) is None
 
 
 def test_values_of_other_objects_are_not_mixed(roots, tree):

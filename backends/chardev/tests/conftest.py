@@ -83,3 +83,8 @@ def drive(tree):
     yield drive
     for driver in made:
         driver.close()
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()

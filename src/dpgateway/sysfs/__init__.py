@@ -7,7 +7,7 @@ those that the match takes. docs/how-to/match-devices.md says what people write.
 from dpgateway.sysfs.finding import find
 from dpgateway.sysfs.identity import LASTING, identity
 from dpgateway.sysfs.matching import Match, Mismatch, Test
-from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Interest, Node, NoNode
+from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Interest, Node, NoNode, WatchedTree
 from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.numa import numa_nodes, numa_of
 from dpgateway.sysfs.objects import Look, Object
@@ -42,6 +42,7 @@ __all__ = [
     "Uevents",
     "Unfilled",
     "Value",
+    "WatchedTree",
     "Watcher",
     "find",
     "identity",

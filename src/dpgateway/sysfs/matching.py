@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar
 
 from dpgateway.errors import refuse
-from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.objects import Look, Object, wrong_path
 from dpgateway.sysfs.patterns import value_matches
-from dpgateway.sysfs.values import NoValue, Value
+from dpgateway.sysfs.pci import virtual_function
+from dpgateway.sysfs.templates import FIELDS, Matched, Template, TemplateError, Unfilled
+from dpgateway.sysfs.values import NoValue, Value, as_number
 
 _SINGLE = {"single": True}
 
@@ -94,13 +97,6 @@ class Test:
         )
 
 
-def as_number(text: str) -> int | None:
-    """As the kernel writes numbers: decimal, or hexadecimal with 0x; None of anything else."""
-    if not re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]{1,40})", text):
-        return None
-    return int(text, 16 if "x" in text.lower() else 10)
-
-
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """The first test that an object failed."""
@@ -123,6 +119,13 @@ class Match:
     env: Mapping[str, Test] = field(
         default_factory=dict, metadata=_about("what the kernel or udev says of it: DEVTYPE, ID_SERIAL")
     )
+    file: Mapping[str, Test] = field(
+        default_factory=dict,
+        metadata=_about("what text files say, by PATH or PATH#KEY, templates, also in /proc and elsewhere in /sys"),
+    )
+    vf: Test | None = field(
+        default=None, metadata=_about("which of its physical function's virtual functions a PCI function is: 0, 1, ...")
+    )
     subsystems: Test | None = field(default=None, metadata=_about("the ancestor's subsystem"))
     kernels: Test | None = field(default=None, metadata=_about("the ancestor's name"))
     drivers: Test | None = field(default=None, metadata=_about("the ancestor's driver"))
@@ -138,6 +141,12 @@ class Match:
             for path in tests:
                 if why := wrong_path(path):
                     yield f"{name}: {why}"
+        for place in self.file:
+            try:
+                if why := self.never(_place(place)):
+                    yield f"file: {why}"
+            except TemplateError as error:
+                yield f"file: {error}"
 
     @property
     def asks_ancestors(self) -> bool:
@@ -145,7 +154,25 @@ class Match:
 
     def look(self, look: Look, thing: Object) -> Object | Mismatch:
         """Whether an object passes: the ancestor that does (the object itself, if none is asked for), or why not."""
-        return _first_failed(look, thing, self._own) or self._ancestor(look, thing)
+        failed = _first_failed(look, thing, self._own)
+        ancestor = failed or self._ancestor(look, thing)
+        if isinstance(ancestor, Mismatch) or not self.file:
+            return ancestor
+        files = ((f"file.{key}", _file(key, ancestor), test) for key, test in self.file.items())
+        return _first_failed(look, thing, files) or ancestor
+
+    def never(self, template: Template) -> str | None:
+        """Why a template can never be filled for what this finds, if it can't."""
+        for slot in template.fields:
+            if slot.name in FIELDS and FIELDS[slot.name].ancestor and not self.asks_ancestors:
+                return (
+                    f"expected a test of the ancestor that {{{slot}}} is about (attrs, kernels, drivers, subsystems), "
+                    "found none in match"
+                )
+            test = {"attr": self.attr, "attrs": self.attrs}.get(slot.name, {}).get(str(slot.argument))
+            if test is not None and test.present is False:
+                return f"expected an attribute that may be there, found {{{slot}}}, which match wants absent"
+        return None
 
     @property
     def _own(self) -> Iterator[_Row]:
@@ -155,6 +182,8 @@ class Match:
             yield "driver", _attr("driver"), self.driver
         yield from ((f"attr.{path}", _attr(path), test) for path, test in self.attr.items())
         yield from ((f"env.{key}", _env(key), test) for key, test in self.env.items())
+        if self.vf:
+            yield "vf", virtual_function, self.vf
 
     @property
     def _ancestors(self) -> Iterator[_Row]:
@@ -192,16 +221,22 @@ def _env(key: str) -> Callable[[Look, Object], Value]:
     return lambda look, thing: look.env(thing, key)
 
 
+@cache
+def _place(text: str) -> Template:
+    return Template.parse(f"{{file:{text}}}")
+
+
+def _file(place: str, ancestor: Object) -> Callable[[Look, Object], Value]:
+    def read(look: Look, thing: Object) -> Value:
+        filled = _place(place).fill(look, Matched(thing, ancestor))
+        return filled.value if isinstance(filled, Unfilled) else filled
+
+    return read
+
+
 def _first_failed(look: Look, thing: Object, tests: Iterable[_Row]) -> Mismatch | None:
     for name, read, test in tests:
         value = read(look, thing)
         if not test.passes(value):
             return Mismatch(name, f"{thing.kernel} has {value!r}" if isinstance(value, str) else f"it {value}")
-    return None
-
-
-def wrong_path(path: str) -> str | None:
-    """Why an attribute's path can't be meant, if it can't."""
-    if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in path.split("/")):
-        return f"expected paths of attributes, such as idVendor or physfn/driver, found {path!r}"
     return None

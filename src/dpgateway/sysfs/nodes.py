@@ -58,11 +58,11 @@ class Interest:
         return self.names <= other.names and self.globs <= other.globs
 
 
-class DevTree(Tree):
-    """One look at /dev."""
+class WatchedTree(Tree):
+    """A tree of which it is noted what answers depended on."""
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root, HOST_DEV)
+    def __init__(self, root: str, host: str) -> None:
+        super().__init__(root, host)
         self.interests: defaultdict[str, Interest] = defaultdict(Interest)
         """The names that the answers depended on, by real directory."""
 
@@ -74,6 +74,13 @@ class DevTree(Tree):
     def _step(self, done: list[str], name: str) -> str | None:
         self.interests["/".join(done)].names.add(name)
         return super()._step(done, name)
+
+
+class DevTree(WatchedTree):
+    """One look at /dev."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root, HOST_DEV)
 
     def look(self, path: str, expected: str) -> Node | NoNode:
         """The device node of type ``expected`` (char, block) at ``path``, or why there is none."""

@@ -55,9 +55,10 @@ class Look:
         """Whether any answer depended on what udev has found out."""
         self._parsed: dict[tuple[str, str], dict[str, str]] = {}
         self._files: dict[str, Value] = {}
+        self._noted: dict[str, Value] = {}
         self._values: dict[tuple[str, str], Value] = {}
         self._found: dict[tuple[str, str], Sequence[str]] = {}
-        self._names: dict[str, Sequence[str]] = {}
+        self._names: dict[tuple[str, str], Sequence[str]] = {}
 
     def objects(self, subsystem: str) -> Iterator[Object]:
         """The objects of a bus or class, or of all whose names a udev glob matches, each once. Raises OSError."""
@@ -95,11 +96,20 @@ class Look:
         return self.value(thing, "subsystem")
 
     def entries(self, thing: Object, path: str) -> Sequence[str]:
-        """The paths below an object that exist, relative to it, in the order of names. Links are followed."""
-        key = (thing.path, path)
+        """The paths that exist, in the order of names. Links are followed. A path of the host, below /proc or /sys, is
+        found as such; others are below the object, and relative to it.
+        """
+        key = ("" if path.startswith("/") else thing.path, path)
         if key not in self._found:
-            self._found[key] = tuple(self._walk(thing.path, "", path.split("/")))
+            self._found[key] = tuple(self._matching(thing, path))
         return self._found[key]
+
+    def _matching(self, thing: Object, path: str) -> Iterator[str]:
+        if not path.startswith("/"):
+            return self._walk(self._tree, thing.path, "", path.split("/"))
+        tree = self._tree_of(path)
+        inner = self._walk(tree, "", "", path.removeprefix(f"{tree.host}/").split("/")) if tree else ()
+        return (f"/{path.split('/')[1]}/{one}" for one in inner)
 
     def env(self, thing: Object, key: str) -> Value:
         """What udev's rules know as ENV{key}: what the kernel says in its uevents (DEVNAME, DEVTYPE, PCI_ID), else what
@@ -108,10 +118,21 @@ class Look:
         said = self._pairs(thing, self.value(thing, "uevent"), "")
         if key in said:
             return said[key]
+        return self._pairs(thing, self._database(thing), "E:").get(key, NoValue.missing())
+
+    def symlinks(self, thing: Object) -> Sequence[str]:
+        """udev's links to an object's node, in the order of names: /dev/serial/by-id/usb-FTDI-if00."""
+        text = self._database(thing)
+        lines = text.splitlines() if isinstance(text, str) else []
+        return sorted(f"/dev/{line.removeprefix('S:')}" for line in lines if line.startswith("S:"))
+
+    def _database(self, thing: Object) -> Value:
+        """What udev has noted of an object."""
         self.asked_udev = True
-        name = self._in_database(thing, said)
-        known = self._pairs(thing, self._udev.read(f"data/{name}"), "E:") if "/" not in name else {}
-        return known.get(key, NoValue.missing())
+        if thing.path not in self._noted:
+            name = self._in_database(thing, self._pairs(thing, self.value(thing, "uevent"), ""))
+            self._noted[thing.path] = NoValue.missing() if "/" in name else self._udev.read(f"data/{name}")
+        return self._noted[thing.path]
 
     def _pairs(self, thing: Object, text: Value, mark: str) -> dict[str, str]:
         """The lines ``KEY=value`` that begin with ``mark``. Parsed once."""
@@ -135,21 +156,43 @@ class Look:
 
         ``path``: an attribute, or a path of the host below /proc or /sys.
         """
-        value = self._file(path) if path.startswith("/") else self.value(thing, path)
+        value = self.text(thing, path)
         if isinstance(value, NoValue):
             return value
-        for line in value.splitlines():
-            if found := re.fullmatch(rf"\s*{re.escape(key)}\s*[:=\s]\s*(.*)", line):
-                return found[1].strip()
-        return NoValue(f"isn't there: {path} has no line with {key!r}", absent=True)
+        found = _after(value, key)
+        return NoValue(f"isn't there: {path} has no line with {key!r}", absent=True) if found is None else found
 
-    def _file(self, path: str) -> Value:
-        for tree in (self._tree, self._proc):
-            if path.startswith(f"{tree.host}/"):
-                if path not in self._files:
-                    self._files[path] = _followed(tree, path.removeprefix(f"{tree.host}/"))
-                return self._files[path]
-        return NoValue(f"can't be read: {path} is neither below /sys nor /proc")
+    def file(self, thing: Object, place: str) -> Value:
+        """What is at ``PATH``, or ``PATH#KEY``: all of a file, or what it says after a key. Of the files that a pattern
+        finds, ``PATH#KEY=VALUE#KEY`` means the first one that says so.
+        """
+        path, *conditions = place.split("#")
+        key = conditions.pop() if conditions else ""
+        if conditions:
+            for one in self.entries(thing, path):
+                if all(self.key(thing, one, it.partition("=")[0]) == it.partition("=")[2] for it in conditions):
+                    return self.key(thing, one, key)
+            return NoValue(f"isn't there: no {path} says {' and '.join(conditions)}", absent=True)
+        return self.key(thing, path, key) if key else self.text(thing, path)
+
+    def text(self, thing: Object, path: str) -> Value:
+        """What an attribute says, or a file of the host below /proc or /sys."""
+        if not path.startswith("/"):
+            return self.value(thing, path)
+        if path not in self._files:
+            self._files[path] = self._host_file(thing, path)
+        return self._files[path]
+
+    def _host_file(self, thing: Object, path: str) -> Value:
+        if (tree := self._tree_of(path)) is None:
+            return NoValue(f"can't be read: {path} is neither below /sys nor /proc")
+        if not is_glob(path):
+            return _followed(tree, path.removeprefix(f"{tree.host}/"))
+        found = self.entries(thing, path)
+        return self.text(thing, found[0]) if found else NoValue.missing()
+
+    def _tree_of(self, path: str) -> Tree | None:
+        return next((tree for tree in (self._tree, self._proc) if path.startswith(f"{tree.host}/")), None)
 
     def _read(self, thing: Object, path: str) -> Value:
         if is_glob(path):
@@ -162,25 +205,40 @@ class Look:
             return directory
         return self._tree.read(f"{directory}/{name}")
 
-    def _walk(self, real: str, path: str, parts: Sequence[str]) -> Iterator[str]:
+    def _walk(self, tree: Tree, real: str, path: str, parts: Sequence[str]) -> Iterator[str]:
         """The paths in the real directory that match the rest of a pattern; ``path`` is the way there."""
         here, rest = parts[0], parts[1:]
-        names = [name for name in self._listed(real) if name_matches(name, here)] if is_glob(here) else [here]
+        names = [name for name in self._listed(real, tree) if name_matches(name, here)] if is_glob(here) else [here]
         for name in names:
             inner = f"{path}/{name}" if path else name
             try:
-                followed = self._tree.follow(name, real)
+                followed = tree.follow(name, real)
             except (OutsideError, OSError):
                 continue
             if rest:
-                yield from self._walk(followed, inner, rest)
+                yield from self._walk(tree, followed, inner, rest)
             else:
                 yield inner
 
-    def _listed(self, real: str) -> Sequence[str]:
-        if real not in self._names:
-            self._names[real] = self._tree.list(real)
-        return self._names[real]
+    def _listed(self, real: str, tree: Tree | None = None) -> Sequence[str]:
+        tree = tree or self._tree
+        if (tree.host, real) not in self._names:
+            self._names[tree.host, real] = tree.list(real)
+        return self._names[tree.host, real]
+
+
+def wrong_path(path: str) -> str | None:
+    """Why an attribute's path can't be meant, if it can't."""
+    if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in path.split("/")):
+        return f"expected paths of attributes, such as idVendor or physfn/driver, found {path!r}"
+    return None
+
+
+def _after(text: str, key: str) -> str | None:
+    for line in text.splitlines():
+        if found := re.fullmatch(rf"\s*{re.escape(key)}\s*[:=\s]\s*(.*)", line):
+            return found[1].strip()
+    return None
 
 
 def _real(tree: Tree, path: str, start: str) -> str | NoValue:

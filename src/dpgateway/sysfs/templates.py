@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from dpgateway.sysfs.matching import Match, wrong_path
-from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.objects import Look, Object, wrong_path
+from dpgateway.sysfs.patterns import name_matches
+from dpgateway.sysfs.pci import pci_number, pci_slot, virtual_function
 from dpgateway.sysfs.values import NoValue, Value
 
 
@@ -22,6 +23,8 @@ class Matched:
 
     thing: Object
     ancestor: Object
+    part: str = ""
+    """If the object is several devices: the name of the one that is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,26 @@ def _each(look: Look, thing: Object, path: str) -> Value:
     return NoValue("stands for several texts, and only one is wanted here")
 
 
-def _file(look: Look, thing: Object, place: str) -> Value:
-    path, _, key = place.partition("#")
-    return look.key(thing, path, key)
+def _pci_number(_: Look, __: Object, address: str) -> Value:
+    number = pci_number(address)
+    return NoValue(f"isn't there: {address!r} is no PCI address") if number is None else str(number)
+
+
+def _pci_slot(_: Look, __: Object, address: str) -> Value:
+    return pci_slot(address) or NoValue(f"isn't there: {address!r} is no PCI address")
+
+
+def _symlink(look: Look, thing: Object, pattern: str) -> Value:
+    for link in look.symlinks(thing):
+        if name_matches(link, pattern):
+            return link
+    return NoValue(f"isn't there: udev knows no such link to {thing.kernel}", absent=True)
 
 
 _ATTR = "the path of an attribute"
 _FILE = "a file and a key in it, such as /proc/driver/x/{kernel}/information#Minor"
+_ADDRESS = "a PCI address, such as {kernel}"
+_LINK = "a path below /dev, perhaps with a pattern, such as /dev/serial/by-id/*"
 _ENTRY = "a path with a pattern, such as uio/*"
 
 EACH = "each"
@@ -87,7 +103,11 @@ FIELDS: Mapping[str, _Field] = {
     "attr": _Field("an attribute; of a link, the name at its end", lambda look, it, path: look.value(it, path), _ATTR),
     "entry": _Field("the name of the first thing that a pattern finds", _entry, _ENTRY),
     EACH: _Field("in nodes: the name of each thing that a pattern finds, one node for each", _each, _ENTRY),
-    "file": _Field("what a text file says after a key", _file, _FILE),
+    "file": _Field("what a text file says after a key", lambda look, it, place: look.file(it, place), _FILE),
+    "symlink": _Field("udev's link to its node that a pattern matches", _symlink, _LINK),
+    "vf": _Field("which virtual function it is", lambda look, it, _: virtual_function(look, it)),
+    "slot": _Field("domain, bus and device of a PCI address", _pci_slot, _ADDRESS),
+    "pci_number": _Field("a PCI address as one number", _pci_number, _ADDRESS),
     "env": _Field("what the kernel or udev says of it", _env, "a key, such as PCI_ID"),
     "kernels": _Field("the ancestor's name", lambda _, it, __: it.kernel, ancestor=True),
     "drivers": _Field("the ancestor's driver", lambda look, it, _: look.value(it, "driver"), ancestor=True),
@@ -131,30 +151,17 @@ class Template:
         slots = [part for part in self.parts if isinstance(part, Slot)]
         return tuple(inner for one in slots for inner in (one, *(one.argument.fields if one.argument else ())))
 
-    def never(self, match: Match) -> str | None:
-        """Why it can never be filled for what ``match`` finds, if it can't."""
-        for slot in self.fields:
-            if slot.name in FIELDS and FIELDS[slot.name].ancestor and not match.asks_ancestors:
-                return (
-                    f"expected a test of the ancestor that {{{slot}}} is about (attrs, kernels, drivers, subsystems), "
-                    "found none in match"
-                )
-            test = {"attr": match.attr, "attrs": match.attrs}.get(slot.name, {}).get(str(slot.argument))
-            if test is not None and test.present is False:
-                return f"expected an attribute that may be there, found {{{slot}}}, which match wants absent"
-        return None
-
-    def all(self, look: Look, found: Matched) -> tuple[str, ...] | Unfilled:
+    def all(self, look: Look, found: Matched, others: Mapping[str, str] | None = None) -> tuple[str, ...] | Unfilled:
         """Like ``fill``, with one text for each thing that the field ``each`` finds."""
         each = next((part for part in self.parts if isinstance(part, Slot) and part.name == EACH), None)
         if each is None:
-            text = self.fill(look, found)
+            text = self.fill(look, found, others)
             return text if isinstance(text, Unfilled) else (text,)
-        path = each.argument.fill(look, found) if each.argument else ""
+        path = each.argument.fill(look, found, others) if each.argument else ""
         if isinstance(path, Unfilled):
             return path
         names = [entry.rpartition("/")[2] for entry in look.entries(found.thing, path)]
-        texts = [self.fill(look, found, {EACH: name}) for name in names]
+        texts = [self.fill(look, found, {**(others or {}), EACH: name}) for name in names]
         for text in texts:
             if isinstance(text, Unfilled):
                 return text
@@ -220,7 +227,15 @@ def _check(slot: Slot, known: list[str]) -> None:
         raise TemplateError(f"expected {{{slot.name}}}, found {shown}")
     if slot.argument is None or slot.argument.fields:
         return
-    if needed in {_ATTR, _ENTRY} and (why := wrong_path(str(slot.argument))):
+    argument = str(slot.argument)
+    path = argument.removeprefix("/") if needed == _ENTRY else argument
+    if needed in {_ATTR, _ENTRY} and (why := wrong_path(path)):
         raise TemplateError(f"{why} in {shown}")
-    if needed == _FILE and not all(str(slot.argument).partition("#")):
+    if needed == _FILE and not _is_place(argument):
         raise TemplateError(f"expected {_FILE}, found {shown}")
+
+
+def _is_place(text: str) -> bool:
+    """Only of a file that is no attribute all of the text may be meant."""
+    path, *keys = text.split("#")
+    return bool(path and all(keys)) and (bool(keys) or path.startswith("/"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -33,3 +34,10 @@ class NoValue:
 _MISSING = NoValue("is absent", absent=True)
 
 Value = str | NoValue
+
+
+def as_number(text: str) -> int | None:
+    """As the kernel writes numbers: decimal, or hexadecimal with 0x; None of anything else."""
+    if not re.fullmatch(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]{1,40})", text):
+        return None
+    return int(text, 16 if "x" in text.lower() else 10)

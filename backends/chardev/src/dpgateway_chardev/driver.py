@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from dpgateway import Allocation, Context, Device, DeviceNode, DeviceUnavailable, DriverError
-from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, Uevent, Watcher
+from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, OutsideError, Uevent, Watcher
 from dpgateway_chardev.given import Given, together
 from dpgateway_chardev.giving import NothingToGive
+from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.matched import MatchSurvey
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.survey import NodeDevice, Survey
@@ -46,7 +47,7 @@ class CharDevices:
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
         if self._options.match:
-            return together([(device.id, self._given(device)) for device in devices])
+            return self._together([(device.id, self._given(device)) for device in devices])
         nodes = self._check_paths([self._give(device) for device in devices])
         return Allocation(device_nodes=tuple(nodes))
 
@@ -80,6 +81,18 @@ class CharDevices:
         except NothingToGive as error:
             self._context.changed()
             raise DeviceUnavailable(f"{device.id}: {error}") from error
+
+    def _together(self, given: list[tuple[str, Given]]) -> Allocation:
+        files = HostFiles(self._options.roots, self._options.host)
+        allocation = together(given, self._context.resource)
+        for id_, one in given:
+            for access in one.access:
+                try:
+                    files.permit(access)
+                except (OSError, OutsideError) as error:
+                    why = f"{id_}: can't change who may use {access.path}: {error}"
+                    raise DeviceUnavailable(why) from error
+        return allocation
 
     def _give(self, device: Device) -> DeviceNode:
         """Refuses a device whose path leads to another node now than in the list, from which the kubelet chose it."""

@@ -7,8 +7,12 @@ from functools import lru_cache
 
 from dpgateway import Mount
 from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, NoValue, Template, Unfilled
-from dpgateway_chardev.given import Given, GivenNode, MountOption, NodeOption
+from dpgateway_chardev.given import Given, GivenAccess, GivenNode
+from dpgateway_chardev.grouping import Part
+from dpgateway_chardev.hostfiles import HostFiles
+from dpgateway_chardev.jsons import Json, dumped, filled
 from dpgateway_chardev.options import CharDeviceOptions
+from dpgateway_chardev.settings import Access, MountOption, NodeOption
 
 
 class NothingToGive(Exception):
@@ -21,23 +25,30 @@ class Giver:
     def __init__(self, options: CharDeviceOptions, look: Look) -> None:
         self._options, self._look = options, look
         self.dev = DevTree(options.dev)
+        self.files = HostFiles(options.roots, options.host)
 
-    def give(self, id_: str, found: Sequence[Matched]) -> Given:
+    def give(self, id_: str, parts: Sequence[Part]) -> Given:
         """What all objects of a device give together, each thing once. Raises NothingToGive."""
-        given = [self._of_one(one, {"id": id_}) for one in found]
+        given = [self._of_one(one, {"id": id_, "part": one.found.part}) for one in parts]
         return Given(
             tuple(dict.fromkeys(node for one in given for node in one.nodes)),
             tuple(dict.fromkeys(mount for one in given for mount in one.mounts)),
             tuple(dict.fromkeys(pair for one in given for pair in one.env)),
             tuple(dict.fromkeys(pair for one in given for pair in one.annotations)),
+            tuple(dict.fromkeys(access for one in given for access in one.access)),
         )
 
     def hardware(self, found: Sequence[Matched], given: Given) -> tuple[str, ...] | None:
         """The objects that lie on a bus, and the nodes that are theirs; else the objects, whatever they are."""
         nodes = [str(one.node) for one in given.nodes if not one.constant]
-        subsystems = [(self._look.subsystem(one.thing), one.thing.kernel) for one in found]
-        own = [f"{name} {kernel}" for name, kernel in subsystems if name in LASTING or not nodes]
+        subsystems = [(self._look.subsystem(one.thing), one) for one in found]
+        own = [_name(str(name), one) for name, one in subsystems if one.part or name in LASTING or not nodes]
         return (*own, *nodes)
+
+    def numa(self, found: Sequence[Matched]) -> tuple[int, ...]:
+        """What ``numa`` says."""
+        texts = [self._template(self._options.numa or "", one) for one in found]
+        return tuple(int(text) for text in texts if isinstance(text, str) and text.isdecimal())
 
     def attributes(self, found: Sequence[Matched], given: Given | None) -> dict[str, str]:
         """What was learned of the first object by its tests, and where everything is."""
@@ -53,41 +64,71 @@ class Giver:
                 attributes |= {path: value for path, value in values.items() if isinstance(value, str)}
         return attributes
 
-    def _of_one(self, found: Matched, others: Mapping[str, str]) -> Given:
-        options = self._options
+    def _of_one(self, part: Part, others: Mapping[str, str]) -> Given:
+        options, found = self._options, part.found
+        own = options.match[part.kind].nodes
+        for one in options.requires:
+            if lack := self.files.lacks(self._path(one.host_path, found, others), one.text):
+                raise NothingToGive(lack)
         return Given(
-            tuple(self._nodes(found, others)),
+            tuple(self._nodes(options.nodes if own is None else own, found, others)),
             tuple(self._mount(one, found, others) for one in options.mounts),
-            tuple((name, self._text(text, found, others)) for name, text in options.env.items()),
+            tuple((name, self._variable(value, found, others)) for name, value in options.env.items()),
             tuple((name, self._text(text, found, others)) for name, text in options.annotations.items()),
+            tuple(self._access(one, found, others) for one in options.access),
         )
 
     def _mount(self, option: MountOption, found: Matched, others: Mapping[str, str]) -> Mount:
         host_path, container_path = option.host_path, option.container_path
         return Mount(self._path(host_path, found, others), self._path(container_path, found, others), option.read_only)
 
-    def _nodes(self, found: Matched, others: Mapping[str, str]) -> Iterator[GivenNode]:
-        for option in self._options.nodes:
+    def _access(self, option: Access, found: Matched, others: Mapping[str, str]) -> GivenAccess:
+        mode = None if option.mode is None else int(option.mode, 8)
+        return GivenAccess(self._path(option.host_path, found, others), option.owner, option.group, mode)
+
+    def _variable(self, value: object, found: Matched, others: Mapping[str, str]) -> str | Json:
+        def fill(text: str) -> str:
+            return self._text(text, found, others)
+
+        return fill(value) if isinstance(value, str) else Json(dumped(filled(value, fill)))
+
+    def _nodes(self, options: Sequence[NodeOption], found: Matched, others: Mapping[str, str]) -> Iterator[GivenNode]:
+        for option in options:
             try:
-                paths = _parsed(option.host_path).all(self._look, found)
-                if isinstance(paths, Unfilled):
-                    raise NothingToGive(f"{option.host_path} can't be filled: {paths}")  # noqa: TRY301
-                for path in paths:
-                    yield self._node(option, _checked(option.host_path, path), found, others)
+                yield from self._first(option, found, others)
             except NothingToGive:
                 if not option.optional:
                     raise
 
-    def _node(self, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]) -> GivenNode:
+    def _first(self, option: NodeOption, found: Matched, others: Mapping[str, str]) -> Sequence[GivenNode]:
+        """The nodes of the first path that leads to any; if none does, what the first path lacks is said."""
+        lacks: list[NothingToGive] = []
+        for template in option.host_path:
+            try:
+                return self._at(template, option, found, others)
+            except NothingToGive as error:
+                lacks.append(error)
+        raise lacks[0]
+
+    def _at(self, template: str, option: NodeOption, found: Matched, others: Mapping[str, str]) -> Sequence[GivenNode]:
+        part = {"part": others["part"]}
+        paths = _parsed(template, tuple(part)).all(self._look, found, part)
+        if isinstance(paths, Unfilled):
+            raise NothingToGive(f"{template} can't be filled: {paths}")
+        return [self._node(template, option, _checked(template, path), found, others) for path in paths]
+
+    def _node(
+        self, template: str, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]
+    ) -> GivenNode:
         node = self.dev.look(path.removeprefix(f"{HOST_DEV}/"), self._options.type)
         if isinstance(node, NoNode):
             raise NothingToGive(node.reason)
-        if option.host_path == "{devnode}":
+        if template == "{devnode}" or template.startswith("{symlink:"):
             self._check_number(found, path, f"{node.major}:{node.minor}")
         inside = option.container_path or self._options.container_path
         name = {"name": path.rpartition("/")[2]}
         container_path = path if inside is None else self._path(inside, found, {**others, **name})
-        constant = "{" not in option.host_path
+        constant = "{" not in template or bool(found.part and "{part}" not in template)
         return GivenNode(path, container_path, option.permissions or self._options.permissions, node, constant)
 
     def _check_number(self, found: Matched, path: str, number: str) -> None:
@@ -97,13 +138,22 @@ class Giver:
             raise NothingToGive(f"expected {path} to be {expected}, as sysfs says, found {number}")
 
     def _text(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
-        filled = _parsed(template, tuple(others)).fill(self._look, found, others)
-        if isinstance(filled, Unfilled):
-            raise NothingToGive(f"{template} can't be filled: {filled}")
-        return filled
+        text = self._template(template, found, others)
+        if isinstance(text, Unfilled):
+            raise NothingToGive(f"{template} can't be filled: {text}")
+        return text
+
+    def _template(self, text: str, found: Matched, others: Mapping[str, str] | None = None) -> str | Unfilled:
+        others = others or {"part": found.part}
+        return _parsed(text, tuple(others)).fill(self._look, found, others)
 
     def _path(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
         return _checked(template, self._text(template, found, others))
+
+
+def _name(subsystem: str, found: Matched) -> str:
+    """Of hardware: ``pci 0000:3b:00.0``, or a part of it."""
+    return f"{subsystem} {found.thing.kernel} {found.part}".rstrip()
 
 
 @lru_cache(maxsize=1024)

@@ -9,8 +9,12 @@ from typing import ClassVar, TypeVar
 
 from dpgateway import refuse
 from dpgateway.sysfs import Look, Match, Matched, Template, Unfilled, identity
+from dpgateway_chardev.settings import NodeOption, Parts
 
 Key = TypeVar("Key", bound=Hashable)
+MOST_PARTS = 1000
+"""Of one object, so that a strange number can't fill the memory."""
+PART = {"part": "the name of the part of an object that a device is"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,9 @@ class Kind(Match):
 
     optional: bool = field(
         default=False, metadata={"help": "with group.each: whether a device is whole without an object of this kind"}
+    )
+    nodes: tuple[NodeOption, ...] | None = field(
+        default=None, metadata={"help": "the nodes of objects of this kind, instead of the driver's", "single": True}
     )
 
 
@@ -72,8 +79,8 @@ class Grouping:
 
     def __init__(self, look: Look, kinds: Sequence[Kind], group: Group | None, id_: str | None) -> None:
         self._look, self._kinds, self._group = look, kinds, group
-        self._by = None if group is None or group.by is None else Template.parse(group.by)
-        self._id = None if id_ is None else Template.parse(id_, {"group": ""})
+        self._by = None if group is None or group.by is None else Template.parse(group.by, PART)
+        self._id = None if id_ is None else Template.parse(id_, {"group": "", **PART})
         self.notices: dict[str, None] = {}
 
     def wholes(self, found: Iterable[tuple[int, Matched]]) -> Iterator[Whole]:
@@ -94,13 +101,15 @@ class Grouping:
         return needed
 
     def part(self, kind: int, found: Matched) -> Part | None:
-        group = "" if self._by is None else self._by.fill(self._look, found)
+        group = "" if self._by is None else self._by.fill(self._look, found, {"part": found.part})
         if isinstance(group, Unfilled):
             self.notices[f"/sys/{found.thing.path} can't be offered, because group.by has no text: {group}"] = None
             return None
         if self._id is None:
-            return Part(kind, identity(self._look, found.thing), found, group)
-        name = self._id.fill(self._look, found, {"group": group})
+            after = f"/{found.part}" if found.part else ""
+            names = tuple(f"{name}{after}" for name in identity(self._look, found.thing))
+            return Part(kind, names, found, group)
+        name = self._id.fill(self._look, found, {"group": group, "part": found.part})
         if isinstance(name, Unfilled):
             self.notices[f"/sys/{found.thing.path} can't be offered without an id: {name}"] = None
             return None
@@ -153,3 +162,13 @@ def _by(parts: Sequence[Part], key: Callable[[Part], Key]) -> dict[Key, list[Par
     for part in parts:
         grouped.setdefault(key(part), []).append(part)
     return grouped
+
+
+def parts_of(look: Look, found: Matched, parts: Parts) -> Sequence[str]:
+    """The names of the devices that an object is."""
+    text = Template.parse(parts.entries or parts.count or "").fill(look, found)
+    if isinstance(text, Unfilled):
+        return ()
+    if parts.entries is not None:
+        return [path.rpartition("/")[2] for path in look.entries(found.thing, text)]
+    return [str(number) for number in range(min(int(text), MOST_PARTS))] if text.isdecimal() else ()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dpgateway import Device, DriverError, Health
 from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, find, numa_of, value_matches
 from dpgateway_chardev.given import Given
 from dpgateway_chardev.giving import Giver, NothingToGive
-from dpgateway_chardev.grouping import Grouping, Part, Whole
+from dpgateway_chardev.grouping import Grouping, Part, Whole, parts_of
 from dpgateway_chardev.options import CharDeviceOptions
 
 
@@ -36,7 +36,7 @@ class MatchSurvey:
 
     @property
     def directories(self) -> Mapping[str, Interest]:
-        directories = self._giver.dev.directories
+        directories = {**self._giver.dev.directories, **self._giver.files.directories}
         if self._look.asked_udev:  # udev says nothing to the kernel when it is done with a device
             directories[f"{self._options.udev}/data"] = Interest(globs={"*"})
         return directories
@@ -53,7 +53,7 @@ class MatchSurvey:
     def find(self) -> None:
         """Finds all there is. Raises DriverError."""
         try:
-            wholes = list(self._grouping.wholes(find(self._look, self._options.match)))
+            wholes = list(self._grouping.wholes(self._found()))
         except OSError as error:
             raise DriverError(f"{error.filename} can't be listed: {error.strerror}") from error
         self._places = frozenset(part.found.thing.path for one in wholes for part in one.parts)
@@ -65,6 +65,17 @@ class MatchSurvey:
                 self.devices[id_] = self._device(claimants[0]) if len(claimants) == 1 else _nobody(id_, claimants)
             except ValueError as error:
                 self.notices[str(error)] = None
+
+        for id_ in self._options.expected:
+            why = Health.unhealthy("it isn't there: nothing that match describes has this id")
+            self.devices.setdefault(id_, MatchedDevice(id_, why))
+
+    def _found(self) -> Iterator[tuple[int, Matched]]:
+        for kind, one in find(self._look, self._options.match):
+            if self._options.parts is None:
+                yield kind, one
+            else:
+                yield from ((kind, replace(one, part=part)) for part in parts_of(self._look, one, self._options.parts))
 
     def give(self, device: Device) -> Given:
         """What a device gives. Raises NothingToGive, unless it is what it was when the kubelet chose it."""
@@ -86,7 +97,10 @@ class MatchSurvey:
         result = self._options.match[part.kind].look(self._look, part.found.thing)
         if isinstance(result, Mismatch):
             raise NothingToGive(f"{thing} isn't what match describes any more: {result.test}: {result.found}")
-        now = self._grouping.part(part.kind, Matched(part.found.thing, result))
+        found = replace(part.found, ancestor=result)
+        if self._options.parts is not None and found.part not in parts_of(self._look, found, self._options.parts):
+            raise NothingToGive(f"{thing} has no part {found.part} any more")
+        now = self._grouping.part(part.kind, found)
         if now is None or (now.names, now.group, now.found) != (part.names, part.group, part.found):
             raise NothingToGive(f"{thing} is {_described(now)} now, it was {_described(part)}")
         return now
@@ -96,7 +110,7 @@ class MatchSurvey:
         found = [part.found for part in whole.parts]
         given, health = None, Health.healthy()
         try:
-            given = self._giver.give(whole.id, found)
+            given = self._giver.give(whole.id, whole.parts)
         except NothingToGive as error:
             health = Health.unhealthy(str(error))
         if whole.missing is not None:
@@ -104,12 +118,17 @@ class MatchSurvey:
         return MatchedDevice(
             whole.id,
             health,
-            tuple(node for one in found for node in numa_of(self._look, one.thing)),
+            self._numa(found),
             attributes=self._giver.attributes(found, given),
             hardware=None if given is None else self._giver.hardware(found, given),
             parts=whole.parts,
             given=given,
         )
+
+    def _numa(self, found: Sequence[Matched]) -> tuple[int, ...]:
+        if self._options.numa is not None:
+            return self._giver.numa(found)
+        return tuple(node for one in found for node in numa_of(self._look, one.thing))
 
 
 def _nobody(id_: str, claimants: Sequence[Whole]) -> MatchedDevice:

@@ -5,55 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from dpgateway import Device, refuse
+from dpgateway import refuse
 from dpgateway.sysfs import HOST_DEV, Roots, is_glob
-from dpgateway_chardev.given import MountOption, NodeOption, wrong_permissions
 from dpgateway_chardev.grouping import Group, Kind
+from dpgateway_chardev.paths import not_absolute, not_under_dev, relative
 from dpgateway_chardev.patterns import excludes, matches, parse
+from dpgateway_chardev.settings import Access, MountOption, NodeOption, Parts, Requirement, wrong_permissions
 from dpgateway_chardev.templates import wrong_templates
 
 _MEMORY = ("mem", "kmem", "port")
 _EVERYTHING = ("/dev/*", "/dev/**", "/dev/**/*")
 _PLACEHOLDER = re.compile(r"\{[^/]*?\}")
-
-
-def _not_absolute(what: str, path: object) -> Iterator[str]:
-    if not isinstance(path, str):
-        yield f"{what}: expected a path, found {path!r}"
-    elif not path.startswith("/") or "\0" in path:
-        yield f"{what}: expected an absolute path, found {path!r}"
-    elif any(part in {"", ".", ".."} for part in path[1:].split("/")):
-        yield f"{what}: expected a path without '.', '..', '//' and a slash at its end, found {path!r}"
-
-
-def _not_under_dev(what: str, paths: Sequence[str]) -> Iterator[str]:
-    if isinstance(paths, str):
-        yield f"{what}: expected a list of paths, found {paths!r}"
-        return
-    for number, path in enumerate(paths):
-        key = f"{what}[{number}]"
-        if wrong := list(_not_absolute(key, path)):
-            yield from wrong
-        elif not path.startswith(f"{HOST_DEV}/"):
-            yield f"{key}: expected a path or glob under {HOST_DEV}, such as /dev/ttyUSB*, found {path!r}"
-        elif path in paths[:number]:
-            yield f"{key}: {path!r} is listed twice"
-        elif what == "paths" and not is_glob(path):
-            yield from _no_id(key, path)
-
-
-def _no_id(what: str, path: str) -> Iterator[str]:
-    try:
-        Device(relative(path))
-    except ValueError as error:
-        yield f"{what}: {error}"
-
-
-def relative(path: str) -> str:
-    """The id of the device at a path under /dev: the path relative to /dev."""
-    return path.removeprefix(f"{HOST_DEV}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +41,33 @@ class CharDeviceOptions:
     group: Group | None = field(
         default=None, metadata={"help": "with match: what makes several objects one device; else each is a device"}
     )
+    parts: Parts | None = field(
+        default=None, metadata={"help": "with match: what makes one object several devices, each with a {part}"}
+    )
+    expected: tuple[str, ...] = field(
+        default=(), metadata={"help": "with match: ids of devices that are listed, Unhealthy, though nothing is there"}
+    )
+    requires: tuple[Requirement, ...] = field(
+        default=(),
+        metadata={"help": "with match: files, sockets, ... without which a device is Unhealthy", "single": True},
+    )
+    numa: str | None = field(
+        default=None, metadata={"help": "with match: a template for the NUMA node; empty: none; else the nearest one"}
+    )
     nodes: tuple[NodeOption, ...] = field(
-        default=(NodeOption("{devnode}"),),
+        default=(NodeOption(("{devnode}",)),),
         metadata={"help": "with match: the device nodes that a container gets, as templates", "single": True},
     )
-    env: Mapping[str, str] = field(
+    env: Mapping[str, Any] = field(
         default_factory=dict,
-        metadata={"help": "with match: environment, as templates; of several devices joined by commas"},
+        metadata={"help": "with match: environment, as templates, joined by commas; a mapping becomes JSON"},
     )
     annotations: Mapping[str, str] = field(default_factory=dict, metadata={"help": "with match: as env"})
     mounts: tuple[MountOption, ...] = field(
         default=(), metadata={"help": "with match: files and directories, as templates"}
+    )
+    access: tuple[Access, ...] = field(
+        default=(), metadata={"help": "with match: who may use files, which is set before a container gets them"}
     )
     type: Literal["char", "block"] = field(default="char", metadata={"help": "which kind of device node is offered"})
     permissions: str = field(default="rw", metadata={"help": "what the container may do: some of r, w, m (mknod)"})
@@ -102,16 +82,18 @@ class CharDeviceOptions:
         default="/run/udev", metadata={"help": "where the host's /run/udev is seen from the gateway's container"}
     )
 
+    host: str = field(
+        default="/", metadata={"help": "where other files of the host are seen from the gateway's container"}
+    )
+
     def __post_init__(self) -> None:
         refuse(self._problems())
 
     def _problems(self) -> Iterator[str]:
-        yield from _not_under_dev("paths", self.paths)
-        yield from _not_under_dev("exclude", self.exclude)
-        yield from _not_absolute("dev", self.dev)
-        yield from _not_absolute("sysfs", self.sysfs)
-        yield from _not_absolute("proc", self.proc)
-        yield from _not_absolute("udev", self.udev)
+        yield from not_under_dev("paths", self.paths)
+        yield from not_under_dev("exclude", self.exclude)
+        for key in ("dev", "sysfs", "proc", "udev", "host"):
+            yield from not_absolute(key, getattr(self, key))
         if bool(self.paths) == bool(self.match):
             found = "both" if self.paths else "neither"
             yield f"expected either paths (device nodes by name) or match (devices by what they are), found {found}"
@@ -124,15 +106,18 @@ class CharDeviceOptions:
         if self.type not in {"char", "block"}:
             yield f"type: expected char or block, found {self.type!r}"
         yield from wrong_permissions(self.permissions)
+        yield from self._wrong_container_path()
+
+    def _wrong_container_path(self) -> Iterator[str]:
         if self.container_path is not None:
-            yield from _not_absolute("container_path", self.container_path)
+            yield from not_absolute("container_path", self.container_path)
             for placeholder in _PLACEHOLDER.findall(self.container_path) if self.paths else ():
                 if placeholder not in {"{name}", "{id}"}:
                     yield f"container_path: expected {{name}} or {{id}}, found {placeholder!r}"
 
     @property
     def _of_match(self) -> Sequence[str]:
-        return ("id", "group", "env", "annotations", "mounts")
+        return ("id", "group", "parts", "expected", "requires", "numa", "env", "annotations", "mounts", "access")
 
     @property
     def roots(self) -> Roots:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from dpgateway.sysfs import Match, Template, TemplateError
-from dpgateway_chardev.given import ID, MountOption, NodeOption
-from dpgateway_chardev.grouping import Group
+from dpgateway_chardev.grouping import PART, Group, Kind
+from dpgateway_chardev.jsons import texts_of
+from dpgateway_chardev.settings import ID, Access, MountOption, NodeOption, Parts, Requirement
 
 NAME = {**ID, "name": "the last part of the host's path"}
-_INDEX = "{index}"
 
 
 class Templated(Protocol):
     """The options that have templates."""
 
     @property
-    def match(self) -> Sequence[Match]: ...
+    def match(self) -> Sequence[Kind]: ...
     @property
     def id(self) -> str | None: ...
     @property
@@ -26,27 +26,45 @@ class Templated(Protocol):
     @property
     def nodes(self) -> Sequence[NodeOption]: ...
     @property
-    def env(self) -> Mapping[str, str]: ...
+    def env(self) -> Mapping[str, Any]: ...
     @property
     def annotations(self) -> Mapping[str, str]: ...
     @property
     def mounts(self) -> Sequence[MountOption]: ...
     @property
+    def access(self) -> Sequence[Access]: ...
+    @property
+    def requires(self) -> Sequence[Requirement]: ...
+    @property
+    def parts(self) -> Parts | None: ...
+    @property
+    def numa(self) -> str | None: ...
+    @property
     def container_path(self) -> str | None: ...
 
 
 def wrong_templates(options: Templated) -> Iterator[str]:
+    part = {} if options.parts is None else PART
     for key, text, others in _templates(options):
-        yield from (f"{key}: {why}" for why in _wrong(text, others, options.match))
-        if "{each:" in text and not (key.startswith("nodes") and others == {}):
+        yield from (f"{key}: {why}" for why in _wrong(text, {**others, **part}, options.match))
+        if "{each:" in text and not (others == {} and key.partition("[")[0] in {"nodes", "match"}):
             yield f"{key}: expected {{each:...}} in the host's path of nodes only, found {text!r}"
     if options.id is not None and "{" not in options.id and options.group is None:
         yield f"id: expected a template with a field, such as {{attrs:serial}}, found {options.id!r}, one id for all"
     if options.container_path is not None and len(options.nodes) != 1:
         yield "container_path: expected it with one node; else say container_path of each of nodes"
-    for name in options.env:
-        if not re.fullmatch(r"[^={}\s]+", name.replace(_INDEX, "")):
-            yield f"env: expected names of variables, of which a part may be {_INDEX}, found {name!r}"
+    if options.parts is not None and options.id is not None and "{part}" not in options.id:
+        yield f"id: expected a template with {{part}}, because one object is several devices, found {options.id!r}"
+    for name, value in options.env.items():
+        yield from _wrong_variable(name, value)
+
+
+def _wrong_variable(name: str, value: object) -> Iterator[str]:
+    plain = name.replace("{index}", "").replace("{resource}", "")
+    if not re.fullmatch(r"[^={}\s]+", plain) and not (plain == "" and name):
+        yield f"env: expected names of variables, of which a part may be {{index}} or {{resource}}, found {name!r}"
+    if not isinstance(value, str | Mapping):
+        yield f'env: expected a text, or a mapping for JSON, in {name}, found {value!r}; put texts in quotes: "{value}"'
 
 
 def _wrong(text: str, others: Mapping[str, str], matches: Sequence[Match]) -> Iterator[str]:
@@ -55,23 +73,36 @@ def _wrong(text: str, others: Mapping[str, str], matches: Sequence[Match]) -> It
     except TemplateError as error:
         yield str(error)
     else:
-        reasons = [why for match in matches if (why := template.never(match))]
+        reasons = [why for match in matches if (why := match.never(template))]
         yield from reasons[:1] if len(reasons) == len(matches) else ()
 
 
 def _templates(options: Templated) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Each template's key, its text, and the fields that the driver fills itself."""
     by = None if options.group is None else options.group.by
-    if options.id is not None:
-        yield "id", options.id, {} if by is None else {"group": "what group.by says"}
-    if by is not None:
-        yield "group", by, {}
-    for number, node in enumerate(options.nodes):
-        yield f"nodes[{number}]", node.host_path, {}
-        if node.container_path is not None:
-            yield f"nodes[{number}]", node.container_path, NAME
-    if options.container_path is not None:
-        yield "container_path", options.container_path, NAME
-    for key, texts in (("env", options.env), ("annotations", options.annotations)):
-        yield from ((key, text, ID) for text in texts.values())
+    parts = None if options.parts is None else options.parts.entries or options.parts.count
+    group = {} if by is None else {"group": "what group.by says"}
+    rows: tuple[tuple[str, str | None, Mapping[str, str]], ...] = (
+        ("id", options.id, group),
+        ("group", by, {}),
+        ("parts", parts, {}),
+        ("numa", options.numa, {}),
+        ("container_path", options.container_path, NAME),
+    )
+    yield from ((key, text, others) for key, text, others in rows if text is not None)
+    yield from _of_nodes("nodes", options.nodes)
+    for number, kind in enumerate(options.match):
+        yield from _of_nodes(f"match[{number}].nodes", kind.nodes or ())
+    yield from (("env", text, ID) for value in options.env.values() for text in texts_of(value))
+    yield from (("annotations", text, ID) for text in options.annotations.values())
     for number, mount in enumerate(options.mounts):
         yield from ((f"mounts[{number}]", text, ID) for text in (mount.host_path, mount.container_path))
+    yield from ((f"access[{number}]", file.host_path, ID) for number, file in enumerate(options.access))
+    yield from ((f"requires[{number}]", file.host_path, ID) for number, file in enumerate(options.requires))
+
+
+def _of_nodes(key: str, nodes: Sequence[NodeOption]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    for number, node in enumerate(nodes):
+        yield from ((f"{key}[{number}]", path, {}) for path in node.host_path)
+        if node.container_path is not None:
+            yield f"{key}[{number}]", node.container_path, NAME

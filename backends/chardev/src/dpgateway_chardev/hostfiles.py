@@ -1,0 +1,64 @@
+"""Files of the host other than its devices: whether they are there, what they say, and who may use them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from dpgateway.sysfs import HOST_DEV, Interest, NoValue, OutsideError, Roots, Test, WatchedTree
+from dpgateway_chardev.given import GivenAccess
+
+
+class HostFiles:
+    """One look at them, at the places where this process sees them."""
+
+    def __init__(self, roots: Roots, host: str) -> None:
+        places = ((HOST_DEV, roots.dev), ("/proc", roots.proc), ("/sys", roots.sysfs), ("/run/udev", roots.udev))
+        self._trees = [WatchedTree(root, place) for place, root in places]
+        self._trees.append(WatchedTree(host, ""))
+
+    @property
+    def directories(self) -> Mapping[str, Interest]:
+        """The names that matter, by the directory's absolute path as this process sees it."""
+        found: dict[str, Interest] = {}
+        for tree in self._trees:
+            for directory, interest in tree.directories.items():
+                found.setdefault(directory, Interest()).add(interest)
+        return found
+
+    def lacks(self, path: str, text: Test | None) -> str | None:
+        """Why a file isn't what it has to be, if it isn't."""
+        tree, inner = self._tree_of(path)
+        try:
+            real = tree.follow(inner)
+        except (FileNotFoundError, NotADirectoryError):
+            return f"{path} isn't there"
+        except OSError as error:
+            return f"can't look at {path}: {error.strerror}"
+        except OutsideError as error:
+            return str(error)
+        if text is None:
+            return None
+        value = tree.read(real)
+        if text.passes(value):
+            return None
+        return f"{path} {value}" if isinstance(value, NoValue) else f"{path} doesn't say what is required of it"
+
+    def permit(self, access: GivenAccess) -> None:
+        """Changes who may use a file. Raises OSError, OutsideError."""
+        tree, inner = self._tree_of(access.path)
+        file = os.open(tree.at(tree.follow(inner)), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            here = f"/proc/self/fd/{file}"  # fchown(2) refuses a file that was opened with O_PATH
+            if access.owner is not None or access.group is not None:
+                os.chown(
+                    here, -1 if access.owner is None else access.owner, -1 if access.group is None else access.group
+                )
+            if access.mode is not None:
+                os.chmod(here, access.mode)  # noqa: PTH101  as above
+        finally:
+            os.close(file)
+
+    def _tree_of(self, path: str) -> tuple[WatchedTree, str]:
+        tree = next(tree for tree in self._trees if path.startswith(f"{tree.host}/"))
+        return tree, path.removeprefix(f"{tree.host}/")

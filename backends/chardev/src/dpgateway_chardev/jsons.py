@@ -1,0 +1,61 @@
+"""JSON whose texts are templates: filled for each object, and of several objects merged into one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A value as a text, which can be compared."""
+
+    text: str
+
+
+def texts_of(value: object) -> Iterator[str]:
+    """All texts in a value, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield str(key)
+            yield from texts_of(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from texts_of(inner)
+
+
+def filled(value: object, fill: Callable[[str], str]) -> Any:  # noqa: ANN401
+    """The value with each text filled."""
+    if isinstance(value, str):
+        return fill(value)
+    if isinstance(value, Mapping):
+        return {fill(str(key)): filled(inner, fill) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [filled(inner, fill) for inner in value]
+    return value
+
+
+def dumped(value: object) -> str:
+    """As Go's encoding/json writes a map: keys in order, no spaces, and three characters of HTML escaped."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def merged(values: Iterable[Json]) -> str:
+    """All mappings in one. Texts in one place are joined by commas, each once."""
+    together: Any = {}
+    for value in values:
+        together = _both(together, json.loads(value.text))
+    return dumped(together)
+
+
+def _both(one: Any, other: Any) -> Any:  # noqa: ANN401
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one | {key: _both(one[key], value) if key in one else value for key, value in other.items()}
+    if isinstance(one, str) and isinstance(other, str):
+        return ",".join(dict.fromkeys([*one.split(","), *other.split(",")]))
+    return other

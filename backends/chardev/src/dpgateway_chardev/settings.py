@@ -1,0 +1,125 @@
+"""Mappings within the options: a node, a mount, a file that has to be there, who may use a file, what is several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from dpgateway import refuse
+from dpgateway.sysfs import HOST_DEV, Test
+
+ID = {"id": "the device's id"}
+_AT_DEV = (f"{HOST_DEV}/", "{devnode}", "{symlink:")
+
+
+def wrong_permissions(permissions: str) -> Iterator[str]:
+    if not permissions or not set(permissions) <= set("rwm"):
+        yield f"permissions: expected some of r, w and m, found {permissions!r}"
+    elif len(set(permissions)) != len(permissions):
+        yield f"permissions: expected each letter once, found {permissions!r}"
+
+
+def _relative(key: str, path: str, others: Sequence[str] = ()) -> Iterator[str]:
+    if not path.startswith(("/", *others)):
+        yield f"{key}: expected an absolute path, found {path!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOption:
+    """A device node that belongs to a device."""
+
+    short_form: ClassVar[str] = "host_path"
+
+    host_path: tuple[str, ...] = field(
+        metadata={"help": "the node's path on the host, a template: {devnode}; of several the first one that is there",
+                  "single": True}
+    )  # fmt: skip
+    container_path: str | None = field(
+        default=None, metadata={"help": "its path in the container, a template; {id}: the device's id"}
+    )
+    permissions: str | None = field(default=None, metadata={"help": "some of r, w, m; else the driver's permissions"})
+    optional: bool = field(default=False, metadata={"help": "whether a device without this node is healthy"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not self.host_path:
+            yield "host_path: expected a template, found none"
+        for path in self.host_path:
+            if not path.startswith(_AT_DEV):
+                yield f"host_path: expected a template that begins with /dev/ or {{devnode}}, found {path!r}"
+        if self.container_path is not None:
+            yield from _relative("container_path", self.container_path, _AT_DEV)
+        if self.permissions is not None:
+            yield from wrong_permissions(self.permissions)
+
+
+@dataclass(frozen=True, slots=True)
+class MountOption:
+    """A file or directory of the host that is mounted with a device."""
+
+    host_path: str = field(metadata={"help": "its path on the host, a template"})
+    container_path: str = field(metadata={"help": "its path in the container, a template; {id}: the device's id"})
+    read_only: bool = field(default=True, metadata={"help": "whether the container can't write to it"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        yield from _relative("host_path", self.host_path)
+        yield from _relative("container_path", self.container_path)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Something of the host without which a device is of no use."""
+
+    short_form: ClassVar[str] = "host_path"
+
+    host_path: str = field(metadata={"help": "the path of a file, socket or directory on the host, a template"})
+    text: Test | None = field(default=None, metadata={"help": "a test of all of the file's text"})
+
+    def __post_init__(self) -> None:
+        refuse(_relative("host_path", self.host_path))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use a file of the host, in udev's words."""
+
+    host_path: str = field(metadata={"help": "the path of a node, socket or directory on the host, a template"})
+    owner: int | None = field(default=None, metadata={"help": "the number of the user who will own it"})
+    group: int | None = field(default=None, metadata={"help": "the number of its group"})
+    mode: str | None = field(default=None, metadata={"help": "its permissions, in octal: 0660"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        yield from _relative("host_path", self.host_path, _AT_DEV)
+        for key, number in (("owner", self.owner), ("group", self.group)):
+            if number is not None and not 0 <= number < 2**32 - 1:
+                yield f"{key}: expected a number from 0 to {2**32 - 2}, found {number}"
+        if self.mode is not None and not re.fullmatch("0?[0-7]{3}", self.mode):
+            yield f"mode: expected three octal digits, as in 0660, found {self.mode!r}"
+        if self.owner is None and self.group is None and self.mode is None:
+            yield "expected owner, group or mode, found none of them"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Of one object several devices."""
+
+    short_form: ClassVar[str] = "entries"
+
+    entries: str | None = field(
+        default=None, metadata={"help": "a path with a pattern, a template: one device for each thing that it finds"}
+    )
+    count: str | None = field(default=None, metadata={"help": "a template for how many devices, which are 0, 1, ..."})
+
+    def __post_init__(self) -> None:
+        if (self.entries is None) == (self.count is None):
+            raise ValueError("expected either entries or count")

@@ -1,0 +1,192 @@
+"""What a container gets of PCI functions in a tree of files, and what else a device needs."""
+
+import os
+import re
+
+import pytest
+from dpgateway_chardev.options import CharDeviceOptions
+
+from dpgateway import Allocation, DeviceNode, DeviceUnavailable, from_plain
+
+P = "/sys/devices/pci0000:00"
+FUNCTION = {"subsystem": "pci", "driver": "vfio-pci"}
+
+
+@pytest.fixture
+def function(tree):
+    """Adds a PCI function: ``function("0000:3b:00.0", "61")``, with a group of VFIO."""
+
+    def add(address, group, driver="vfio-pci", node="c /dev/vfio/{} 240:{}"):
+        here = f"{P}/{address}"
+        tree.write(f"""
+            {here}/subsystem -> /sys/bus/pci
+            {here}/driver -> /sys/bus/pci/drivers/{driver}
+            {here}/iommu_group -> /sys/kernel/iommu_groups/{group}
+            /sys/bus/pci/devices/{address} -> {here}
+            {node.format(group, group)}
+        """)
+        return here
+
+    return add
+
+
+def reasons(driver):
+    return {device.id: device.health.reason for device in driver.devices()}
+
+
+def test_of_several_paths_of_a_node_the_first_that_is_there_is_given(tree, drive, function):
+    function("0000:3b:00.0", "61")
+    function("0000:3c:00.0", "62", node="c /dev/vfio/noiommu-{} 240:{}")
+    function("0000:3d:00.0", "63", node="")
+    paths = ["/dev/vfio/{attr:iommu_group}", "/dev/vfio/noiommu-{attr:iommu_group}"]
+    driver = drive(FUNCTION, nodes={"host_path": paths, "container_path": paths[0]})
+    devices = driver.devices()
+    assert devices[2].health.reason == "no such device node: /dev/vfio/63"
+    assert driver.allocate(devices[:2]).device_nodes == (
+        DeviceNode("/dev/vfio/61", None, "rw"),
+        DeviceNode("/dev/vfio/noiommu-62", "/dev/vfio/62", "rw"),
+    )
+
+
+def test_an_alternative_of_match_may_have_nodes_of_its_own(tree, drive, function):
+    function("0000:3b:00.0", "61")
+    function("0000:3b:00.1", "62", "other", node="c /dev/control 240:1")
+    kinds = [FUNCTION, {"subsystem": "pci", "driver": "other", "optional": True, "nodes": "/dev/control"}]
+    driver = drive(kinds, group="{slot:{kernel}}", nodes="/dev/vfio/{attr:iommu_group}")
+    (device,) = driver.devices()
+    assert [node.host_path for node in driver.allocate([device]).device_nodes] == ["/dev/vfio/61", "/dev/control"]
+    tree.remove("/dev/control")
+    assert reasons(driver) == {"0000:3b:00.0": "no such device node: /dev/control"}
+
+
+def test_environment_can_be_json_of_all_devices(drive, function):
+    function("0000:3b:00.0", "61")
+    function("0000:3c:00.0", "62")
+    info = {"{kernel}": {"vfio": {"mount": "/dev/vfio/<{attr:iommu_group}>", "dev": 1}}, "all": {"ids": "{id}"}}
+    driver = drive(FUNCTION, nodes=[], env={"X_{resource}": "{kernel}", "X_{resource}_{index}": "a", "INFO": info})
+    assert driver.allocate(driver.devices()[::-1]).env == {
+        "X_EXAMPLE_COM_STICK": "0000:3c:00.0,0000:3b:00.0",
+        "X_EXAMPLE_COM_STICK_0": "a",
+        "X_EXAMPLE_COM_STICK_1": "a",
+        "INFO": '{"0000:3b:00.0":{"vfio":{"dev":1,"mount":"/dev/vfio/\\u003c61\\u003e"}},'
+        '"0000:3c:00.0":{"vfio":{"dev":1,"mount":"/dev/vfio/\\u003c62\\u003e"}},'
+        '"all":{"ids":"0000:3c:00.0,0000:3b:00.0"}}',
+    }
+
+
+@pytest.mark.parametrize("place", ["own", "host"])
+def test_a_device_is_unhealthy_while_what_it_requires_is_missing(tree, drive, function, place):
+    function("0000:3b:00.0", "61")
+    tree.write("/var/x/\n/proc/devices = Character devices:\\n 10 misc")
+    requires = [f"/var/{place}/{{attr:iommu_group}}.sock", {"host_path": "/proc/devices", "text": "* onload_epoll*"}]
+    driver = drive(FUNCTION, nodes=[], requires=requires, host=str(tree.path))
+    assert reasons(driver) == {"0000:3b:00.0": f"/var/{place}/61.sock isn't there"}
+    tree.write(f"/var/{place}/61.sock = ")
+    assert reasons(driver) == {"0000:3b:00.0": "/proc/devices doesn't say what is required of it"}
+    tree.write("/proc/devices = Character devices:\\n 10 misc\\n250 onload_epoll")
+    assert reasons(driver) == {"0000:3b:00.0": None}
+
+
+def test_a_requirement_that_comes_is_noticed(tree, drive, function, recorder):
+    function("0000:3b:00.0", "61")
+    driver = drive(FUNCTION, recorder, nodes=[], requires="/run/x.sock", host=str(tree.path))
+    assert reasons(driver) == {"0000:3b:00.0": "/run/x.sock isn't there"}
+    tree.write("/run/x.sock = ")
+    assert recorder.until(lambda: reasons(driver) == {"0000:3b:00.0": None})
+
+
+def test_who_may_use_a_file_is_set_before_it_is_given(tree, drive, function):
+    function("0000:3b:00.0", "61")
+    tree.write("/run/service/\n/var/run -> /run")
+    node, directory = tree.at("/dev/vfio/61"), tree.at("/run/service")
+    access = [
+        {"host_path": "/dev/vfio/{attr:iommu_group}", "owner": 107, "group": 108, "mode": "0640"},
+        {"host_path": "/var/run/service", "group": 109},
+    ]
+    driver = drive(FUNCTION, nodes="/dev/vfio/{attr:iommu_group}", access=access, host=str(tree.path))
+    devices = driver.devices()
+    before = directory.stat()
+    assert node.stat().st_uid == os.getuid()
+    driver.allocate(devices)
+    now = node.stat()
+    assert (now.st_uid, now.st_gid, now.st_mode & 0o777) == (107, 108, 0o640)
+    now = directory.stat()
+    assert (now.st_uid, now.st_gid, now.st_mode) == (before.st_uid, 109, before.st_mode)
+    tree.remove("/run/service")
+    with pytest.raises(DeviceUnavailable, match=r"0000:3b:00.0: can't change who may use /var/run/service: .* No such"):
+        driver.allocate(devices)
+
+
+def test_one_object_may_be_several_devices_that_have_their_own_nodes(tree, drive, function):
+    function("0000:3b:00.0", "0", node="c /dev/gpu{} 195:{}")
+    tree.write("""
+        /proc/caps/0/gi1/access = Minor: 12
+        /proc/caps/0/gi2/access = Minor: 13
+        /proc/caps/config = Minor: 1
+        c /dev/cap12 240:12
+        c /dev/cap13 240:13
+    """)
+    nodes = ["/dev/gpu{attr:iommu_group}", "/dev/cap{file:/proc/caps/0/{part}/access#Minor}"]
+    driver = drive(FUNCTION, parts="/proc/caps/{attr:iommu_group}/gi*", nodes=nodes)
+    devices = driver.devices()
+    assert {device.id: device.hardware for device in devices} == {
+        "0000:3b:00.0/gi1": ("char 240:12", "pci 0000:3b:00.0 gi1"),
+        "0000:3b:00.0/gi2": ("char 240:13", "pci 0000:3b:00.0 gi2"),
+    }
+    assert driver.allocate([devices[1]]) == Allocation(
+        device_nodes=(DeviceNode("/dev/gpu0", None, "rw"), DeviceNode("/dev/cap13", None, "rw"))
+    )
+    tree.remove("/proc/caps/0/gi1")
+    with pytest.raises(DeviceUnavailable, match=re.escape("has no part gi1 any more")):
+        driver.allocate([devices[0]])
+
+
+def test_as_many_parts_as_a_file_says(tree, drive, function):
+    function("0000:3b:00.0", "61")
+    tree.write("/proc/capacity = sev 1\\ntdx 3")
+    driver = drive(FUNCTION, parts={"count": "{file:/proc/capacity#tdx}"}, id="tdx{part}", nodes=[])
+    assert list(reasons(driver)) == ["tdx0", "tdx1", "tdx2"]
+    tree.write("/proc/capacity = sev 1")
+    assert reasons(driver) == {}
+
+
+def test_the_numa_node_may_be_elsewhere(tree, drive, function):
+    here = function("0000:3b:00.0", "61")
+    tree.write(f"{here}/numa_node = 1\n{here}/far = 3")
+    nodes = [
+        drive(FUNCTION, nodes=[], **numa).devices()[0].numa_nodes
+        for numa in ({}, {"numa": "{attr:far}"}, {"numa": ""}, {"numa": "{attr:absent}"})
+    ]
+    assert nodes == [(1,), (3,), (), ()]
+
+
+def test_an_expected_device_is_listed_though_it_isnt_there(drive, function):
+    function("0000:3b:00.0", "61")
+    driver = drive(FUNCTION, nodes=[], expected=["0000:3b:00.0", "0000:3c:00.0"])
+    why = "it isn't there: nothing that match describes has this id"
+    assert reasons(driver) == {"0000:3b:00.0": None, "0000:3c:00.0": why}
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "problem"),
+    [
+        ({"env": {"X": 1}}, "env", "expected a text, or a mapping for JSON, in X"),
+        ({"env": {"X": {"a": "{atr:b}"}}}, "env", "did you mean attr?"),
+        ({"env": {"X": {"{part}": "a"}}}, "env", "found {part}"),
+        ({"env": {"X_{id}": "a"}}, "env", "expected names of variables"),
+        ({"parts": {}}, "parts", "expected either entries or count"),
+        ({"parts": "gi*", "id": "{kernel}"}, "id", "expected a template with {part}"),
+        ({"access": [{"host_path": "/x"}]}, "access", "expected owner, group or mode"),
+        ({"access": [{"host_path": "/x", "mode": "rw"}]}, "access", "expected three octal digits, as in 0660"),
+        ({"access": [{"host_path": "/x", "owner": -1}]}, "access", "expected a number from 0 to 4294967294"),
+        ({"access": [{"host_path": "x", "owner": 1}]}, "access", "expected an absolute path"),
+        ({"requires": "{kernel}"}, "requires", "expected an absolute path"),
+        ({"requires": "/{x}"}, "requires", "found {x}"),
+        ({"nodes": {"host_path": []}}, "nodes", "expected a template"),
+        ({"numa": "{attrs:x}"}, "numa", "expected a test of the ancestor"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options, key, problem):
+    with pytest.raises(ValueError, match=key) as caught:
+        from_plain({"match": FUNCTION, **options}, CharDeviceOptions)
+    assert problem in str(caught.value)
