@@ -1,7 +1,9 @@
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args, get_type_hints
 
-from dpgateway_fpga import Bitstream, Board, FpgaOptions, Simulated
+from dpgateway_fpga import Bitstream, Board, FpgaManager, FpgaOptions, Simulated
+from dpgateway_fpga.programmers import PROGRAMMERS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -9,8 +11,14 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 def test_every_option_is_documented():
     missing = [field.name for field in fields(FpgaOptions) if f"`{field.name}`" not in README]
     assert missing == []
-    for kind in (Board, Bitstream, Simulated):
+    for kind in (Board, Bitstream, FpgaManager, Simulated):
         assert f"`{{{', '.join(field.name for field in fields(kind))}}}" in README
+
+
+def test_every_programmer_is_documented_with_what_it_can_verify(options):
+    for name, make in PROGRAMMERS.items():
+        assert f"| `{name}` | {make(options).verification} |" in README
+    assert set(get_args(get_type_hints(FpgaOptions)["programmer"])) == set(PROGRAMMERS)
 
 
 def test_every_default_is_as_documented():
@@ -21,6 +29,9 @@ def test_every_default_is_as_documented():
         f"how long programming takes (`{simulated.duration.total_seconds():g}s`)",
         f"before one succeeds ({simulated.fail_first})",
         f"above which it is refused ({options.bitstream.max_mib})",
+        f"(`{options.fpga_manager.firmware}`)",
+        f"| `patience` | `{options.patience.total_seconds():g}s` |",
+        f"| `sysfs`, `dev` | `{options.sysfs}`, `{options.dev}` |",
         f"| `retry_first`, `retry_limit` | `{first:g}s`, `{limit:g}s` |",
     ):
         assert text in README

@@ -2,9 +2,9 @@
 
 from dpgateway import hookimpl
 from dpgateway_fpga.driver import FpgaDriver
-from dpgateway_fpga.options import Bitstream, Board, FpgaOptions, Simulated
+from dpgateway_fpga.options import Bitstream, Board, FpgaManager, FpgaOptions, Simulated
 
-__all__ = ["Bitstream", "Board", "FpgaDriver", "FpgaOptions", "Simulated"]
+__all__ = ["Bitstream", "Board", "FpgaDriver", "FpgaManager", "FpgaOptions", "Simulated"]
 
 
 @hookimpl

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpgateway import Device, DeviceNode, refuse
+from dpgateway.sysfs import HOST_DEV, Roots
 
 # A board's id is the name of its state file, so the id can't contain a slash or begin with a dot.
 _BOARD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}")
@@ -27,6 +28,11 @@ class Board:
         default=(), metadata={"help": "the device nodes that a container gets with the board"}
     )
     numa: int | None = field(default=None, metadata={"help": "the NUMA node that the board is near"})
+    address: str | None = field(
+        default=None,
+        metadata={"help": "the board's name on its bus in /sys, 0000:3b:00.0 or f8007000.devcfg; else the id"},
+    )
+    port: int = field(default=0, metadata={"help": "with dfl: which port of the board"})
 
     def __post_init__(self) -> None:
         refuse(self._problems())
@@ -38,7 +44,13 @@ class Board:
             yield from _wrong("id", lambda: Device(self.id))
         if self.numa is not None and self.numa < 0:
             yield f"numa: expected 0 or more, found {self.numa}"
+        if self.port < 0:
+            yield f"port: expected 0 or more, found {self.port}"
         yield from _wrong("nodes", lambda: [DeviceNode(node) for node in self.nodes])
+
+    @property
+    def place(self) -> str:
+        return self.address or self.id
 
     def device(self) -> Device:
         return Device(self.id, numa_nodes=() if self.numa is None else (self.numa,))
@@ -98,14 +110,48 @@ class Simulated:
 
 
 @dataclass(frozen=True, slots=True)
+class FpgaManager:
+    """How the kernel's fpga_manager is told to load an image from a file."""
+
+    flags: int = field(default=0, metadata={"help": "written to `flags` before each load; 1: partial reconfiguration"})
+    firmware: Path = field(
+        default=Path("/lib/firmware"),
+        metadata={"help": "where the host's /lib/firmware is seen; images are put in its directory dpgateway"},
+    )
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.flags < 0:
+            yield f"flags: expected 0 or more, found {self.flags}"
+        if not self.firmware.is_absolute():
+            yield f"firmware: expected an absolute path, found {str(self.firmware)!r}"
+
+
+@dataclass(frozen=True, slots=True)
 class FpgaOptions:
     """A pool of boards, which belongs to one resource, and one bitstream for all of them."""
 
     pool: str = field(metadata={"help": "the name of the pool; no second resource may use the pool or a board of it"})
     boards: tuple[Board, ...] = field(metadata={"help": "the boards of the pool"})
     bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with"})
-    programmer: Literal["simulated"] = field(default="simulated", metadata={"help": "what programs the boards"})
+    programmer: Literal["fpga-manager", "simulated"] = field(
+        default="simulated",
+        metadata={"help": "what programs the boards; README.md says how strongly each verifies them"},
+    )
+    fpga_manager: FpgaManager = field(
+        default_factory=FpgaManager, metadata={"help": "options of the programmer fpga-manager"}
+    )
     simulated: Simulated = field(default_factory=Simulated, metadata={"help": "options of the simulated programmer"})
+    patience: timedelta = field(
+        default=timedelta(minutes=5),
+        metadata={
+            "help": "a process that programs for longer is left behind, and its board is out of use until it ends"
+        },
+    )
+    sysfs: str = field(default="/sys", metadata={"help": "where the host's /sys is seen from the gateway's container"})
+    dev: str = field(default=HOST_DEV, metadata={"help": "where the host's /dev is seen from the gateway's container"})
     retry_first: timedelta = field(
         default=timedelta(seconds=1), metadata={"help": "the pause after a board couldn't be programmed, then doubling"}
     )
@@ -127,6 +173,15 @@ class FpgaOptions:
                 yield f"boards: expected each {what} once, found {', '.join(twice)} twice"
         if not timedelta() < self.retry_first <= self.retry_limit:
             yield "retry_first: expected more than 0s, and no more than retry_limit"
+        if self.patience <= timedelta():
+            yield f"patience: expected more than 0s, found {self.patience.total_seconds():g}s"
+        for key, path in (("sysfs", self.sysfs), ("dev", self.dev)):
+            if not path.startswith("/"):
+                yield f"{key}: expected an absolute path, found {path!r}"
+
+    @property
+    def roots(self) -> Roots:
+        return Roots(sysfs=self.sysfs, dev=self.dev)
 
     def claims(self) -> list[str]:
         """Two resources that program the same board would change it under a running container."""

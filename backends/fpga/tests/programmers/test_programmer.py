@@ -44,4 +44,10 @@ def test_a_board_that_says_which_image_it_runs_has_to_say_the_right_one():
 
 @pytest.mark.parametrize("verification", [Verification.STATE, Verification.NONE])
 def test_a_board_that_cannot_say_it_is_only_asked_for_faults(verification):
-    assert _verify(verification, Reading("operating")) == Reading("operating")
+    found = Reading("operating", operating=True)
+    assert _verify(verification, found) == found
+
+
+def test_a_board_that_says_that_it_runs_nothing_is_not_believed():
+    with pytest.raises(Failed, match=r"^expected the board to be operating now, found the state 'unknown'$"):
+        _verify(Verification.STATE, Reading("unknown"))

@@ -34,6 +34,8 @@ class Reading:
     """In the words of the kernel or of the tool, for people: ``operating``, ``write init error``."""
     identity: str | None = None
     """Of the image that the board runs; ``None``: unknown. Only with ``Verification.IDENTITY``."""
+    operating: bool = False
+    """Whether it runs something, as far as it says."""
     fault: str | None = None
     """Why no container may have the board now, whatever it runs; it stays until something is done, or passes."""
 
@@ -78,4 +80,6 @@ def verify(programmer: Programmer, board: Board, image: Image) -> Reading:
         raise Failed(found.fault)
     if programmer.verification is Verification.IDENTITY and found.identity != expected:
         raise Failed(f"expected the board to run {expected} now, found {found.identity or 'an unknown state'}")
+    if programmer.verification is Verification.STATE and not found.operating:
+        raise Failed(f"expected the board to be operating now, found the state {found.state!r}")
     return found

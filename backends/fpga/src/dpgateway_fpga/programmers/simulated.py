@@ -38,7 +38,7 @@ class SimulatedProgrammer:
             state, sha256 = str(found["state"]), str(found["sha256"])
         except (DriverError, OSError, ValueError, LookupError, TypeError):
             return Reading("unknown")
-        return Reading(state, sha256 if state == "loaded" else None)
+        return Reading(state, sha256, operating=True) if state == "loaded" else Reading(state)
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         self._write(board, "programming", image)  # if we die now, the board's state is unknown to the next gateway

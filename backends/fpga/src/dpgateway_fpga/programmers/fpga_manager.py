@@ -1,0 +1,68 @@
+"""Boards that the kernel's fpga_manager programs from a file, when it is told the file's name.
+
+Only vendors' kernels have the attribute ``firmware`` (linux-xlnx, drivers/fpga/fpga-mgr.c). Writing it blocks for the
+whole load, and takes no lock: two writers would be in the driver at once. What a manager says of itself is in
+Documentation/ABI/testing/sysfs-class-fpga-manager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpgateway import DriverError
+from dpgateway.sysfs import Look, Object
+from dpgateway_fpga import places
+from dpgateway_fpga.bitstream import Image
+from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.programmers.manager_state import Watched, load, reading
+from dpgateway_fpga.programmers.processes import Processes
+from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
+from dpgateway_fpga.staging import staged
+
+DIRECTORY = "dpgateway"
+"""Below the kernel's /lib/firmware, where nothing else puts files."""
+
+
+class FpgaManagerProgrammer:
+    """Which image a manager has loaded can't be read back."""
+
+    verification = Verification.STATE
+
+    def __init__(self, options: FpgaOptions) -> None:
+        self._options, self._roots = options.fpga_manager, options.roots
+        self._processes = Processes(options.patience)
+
+    def expected(self, board: Board, image: Image) -> str:
+        return image.sha256
+
+    def read(self, board: Board) -> Reading:
+        look = Look(self._roots)
+        try:
+            found = reading(look, places.manager(look, board))
+        except (DriverError, OSError) as error:
+            return Reading("absent", fault=str(error))
+        return replace(found, fault=self._processes.left(board) or found.fault)
+
+    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+        look = Look(self._roots)
+        manager = places.manager(look, board)
+        attributes = self._attributes(look, manager)
+        here = look.roots.sysfs + "/" + manager.path
+        # Named after the content and the board: no other file has this name, wherever the kernel looks for it first.
+        name = f"{image.sha256}-{board.id}.bin"
+        with staged(self._options.firmware / DIRECTORY, name, image.content):
+            steps = [("lock", here), *attributes, ("write", f"{here}/firmware", f"{DIRECTORY}/{name}")]
+            load(self._processes, board, steps, Watched(self._roots, manager, progress), lock)
+
+    def _attributes(self, look: Look, manager: Object) -> list[tuple[str, ...]]:
+        names = look.entries(manager, "*")
+        if "firmware" not in names:
+            raise Failed(
+                f"/sys/{manager.path} has no attribute firmware: only vendors' kernels, such as linux-xlnx, load a "
+                "file that is named there; use another programmer"
+            )
+        if "flags" in names:
+            return [("flags", f"{look.roots.sysfs}/{manager.path}/flags", f"{self._options.flags:x}")]
+        if self._options.flags:
+            raise Failed(f"/sys/{manager.path} has no attribute flags, expected one because the options have flags")
+        return []

@@ -1,0 +1,133 @@
+"""The processes that do what may hang: started for one board each, waited for, and left behind if they hang.
+
+A process that waits for hardware within the kernel can't be killed, and what it does can't be taken back. So nobody
+waits for it longer than it is given, and its board is out of use until it ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from dpgateway_fpga.options import Board
+from dpgateway_fpga.programmers.programmer import Failed, Progress
+
+CHILD = Path(__file__).with_name("child.py")
+PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
+"""Nothing was touched then: somebody else is programming, or has the device open."""
+_LOOK = 0.1
+"""Seconds between two looks at how far a process is; the kernel announces no change (drivers/fpga/fpga-mgr.c)."""
+_LONGEST = 4096
+"""Bytes of a process' output that are told."""
+_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended."""
+
+    code: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    process: subprocess.Popen[bytes]
+    since: float
+
+
+class Processes:
+    """Of one programmer. Calls for different boards may run at the same time."""
+
+    def __init__(self, patience: timedelta) -> None:
+        self._patience = patience.total_seconds()
+        self._left: dict[str, _Left] = {}
+
+    def left(self, board: Board) -> str | None:
+        """Why nothing can be done with a board: a process that was left behind still works on it."""
+        left = self._left.get(board.id)
+        if left is None:
+            return None
+        if left.process.poll() is not None:
+            self._left.pop(board.id, None)
+            return None
+        return (
+            f"process {left.process.pid} hangs, which began to program the board {time.monotonic() - left.since:.0f} s "
+            "ago; the board can be used again when that process has ended"
+        )
+
+    def steps(
+        self, board: Board, steps: Sequence[Sequence[object]], progress: Callable[[], None], keep: Collection[int] = ()
+    ) -> None:
+        """Takes the steps of ``child`` for a board. ``keep``: descriptors that the process gets. Raises Failed."""
+        argv = [sys.executable, "-I", "-S", str(CHILD), json.dumps(steps)]
+        ended = self.run(board, argv, lambda _: progress(), keep)
+        if ended.code:
+            raise _failure(ended)
+
+    def run(self, board: Board, argv: Sequence[str], progress: Progress, keep: Collection[int] = ()) -> Ended:
+        """Runs a program for a board; ``progress`` gets the last line that it printed. Raises Failed, OSError."""
+        if why := self.left(board):
+            raise Failed(why)
+        output = os.memfd_create(
+            "output", os.MFD_CLOEXEC
+        )  # no pipe: a process that is left behind must not wait for us
+        try:
+            since = time.monotonic()
+            process = _start(argv, output, keep)
+            if not _wait(process, since + self._patience, lambda: progress(_tail(output).rpartition("\n")[2])):
+                self._left[board.id] = _Left(process, since)
+                raise Failed(
+                    f"{argv[0]} (process {process.pid}) hasn't ended after {self._patience:g} s; it is left behind, "
+                    "because it can't be stopped without harm, and the board can be used again when it has ended"
+                )
+            return Ended(process.returncode, _tail(output))
+        finally:
+            os.close(output)
+
+
+def _start(argv: Sequence[str], output: int, keep: Collection[int]) -> subprocess.Popen[bytes]:
+    """In a session of its own, so that no signal for this process' group reaches it."""
+    return subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=_ENVIRONMENT,
+        pass_fds=tuple(keep), start_new_session=True,
+    )  # fmt: skip
+
+
+def _wait(process: subprocess.Popen[bytes], until: float, look: Callable[[], None]) -> bool:
+    """Whether the process has ended by then. Its descriptor wakes the poll at once (pidfd_open(2))."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        while not ended.poll(_LOOK * 1000):
+            if time.monotonic() > until:
+                return False
+            look()
+        process.wait()
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _tail(output: int) -> str:
+    size = os.fstat(output).st_size
+    return os.pread(output, _LONGEST, max(0, size - _LONGEST)).decode(errors="replace").strip()
+
+
+def _failure(ended: Ended) -> Failed:
+    try:
+        said = json.loads(ended.output.rpartition("\n")[2])
+        number, name = said["errno"], errno.errorcode.get(said["errno"], str(said["errno"]))
+        return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=number in PASSING)
+    except (ValueError, LookupError, TypeError):
+        return Failed(f"the process that programs ended with code {ended.code}: {ended.output or 'it said nothing'}")

@@ -1,0 +1,44 @@
+"""Files with the very bytes of an image, for the kernel and for tools that read files by their names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dpgateway import DriverError
+from dpgateway_fpga.trusted import trusted_directory
+
+
+@contextmanager
+def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
+    """A file in a directory that nobody else can write, until the block ends. Raises DriverError, OSError.
+
+    It has its last name only when it is whole, so that nobody reads half of it, and what a gateway that died left there
+    is replaced.
+    """
+    directory = Path(os.path.realpath(directory.parent), directory.name)  # /lib is a link to /usr/lib on most systems
+    try:
+        directory.mkdir(mode=0o755, exist_ok=True)
+        with trusted_directory(directory) as inside:
+            _write(inside, name, content)
+    except OSError as error:
+        raise DriverError(f"the image can't be put at {directory / name}: {error}") from error
+    try:
+        yield directory / name
+    finally:
+        with suppress(OSError):  # somebody else has removed it, or the disk is read-only by now
+            (directory / name).unlink()
+
+
+def _write(directory: int, name: str, content: bytes) -> None:
+    new = f".{name}.new"
+    with suppress(FileNotFoundError):  # of a gateway that died here
+        os.unlink(new, dir_fd=directory)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=directory)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)

@@ -1,0 +1,61 @@
+import os
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from dpgateway_fpga import Board, FpgaManager
+from dpgateway_fpga.bitstream import Image
+
+from backends.fpga.tests.kernel.fuse import Directory, Link, mounted
+from backends.fpga.tests.kernel.manager import Manager
+
+
+@pytest.fixture
+def image():
+    return Image(b"the image", "ab" * 32)
+
+
+@pytest.fixture
+def firmware(tmp_path):
+    """The host's /lib/firmware."""
+    (tmp_path / "firmware").mkdir()
+    return tmp_path / "firmware"
+
+
+class Kernel:
+    """What the kernel has below /sys."""
+
+    def __init__(self, firmware):
+        self.root, self._firmware = Directory(), firmware
+        self.root.make("class/fpga_manager", Directory())
+
+    def manager(self, address, number=0):
+        where = f"devices/platform/axi/{address}/fpga_manager/fpga{number}"
+        self.root.make(f"devices/platform/axi/{address}/subsystem", Link("../../../../bus/platform"))
+        self.root.make(f"{where}/subsystem", Link("../../../../../../class/fpga_manager"))
+        self.root.make(f"class/fpga_manager/fpga{number}", Link(f"../../{where}"))
+        return Manager(self.root, where, self._firmware)
+
+
+@pytest.fixture
+def kernel(tmp_path, firmware):
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.skip("only root can mount a file system of its own")
+    kernel = Kernel(firmware)
+    (tmp_path / "sys").mkdir()
+    with mounted(kernel.root, tmp_path / "sys"):
+        yield kernel
+
+
+@pytest.fixture
+def real(options, tmp_path, firmware):
+    """Options of boards below a kernel that is a file system."""
+
+    def make(**changes):
+        boards = (Board("fpga-a", address="f8007000.devcfg"), Board("fpga-b", address="f8008000.devcfg"))
+        return replace(
+            options, boards=boards, sysfs=str(tmp_path / "sys"), fpga_manager=FpgaManager(firmware=firmware),
+            **{"patience": timedelta(seconds=20), **changes},
+        )  # fmt: skip
+
+    return make
