@@ -8,11 +8,12 @@ from typing import TypeVar
 from dpgateway.drivers.contract import Context, Driver
 from dpgateway.drivers.hookspecs import hookimpl
 from dpgateway.errors import Busy, DeviceUnavailable, DriverError, refuse
-from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
+from dpgateway.model import Allocation, Candidate, Device, DeviceNode, Health, Mount
 
 __all__ = [
     "Allocation",
     "Busy",
+    "Candidate",
     "Context",
     "Device",
     "DeviceNode",

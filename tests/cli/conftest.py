@@ -15,7 +15,7 @@ FAKE = """
 import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
-from dpgateway import Allocation, Device, DriverError, Health, hookimpl
+from dpgateway import Allocation, Candidate, Device, DriverError, Health, hookimpl
 
 @dataclass(frozen=True)
 class Inner:
@@ -39,12 +39,20 @@ class Fake:
             raise DriverError("there is no such board")
     def devices(self):
         getattr(self, self.options.mode)()
-        known = {"attributes": {"serial": "A1"}, "hardware": ("pci 0000:3b:00.0",)}
+        known = {"attributes": {"serial": "A1", "good": True, "path": "/x" * 30}, "hardware": ("pci 0000:3b:00.0",)}
         return [
             Device(f"{self.context.node_name}-0", numa_nodes=(0, 1), **known),
             Device("bad\\x1b[2J", Health.unhealthy("no power")),
         ] * (2 if self.options.mode == "twice" else 1)
+    def explain(self, about):
+        if self.options.mode == "unexplained":
+            return 3
+        failed = {"test": "vendor", "found": "'0x10de'", "expected": "0x8086"}
+        outcomes = [{"device": one.id} for one in self.devices()] + [failed]
+        slots = [Candidate(f"slot {number}", f"/sys/slots/{number}", **one) for number, one in enumerate(outcomes)]
+        return [one for one in slots if about in {None, one.name}]
     def list(self): pass
+    def unexplained(self): pass
     def twice(self): pass
     def chat(self): self.context.log.info("looking around")
     def hang(self): threading.Event().wait()

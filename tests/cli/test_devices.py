@@ -15,9 +15,9 @@ def test_each_device_with_its_health_and_numa_nodes(line):
     assert result.exit_code == 0
     rows = [text.split() for text in result.stdout.splitlines() if text.startswith(("RESOURCE", "example.com"))]
     assert rows == [
-        ["RESOURCE", "ID", "HEALTH", "REASON", "NUMA", "SHARES"],
-        ["example.com/a", "n1-0", "Healthy", "-", "0,1", "3"],
-        ["example.com/a", "bad\\x1b[2J", "Unhealthy", "no", "power", "-", "3"],
+        ["RESOURCE", "ID", "HEALTH", "REASON", "NUMA", "SHARES", "ATTRIBUTES"],
+        ["example.com/a", "n1-0", "Healthy", "-", "0,1", "3", "serial=A1", "good=true"],
+        ["example.com/a", "bad\\x1b[2J", "Unhealthy", "no", "power", "-", "3", "-"],
     ]
 
 
@@ -37,7 +37,7 @@ def test_json_has_all_that_is_known_and_the_offered_ids(line):
                 "health": "Healthy",
                 "reason": None,
                 "numa_nodes": [0, 1],
-                "attributes": {"serial": "A1"},
+                "attributes": {"serial": "A1", "good": True, "path": "/x" * 30},
                 "hardware": ["pci 0000:3b:00.0"],
                 "offered": ["n1-0", "n1-0::1"],
             },
@@ -103,6 +103,51 @@ def test_a_wrong_configuration_is_said_on_standard_error(line):
     result = line("devices", "--config", config)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"{config}:2: resources[0].options.mode: found 1, expected a string")
+
+
+def test_what_was_looked_at_is_explained(line):
+    config = line.config("resources:\n" + entry("a", "list"))
+    result = line("devices", "--config", config, "--node-name", "n1", "--explain")
+    assert result.exit_code == 0
+    rows = [text.split() for text in result.stdout.splitlines() if text.startswith(("RESOURCE", "example.com"))]
+    assert rows == [
+        ["RESOURCE", "OBJECT", "DEVICE", "FAILED", "TEST", "FOUND", "EXPECTED"],
+        ["example.com/a", "slot", "0", "n1-0", "-", "-", "-"],
+        ["example.com/a", "slot", "1", "bad\\x1b[2J", "health", "no", "power", "Healthy"],
+        ["example.com/a", "slot", "2", "-", "vendor", "'0x10de'", "0x8086"],
+    ]
+    result = line("devices", "--config", config, "--explain", "slot 2", "--output", "json")
+    (resource,) = json.loads(result.stdout)
+    assert resource["candidates"] == [
+        {
+            "name": "slot 2",
+            "path": "/sys/slots/2",
+            "device": None,
+            "test": "vendor",
+            "found": "'0x10de'",
+            "expected": "0x8086",
+        }
+    ]
+
+
+def test_what_cannot_be_explained_is_said(line):
+    config = line.config(
+        "resources:\n"
+        + entry("a", "list")
+        + entry("b", "unexplained")
+        + "- {name: example.com/c, driver: simulated}\n"
+        + entry("d", "bug")
+    )
+    result = line("devices", "--config", config, "--explain", "slot 9")
+    assert result.exit_code == 1
+    assert [text for text in result.stdout.splitlines() if text.startswith("example.com")] == [
+        "example.com/a: driver fake knows no slot 9",
+        "example.com/b: the driver failed: explain() returned 3, expected candidates (driver fake)",
+        "example.com/c: driver simulated can't explain what it looked at",
+        "example.com/d: the driver failed: devices() raised ZeroDivisionError: oops (driver fake)",
+    ]
+    result = line("devices", "--config", line.config("resources:\n" + entry("a", "list")), "--explain", "slot 9")
+    assert result.exit_code == 1, "no driver knows it"
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

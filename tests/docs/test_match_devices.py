@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import subprocess
 
 import pytest
 from dpgateway_chardev import CharDevices
@@ -13,6 +14,7 @@ from dpgateway.sysfs import FIELDS, Match, Test
 from dpgateway.testing import FakeTree, Recorder
 from tests.docs.pages import Page
 from tests.docs.test_reference import rows
+from tests.support.gateway import COMMAND
 
 PAGE = Page("how-to/match-devices.md")
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE.text, re.MULTILINE | re.DOTALL))
@@ -71,6 +73,31 @@ def test_the_modem_of_the_udev_rule(tree, drive):
     (device,) = driver.devices()
     assert (device.id, device.health.ok) == ("modem-A1", True)
     assert driver.allocate([device]) == Allocation(device_nodes=(DeviceNode("/dev/ttyUSB3", "/dev/modem"),))
+
+
+def test_the_modems_that_are_explained(tree, tmp_path):
+    """The page's own command, on a tree with what its table shows."""
+    tree.write("/sys/class/tty/tty1 -> /sys/devices/virtual/tty/tty1\n/sys/devices/virtual/tty/tty1/")
+    tree.write("/sys/devices/virtual/tty/tty1/subsystem -> /sys/class/tty")
+    for port, number, product in ((1, 3, "6001"), (2, 0, "6015"), (3, 1, "6001")):
+        usb, name = USB.replace("1-1", f"1-{port}"), f"ttyUSB{number}"
+        tty = f"{usb}/{name}"
+        tree.write(f"""
+            {usb}/idVendor = 0403
+            {usb}/idProduct = {product}
+            {usb}/serial = A{port - port // 3}
+            {tty}/subsystem -> /sys/class/tty
+            {tty}/uevent = MAJOR=188\\nMINOR={number}\\nDEVNAME={name}
+            /sys/class/tty/{name} -> {tty}
+        """)
+    tree.write("c /dev/ttyUSB3 188:3\nc /dev/ttyUSB0 188:0")
+    config = tmp_path / "config.yaml"
+    roots = f"      sysfs: {tree.at('/sys')}\n      dev: {tree.at('/dev')}\n"
+    config.write_text(PAGE.files["config.yaml"].replace("    options:\n", f"    options:\n{roots}"))
+    shown = re.search(r"```text\n(RESOURCE .*?)```", SECTIONS["Why and why not"], re.DOTALL)
+    command = [*COMMAND, "devices", "--config", str(config), "--explain"]
+    assert shown
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == shown[1]
 
 
 def test_the_functions_with_uio(tree, drive):

@@ -97,14 +97,32 @@ def test_the_nearest_ancestor_that_passes_everything_is_selected(roots):
 
 
 @pytest.mark.usefixtures("sticks")
-def test_the_first_failed_test_is_named_with_what_was_found(roots):
+@pytest.mark.parametrize(
+    ("match", "failed"),
+    [
+        ({"kernel": "ttyACM*"}, "kernel: found 'ttyUSB0', expected ttyACM*"),
+        ({"attr": {"dev": ["1", "2"]}}, "attr.dev: found nothing, expected one of 1, 2"),
+        ({"attr": {"device": {"present": False}}}, "attr.device: found 'ttyUSB0', expected nothing"),
+        ({"attr": {"x": {"present": True}}}, "attr.x: found nothing, expected something"),
+        ({"env": {"MINOR": {"at_least": 1, "at_most": 2}}}, "env.MINOR: found '0', expected at least 1 and at most 2"),
+        ({"env": {"MINOR": {"glob": "4", "or_absent": True}}}, "env.MINOR: found '0', expected 4 or nothing"),
+        ({"env": {"MINOR": {"none_of": ["0", "1"]}}}, "env.MINOR: found '0', expected none of 0, 1"),
+        ({"env": {"MINOR": {"regex": "[1-9]"}}}, "env.MINOR: found '0', expected a match of [1-9]"),
+        ({"attr": {"subsystem/x": {"exact": "a*"}}}, "attr.subsystem/x: found nothing, expected exactly a*"),
+        ({"attr": {"power": "a"}}, "attr.power: found it is no regular file, expected a"),
+        ({"attrs": {"idVendor": "0404"}}, "attrs.idVendor: found '0403' at 1-1, expected 0404"),
+        ({"attrs": {"idVendor": "0403", "serial": "B"}}, "attrs.serial: found 'A1' at 1-1, expected B"),
+        ({"kernels": "2-1", "drivers": "usb"}, "kernels: found 'ttyUSB0' at ttyUSB0, expected 2-1"),
+    ],
+)
+def test_the_first_failed_test_is_named_with_what_was_found(tree, roots, match, failed):
+    """Of ancestors the one that came nearest is meant."""
     look = Look(roots)
     thing = next(look.objects("tty"))
-    assert Match("tty", Test(("ttyACM*",))).look(look, thing) == Mismatch("kernel", "ttyUSB0 has 'ttyUSB0'")
-    assert Match("tty", attr={"dev": Test(("1",))}).look(look, thing) == Mismatch("attr.dev", "it is absent")
-    assert Match("tty", kernels=Test(("2-1",)), attrs={"idVendor": Test(("0403",))}).look(look, thing) == Mismatch(
-        "kernels, attrs.idVendor", "ttyUSB0 has no ancestor that passes all of them"
-    )
+    tree.write(f"/sys/{thing.path}/power/")
+    why = from_plain({"subsystem": "tty", **match}, Match).look(look, thing)
+    assert isinstance(why, Mismatch)
+    assert str(why) == failed
 
 
 def test_files_elsewhere_are_tested_by_templates(sticks, tree, roots):

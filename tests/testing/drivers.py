@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any
 
-from dpgateway import Allocation, Device, DeviceNode, DeviceUnavailable, Health
+from dpgateway import Allocation, Candidate, Device, DeviceNode, DeviceUnavailable, Health
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,21 @@ class Good:
     def release(self, devices):
         pass
 
+    def explain(self, about):
+        yield from [Candidate(name, device=name) for name in self.ids]
+
     def close(self):
         pass
+
+
+class ExplainsNames(Good):
+    def explain(self, about):
+        return self.ids
+
+
+class ExplainsOthers(Good):
+    def explain(self, about):
+        return [Candidate("slot 1", device="good-9")]
 
 
 class WithoutDevices(Good):

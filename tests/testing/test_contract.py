@@ -55,6 +55,8 @@ BAD = [
         r"the same ids from a new driver, found \['life-\d', 'sick'\], then \['life-\d', 'sick'\]",
     ),
     ("DevicesShareName", "devices_keep", r"'a::1' ends in '::' and digits"),
+    ("ExplainsNames", "explains_what", r"explain\(None\): expected Candidate values, found 'good-0'"),
+    ("ExplainsOthers", "explains_what", r"explain\(None\): slot 1: expected a listed device, found 'good-9'"),
     ("DevicesHang", "devices_keep", r"devices\(\): hasn't returned after 0\.5 s"),
     ("DevicesOnOneThread", "devices_keep", r"devices\(\): RuntimeError: wrong thread\n\(expected DriverError"),
     ("AllocateReturnsDict", "allocate_gives", r"allocate\(\[good-0\]\): expected an Allocation, found \{'env': \{\}\}"),

@@ -62,7 +62,10 @@ def test_a_stick_is_named_by_its_serial_number_and_gives_its_node(tree, drive):
     assert device.attributes == {
         "object": f"{ROOT}/usb1/1-1/1-1:1.0/ttyUSB0/tty/ttyUSB0",
         "node": "/dev/ttyUSB0",
-        "idVendor": "0403",
+        "address": "1-1:1.0",
+        "vendor": "0403",
+        "product": "6001",
+        "serial": "A1",
     }
     assert driver.allocate([device]) == Allocation(device_nodes=(DeviceNode("/dev/ttyUSB0", None, "rw"),))
 
@@ -246,6 +249,7 @@ def test_pci_functions_give_the_nodes_that_their_directories_name(drive):
     assert devices[0].attributes == {
         "object": "/sys/devices/pci0000:00/0000:3b:00.0",
         "node": "/dev/uio7",
+        "address": "0000:3b:00.0",
         "driver": "igb_uio",
         "vendor": "0x8086",
     }
@@ -265,7 +269,7 @@ def test_an_object_without_what_the_id_needs_is_left_out_and_told(tree, drive):
     recorder = Recorder()
     assert reasons(drive(STICK, recorder, id="{attrs:serial}")) == {}
     (message,) = recorder.messages
-    assert message.endswith("/ttyUSB0 can't be offered without an id: {attrs:serial} is absent")
+    assert message.endswith("/ttyUSB0 can't be offered: id: found that {attrs:serial} is absent, expected a text")
 
 
 @pytest.mark.parametrize(

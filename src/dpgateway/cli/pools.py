@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from dpgateway.cli.devices import Answer, ask_all
+from dpgateway.cli.questions import Answer, ask_all
 from dpgateway.config import Place, Problem, ResourceConfig
 from dpgateway.deviceplugin.offer.exclusion import hardware
 from dpgateway.model import Device

@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
 from dpgateway.errors import Busy, DeviceUnavailable, DriverError, DriverFault, DriverTimeout, GatewayError, describe
-from dpgateway.model import Allocation, Device, plain
+from dpgateway.model import Allocation, Candidate, Device, plain
 
 T = TypeVar("T")
 
@@ -37,12 +37,17 @@ def own(devices: Iterable[Device]) -> tuple[Device, ...]:
 
 def devices(answer: object) -> tuple[Device, ...]:
     """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``."""
-    listed = tuple([_copied(device) for device in _sequence("devices()", answer, MOST_DEVICES)])
+    listed = tuple([_copied(device) for device in _sequence("devices()", answer, MOST_DEVICES, Device)])
     ids = [device.id for device in listed]
     if len(set(ids)) < len(ids):
         ((twice, _),) = Counter(ids).most_common(1)
         raise DriverFault(f"devices() listed the id {twice!r} twice; an id means one device")
     return listed
+
+
+def candidates(answer: object) -> tuple[Candidate, ...]:
+    """What ``explain()`` returned. Call it on the thread that called ``explain()``."""
+    return tuple([plain(one, Candidate) for one in _sequence("explain()", answer, MOST_DEVICES, Candidate)])
 
 
 def allocation(answer: object) -> Allocation:
@@ -56,7 +61,7 @@ def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[D
     """What ``prefer()`` returned: ``size`` of ``available``, no more often than they are there. Call it on the thread
     that called ``prefer()``.
     """
-    chosen = _sequence("prefer()", answer, max(size, 1))
+    chosen = _sequence("prefer()", answer, max(size, 1), Device)
     if len(chosen) != size:
         raise DriverFault(f"prefer() returned {len(chosen)} devices, expected {size}")
     left = Counter(device.id for device in available)
@@ -82,15 +87,17 @@ def _value(device: Device, field_: Field[Any]) -> Any:  # noqa: ANN401
     return getattr(device, field_.name)
 
 
-def _sequence(what: str, answer: object, most: int) -> tuple[Device, ...]:
+def _sequence(what: str, answer: object, most: int, kind: type[T]) -> tuple[T, ...]:
+    name = kind.__name__
+    things = f"{name.lower()}s"
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
-        raise DriverFault(f"{what} returned {answer!r:.200}, expected devices")
+        raise DriverFault(f"{what} returned {answer!r:.200}, expected {things}")
     items = tuple(itertools.islice(answer, most + 1))
     if len(items) > most:
-        raise DriverFault(f"{what} returned more than {most} devices")
-    if not all(issubclass(kind, Device) for kind in set(map(type, items))):
-        wrong = next(item for item in items if not isinstance(item, Device))
-        raise DriverFault(f"{what} returned {wrong!r:.200} among its devices, expected a Device")
+        raise DriverFault(f"{what} returned more than {most} {things}")
+    if not all(issubclass(one, kind) for one in set(map(type, items))):
+        wrong = next(item for item in items if not isinstance(item, kind))
+        raise DriverFault(f"{what} returned {wrong!r:.200} among its {things}, expected a {name}")
     return items
 
 

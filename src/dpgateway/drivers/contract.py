@@ -1,8 +1,8 @@
 """What a driver is.
 
 A driver is a class with ``Options`` and the methods below. It has an ability by having the method: ``prefer``,
-``prepare``, ``release`` and ``close`` are optional. The gateway calls the methods on its own threads, and different
-methods of one driver may run at the same time. So a driver keeps its state in what it returns, or locks it.
+``prepare``, ``release``, ``explain`` and ``close`` are optional. The gateway calls the methods on its own threads, and
+different methods of one driver may run at the same time. So a driver keeps its state in what it returns, or locks it.
 """
 
 from __future__ import annotations
@@ -73,6 +73,10 @@ class Driver(Protocol):
     # def release(self, devices: Sequence[Device]) -> None:
     #     """The devices are free again."""
     #
+    # def explain(self, about: str | None) -> Iterable[Candidate]:
+    #     """What it looked at for its devices, and why it isn't one: all there is, or what ``about`` (a path, a name)
+    #     means. For ``dpgateway devices --explain``; the gateway itself never asks."""
+    #
     # def close(self) -> None:
     #     """The gateway ends, or makes the driver again."""
 
@@ -80,7 +84,7 @@ class Driver(Protocol):
 DriverClass = Callable[..., Driver]
 
 REQUIRED = ("Options", "devices", "allocate")
-ABILITIES = ("prefer", "prepare", "release", "close")
+ABILITIES = ("prefer", "prepare", "release", "explain", "close")
 
 
 def abilities(driver: object) -> frozenset[str]:

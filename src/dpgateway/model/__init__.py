@@ -10,6 +10,7 @@ from dpgateway.model.checks import place, plain
 from dpgateway.model.values import (
     HEALTHY,
     Allocation,
+    Candidate,
     Device,
     DeviceNode,
     Grant,
@@ -25,6 +26,7 @@ from dpgateway.model.values import (
 __all__ = [
     "HEALTHY",
     "Allocation",
+    "Candidate",
     "Device",
     "DeviceNode",
     "Grant",

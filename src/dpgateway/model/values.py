@@ -88,6 +88,31 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something that a driver looked at when it looked for devices, and what came of it: a device, or the first test
+    that it failed.
+    """
+
+    name: str
+    """For people: ``tty ttyUSB0``, ``/dev/ttyUSB0``."""
+    path: str = ""
+    """Where it is, if the name doesn't say it."""
+    device: str | None = field(default=None, kw_only=True)
+    """The id of the device that it is, or is a part of."""
+    test: str | None = field(default=None, kw_only=True)
+    """The key of the first test that it failed, as the configuration has it: ``match.attr.vendor``."""
+    found: str = field(default="", kw_only=True)
+    expected: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if (self.device is None) == (self.test is None):
+            raise ValueError(f"candidate {self.name!r}: expected the device that it is, or the test that it failed")
+        for name in ("name", "path", "found", "expected"):
+            text = checks.text(f"Candidate.{name}", getattr(self, name), empty=name != "name")
+            _set(self, **{name: text})
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceNode:
     """A device node of the host that a container gets."""
 

@@ -4,6 +4,8 @@ A driver takes ``Match`` as the type of one of its options, asks a ``Look`` for 
 those that the match takes. docs/how-to/match-devices.md says what people write. This part knows nothing of the gateway.
 """
 
+from dpgateway.sysfs.attributes import attributes
+from dpgateway.sysfs.explaining import Tried, tried
 from dpgateway.sysfs.finding import find
 from dpgateway.sysfs.identity import LASTING, identity
 from dpgateway.sysfs.matching import Match, Mismatch, Test
@@ -38,17 +40,20 @@ __all__ = [
     "Template",
     "TemplateError",
     "Test",
+    "Tried",
     "Uevent",
     "Uevents",
     "Unfilled",
     "Value",
     "WatchedTree",
     "Watcher",
+    "attributes",
     "find",
     "identity",
     "is_glob",
     "name_matches",
     "numa_nodes",
     "numa_of",
+    "tried",
     "value_matches",
 ]

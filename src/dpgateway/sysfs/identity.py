@@ -13,12 +13,15 @@ LASTING = frozenset({"acpi", "amba", "ap", "ccw", "mdev", "pci", "platform", "pn
 usb-serial, virtio and others that count."""
 
 
+def place(look: Look, thing: Object) -> Object | None:
+    """The object itself or the nearest above it on a bus whose names last; None, if there is none."""
+    return next((one for one in thing.line if look.subsystem(one) in LASTING), None)
+
+
 def address(look: Look, thing: Object) -> str | None:
-    """The name of the nearest object on a bus whose names last; None, if there is none above this one."""
-    for ancestor in thing.line:
-        if look.subsystem(ancestor) in LASTING:
-            return ancestor.kernel
-    return None
+    """The name of that object."""
+    on = place(look, thing)
+    return None if on is None else on.kernel
 
 
 def serial(look: Look, thing: Object) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -66,6 +66,20 @@ class Test:
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             yield f"at_least: expected at most {self.at_most}, as at_most says, found {self.at_least}"
 
+    def __str__(self) -> str:
+        """What is expected, in words."""
+        said = (
+            (self.glob, ", ".join(self.glob) if len(self.glob) < 2 else f"one of {', '.join(self.glob)}"),
+            (self.exact, f"exactly {' or '.join(self.exact)}"),
+            (self.none_of, f"none of {', '.join(self.none_of)}"),
+            (self.regex is not None, f"a match of {self.regex}"),
+            (self.at_least is not None, f"at least {self.at_least}"),
+            (self.at_most is not None, f"at most {self.at_most}"),
+            (self.present is True, "something"),
+            (self.present is False, "nothing"),
+        )
+        return " and ".join(text for wanted, text in said if wanted) + (" or nothing" if self.or_absent else "")
+
     def passes(self, value: Value) -> bool:
         if isinstance(value, NoValue):
             return self._passes_without(value)
@@ -103,7 +117,27 @@ class Mismatch:
 
     test: str
     """Its key: ``attr.vendor``."""
-    found: str
+    value: Value
+    wanted: Test
+    passed: int = 0
+    """How many tests came before it."""
+    at: Object | None = None
+    """The ancestor that passed most of the tests of ancestors, if it failed one of these."""
+
+    def __str__(self) -> str:
+        return f"{self.test}: found {self.found}, expected {self.expected}"
+
+    @property
+    def found(self) -> str:
+        if isinstance(self.value, NoValue):
+            found = "nothing" if self.value.absent else f"it {self.value}"
+        else:
+            found = repr(self.value)
+        return f"{found} at {self.at.kernel}" if self.at else found
+
+    @property
+    def expected(self) -> str:
+        return str(self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +232,14 @@ class Match:
     def _ancestor(self, look: Look, thing: Object) -> Object | Mismatch:
         if not self.asks_ancestors:
             return thing
+        nearest: Mismatch | None = None
         for ancestor in thing.line:
-            if _first_failed(look, ancestor, self._ancestors) is None:
+            failed = _first_failed(look, ancestor, self._ancestors)
+            if failed is None:
                 return ancestor
-        tests = ", ".join(name for name, _, _ in self._ancestors)
-        return Mismatch(tests, f"{thing.kernel} has no ancestor that passes all of them")
+            if nearest is None or _passed(failed) > _passed(nearest):
+                nearest = replace(failed, at=ancestor)
+        return nearest or thing
 
 
 _Row = tuple[str, Callable[[Look, Object], Value], Test]
@@ -235,8 +272,13 @@ def _file(place: str, ancestor: Object) -> Callable[[Look, Object], Value]:
 
 
 def _first_failed(look: Look, thing: Object, tests: Iterable[_Row]) -> Mismatch | None:
-    for name, read, test in tests:
+    for passed, (name, read, test) in enumerate(tests):
         value = read(look, thing)
         if not test.passes(value):
-            return Mismatch(name, f"{thing.kernel} has {value!r}" if isinstance(value, str) else f"it {value}")
+            return Mismatch(name, value, test, passed)
     return None
+
+
+def _passed(failed: Mismatch) -> tuple[int, bool]:
+    """An ancestor that has the attribute is nearer than one that hasn't."""
+    return failed.passed, isinstance(failed.value, str)

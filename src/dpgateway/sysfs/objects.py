@@ -82,6 +82,11 @@ class Look:
                 seen.add(path)
                 yield Object(path)
 
+    def object(self, path: str) -> Object | None:
+        """The object at a path relative to /sys, also through links: ``dev/char/188:0``. None, if there is none."""
+        real = _real(self._tree, path, "")
+        return Object(real) if isinstance(real, str) and self.exists(Object(real)) else None
+
     def exists(self, thing: Object) -> bool:
         return self._tree.at(thing.path).is_dir()
 
@@ -91,6 +96,11 @@ class Look:
         if key not in self._values:
             self._values[key] = self._read(thing, path)
         return self._values[key]
+
+    def known(self, thing: Object, path: str) -> str | None:
+        """What an attribute says, if it has been read in this look, and could be."""
+        value = self._values.get((thing.path, path))
+        return value if isinstance(value, str) else None
 
     def subsystem(self, thing: Object) -> Value:
         return self.value(thing, "subsystem")

@@ -125,6 +125,6 @@ def _run(driver: object, method: str, arguments: tuple[object, ...]) -> Any:  # 
     try:
         result = getattr(driver, method)(*arguments)
         # A generator does its work only when it is read, and the gateway reads it on the same thread.
-        return list(result) if method in ("devices", "prefer") else result
+        return list(result) if method in ("devices", "prefer", "explain") else result
     except BaseException as error:
         return error

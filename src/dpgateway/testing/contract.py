@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from dpgateway.drivers.contract import REQUIRED, Context, abilities
-from dpgateway.model import Device, Health
+from dpgateway.model import Candidate, Device, Health
 from dpgateway.testing import doubts, package
 from dpgateway.testing.calls import Caller, ContractBroken, broken
 from dpgateway.testing.concurrency import check_concurrency
@@ -134,6 +134,15 @@ class DriverContract:
                     raise caller.broken(
                         "release", f"expected the same allocation after it, found {first}, then {again}"
                     )
+
+    def test_explains_what_it_lists(self) -> None:
+        with self._driver() as caller:
+            listed = {device.id for device in caller.devices()}
+            for one in caller.result("explain", None) if "explain" in abilities(caller.driver) else ():
+                if not isinstance(one, Candidate):
+                    raise caller.broken("explain(None)", f"expected Candidate values, found {one!r}")
+                if one.device is not None and one.device not in listed:
+                    raise caller.broken("explain(None)", f"{one.name}: expected a listed device, found {one.device!r}")
 
     def test_close_can_be_repeated_and_ends_all_threads(self) -> None:
         before = set(threading.enumerate())

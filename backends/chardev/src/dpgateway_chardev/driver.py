@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from dpgateway import Allocation, Context, Device, DeviceNode, DeviceUnavailable, DriverError
+from dpgateway import Allocation, Candidate, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, OutsideError, Uevent, Watcher
 from dpgateway_chardev.given import Given, together
 from dpgateway_chardev.giving import NothingToGive
@@ -50,6 +50,13 @@ class CharDevices:
             return self._together([(device.id, self._given(device)) for device in devices])
         nodes = self._check_paths([self._give(device) for device in devices])
         return Allocation(device_nodes=tuple(nodes))
+
+    def explain(self, about: str | None) -> Iterable[Candidate]:
+        if not self._options.match:
+            return Survey(self._options).explain(about)
+        survey = MatchSurvey(self._options)
+        survey.find()
+        return survey.explain(about)
 
     def close(self) -> None:
         self._watcher.close()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dpgateway import Mount
-from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, NoValue, Template, Unfilled
+from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, Template, Unfilled, attributes
 from dpgateway_chardev.given import Given, GivenAccess, GivenNode
 from dpgateway_chardev.grouping import Part
 from dpgateway_chardev.hostfiles import HostFiles
@@ -51,18 +51,11 @@ class Giver:
         return tuple(int(text) for text in texts if isinstance(text, str) and text.isdecimal())
 
     def attributes(self, found: Sequence[Matched], given: Given | None) -> dict[str, str]:
-        """What was learned of the first object by its tests, and where everything is."""
-        first = found[0]
-        attributes = {"object": " ".join(f"/sys/{one.thing.path}" for one in found)}
+        """What was learned of the first object, and where everything is."""
+        known = {"object": " ".join(f"/sys/{one.thing.path}" for one in found)}
         if given is not None and given.nodes:
-            attributes["node"] = " ".join(f"{HOST_DEV}/{one.node.real}" for one in given.nodes)
-        if not isinstance(driver := self._look.value(first.thing, "driver"), NoValue):
-            attributes["driver"] = driver
-        for match in self._options.match:
-            for thing, paths in ((first.ancestor, match.attrs), (first.thing, match.attr)):
-                values = {path: self._look.value(thing, path) for path in paths}
-                attributes |= {path: value for path, value in values.items() if isinstance(value, str)}
-        return attributes
+            known["node"] = " ".join(f"{HOST_DEV}/{one.node.real}" for one in given.nodes)
+        return attributes(self._look, found[0], self._options.match) | known
 
     def _of_one(self, part: Part, others: Mapping[str, str]) -> Given:
         options, found = self._options, part.found

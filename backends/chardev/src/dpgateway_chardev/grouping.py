@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from dpgateway import refuse
-from dpgateway.sysfs import Look, Match, Matched, Template, Unfilled, identity
+from dpgateway.sysfs import Look, Match, Matched, Object, Template, Unfilled, identity
 from dpgateway_chardev.settings import NodeOption, Parts
 
 Key = TypeVar("Key", bound=Hashable)
@@ -66,6 +66,19 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """Why an object that matches can't be offered."""
+
+    test: str
+    """The key that is the reason."""
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.test}: found {self.found}, expected {self.expected}"
+
+
+@dataclass(frozen=True, slots=True)
 class Whole:
     """A device: its parts, and what is missing, if anything is."""
 
@@ -81,7 +94,12 @@ class Grouping:
         self._look, self._kinds, self._group = look, kinds, group
         self._by = None if group is None or group.by is None else Template.parse(group.by, PART)
         self._id = None if id_ is None else Template.parse(id_, {"group": "", **PART})
-        self.notices: dict[str, None] = {}
+        self.left: dict[Object, Left] = {}
+        """Objects that match, and can't be offered."""
+
+    @property
+    def notices(self) -> dict[str, None]:
+        return {f"/sys/{thing.path} can't be offered: {why}": None for thing, why in self.left.items()}
 
     def wholes(self, found: Iterable[tuple[int, Matched]]) -> Iterator[Whole]:
         """The devices; one id may come several times."""
@@ -95,15 +113,14 @@ class Grouping:
         """Whether there is more than what is optional."""
         needed = any(not self._kinds[part.kind].optional for part in parts)
         if not needed:
-            self.notices[f"/sys/{parts[0].found.thing.path} is optional, and there is nothing that it belongs to"] = (
-                None
-            )
+            why = Left("optional", "nothing that it belongs to", "an object that isn't optional")
+            self.left |= {part.found.thing: why for part in parts}
         return needed
 
     def part(self, kind: int, found: Matched) -> Part | None:
         group = "" if self._by is None else self._by.fill(self._look, found, {"part": found.part})
         if isinstance(group, Unfilled):
-            self.notices[f"/sys/{found.thing.path} can't be offered, because group.by has no text: {group}"] = None
+            self.left[found.thing] = Left("group.by", f"that {group}", "a text")
             return None
         if self._id is None:
             after = f"/{found.part}" if found.part else ""
@@ -111,7 +128,7 @@ class Grouping:
             return Part(kind, names, found, group)
         name = self._id.fill(self._look, found, {"group": group, "part": found.part})
         if isinstance(name, Unfilled):
-            self.notices[f"/sys/{found.thing.path} can't be offered without an id: {name}"] = None
+            self.left[found.thing] = Left("id", f"that {name}", "a text")
             return None
         return Part(kind, (name,), found, group)
 
@@ -134,7 +151,7 @@ class Grouping:
         for number in range(count):
             yield [of_kind[number] for of_kind in kinds.values() if number < len(of_kind)]
         for part in (part for of_kind in needed for part in of_kind[count:]):
-            self.notices[f"/sys/{part.found.thing.path} has no counterpart of another kind"] = None
+            self.left[part.found.thing] = Left("group.each", "no counterpart", "one object of each kind")
 
     def _missing(self, parts: Sequence[Part]) -> str | None:
         if self._group is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dpgateway import Device, DriverError, Health
-from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, find, numa_of, value_matches
+from dpgateway import Candidate, Device, DriverError, Health
+from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, find, numa_of, tried, value_matches
 from dpgateway_chardev.given import Given
 from dpgateway_chardev.giving import Giver, NothingToGive
-from dpgateway_chardev.grouping import Grouping, Part, Whole, parts_of
+from dpgateway_chardev.grouping import Grouping, Left, Part, Whole, parts_of
 from dpgateway_chardev.options import CharDeviceOptions
 
 
@@ -30,9 +30,14 @@ class MatchSurvey:
         self._giver = Giver(options, self._look)
         self._grouping = Grouping(self._look, options.match, options.group, options.id)
         self.devices: dict[str, MatchedDevice] = {}
-        self.notices = self._grouping.notices
+        self._ids: dict[Object, set[str]] = {}
+        """The ids of the devices that objects are, or are parts of."""
         self._places: frozenset[str] = frozenset()
         """The paths of all parts of devices."""
+
+    @property
+    def notices(self) -> Mapping[str, None]:
+        return self._grouping.notices
 
     @property
     def directories(self) -> Mapping[str, Interest]:
@@ -56,19 +61,37 @@ class MatchSurvey:
             wholes = list(self._grouping.wholes(self._found()))
         except OSError as error:
             raise DriverError(f"{error.filename} can't be listed: {error.strerror}") from error
-        self._places = frozenset(part.found.thing.path for one in wholes for part in one.parts)
         ids: dict[str, list[Whole]] = {}
         for one in wholes:
             ids.setdefault(one.id, []).append(one)
+            for part in one.parts:
+                self._ids.setdefault(part.found.thing, set()).add(one.id)
+        self._places = frozenset(thing.path for thing in self._ids)
         for id_, claimants in sorted(ids.items()):
             try:
                 self.devices[id_] = self._device(claimants[0]) if len(claimants) == 1 else _nobody(id_, claimants)
             except ValueError as error:
-                self.notices[str(error)] = None
+                why = Left("id", f"that {error}", "one that can be offered")
+                self._grouping.left |= {part.found.thing: why for one in claimants for part in one.parts}
 
         for id_ in self._options.expected:
-            why = Health.unhealthy("it isn't there: nothing that match describes has this id")
-            self.devices.setdefault(id_, MatchedDevice(id_, why))
+            absent = Health.unhealthy("it isn't there: nothing that match describes has this id")
+            self.devices.setdefault(id_, MatchedDevice(id_, absent))
+
+    def explain(self, about: str | None) -> Iterator[Candidate]:
+        """What was looked at, after ``find``."""
+        for one in tried(self._look, self._options.match, about):
+            name, path = f"{self._look.subsystem(one.thing)} {one.thing.kernel}", f"/sys/{one.thing.path}"
+            why = self._grouping.left.get(one.thing)
+            if isinstance(one.result, Mismatch):
+                key = "match" if len(self._options.match) == 1 else f"match[{one.number}]"
+                why = Left(f"{key}.{one.result.test}", one.result.found, one.result.expected)
+            elif why is None and one.thing not in self._ids:
+                why = Left("parts", "none", "at least one")
+            if why is not None:
+                yield Candidate(name, path, test=why.test, found=why.found, expected=why.expected)
+            else:
+                yield from (Candidate(name, path, device=id_) for id_ in sorted(self._ids[one.thing]))
 
     def _found(self) -> Iterator[tuple[int, Matched]]:
         for kind, one in find(self._look, self._options.match):
@@ -96,7 +119,7 @@ class MatchSurvey:
             raise NothingToGive(f"{thing} is gone")
         result = self._options.match[part.kind].look(self._look, part.found.thing)
         if isinstance(result, Mismatch):
-            raise NothingToGive(f"{thing} isn't what match describes any more: {result.test}: {result.found}")
+            raise NothingToGive(f"{thing} isn't what match describes any more: {result}")
         found = replace(part.found, ancestor=result)
         if self._options.parts is not None and found.part not in parts_of(self._look, found, self._options.parts):
             raise NothingToGive(f"{thing} has no part {found.part} any more")

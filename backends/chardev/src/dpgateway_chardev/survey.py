@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dpgateway import Device, Health
+from dpgateway import Candidate, Device, Health
 from dpgateway.sysfs import HOST_DEV, DevTree, Interest, Node, NoNode, OutsideError, name_matches, numa_nodes
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.patterns import ANY_DEPTH, excludes, is_lasting, parse
@@ -25,12 +25,16 @@ class Survey:
     def __init__(self, options: CharDeviceOptions) -> None:
         self.tree = DevTree(options.dev)
         self.devices: dict[str, NodeDevice] = {}
+        self._options = options
         self.notices: dict[str, None] = {}
         """What a glob matched but can't offer, and why; for the log."""
+        self._excluded: set[str] = set()
+        """What globs match and ``exclude`` takes away again."""
         self._exclude = [parse(path) for path in options.excluded]
         self._spelled_out = frozenset(options.literals)
         self._listings: dict[str, list[tuple[str, bool]]] = {}
         found = {path: self.tree.look(path, options.type) for path in dict.fromkeys(self._paths(options))}
+        self._seen = found
         self._nodes = {path: node for path, node in found.items() if isinstance(node, Node)}
         self._owners = self._choose()
         for path, node in found.items():
@@ -40,6 +44,28 @@ class Survey:
     def directories(self) -> dict[str, Interest]:
         """The names that matter, by the directory's absolute path as this process sees it."""
         return self.tree.directories
+
+    def explain(self, about: str | None) -> Iterator[Candidate]:
+        """What the paths and globs name; a path in particular is ``about`` it, whether they do or not."""
+        meant = (
+            dict.fromkeys([*self._seen, *sorted(self._excluded)])
+            if about is None
+            else (about.removeprefix(f"{HOST_DEV}/"),)
+        )
+        for path in meant:
+            name, found = f"{HOST_DEV}/{path}", self._seen.get(path)
+            if path in self.devices:
+                yield Candidate(name, device=path)
+            elif path in self._excluded:
+                expected = f"none of {', '.join(self._options.exclude)}"
+                yield Candidate(name, test="exclude", found=name, expected=expected)
+            elif isinstance(found, Node):
+                other = f"the same device as {HOST_DEV}/{self._owners[found]}"
+                yield Candidate(name, test="paths", found=other, expected="a device that isn't offered yet")
+            elif found is not None:
+                yield Candidate(name, test="type", found=found.reason, expected=f"a {self._options.type} device")
+            else:
+                yield Candidate(name, test="paths", found=name, expected=" or ".join(self._options.paths))
 
     def _paths(self, options: CharDeviceOptions) -> Iterator[str]:
         """All names that can be ids: those that are spelled out, then what the globs match, each in the given order."""
@@ -102,7 +128,7 @@ class Survey:
         self.tree.interests[real].globs.add(glob)
         for name, is_directory in self._list(real):
             inner = f"{path}/{name}" if path else name
-            if not name_matches(name, glob) or excludes(inner, self._exclude):
+            if not name_matches(name, glob) or self._is_excluded(inner):
                 continue
             if here == ANY_DEPTH:  # doesn't follow links, because they may form a loop
                 if is_directory:
@@ -111,6 +137,11 @@ class Survey:
                 yield inner
             elif (directory := self._directory(real, name)) is not None:
                 yield from self._walk(inner, directory, rest)
+
+    def _is_excluded(self, path: str) -> bool:
+        if excluded := excludes(path, self._exclude):
+            self._excluded.add(path)
+        return excluded
 
     def _directory(self, real: str, name: str) -> str | None:
         try:

@@ -1,0 +1,103 @@
+"""Why something is a device, or why not: each candidate, with the first test that it failed."""
+
+import pytest
+
+from dpgateway import Candidate
+
+PCI = "/sys/devices/pci0000:00"
+
+
+@pytest.fixture
+def functions(tree):
+    """A VF for VFIO, its PF, a sound card beside another driver's function, and a tty in the PF."""
+    for address, vendor, kind, driver in (
+        ("0000:01:00.0", "0x8086", "0x020000", "i40e"),
+        ("0000:01:00.1", "0x8086", "0x020000", "vfio-pci"),
+        ("0000:02:00.0", "0x10de", "0x040300", None),
+    ):
+        here = f"{PCI}/{address}"
+        tree.write(f"""
+            {here}/subsystem -> /sys/bus/pci
+            {here}/vendor = {vendor}
+            {here}/class = {kind}
+            /sys/bus/pci/devices/{address} -> {here}
+        """)
+        if driver:
+            tree.write(f"{here}/driver -> /sys/bus/pci/drivers/{driver}")
+    tree.write(f"""
+        {PCI}/0000:01:00.1/iommu_group -> /sys/kernel/iommu_groups/45
+        {PCI}/0000:01:00.0/tty/ttyS4/subsystem -> /sys/class/tty
+        /sys/class/tty/ttyS4 -> {PCI}/0000:01:00.0/tty/ttyS4
+        /sys/dev/char/4:68 -> {PCI}/0000:01:00.0/tty/ttyS4
+        c /dev/ttyS4 4:68
+    """)
+
+
+def pci(address, **outcome):
+    return Candidate(f"pci {address}", f"{PCI}/{address}", **outcome)
+
+
+VFIO = {"subsystem": "pci", "driver": "vfio-pci"}
+PF = pci("0000:01:00.0", test="match.driver", found="'i40e'", expected="vfio-pci")
+VF = pci("0000:01:00.1", device="0000:01:00.1")
+CARD = pci("0000:02:00.0", test="match.driver", found="nothing", expected="vfio-pci")
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [
+        (None, [PF, VF, CARD]),
+        ("0000:01:00.1", [VF]),
+        (f"{PCI}/0000:02:00.0", [CARD]),
+        ("/sys/bus/pci/devices/0000:02:00.0", [CARD]),
+        (PCI, [PF, VF, CARD]),
+        ("/dev/ttyS4", [PF]),
+        ("ttyS4", [PF]),
+        ("/sys/devices/none", []),
+        ("/dev/none", []),
+        ("none", []),
+    ],
+)
+def test_each_candidate_or_the_one_that_is_asked_for(drive, about, expected):
+    assert list(drive(VFIO, nodes=[]).explain(about)) == expected
+
+
+@pytest.mark.usefixtures("functions")
+def test_what_no_match_is_about_says_what_it_is(drive):
+    (candidate,) = drive({"subsystem": "usb"}).explain("ttyS4")
+    assert (candidate.name, candidate.test, candidate.found, candidate.expected) == (
+        "tty ttyS4", "match.subsystem", "'tty'", "usb",
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("functions")
+def test_with_alternatives_each_is_named_until_one_takes_the_object(drive):
+    match = [VFIO, {"subsystem": "pci", "attr": {"class": "0x0403*"}, "optional": True}]
+    driver = drive(match, group="{attr:iommu_group}", nodes=[])
+    found = [(one.name[-1], one.test, one.found, one.device) for one in driver.explain(None)]
+    assert found == [
+        ("0", "match[0].driver", "'i40e'", None),
+        ("0", "match[1].attr.class", "'0x020000'", None),
+        ("1", None, "", "0000:01:00.1"),
+        ("0", "match[0].driver", "nothing", None),
+        ("0", "group.by", "that {attr:iommu_group} is absent", None),
+    ]
+
+
+def test_paths_and_what_they_leave_out(dev):
+    dev.node("ttyUSB0", 0)
+    dev.node("ttyUSB1", 1)
+    dev.link("serial/by-id/x", "../../ttyUSB0")
+    (dev.path / "ttyUSB2").write_text("")
+    driver = dev.drive("serial/by-id/*", "ttyUSB*", "gps", exclude=("/dev/ttyUSB1",))
+    found = {one.name: (one.device, one.test, one.found) for one in driver.explain(None)}
+    assert found == {
+        "/dev/gps": ("gps", None, ""),
+        "/dev/serial/by-id/x": ("serial/by-id/x", None, ""),
+        "/dev/ttyUSB0": (None, "paths", "the same device as /dev/serial/by-id/x"),
+        "/dev/ttyUSB1": (None, "exclude", "/dev/ttyUSB1"),
+        "/dev/ttyUSB2": (None, "type", "expected a char device at /dev/ttyUSB2, found a regular file"),
+    }
+    (candidate,) = driver.explain("/dev/ttyS0")
+    assert (candidate.test, candidate.expected) == ("paths", "/dev/serial/by-id/* or /dev/ttyUSB* or /dev/gps")

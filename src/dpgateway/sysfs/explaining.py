@@ -1,0 +1,69 @@
+"""Why an object is taken by a match, or why not, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dpgateway.sysfs.matching import Match, Mismatch, Test
+from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Node
+from dpgateway.sysfs.objects import Look, Object
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of an object: the number of the match, and the ancestor or the first test that failed."""
+
+    thing: Object
+    number: int
+    result: Object | Mismatch
+
+
+def tried(look: Look, matches: Sequence[Match], about: str | None = None) -> Iterator[Tried]:
+    """Every object that ``matches`` are about. It is tried with each of them, until one takes it. Raises OSError.
+
+    ``about``: only this object (a path below /sys or /dev, or a name), what is in it, or else the nearest that it is
+    in. An object that no match is about fails the test ``subsystem``.
+    """
+    meant: dict[Object, list[int]] = {}
+    for number, match in enumerate(matches):
+        for thing in look.objects(match.subsystem):
+            meant.setdefault(thing, []).append(number)
+    for thing in meant if about is None else _related(look, meant, about):
+        yield from _tried(look, matches, thing, meant.get(thing))
+
+
+def _tried(look: Look, matches: Sequence[Match], thing: Object, numbers: Sequence[int] | None) -> Iterator[Tried]:
+    if numbers is None:
+        for number, match in enumerate(matches):
+            yield Tried(thing, number, Mismatch("subsystem", look.subsystem(thing), Test((match.subsystem,))))
+    for number in numbers or ():
+        result = matches[number].look(look, thing)
+        yield Tried(thing, number, result)
+        if isinstance(result, Object):
+            return
+
+
+def _related(look: Look, meant: Iterable[Object], about: str) -> list[Object]:
+    things, related = dict.fromkeys(meant), dict[Object, None]()
+    for named in _named(look, about):
+        inside = [thing for thing in things if thing == named or thing.path.startswith(f"{named.path}/")]
+        around = [thing for thing in named.line if thing in things][:1]
+        related |= dict.fromkeys(inside or around or [named])
+    return list(related)
+
+
+def _named(look: Look, about: str) -> list[Object]:
+    if about.startswith("/sys/"):
+        path = about.removeprefix("/sys/")
+    elif about.startswith(f"{HOST_DEV}/"):
+        dev = DevTree(look.roots.dev)
+        found = (dev.look(about.removeprefix(f"{HOST_DEV}/"), kind) for kind in ("char", "block"))
+        node = next((one for one in found if isinstance(one, Node)), None)
+        if node is None:
+            return []
+        path = f"dev/{node.type}/{node.major}:{node.minor}"
+    else:
+        return [thing for thing in look.objects("*") if thing.kernel == about]
+    thing = look.object(path)
+    return [] if thing is None else [thing]
