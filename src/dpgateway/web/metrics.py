@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import ProcessCollector, generate_latest
@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from dpgateway.process.tally import BOUNDS, Calls
-from dpgateway.status import Figures
+from dpgateway.status.counting import Figures, ResourceFigures
 from dpgateway.web.answers import Answer
 from dpgateway.web.rows import GATEWAY, RESOURCE, Row, Sample
 
@@ -35,8 +35,8 @@ class Metrics:
         self._look = look
         self._process = ProcessCollector(registry=None)
         self._heads = {row.name: _text(row, ()) for row in RESOURCE}
-        self._kept: dict[tuple[str, str], tuple[Sequence[Sample], bytes]] = {}
-        """By metric and resource: what the lines were made of, and the lines."""
+        self._kept: dict[str, _Lines] = {}
+        """By resource."""
 
     async def answer(self) -> Answer:
         made, since = [], time.monotonic()
@@ -48,21 +48,38 @@ class Metrics:
         return Answer(CONTENT_TYPE_PLAIN_0_0_4, b"".join(made))
 
     def _pieces(self, figures: Figures) -> Iterator[bytes]:
-        kept: dict[tuple[str, str], tuple[Sequence[Sample], bytes]] = {}
         for row in GATEWAY:
             yield _text(row, row.samples(figures))
-        for of_resource in RESOURCE:
-            head = self._heads[of_resource.name]
-            yield head
-            for one in figures.resources:
-                key, samples = (of_resource.name, one.name), tuple(of_resource.samples(one))
-                before, lines = self._kept.get(key, (None, b""))
-                if samples != before:
-                    lines = _text(of_resource, samples, one.name).removeprefix(head)
-                kept[key] = samples, lines
-                yield lines
-        yield generate_latest(self._process)
+        kept: dict[str, _Lines] = {}
+        for one in figures.resources:
+            kept[one.name] = lines = self._kept.get(one.name) or _Lines(self._heads)
+            lines.hear(one)
+            yield b""
         self._kept = kept
+        for of_resource in RESOURCE:
+            yield self._heads[of_resource.name]
+            yield b"".join([lines.lines[of_resource.name] for lines in kept.values()])
+        yield generate_latest(self._process)
+
+
+class _Lines:
+    """The lines of one resource, by metric."""
+
+    def __init__(self, heads: Mapping[str, bytes]) -> None:
+        self.lines: dict[str, bytes] = {}
+        self._heads = heads
+        self._figures: ResourceFigures | None = None
+        self._samples: dict[str, Sequence[Sample]] = {}
+
+    def hear(self, figures: ResourceFigures) -> None:
+        if figures == self._figures:
+            return
+        self._figures = figures
+        for row in RESOURCE:
+            samples = tuple(row.samples(figures))
+            if samples != self._samples.get(row.name):
+                self._samples[row.name] = samples
+                self.lines[row.name] = _text(row, samples, figures.name).removeprefix(self._heads[row.name])
 
 
 class _Only:
