@@ -27,6 +27,9 @@ class Programmer:
     def read(self, board):
         return Reading("", self.images.get(board.id))
 
+    def reset(self, board):
+        del self.images[board.id]
+
     def program(self, board, image, progress, lock=None):
         self.programmed.append(board.id)
         self.act(board)

@@ -136,7 +136,7 @@ class FpgaOptions:
     pool: str = field(metadata={"help": "the name of the pool; no second resource may use the pool or a board of it"})
     boards: tuple[Board, ...] = field(metadata={"help": "the boards of the pool"})
     bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with"})
-    programmer: Literal["fpga-manager", "simulated"] = field(
+    programmer: Literal["dfl", "fpga-manager", "simulated"] = field(
         default="simulated",
         metadata={"help": "what programs the boards; README.md says how strongly each verifies them"},
     )

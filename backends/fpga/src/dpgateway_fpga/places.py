@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dpgateway import DriverError
 from dpgateway.sysfs import Look, Object
 from dpgateway_fpga.options import Board
 
 
+@dataclass(frozen=True, slots=True)
+class Dfl:
+    """A port of a card with DFL drivers, and the management engine that programs it."""
+
+    engine: Object
+    manager: Object
+    port: Object
+
+
 def manager(look: Look, board: Board) -> Object:
-    """The one fpga_manager of a board. Raises DriverError."""
-    return only(board, "fpga_manager", [thing for thing in look.objects("fpga_manager") if _is_at(thing, board)])
+    """The one fpga_manager of a board. Raises DriverError, OSError."""
+    return _only(board, "fpga_manager", [thing for thing in look.objects("fpga_manager") if _is_at(thing, board)])
 
 
-def only(board: Board, what: str, found: list[Object]) -> Object:
+def dfl(look: Look, board: Board) -> Dfl:
+    """Raises DriverError, OSError."""
+    regions = [thing for thing in look.objects("fpga_region") if _is_at(thing, board)]
+    engine = _only(board, "dfl-fme", _within(look, regions, "dfl-fme.*"))
+    ports = [port for port in _within(look, regions, "dfl-port.*") if look.value(port, "id") == str(board.port)]
+    managers = [thing for thing in look.objects("fpga_manager") if engine in thing.line]
+    return Dfl(engine, _only(board, "fpga_manager", managers), _only(board, f"dfl-port with id {board.port}", ports))
+
+
+def _within(look: Look, regions: list[Object], names: str) -> list[Object]:
+    return [Object(f"{region.path}/{name}") for region in regions for name in look.entries(region, names)]
+
+
+def _only(board: Board, what: str, found: list[Object]) -> Object:
     if len(found) != 1:
         names = ", ".join(f"/sys/{thing.path}" for thing in found) or "none"
         raise DriverError(f"expected one {what} at {board.place} in /sys, found {names}")

@@ -24,6 +24,10 @@ class Gate:
     def open(self):
         self._open.set()
 
+    def close(self):
+        self.reached.clear()
+        self._open.clear()
+
 
 class Manager:
     """One manager, at ``path`` of a tree; ``firmware`` is the kernel's search path."""

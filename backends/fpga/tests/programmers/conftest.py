@@ -23,11 +23,13 @@ def firmware(tmp_path):
 
 
 class Kernel:
-    """What the kernel has below /sys."""
+    """What the kernel has below /sys and /dev."""
 
     def __init__(self, firmware):
-        self.root, self._firmware = Directory(), firmware
-        self.root.make("class/fpga_manager", Directory())
+        self.host, self._firmware = Directory(), firmware
+        self.host.make("sys/class/fpga_manager", Directory())
+        self.host.make("dev", Directory())
+        self.root = self.host["sys"]
 
     def manager(self, address, number=0):
         where = f"devices/platform/axi/{address}/fpga_manager/fpga{number}"
@@ -42,8 +44,8 @@ def kernel(tmp_path, firmware):
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         pytest.skip("only root can mount a file system of its own")
     kernel = Kernel(firmware)
-    (tmp_path / "sys").mkdir()
-    with mounted(kernel.root, tmp_path / "sys"):
+    (tmp_path / "host").mkdir()
+    with mounted(kernel.host, tmp_path / "host"):
         yield kernel
 
 
@@ -52,10 +54,13 @@ def real(options, tmp_path, firmware):
     """Options of boards below a kernel that is a file system."""
 
     def make(**changes):
-        boards = (Board("fpga-a", address="f8007000.devcfg"), Board("fpga-b", address="f8008000.devcfg"))
-        return replace(
-            options, boards=boards, sysfs=str(tmp_path / "sys"), fpga_manager=FpgaManager(firmware=firmware),
-            **{"patience": timedelta(seconds=20), **changes},
-        )  # fmt: skip
+        usual = {
+            "boards": (Board("fpga-a", address="f8007000.devcfg"), Board("fpga-b", address="f8008000.devcfg")),
+            "sysfs": str(tmp_path / "host/sys"),
+            "dev": str(tmp_path / "host/dev"),
+            "fpga_manager": FpgaManager(firmware=firmware),
+            "patience": timedelta(seconds=20),
+        }
+        return replace(options, **{**usual, **changes})
 
     return make

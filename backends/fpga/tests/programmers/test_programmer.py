@@ -18,6 +18,9 @@ class Programmer:
     def read(self, board):
         return self.reading
 
+    def reset(self, board):
+        raise NotImplementedError
+
     def program(self, board, image, progress, lock=None):
         raise NotImplementedError
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from dpgateway_fpga.options import FpgaOptions
+from dpgateway_fpga.programmers.dfl import DflProgrammer
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 from dpgateway_fpga.programmers.programmer import Failed, Programmer, Progress, Reading, Verification, verify
 from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
@@ -10,6 +11,7 @@ from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
 __all__ = ["PROGRAMMERS", "Failed", "Programmer", "Progress", "Reading", "Verification", "verify"]
 
 PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {
+    "dfl": DflProgrammer,
     "fpga-manager": FpgaManagerProgrammer,
     "simulated": lambda options: SimulatedProgrammer(options.simulated),
 }

@@ -52,7 +52,12 @@ class FpgaManagerProgrammer:
         name = f"{image.sha256}-{board.id}.bin"
         with staged(self._options.firmware / DIRECTORY, name, image.content):
             steps = [("lock", here), *attributes, ("write", f"{here}/firmware", f"{DIRECTORY}/{name}")]
-            load(self._processes, board, steps, Watched(self._roots, manager, progress), lock)
+            load(
+                self._processes, board, steps, Watched(self._roots, manager, progress), () if lock is None else (lock,)
+            )
+
+    def reset(self, board: Board) -> None:
+        raise Failed(f"board {board.id!r} can't be reset, because fpga_manager can only load: program it")
 
     def _attributes(self, look: Look, manager: Object) -> list[tuple[str, ...]]:
         names = look.entries(manager, "*")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dpgateway.sysfs import Look, NoValue, Object, Roots
 from dpgateway_fpga.options import Board
@@ -42,11 +42,11 @@ class Watched:
 
 
 def load(
-    processes: Processes, board: Board, steps: Sequence[Sequence[object]], watched: Watched, lock: int | None
+    processes: Processes, board: Board, steps: Sequence[Sequence[object]], watched: Watched, keep: Collection[int]
 ) -> None:
     """Takes the steps; afterwards the manager has to be operating. Raises Failed, which has the kernel's state."""
     try:
-        processes.steps(board, steps, watched.tell, () if lock is None else (lock,))
+        processes.steps(board, steps, watched.tell, keep)
     except Failed as error:
         found = watched.now()
         raise Failed(f"{error}; {found.fault or f'state: {found.state}'}", again=error.again) from error

@@ -63,13 +63,18 @@ class Programmer(Protocol):
         """
 
     def read(self, board: Board) -> Reading:
-        """What the board says. Never raises for what is wrong with the board; that is its ``fault``."""
+        """What the board says. What is wrong with the board is its ``fault``, no error."""
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         """Blocks until the attempt is over. Raises Failed, or another DriverError or OSError (then not ``again``).
 
         ``lock``: a descriptor with a flock(2) of the board. A process that does the work keeps it open until it ends,
         so that the lock outlives this process if that one hangs in the kernel.
+        """
+
+    def reset(self, board: Board) -> None:
+        """Brings what the board runs into the state after a load, or takes it away. Raises DriverError, OSError; Failed
+        also where there is no such thing.
         """
 
 

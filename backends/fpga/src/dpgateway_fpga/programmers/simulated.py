@@ -51,6 +51,11 @@ class SimulatedProgrammer:
             raise Failed(f"simulated failure {attempt} of {self._options.fail_first}", again=True)
         self._write(board, "loaded", image)
 
+    def reset(self, board: Board) -> None:
+        """What it ran is gone."""
+        with suppress(FileNotFoundError), trusted_directory(self._options.state_dir) as directory:
+            os.unlink(self._file(board).name, dir_fd=directory)
+
     def _file(self, board: Board) -> Path:
         return self._options.state_dir / f"{board.id}.json"
 

@@ -1,0 +1,71 @@
+"""Reads the header of a GBS file, in which images for partial reconfiguration of Intel's and Altera's cards come.
+
+Source: OPAE, libraries/libbitstream/bitstream.c: two magic numbers, the length of the metadata (little endian), JSON,
+and then the image itself, which alone is what the kernel takes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpgateway import DriverError
+
+MAGIC = b"XeonFPGA\xb7GBSv001"
+_LENGTH = struct.Struct("<I")
+_LONGEST = 4095
+"""Bytes of metadata; more is no GBS file (intel-device-plugins, pkg/fpga/bitstream/gbs.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gbs:
+    """What a GBS file is for, and what it has. Ids are 32 lower-case hexadecimal digits, as in sysfs."""
+
+    interface: str
+    accelerator: str
+    image: memoryview
+
+
+def parse(content: bytes) -> Gbs:
+    """Raises DriverError."""
+    if not content.startswith(MAGIC):
+        raise DriverError("expected a GBS file, which begins with XeonFPGA and GBSv001")
+    start = len(MAGIC) + _LENGTH.size
+    if len(content) < start:
+        raise DriverError("expected the length of the GBS file's metadata after its magic numbers, found the end")
+    (length,) = _LENGTH.unpack_from(content, len(MAGIC))
+    if not 0 < length <= _LONGEST or len(content) <= start + length:
+        raise DriverError(f"expected 1 to {_LONGEST} bytes of metadata and an image after them, found {length} bytes")
+    afu = _metadata(content[start : start + length])
+    clusters = afu.get("accelerator-clusters")
+    if not isinstance(clusters, list) or len(clusters) != 1 or not isinstance(clusters[0], dict):
+        raise DriverError("the GBS file's metadata: expected one accelerator in accelerator-clusters")
+    if clocks := [key for key in ("clock-frequency-high", "clock-frequency-low") if afu.get(key)]:
+        raise DriverError(
+            f"the GBS file's metadata: {', '.join(clocks)} wants a clock that this programmer can't set; use the "
+            "programmer command with the preset fpgaconf, which sets it"
+        )
+    image = memoryview(content)[start + length :]
+    return Gbs(_id(afu, "interface-uuid"), _id(clusters[0], "accelerator-type-uuid"), image)
+
+
+def _metadata(text: bytes) -> Mapping[str, Any]:
+    try:
+        afu = json.loads(text)["afu-image"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise DriverError(f"the GBS file's metadata: expected JSON with afu-image, found {text[:80]!r}") from error
+    if not isinstance(afu, dict):
+        raise DriverError("the GBS file's metadata: expected a mapping as afu-image")
+    return afu
+
+
+def _id(mapping: Mapping[str, Any], key: str) -> str:
+    value = str(mapping.get(key, "")).replace("-", "").lower()
+    if len(value) != 32 or set(value) - set("0123456789abcdef"):
+        raise DriverError(
+            f"the GBS file's metadata: expected 32 hexadecimal digits as {key}, found {mapping.get(key)!r}"
+        )
+    return value

@@ -1,0 +1,109 @@
+"""The real ioctls go to files that behave like the kernel's DFL drivers, with the trap that a failure leaves."""
+
+import errno
+import re
+import threading
+from dataclasses import replace
+
+import pytest
+from dpgateway_fpga import Board
+from dpgateway_fpga.bitstream import Image
+from dpgateway_fpga.programmers import Failed, Reading, verify
+from dpgateway_fpga.programmers.dfl import DflProgrammer
+
+from backends.fpga.tests.kernel.dfl import Card, Engine, Port
+from backends.fpga.tests.kernel.fuse import Text
+from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
+from dpgateway import DriverError
+
+BOARD = Board("card", address="0000:3b:00.0")
+
+
+def _image(accelerator=AES, interface=INTERFACE):
+    return Image(gbs_file(accelerator, interface), "ab" * 32)
+
+
+@pytest.fixture
+def card(kernel):
+    return Card(kernel.host, "0000:3b:00.0", INTERFACE)
+
+
+@pytest.fixture
+def programmer(real):
+    return DflProgrammer(real(boards=(BOARD,)))
+
+
+def test_a_port_gets_the_raw_image_and_says_which_it_runs(card, programmer):
+    assert programmer.read(BOARD) == Reading("unknown", "0" * 32, operating=True)
+    programmer.program(BOARD, _image(), print)
+    assert [bytes(image) for image in card.images] == [AES.encode() + b" raw image"]
+    assert verify(programmer, BOARD, _image()) == Reading("operating", AES, operating=True)
+    with pytest.raises(Failed, match=f"^expected the board to run {FFT} now, found {AES}$"):
+        verify(programmer, BOARD, _image(FFT))
+
+
+def test_an_image_for_another_interface_is_refused_before_anything_is_touched(card, programmer):
+    with pytest.raises(
+        DriverError, match=f"is for the interface {'e' * 32}, found a card whose compat_id is {INTERFACE}"
+    ):
+        programmer.program(BOARD, _image(interface="e" * 32), print)
+    assert (card.state, card.images) == ("unknown", [])
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT])
+def test_after_a_failure_the_port_stays_disabled_whatever_succeeds_later(card, programmer, number):
+    card.fail = number
+    with pytest.raises(Failed) as failed:
+        programmer.program(BOARD, _image(), print)
+    assert not failed.value.again
+    assert str(failed.value).endswith(f"({errno.errorcode[number]}); state: write error; status: reconfig CRC error")
+    card.fail = None
+    programmer.program(BOARD, _image(), print)
+    trap = "afu_id can't be read: Device or resource busy: its port is disabled, .*; unload and load the card's driver"
+    with pytest.raises(Failed, match=trap):
+        verify(programmer, BOARD, _image())
+    assert re.match(trap, str(programmer.read(BOARD).fault))
+
+
+@pytest.mark.parametrize("node", [Port, Engine])
+def test_a_port_that_somebody_uses_is_left_alone(card, programmer, node):
+    card.busy.add(node)
+    with pytest.raises(Failed, match=r"Device or resource busy \(EBUSY\); state: unknown$") as failed:
+        programmer.program(BOARD, _image(), print)
+    assert failed.value.again
+    assert card.state == "unknown"
+
+
+def test_a_node_of_another_device_is_refused(card, programmer):
+    card.region["dfl-fme.0"]["dev"] = Text("240:3\n")
+    with pytest.raises(Failed, match=r"is device 0:0, expected 240:3 \(ENXIO\)"):
+        programmer.program(BOARD, _image(), print)
+
+
+def test_a_port_that_is_at_work_is_no_fault(card, programmer):
+    card.gate.close()
+    thread = threading.Thread(target=programmer.program, args=(BOARD, _image(), print))
+    thread.start()
+    assert card.gate.reached.wait(10)
+    assert programmer.read(BOARD) == Reading("write init")
+    card.gate.open()
+    thread.join(10)
+    assert programmer.read(BOARD).identity == AES
+
+
+def test_a_card_that_does_not_answer_is_faulty(card, programmer):
+    card.afu = "f" * 32
+    assert programmer.read(BOARD).fault == f"afu_id is {'f' * 32}: the card doesn't answer"
+
+
+def test_a_board_that_is_absent_is_faulty(card, programmer):
+    assert (
+        programmer.read(replace(BOARD, port=1)).fault
+        == "expected one dfl-port with id 1 at 0000:3b:00.0 in /sys, found none"
+    )
+    assert "expected one dfl-fme at 0000:af:00.0" in programmer.read(Board("0000:af:00.0")).fault
+
+
+def test_a_port_is_reset(card, programmer):
+    programmer.reset(BOARD)
+    assert card.resets == 1
