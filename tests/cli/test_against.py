@@ -38,7 +38,8 @@ async def test_each_resource_with_what_becomes_of_it_and_then_it_comes_so(line, 
     await gateway.start(*SERVED)
     await gateway.said("serving 4 resources")
     state = str(gateway.folder / "state")
-    new = line.config(json.dumps({"resources": WANTED, "state_dir": state, "kubelet": {"apis": ["v1beta1"]}}))
+    besides = {"state_dir": state, "kubelet": {"apis": ["v1beta1"]}, "web": {"listen": "[::1]:0"}}
+    new = line.config(json.dumps({"resources": WANTED, **besides}))
     await until((gateway.folder / "control.sock").exists)
     found = json.loads(check(line, gateway, "--config", new, "--output", "json").stdout)
     assert found["node_name"] == "node"
@@ -51,6 +52,7 @@ async def test_each_resource_with_what_becomes_of_it_and_then_it_comes_so(line, 
             {"name": "example.com/d", "change": "removed", "keys": []},
         ],
         "next_start": ["kubelet.apis"],
+        "taken_over": ["web"],
     }
     gateway.reload(*WANTED)
     await gateway.said(

@@ -72,6 +72,7 @@ async def test_a_table_of_the_resources_and_what_is_wrong(node):
     }
     assert "example.com/absent has failed for " in table
     assert "it isn't installed" in table
+    assert "what to do about example.com/absent: `dpgateway devices` shows what the driver finds" in table
     assert f"registered ({R})\n" in table
 
 

@@ -10,7 +10,17 @@ from typing import Any
 
 from dpgateway.cli.asking import NoGateway, asked
 from dpgateway.cli.options import Settings
-from dpgateway.config import Changes, Configuration, Document, InvalidConfiguration, changes, fixed, heard, in_lines
+from dpgateway.config import (
+    Changes,
+    Configuration,
+    Document,
+    InvalidConfiguration,
+    changes,
+    fixed,
+    heard,
+    in_lines,
+    taken_over,
+)
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.errors import GatewayError
@@ -50,10 +60,12 @@ class Comparison:
     fates: tuple[Fate, ...]
     next_start: tuple[str, ...]
     """The keys whose changes count from the next start of the gateway only."""
+    taken_over: tuple[str, ...]
+    """The keys outside of resources that change at once."""
 
     def as_json(self) -> dict[str, object]:
         fates = [{"name": one.resource, "change": one.change, "keys": list(one.keys)} for one in self.fates]
-        return {"resources": fates, "next_start": list(self.next_start)}
+        return {"resources": fates, "next_start": list(self.next_start), "taken_over": list(self.taken_over)}
 
     def rows(self) -> list[tuple[str, str, str]]:
         return [(one.resource, WORDS[one.change], ", ".join(one.keys) or "-") for one in self.fates]
@@ -80,7 +92,7 @@ def compare(running: Running, new: Configuration, settings: Settings) -> Compari
         raise _unlike(InvalidConfiguration(problems))
     new = replace(new, kubelet=replace(new.kubelet, device_plugins_dir=settings.device_plugins_dir(new)))
     found = _changes(old, new)
-    return Comparison(tuple(_fates(found, new)), fixed(old, new))
+    return Comparison(tuple(_fates(found, new)), fixed(old, new), taken_over(old, new))
 
 
 def _unlike(error: InvalidConfiguration) -> GatewayError:

@@ -199,5 +199,7 @@ def _print(settings: Settings, verdict: Verdict) -> None:
 def _print_comparison(comparison: Comparison) -> None:
     print_line("what a reload does to the running gateway:")
     print_table(("resource", "change", "keys"), comparison.rows())
+    for key in comparison.taken_over:
+        print_line(f"{key} is taken over")
     for key in comparison.next_start:
         print_line(f"{key} changes with the next start of the gateway only", "yellow")

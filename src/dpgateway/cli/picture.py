@@ -38,6 +38,7 @@ def draw(status: Value, *, whole: bool) -> None:
         elif whole and (error := one["driver"]["error"]):
             print_line(f"its driver's last error, {_age(error['since'], now)} ago: {error['reason']}", "yellow")
     _draw_devices(resources, now, whole=whole)
+    _draw_advice(status["troubles"], {one["name"] for one in resources})
     _draw_events(status["events"], {one["name"] for one in resources} if whole else None)
 
 
@@ -103,6 +104,19 @@ def _device(name: str, device: Value, now: str) -> Sequence[str]:
 def _holder(holder: Value) -> str:
     pod = f"{holder['namespace']}/{holder['pod']}" if holder["pod"] else f"pod {holder['pod_uid']}"
     return f"{pod} ({holder['container']})"
+
+
+def _draw_advice(troubles: Iterable[Value], names: set[str]) -> None:
+    """Each advice once, with the resources that it is about."""
+    about: dict[str, list[str]] = {}
+    for trouble in troubles:
+        if trouble["advice"] and trouble["resource"] in ("", *names):
+            about.setdefault(trouble["advice"], []).append(trouble["resource"])
+    if about:
+        print_line("")
+    for advice, resources in about.items():
+        named = ", ".join(filter(None, dict.fromkeys(resources)))
+        print_line(f"what to do{named and f' about {named}'}: {advice}")
 
 
 def _draw_events(events: Sequence[Value], names: set[str] | None) -> None:

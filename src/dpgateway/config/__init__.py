@@ -5,7 +5,7 @@ options too. ``read`` and ``resolve`` do the same, but return all problems inste
 runs in :func:`completed` alone.
 """
 
-from dpgateway.config.changes import Changes, changes, fixed
+from dpgateway.config.changes import Changes, changes, fixed, taken_over
 from dpgateway.config.completing import (
     Claims,
     Completed,
@@ -70,6 +70,7 @@ __all__ = [
     "parse_duration",
     "read",
     "resolve",
+    "taken_over",
     "told",
     "unusable",
     "warned",

@@ -93,5 +93,10 @@ def fixed(old: Configuration, new: Configuration) -> tuple[str, ...]:
     return (*keys, *(["state_dir"] if old.state_dir != new.state_dir else []))
 
 
+def taken_over(old: Configuration, new: Configuration) -> tuple[str, ...]:
+    """The keys outside of resources that differ, and that a reload takes over."""
+    return ("web",) if old.web != new.web else ()
+
+
 def _differ(old: Kubelet, new: Kubelet, key: str) -> bool:
     return bool(getattr(old, key) != getattr(new, key))
