@@ -38,9 +38,9 @@ def chardev(options):
     return f"resources:\n- {{name: example.com/a, driver: chardev, options: {{{options}}}}}\n"
 
 
-def pool(name, *boards):
-    listed = ", ".join(f"{{id: {board}}}" for board in boards)
-    options = f"{{pool: rack, bitstream: {{path: /b, id: b}}, boards: [{listed}]}}"
+def boards(name, *ids):
+    listed = ", ".join(f"{{id: {board}}}" for board in ids)
+    options = f"{{bitstream: {{path: /b, id: b}}, boards: [{listed}]}}"
     return f"- {{name: {name}, driver: fpga, options: {options}}}\n"
 
 
@@ -213,11 +213,11 @@ MISTAKES = {
         "resources:\n- {name: example.com/a, driver: chardev}", ("options: found neither, expected either paths",)
     ),
     "two boards with one id": Mistake(
-        f"resources:\n{pool('example.com/a', 'x', 'x')}", ("boards: found x twice, expected each id once",)
+        f"resources:\n{boards('example.com/a', 'x', 'x')}", ("boards: found x twice, expected each id once",)
     ),
     "two resources with one pool": Mistake(
-        f"resources:\n{pool('example.com/a', 'x')}{pool('example.com/b', 'y')}",
-        ("config.yaml:3", 'found "pool rack", which the resource at', "config.yaml:2 claims too"),
+        f"resources:\n{boards('example.com/a', 'x')}{boards('example.com/b', 'x')}",
+        ("config.yaml:3", 'found "board x", which the resource at', "config.yaml:2 claims too"),
     ),
     "no shares at all": Mistake(
         resource("shares: 0"), ("shares: found 0, expected a number of shares from 1 to 1000",)

@@ -264,6 +264,14 @@ def test_two_resources_of_a_driver_may_not_claim_the_same(document: Load) -> Non
     assert len(complete(other, DRIVERS).resources) == 2
 
 
+def test_resources_of_one_pool_may_claim_the_same(document: Load) -> None:
+    first, second = (entry("{pool: p}", name=name)[:-1] for name in "ab")
+    pooled = f"resources:\n- {first}, pool: rack}}\n- {second}, pool: %s}}\n"
+    assert len(complete(document(pooled % "rack"), DRIVERS).resources) == 2
+    (problem,) = problems_of(document(pooled % "shelf"))
+    assert problem.endswith("that no other resource of this driver has, or the same pool for both resources")
+
+
 def test_two_resources_may_not_claim_the_same_by_default_either(document: Load) -> None:
     written = "defaults: {options: {pool: p}}\nresources:\n" + "".join(
         f"- {{name: example.com/{name}, driver: good}}\n" for name in "ab"

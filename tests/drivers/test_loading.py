@@ -124,7 +124,7 @@ def test_what_is_claimed_twice_fails_the_resource_whose_options_came_too_late(tm
     assert resources["b"].failure is None
     assert re.fullmatch(
         r"its options are wrong: .*config.yaml:2: resources\[0\].options: found \"a name\", which the resource at "
-        r".*config.yaml:3 claims too, expected something that no other resource of this driver has",
+        r".*config.yaml:3 claims too, expected something that no other resource of this driver has, .*",
         resources["a"].later.result(5).failure,
     )
 

@@ -13,18 +13,18 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def options(tmp_path):
-    """A pool of three boards that are programmed at once and without fault."""
+    """Three boards that are programmed at once and without fault."""
     file = tmp_path / "image.bin"
     file.write_bytes(CONTENT)
     file.chmod(0o644)
     return FpgaOptions(
-        pool="boards-a",
         boards=(
             Board("fpga-a", nodes=("/dev/fpga-a", "/dev/fpga-a-dma"), numa=1),
             Board("fpga-b", nodes=("/dev/fpga-b",)),
             Board("fpga-c"),
         ),
         bitstream=Bitstream(file, id="crypto-v3"),
+        state_dir=tmp_path / "journal",
         simulated=Simulated(state_dir=tmp_path / "state", duration=timedelta()),
         retry_first=timedelta(hours=1),
         retry_limit=timedelta(hours=1),

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from dpgateway_fpga import FpgaDriver
-from dpgateway_fpga.programmers import Reading, Verification
+from dpgateway_fpga.programmers import Failed, Reading, Verification
 from dpgateway_fpga.slot import pause
 
 from dpgateway import Device, DeviceUnavailable, DriverError
@@ -34,6 +34,10 @@ class Programmer:
         self.programmed.append(board.id)
         self.act(board)
         self.images[board.id] = image.sha256
+
+
+def busy(board):
+    raise Failed(f"{board.id} is busy", again=True)
 
 
 @pytest.fixture
@@ -63,15 +67,20 @@ def test_whatever_a_programmer_raises_fails_the_start_and_the_board(options, sta
 
 def test_boards_are_listed_and_given_with_nodes_and_bitstream(options, start):
     driver = start(options)
-    assert list(driver.devices()) == [Device("fpga-a", numa_nodes=(1,)), Device("fpga-b"), Device("fpga-c")]
+    assert list(driver.devices()) == [
+        Device("fpga-a", numa_nodes=(1,), hardware=("fpga fpga-a",)),
+        Device("fpga-b", hardware=("fpga fpga-b",)),
+        Device("fpga-c", hardware=("fpga fpga-c",)),
+    ]
     allocation = driver.allocate(driver.devices()[:2])
     assert [node.host_path for node in allocation.device_nodes] == ["/dev/fpga-a", "/dev/fpga-a-dma", "/dev/fpga-b"]
     assert dict(allocation.env) == {"FPGA_BITSTREAM": "crypto-v3", "FPGA_BOARDS": "fpga-a,fpga-b"}
 
 
 @pytest.mark.parametrize("method", ["allocate", "prepare"])
-def test_a_board_of_another_pool_is_refused(options, start, method):
-    with pytest.raises(DeviceUnavailable, match=r"^board 'fpga-z' isn't in the pool 'boards-a'"):
+def test_a_board_of_another_resource_is_refused(options, start, method):
+    expected = "^board 'fpga-z' isn't one of the resource's boards, which are fpga-a, fpga-b, fpga-c$"
+    with pytest.raises(DeviceUnavailable, match=expected):
         getattr(start(options), method)([Device("fpga-z")])
 
 
@@ -124,7 +133,7 @@ def test_a_failure_fails_the_start_and_the_next_prepare_tries_at_once(simulate, 
     with pytest.raises(DriverError, match=r"^board 'fpga-a' can't be programmed: simulated failure 1 of 1$"):
         driver.prepare(driver.devices()[:1])
     assert [device.health.reason for device in driver.devices()] == [
-        "programming failed: simulated failure 1 of 1",
+        "programming crypto-v3 failed: simulated failure 1 of 1",
         None,
         None,
     ]
@@ -171,9 +180,7 @@ def test_a_board_that_fails_is_programmed_once_for_one_start(options, start_with
 def test_failures_are_counted_from_one_until_a_success_and_the_pauses_with_them(options, start_with, recorder):
     before = set(threading.enumerate())
     bad = True
-    driver = start_with(
-        replace(options, retry_limit=timedelta(hours=9)), Programmer(lambda board: bad and {}[board.id])
-    )
+    driver = start_with(replace(options, retry_limit=timedelta(hours=9)), Programmer(lambda board: bad and busy(board)))
     for hours in (1, 2, 4):
         with pytest.raises(DriverError):
             driver.prepare(driver.devices()[:1])
@@ -256,10 +263,10 @@ def test_close_ends_the_attempts(simulate, start, recorder):
 
 def test_close_waits_for_no_pause(options, start_with):
     before = set(threading.enumerate())
-    driver = start_with(options, Programmer(lambda board: {}[board.id]))  # tries again in an hour
+    driver = start_with(options, Programmer(busy))  # tries again in an hour
     with pytest.raises(DriverError):
         driver.prepare(driver.devices()[:1])
-    (planned,) = set(threading.enumerate()) - before
+    (planned,) = [one for one in set(threading.enumerate()) - before if isinstance(one, threading.Timer)]
     driver.close()
     planned.join(5)
     assert not planned.is_alive()

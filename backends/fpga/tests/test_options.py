@@ -25,20 +25,22 @@ def test_a_board_is_a_sound_device():
 
 @pytest.mark.parametrize("board", [Board("a", numa=0), Board("x" * 63), Board("0a.B_c:d-")])
 def test_what_is_just_allowed(board):
-    assert board.device() == Device(board.id, numa_nodes=() if board.numa is None else (board.numa,))
+    numa_nodes = () if board.numa is None else (board.numa,)
+    assert board.device() == Device(board.id, numa_nodes=numa_nodes, hardware=(f"fpga {board.id}",))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pool": ""}, "^pool: "),
+        ({"wait": timedelta()}, "^wait: expected more than 0s, found 0s"),
+        ({"state_dir": Path("state")}, "^state_dir: expected an absolute path, found 'state'"),
         ({"boards": (Board("a"), Board("b"), Board("a"))}, "^boards: expected each id once, found a twice"),
         ({"boards": (Board("a", ("/dev/x",)), Board("b", ("/dev/x",)))}, "expected each node once, found /dev/x twice"),
         ({"retry_first": timedelta()}, "^retry_first: "),
         ({"retry_limit": timedelta(seconds=1)}, "^retry_first: .* no more than retry_limit"),
     ],
 )
-def test_a_pool_is_checked(options, change, message):
+def test_boards_and_pauses_are_checked(options, change, message):
     with pytest.raises(ValueError, match=message):
         replace(options, **change)
 
@@ -60,5 +62,14 @@ def test_parts_are_checked(make, message):
         make()
 
 
-def test_a_pool_and_its_boards_belong_to_one_resource(options):
-    assert options.claims() == ["pool boards-a", "board fpga-a", "board fpga-b", "board fpga-c"]
+def test_boards_and_nodes_belong_to_one_resource_or_to_those_of_one_pool(options):
+    nodes = ["/dev/fpga-a", "/dev/fpga-a-dma", "/dev/fpga-b"]
+    boards = [f"board fpga-{letter}" for letter in "abc"]
+    assert options.claims() == [*boards, *(f"node {node}" for node in nodes)]
+
+
+def test_resources_of_one_board_should_meet_in_one_directory(options):
+    same, other = replace(options), replace(options, state_dir=Path("/elsewhere"))
+    (warning,) = options.warnings({"example.com/same": same, "example.com/fft": other})
+    assert warning.startswith(f"state_dir: found {options.state_dir}, expected /elsewhere as example.com/fft has it")
+    assert list(other.warnings({"example.com/aes": replace(options, boards=(Board("b"),))})) == []

@@ -22,7 +22,7 @@ def test_every_programmer_is_documented_with_what_it_can_verify(options):
 
 
 def test_every_default_is_as_documented():
-    simulated, options = Simulated(), FpgaOptions("pool", (), Bitstream(Path("/x"), "x"))
+    simulated, options = Simulated(), FpgaOptions((), Bitstream(Path("/x"), "x"))
     first, limit = options.retry_first.total_seconds(), options.retry_limit.total_seconds()
     for text in (
         f"(`{simulated.state_dir}`)",
@@ -32,6 +32,9 @@ def test_every_default_is_as_documented():
         f"(`{options.fpga_manager.firmware}`)",
         f"| `patience` | `{options.patience.total_seconds():g}s` |",
         f"| `sysfs`, `dev` | `{options.sysfs}`, `{options.dev}` |",
+        f"| `prefetch` | `{str(options.prefetch).lower()}` |",
+        f"| `wait` | `{options.wait.total_seconds():g}s` |",
+        f"| `state_dir` | `{options.state_dir}` |",
         f"| `retry_first`, `retry_limit` | `{first:g}s`, `{limit:g}s` |",
     ):
         assert text in README

@@ -125,8 +125,8 @@ def configuration(folder: Path) -> dict[str, Any]:
     bitstream.chmod(0o600)
     programmer = {"state_dir": str(folder / "boards"), "duration": f"{PROGRAMMING:g}s"}
     fpga = {
-        "pool": "demo",
         "boards": boards,
+        "state_dir": str(folder / "journal"),
         "bitstream": {"path": str(bitstream), "id": "filter"},
         "simulated": programmer,
     }

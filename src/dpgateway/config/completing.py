@@ -55,7 +55,7 @@ class Completed:
     """None if it can't be used."""
     problems: tuple[Problem, ...] = ()
     claims: tuple[str, ...] = ()
-    """Names that the options claim for this resource alone."""
+    """Names that the options claim for this resource alone, or for those of its pool."""
 
 
 Completing = Callable[[Entry, FoundDriver], Completed]
@@ -107,19 +107,22 @@ def _claims(options: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
 
 
 class Claims:
-    """Who has claimed what: options may name what only one resource of their driver can have."""
+    """Who has claimed what: options may name what only one resource of their driver can have, or those of one pool,
+    which give it to one container at a time.
+    """
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str], Place] = {}
+        self._first: dict[tuple[str, str], tuple[Place, str | None]] = {}
 
     def checked(self, entry: Entry, done: Completed) -> Completed:
         """Notes what the entry claims; a second claim of a name is a problem."""
         again = []
+        here, pool = entry.written.place, entry.resource.pool if entry.resource is not None else None
         for name in done.claims:
-            first = self._first.setdefault((entry.driver, name), entry.written.place)
-            if first != entry.written.place:
+            first, whose = self._first.setdefault((entry.driver, name), (here, pool))
+            if first != here and (pool is None or pool != whose):
                 found = f"{shown(name)}, which the resource at {first} claims too"
-                expected = "something that no other resource of this driver has"
+                expected = "something that no other resource of this driver has, or the same pool for both resources"
                 again.append(Problem(entry.written.at("options"), found, expected))
         return replace(done, problems=(*done.problems, *again))
 

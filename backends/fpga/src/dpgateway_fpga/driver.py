@@ -1,14 +1,18 @@
-"""The driver: a pool of boards, all with the same bitstream."""
+"""The driver: one function, which is a bitstream, on boards that other resources may offer with others."""
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import time
 from collections.abc import Iterable, Sequence
 
-from dpgateway import Allocation, Context, Device, DeviceNode, DeviceUnavailable, DriverError
+from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
+from dpgateway_fpga.ensuring import Work
+from dpgateway_fpga.journal import Journal
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, Programmer
 from dpgateway_fpga.slot import Slot
+from dpgateway_fpga.station import Job
 
 
 class FpgaDriver:
@@ -18,32 +22,59 @@ class FpgaDriver:
 
     def __init__(self, options: FpgaOptions, context: Context, programmer: Programmer | None = None) -> None:
         self._options = options
-        programmer = programmer or PROGRAMMERS[options.programmer](options)
-        self._slots = {board.id: Slot(board, options, programmer, context) for board in options.boards}
+        programmer, journal = programmer or PROGRAMMERS[options.programmer](options), Journal(options.state_dir)
+        works = [Work(board, programmer, journal, context.resource, context.log) for board in options.boards]
+        self._slots = {work.board.id: Slot(work, options, context) for work in works}
 
     def devices(self) -> Iterable[Device]:
         return [slot.device() for slot in self._slots.values()]
 
+    def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> list[Device]:
+        """What must be included, then boards that need the least programming."""
+        must = {device.id for device in must_include}
+        rest = [device for device in available if device.id not in must]
+        best = sorted(rest, key=lambda device: self._slot(device).preference())
+        return [*must_include, *best][:size]
+
     def allocate(self, devices: Sequence[Device]) -> Allocation:
-        boards = [self._slot(device).board for device in devices]
+        slots = [self._slot(device) for device in devices]
+        if self._options.prefetch:
+            for slot in slots:
+                with contextlib.suppress(DriverError):  # the container's start tells
+                    slot.begin()
         return Allocation(
-            env={"FPGA_BITSTREAM": self._options.bitstream.id, "FPGA_BOARDS": ",".join(board.id for board in boards)},
-            device_nodes=tuple(DeviceNode(node) for board in boards for node in board.nodes),
+            env={
+                "FPGA_BITSTREAM": self._options.bitstream.id,
+                "FPGA_BOARDS": ",".join(slot.board.id for slot in slots),
+            },
+            device_nodes=tuple(DeviceNode(node) for slot in slots for node in slot.board.nodes),
         )
 
     def prepare(self, devices: Sequence[Device]) -> None:
         """Programs the boards at the same time, because the kubelet waits 30 s for all of them together."""
-        slots = [self._slot(device) for device in devices]
-        errors: list[str] = []
-        threads = [threading.Thread(target=_ensure, args=(slot, errors), daemon=True) for slot in slots[1:]]
-        for thread in threads:
-            thread.start()
-        for slot in slots[:1]:
-            _ensure(slot, errors)
-        for thread in threads:
-            thread.join()
+        end = time.monotonic() + self._options.wait.total_seconds()
+        errors: list[DriverError] = []
+        jobs: list[tuple[Slot, Job]] = []
+        for slot in [self._slot(device) for device in devices]:
+            try:
+                jobs.append((slot, slot.begin()))
+            except DriverError as error:
+                errors.append(error)
+        for slot, job in jobs:
+            try:
+                slot.finish(job, end)
+            except DriverError as error:
+                errors.append(error)
         if errors:
-            raise DriverError("; ".join(sorted(errors)))
+            kind = Busy if all(isinstance(error, Busy) for error in errors) else DriverError
+            raise kind("; ".join(sorted(map(str, errors))))
+
+    def release(self, devices: Sequence[Device]) -> None:
+        """What is still being programmed isn't free yet."""
+        end = time.monotonic() + self._options.wait.total_seconds()
+        for device in devices:
+            if device.id in self._slots:
+                self._slots[device.id].free(end)
 
     def close(self) -> None:
         for slot in self._slots.values():
@@ -51,12 +82,6 @@ class FpgaDriver:
 
     def _slot(self, device: Device) -> Slot:
         if device.id not in self._slots:
-            raise DeviceUnavailable(f"board {device.id!r} isn't in the pool {self._options.pool!r}")
+            known = ", ".join(self._slots)
+            raise DeviceUnavailable(f"board {device.id!r} isn't one of the resource's boards, which are {known}")
         return self._slots[device.id]
-
-
-def _ensure(slot: Slot, errors: list[str]) -> None:
-    try:
-        slot.ensure()
-    except BaseException as error:  # this runs on a thread of its own, where nobody else would catch it
-        errors.append(str(error) or repr(error))

@@ -1,10 +1,10 @@
-"""The driver's options: the boards, their bitstream, and what programs them."""
+"""The driver's options: the boards, what is programmed onto them, and how."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +17,8 @@ from dpgateway.sysfs import HOST_DEV, Roots
 _BOARD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MIB = 1024 * 1024
+HARDWARE = "fpga"
+"""Before a board's id, what other resources of its pool know the board by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class Board:
         return self.address or self.id
 
     def device(self) -> Device:
-        return Device(self.id, numa_nodes=() if self.numa is None else (self.numa,))
+        return Device(
+            self.id, numa_nodes=() if self.numa is None else (self.numa,), hardware=(f"{HARDWARE} {self.id}",)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +135,27 @@ class FpgaManager:
 
 @dataclass(frozen=True, slots=True)
 class FpgaOptions:
-    """A pool of boards, which belongs to one resource, and one bitstream for all of them."""
+    """One function, which is a bitstream, and the boards that can have it."""
 
-    pool: str = field(metadata={"help": "the name of the pool; no second resource may use the pool or a board of it"})
-    boards: tuple[Board, ...] = field(metadata={"help": "the boards of the pool"})
-    bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with"})
+    boards: tuple[Board, ...] = field(
+        metadata={"help": "the boards; another resource may name them, too, if both are in one pool"}
+    )
+    bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with before a container starts"})
+    fallback: Bitstream | None = field(
+        default=None, metadata={"help": "programmed once after the bitstream failed; then others can be had"}
+    )
+    blank: Bitstream | None = field(default=None, metadata={"help": "programmed when a board is free again"})
+    prefetch: bool = field(
+        default=False, metadata={"help": "begin to program when a container gets the board, before it is to start"}
+    )
+    wait: timedelta = field(
+        default=timedelta(seconds=20),
+        metadata={"help": "a container's start that takes longer fails, says how far it is, and the next one joins"},
+    )
+    state_dir: Path = field(
+        default=Path("/var/lib/dpgateway/fpga"),
+        metadata={"help": "where it is written down what each board runs; the same for all resources of a board"},
+    )
     programmer: Literal["dfl", "fpga-manager", "simulated"] = field(
         default="simulated",
         metadata={"help": "what programs the boards; README.md says how strongly each verifies them"},
@@ -163,8 +183,6 @@ class FpgaOptions:
         refuse(self._problems())
 
     def _problems(self) -> Iterator[str]:
-        if not self.pool:
-            yield "pool: expected a non-empty string"
         for what, names in (
             ("id", [board.id for board in self.boards]),
             ("node", [node for board in self.boards for node in board.nodes]),
@@ -173,9 +191,10 @@ class FpgaOptions:
                 yield f"boards: expected each {what} once, found {', '.join(twice)} twice"
         if not timedelta() < self.retry_first <= self.retry_limit:
             yield "retry_first: expected more than 0s, and no more than retry_limit"
-        if self.patience <= timedelta():
-            yield f"patience: expected more than 0s, found {self.patience.total_seconds():g}s"
-        for key, path in (("sysfs", self.sysfs), ("dev", self.dev)):
+        for key, duration in (("wait", self.wait), ("patience", self.patience)):
+            if duration <= timedelta():
+                yield f"{key}: expected more than 0s, found {duration.total_seconds():g}s"
+        for key, path in (("sysfs", self.sysfs), ("dev", self.dev), ("state_dir", str(self.state_dir))):
             if not path.startswith("/"):
                 yield f"{key}: expected an absolute path, found {path!r}"
 
@@ -184,8 +203,18 @@ class FpgaOptions:
         return Roots(sysfs=self.sysfs, dev=self.dev)
 
     def claims(self) -> list[str]:
-        """Two resources that program the same board would change it under a running container."""
-        return [f"pool {self.pool}", *(f"board {board.id}" for board in self.boards)]
+        """What only one resource may have, or those of one pool: else a board is changed under a running container."""
+        nodes = (node for board in self.boards for node in board.nodes)
+        return [*(f"board {board.id}" for board in self.boards), *(f"node {node}" for node in nodes)]
+
+    def warnings(self, others: Mapping[str, FpgaOptions]) -> Iterator[str]:
+        ids = {board.id for board in self.boards}
+        for name, other in others.items():
+            if other.state_dir != self.state_dir and ids & {board.id for board in other.boards}:
+                yield (
+                    f"state_dir: found {self.state_dir}, expected {other.state_dir} as {name} has it, because what is "
+                    "programmed onto a board of both is written down, and locked, there"
+                )
 
 
 def _wrong(key: str, make: Callable[[], object]) -> Iterator[str]:

@@ -1,93 +1,200 @@
-"""One board: programs it with the bitstream, and after a failure tries again by itself."""
+"""One board as one resource offers it: whether it can be had, and attempts to make it so."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from dpgateway import Context, Device, DriverError, Health
-from dpgateway_fpga.bitstream import read_image
-from dpgateway_fpga.options import Board, FpgaOptions
-from dpgateway_fpga.programmers import Programmer, verify
+from dpgateway import Busy, Context, Device, DriverError, Health
+from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
+from dpgateway_fpga.options import Bitstream, FpgaOptions
+from dpgateway_fpga.programmers import Progress
+from dpgateway_fpga.station import Job, station
 
 
 class Slot:
-    """A board is healthy until programming it fails, and again once it succeeds."""
+    """A board is healthy until programming it fails, and again once it succeeds; in all resources that offer it."""
 
-    def __init__(self, board: Board, options: FpgaOptions, programmer: Programmer, context: Context) -> None:
-        self.board, self._options, self._programmer, self._context = board, options, programmer, context
-        self._device = board.device()
-        self._programming = threading.Lock()
-        """Held while the board is looked at and programmed."""
+    def __init__(self, work: Work, options: FpgaOptions, context: Context) -> None:
+        self.board, self._work, self._options, self._context = work.board, work, options, context
+        self._device = work.board.device()
+        self._station = station(options.state_dir, work.board.id)
         self._state = threading.Lock()
-        """Guards the fields below. Only a thread that holds ``_programming`` changes them, and ``close``."""
+        """Guards the fields below."""
         self._health = Health.healthy()
+        self._refused = ""
+        """Why the bitstream can't be programmed, onto this board at least."""
         self._failures = 0
         self._retry: threading.Timer | None = None
         self._closed = False
+        self._station.watch(self)
+
+    # what is listed
 
     def device(self) -> Device:
-        return replace(self._device, health=self._health)
+        health = self._look()
+        with self._state:
+            self._health = health
+        self._plan_after_restart()
+        return replace(self._device, health=health)
 
-    def ensure(self) -> None:
-        """Returns when the board runs the bitstream; at once if it does already. Raises DriverError."""
-        with self._programming:
-            try:
-                self._program()
-            except BaseException as error:  # after any error, what the board runs is in doubt
-                self._failed(str(error) or repr(error))
-                raise DriverError(f"board {self.board.id!r} can't be programmed: {error}") from error
-            self._settle(Health.healthy(), failures=0)
+    def station_changed(self) -> None:
+        """Programming has begun or ended, maybe for another resource."""
+        health = self._look()
+        with self._state:
+            changed, self._health = health != self._health, health
+        if changed:
+            self._context.changed()
+
+    def _look(self) -> Health:
+        job, refused = self._station.job, self._refused
+        if job is not None and job.resource != self._work.resource:
+            return Health.unhealthy(f"it is being programmed with {job.bitstream.id} as {job.resource}")
+        if job is not None:  # what is wrong is wrong until it ends
+            return self._health
+        if refused and not self._runs_pinned():
+            return Health.unhealthy(f"programming {self._options.bitstream.id} failed: {refused}")
+        reason = self._fault() or self._work.programmer.read(self.board).fault
+        return Health.unhealthy(reason) if reason else Health.healthy()
+
+    def _fault(self) -> str:
+        """What the journal says; a fallback image is a fault only of whose bitstream failed."""
+        entry = self._work.journal.read(self.board.id)
+        if entry is None or not entry.reason:
+            return ""
+        if entry.state == "faulted":
+            return f"programming {entry.bitstream} failed: {entry.reason}"
+        return f"{entry.reason}; it runs {entry.bitstream}" if entry.resource == self._work.resource else ""
+
+    def _runs_pinned(self) -> bool:
+        pinned = self._options.bitstream.sha256
+        return pinned is not None and self._work.runs(pinned)
+
+    def preference(self) -> tuple[int, tuple[int, ...], str]:
+        """The lowest is the best: a board that runs the bitstream, then one that runs nothing, then by NUMA node."""
+        entry, ours, blank = self._work.journal.read(self.board.id), self._options.bitstream, self._options.blank
+        rank = 2
+        if entry is None or (blank is not None and entry.bitstream == blank.id):
+            rank = 1
+        elif entry.state == "loaded" and entry.bitstream == ours.id and ours.sha256 in (None, entry.sha256):
+            rank = 0
+        return rank, self._device.numa_nodes, self.board.id
+
+    # programming
+
+    def begin(self) -> Job:
+        """Has the board programmed, if it doesn't run the bitstream; whoever asks meanwhile gets the same job. Raises
+        Busy if it is being programmed with another one.
+        """
+        ensure = partial(self._work.ensure, fallback=self._options.fallback)
+        return self._begin(self._options.bitstream, ensure)
+
+    def finish(self, job: Job, end: float) -> None:
+        """Returns when the job has ended; ``end``: by time.monotonic(). Raises Busy if it goes on, DriverError."""
+        if not job.ended.wait(max(0.0, end - time.monotonic())):
+            raise Busy(f"board {self.board.id!r} {job}; it goes on, and the next attempt joins it")
+        if job.error is not None:
+            kind = Busy if isinstance(job.error, Busy) else DriverError
+            raise kind(f"board {self.board.id!r} can't be programmed: {_text(job.error)}") from job.error
+
+    def free(self, end: float) -> None:
+        """Nobody has the board any more. Returns when nothing is done to it; at ``end`` at the latest."""
+        if (job := self._station.job) is not None:
+            job.ended.wait(max(0.0, end - time.monotonic()))
+        if self._options.blank is not None:
+            with contextlib.suppress(DriverError):  # logged already
+                self.finish(self._begin(self._options.blank, self._work.blank), end)
 
     def close(self) -> None:
+        """What goes on ends by itself; nothing begins any more but what somebody asks for."""
+        self._station.leave(self)
         with self._state:
             self._closed = True
             self._cancel()
 
-    def _program(self) -> None:
-        programmer, name, pinned = self._programmer, self._options.bitstream.id, self._options.bitstream.sha256
-        if pinned and programmer.read(self.board).identity == pinned:
-            return
-        image = read_image(self._options.bitstream)
-        if programmer.read(self.board).identity == programmer.expected(self.board, image):
-            return
-        self._context.log.info("programming board %s with %s", self.board.id, name)
-        programmer.program(self.board, image, lambda _: None)
-        verify(programmer, self.board, image)
-        self._context.log.info("board %s runs %s", self.board.id, name)
+    def _begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None]) -> Job:
+        try:
+            job = Job(bitstream, self._work.resource)
+            return self._station.begin(job, partial(self._attempt, partial(work, bitstream)))
+        except Busy as error:
+            raise Busy(f"board {self.board.id!r} can't be programmed: {error}") from error
 
-    def _failed(self, why: str) -> None:
-        failures = self._failures + 1
+    def _attempt(self, work: Callable[[Progress], None], tell: Progress) -> None:
+        try:
+            work(tell)
+        except (Busy, Meanwhile):
+            self._settle(0)
+            raise
+        except BaseException as error:
+            self._failed(error)
+            raise
+        self._refused = ""
+        self._settle(0)
+
+    def _failed(self, error: BaseException) -> None:
+        """Tries again later, if what was wrong may pass. A container's next start tries in any case."""
+        failures, why = self._failures + 1, _text(error)
+        self._refused = why if isinstance(error, Refused) else ""
         self._context.log.warning("board %s can't be programmed (failure %d): %s", self.board.id, failures, why)
-        self._settle(Health.unhealthy(f"programming failed: {why}"), failures)
+        self._settle(failures, again=isinstance(error, Refused) or may_pass(error))
 
-    def _settle(self, health: Health, failures: int) -> None:
+    def _settle(self, failures: int, *, again: bool = False) -> None:
         with self._state:
-            changed = health != self._health
-            self._health, self._failures = health, failures
+            self._failures = failures
             self._cancel()
-            if failures and not self._closed:
-                self._retry = threading.Timer(pause(failures, self._options), self._try_again)
-                self._retry.daemon = True
-                try:
-                    self._retry.start()
-                except RuntimeError as error:  # no thread can be started
-                    self._context.log.warning(
-                        "board %s isn't tried again until a container's start: %s", self.board.id, error
-                    )
-        if changed:
-            self._context.changed()
+            if again:
+                self._plan()
+
+    # trying again
+
+    def _plan_after_restart(self) -> None:
+        """An earlier driver's failure may pass, too."""
+        entry = self._work.journal.read(self.board.id)
+        ours = entry is not None and entry.state == "faulted" and entry.resource == self._work.resource
+        with self._state:
+            if ours and entry is not None and entry.again and self._retry is None and self._station.job is None:
+                self._plan()
+
+    def _plan(self) -> None:
+        """Called with the lock."""
+        if self._closed:
+            return
+        self._retry = threading.Timer(pause(max(1, self._failures), self._options), self._try_again)
+        self._retry.daemon = True
+        try:
+            self._retry.start()
+        except RuntimeError as error:  # no thread can be started
+            self._context.log.warning("board %s isn't tried again until a container's start: %s", self.board.id, error)
 
     def _try_again(self) -> None:
-        with contextlib.suppress(DriverError):  # logged already, and the next attempt is planned
-            self.ensure()
+        with self._state:
+            self._retry = None
+        if not self._refused:
+            with contextlib.suppress(Busy):  # somebody else programs it
+                self._begin(self._options.bitstream, self._work.ensure_again)
+            return
+        try:
+            self._work.check(self._options.bitstream)
+        except Refused as error:
+            self._failed(error)
+        else:
+            self._refused = ""
+            self._settle(0)
+        self.station_changed()
 
     def _cancel(self) -> None:
         if self._retry:
             self._retry.cancel()
             self._retry = None
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or repr(error)
 
 
 def pause(failures: int, options: FpgaOptions) -> float:

@@ -1,0 +1,141 @@
+"""Makes sure that one board runs one bitstream, whatever happened before: in steps, under its lock.
+
+A board that the journal and the board itself say runs the bitstream is left alone. Any other is programmed, and counts
+as unknown from before its first byte until it was read back. So after a crash, at any step, the next attempt is right.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from dataclasses import dataclass, replace
+
+from dpgateway import Busy, DriverError
+from dpgateway_fpga.bitstream import Image, read_image
+from dpgateway_fpga.journal import Entry, Journal
+from dpgateway_fpga.options import Bitstream, Board
+from dpgateway_fpga.programmers import Programmer, Progress, Verification, verify
+
+_PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
+"""The kernel touched nothing, because something else was going on (drivers/fpga/fpga-mgr.c)."""
+
+
+class Refused(DriverError):
+    """The bitstream isn't to be programmed; the board wasn't touched."""
+
+
+class Meanwhile(DriverError):
+    """Somebody else has programmed the board since; it wasn't touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What programs one board for one resource."""
+
+    board: Board
+    programmer: Programmer
+    journal: Journal
+    resource: str
+    log: logging.LoggerAdapter[logging.Logger]
+
+    def ensure(self, bitstream: Bitstream, tell: Progress, fallback: Bitstream | None = None) -> None:
+        """Returns when the board runs the bitstream; at once if it does already. ``tell`` hears each step.
+
+        Raises Busy: another process has the board. Raises Refused. After any other error the board is faulted, or runs
+        the ``fallback``, which is tried once.
+        """
+        with self.journal.locked(self.board.id) as lock:
+            try:
+                self._ensure(bitstream, tell, lock)
+            except Exception as error:
+                if fallback is not None and not isinstance(error, Refused) and not may_pass(error):
+                    self._fall_back(fallback, f"programming {bitstream.id} failed: {error}", tell, lock)
+                raise
+
+    def ensure_again(self, bitstream: Bitstream, tell: Progress) -> None:
+        """The same after a failure, unless somebody programmed the board meanwhile, because a container may have it.
+        Then it raises Meanwhile.
+        """
+        with self.journal.locked(self.board.id) as lock:
+            entry = self.journal.read(self.board.id)
+            if entry is None or entry.state != "faulted" or entry.resource != self.resource:
+                raise Meanwhile(f"it is {entry or 'unknown'}")
+            self._ensure(bitstream, tell, lock)
+
+    def blank(self, bitstream: Bitstream, tell: Progress) -> None:
+        """Programs what the board runs while nobody has it. Raises Meanwhile if another resource has programmed it."""
+        with self.journal.locked(self.board.id) as lock:
+            entry = self.journal.read(self.board.id)
+            if entry is not None and entry.resource != self.resource:
+                raise Meanwhile(f"it is {entry}")
+            self._ensure(bitstream, tell, lock)
+
+    def _ensure(self, bitstream: Bitstream, tell: Progress, lock: int) -> None:
+        tell("looking at the board")
+        if bitstream.sha256 is not None and self.runs(bitstream.sha256):
+            return
+        tell("reading the bitstream")
+        image = self.check(bitstream)
+        if not self.runs(image.sha256):
+            self._program(bitstream, image, tell, lock)
+
+    def runs(self, sha256: str) -> bool:
+        """Whether the journal says so and the board doesn't deny it."""
+        entry = self.journal.read(self.board.id)
+        if entry is None or entry.state != "loaded" or entry.sha256 != sha256:
+            return False
+        found = self.programmer.read(self.board)
+        denied = found.fault is not None
+        if self.programmer.verification is Verification.IDENTITY:
+            denied = denied or found.identity is None or found.identity != entry.identity
+        if self.programmer.verification is Verification.STATE:
+            denied = denied or not found.operating
+        return not denied
+
+    def check(self, bitstream: Bitstream) -> Image:
+        """The bitstream's bytes, if they may be programmed onto this board. Raises Refused."""
+        try:
+            image = read_image(bitstream)
+            self.programmer.expected(self.board, image)
+        except (DriverError, OSError) as error:
+            raise Refused(str(error)) from error
+        return image
+
+    def _program(self, bitstream: Bitstream, image: Image, tell: Progress, lock: int, *, reason: str = "") -> None:
+        entry = Entry("programming", bitstream.id, image.sha256, self.resource, _now(), self.journal.boot)
+        tell("writing the journal")
+        self.journal.write(self.board.id, entry)
+        self.log.info("programming board %s with %s", self.board.id, bitstream.id)
+        try:
+            tell("programming")
+            self.programmer.program(self.board, image, tell, lock)
+            tell("reading the board back")
+            found = verify(self.programmer, self.board, image)
+        except BaseException as error:  # after any error, what the board runs is in doubt
+            text = str(error) or repr(error)
+            why = f"{reason}; so did programming {bitstream.id}: {text}" if reason else text
+            fault = replace(entry, state="faulted", since=_now(), reason=why, again=may_pass(error))
+            self.journal.write(self.board.id, fault)
+            raise
+        tell("writing the journal")
+        loaded = replace(entry, state="loaded", since=_now(), identity=found.identity, reason=reason)
+        self.journal.write(self.board.id, loaded)
+        self.log.info("board %s runs %s", self.board.id, bitstream.id)
+
+    def _fall_back(self, fallback: Bitstream, reason: str, tell: Progress, lock: int) -> None:
+        try:
+            self._program(fallback, self.check(fallback), tell, lock, reason=reason)
+        except (DriverError, OSError) as error:
+            self.log.warning("board %s can't be programmed with the fallback either: %s", self.board.id, error)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same attempt may succeed later."""
+    if isinstance(error, OSError):
+        return error.errno in _PASSING
+    return isinstance(error, Busy) or bool(getattr(error, "again", False))
+
+
+def _now() -> int:
+    return int(time.time())

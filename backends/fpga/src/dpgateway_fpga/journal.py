@@ -1,0 +1,118 @@
+"""What was programmed onto each board, on disk: so that the next gateway knows it, and a second one keeps off.
+
+One small file for each board, written before a board is touched and again afterwards, and a lock beside it. A file that
+can't be read, or is of another boot, says nothing: then the board is programmed again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from dpgateway import Busy, DriverError, from_plain
+from dpgateway_fpga.trusted import trusted_directory
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_LARGEST = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What became of a board when it was programmed last."""
+
+    state: Literal["programming", "loaded", "faulted"]
+    """``programming``: under way, or broken off by the end of the process."""
+    bitstream: str
+    """Its id."""
+    sha256: str
+    resource: str
+    """For which resource."""
+    since: int
+    """When this became so, in seconds since 1970."""
+    boot: str
+    """In which boot: what a board runs, and what is wrong with it, may be gone after a power cut."""
+    identity: str | None = None
+    """What the board said of itself once it was loaded."""
+    reason: str = ""
+    """Why it is faulted; or, of a fallback image, why it isn't the one that was wanted."""
+    again: bool = False
+    """Whether the same attempt may succeed later."""
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.since, UTC).isoformat().replace("+00:00", "Z")
+        return f"{self.state} {self.bitstream} as {self.resource} since {at}"
+
+
+class Journal:
+    """Of all boards, in a directory that is ours alone. Blocks on the disk."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self.boot = _BOOT_ID.read_text().strip()
+        """Which boot this is (Documentation/admin-guide/sysctl/kernel.rst)."""
+
+    def read(self, board: str) -> Entry | None:
+        """What was written in this boot; None: unknown."""
+        try:
+            with trusted_directory(self.state_dir) as directory:
+                descriptor = os.open(f"{board}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            with os.fdopen(descriptor, "rb") as file:
+                entry = from_plain(json.loads(file.read(_LARGEST)), Entry)
+        except (DriverError, OSError, ValueError):
+            return None
+        return entry if entry.boot == self.boot else None
+
+    def write(self, board: str, entry: Entry) -> None:
+        """Returns once a power cut can't undo it. Raises DriverError, OSError; then the file is as it was before."""
+        new = f".{board}.json.new"
+        with self._directory() as directory:
+            with suppress(FileNotFoundError):  # of a process that died here; we have the lock
+                os.unlink(new, dir_fd=directory)
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+            with os.fdopen(descriptor, "w") as text:
+                json.dump(asdict(entry), text)
+                text.flush()
+                os.fsync(text.fileno())
+            os.replace(new, f"{board}.json", src_dir_fd=directory, dst_dir_fd=directory)
+            _sync(self.state_dir)
+
+    @contextmanager
+    def locked(self, board: str) -> Iterator[int]:
+        """A descriptor with the board's lock, which nobody else has meanwhile, in this process or another one. Raises
+        Busy at once if somebody has it; DriverError, OSError.
+        """
+        with self._directory() as directory:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(f"{board}.lock", flags, 0o600, dir_fd=directory)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                found = self.read(board) or "nothing is written down of it"
+                path = self.state_dir / f"{board}.lock"
+                raise Busy(f"another process is programming it, and has locked {path}: {found}") from error
+            yield lock
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def _directory(self) -> Iterator[int]:
+        self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with trusted_directory(self.state_dir) as directory:
+            yield directory
+
+
+def _sync(directory: Path) -> None:
+    """So that a power cut doesn't undo a rename in it (fsync(2))."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,99 @@
+"""One board for all resources of this process: at most one of them programs it at a time, and the others hear of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet, WeakValueDictionary
+
+from dpgateway import Busy
+from dpgateway_fpga.options import Bitstream
+from dpgateway_fpga.programmers import Progress
+
+
+class Job:
+    """Programming that goes on whether or not somebody waits for it, because hardware can't be told to stop."""
+
+    def __init__(self, bitstream: Bitstream, resource: str) -> None:
+        self.bitstream, self.resource = bitstream, resource
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self._step, self._began = "beginning", time.monotonic()
+
+    def tell(self, step: str) -> None:
+        self._step = step
+
+    def __str__(self) -> str:
+        seconds = time.monotonic() - self._began
+        return f"is being programmed with {self.bitstream.id} as {self.resource} for {seconds:.0f} s: {self._step}"
+
+
+class Watcher(Protocol):
+    """Somebody who is told when a job of a board begins and ends."""
+
+    def station_changed(self) -> None: ...
+
+
+class Station:
+    """Used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.job: Job | None = None
+        """What is going on."""
+        self._watchers: WeakSet[Watcher] = WeakSet()
+
+    def watch(self, watcher: Watcher) -> None:
+        with self._lock:
+            self._watchers.add(watcher)
+
+    def leave(self, watcher: Watcher) -> None:
+        with self._lock:
+            self._watchers.discard(watcher)
+
+    def begin(self, job: Job, work: Callable[[Progress], None]) -> Job:
+        """The job, or the one that programs the same already. Raises Busy if another one is under way, or without a
+        thread.
+        """
+        with self._lock:
+            if (now := self.job) is not None:
+                if now.bitstream != job.bitstream:
+                    raise Busy(f"it {now}")
+                return now
+            thread = threading.Thread(target=self._run, args=(job, work), name="program a board", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise Busy(f"there is no thread for it: {error}") from error
+            self.job = job
+        self._tell()
+        return job
+
+    def _run(self, job: Job, work: Callable[[Progress], None]) -> None:
+        try:
+            work(job.tell)
+        except BaseException as error:  # this thread is its own, where nobody else would catch it
+            job.error = error
+        with self._lock:
+            self.job = None
+        self._tell()
+        job.ended.set()
+
+    def _tell(self) -> None:
+        with self._lock:
+            watchers = list(self._watchers)
+        for watcher in watchers:
+            watcher.station_changed()
+
+
+_stations: WeakValueDictionary[tuple[Path, str], Station] = WeakValueDictionary()
+_making = threading.Lock()
+
+
+def station(state_dir: Path, board: str) -> Station:
+    """The one of this board in this process. Resources don't know one another, so they meet here."""
+    with _making:
+        return _stations.setdefault((state_dir, board), Station())

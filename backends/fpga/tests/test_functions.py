@@ -1,0 +1,330 @@
+"""Several resources offer the same boards, each with its own bitstream."""
+
+import fcntl
+import json
+import os
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from dpgateway_fpga import Bitstream, FpgaDriver
+from dpgateway_fpga.programmers import Failed, Reading, Verification
+
+from dpgateway import Busy, DriverError
+from dpgateway.testing import Recorder
+
+AES, FFT = "example.com/aes", "example.com/fft"
+
+
+class Hardware:
+    """Boards that all resources see, whatever their drivers."""
+
+    def __init__(self, verification=Verification.IDENTITY):
+        self.verification = verification
+        self.runs, self.programmed, self.faults = {}, [], {}
+        self.act = lambda board, progress: None
+
+    def expected(self, board, image):
+        return image.content.decode()
+
+    def read(self, board):
+        if self.verification is not Verification.IDENTITY:
+            return Reading("operating", operating=True, fault=self.faults.get(board.id))
+        return Reading("", self.runs.get(board.id), fault=self.faults.get(board.id))
+
+    def program(self, board, image, progress, lock=None):
+        self.runs.pop(board.id, None)
+        self.programmed.append((board.id, image.content.decode()))
+        self.act(board, progress)
+        self.runs[board.id] = image.content.decode()
+
+
+class Function(FpgaDriver):
+    """The driver of one function, as a gateway has it, and what it said."""
+
+    def __init__(self, options, hardware):
+        self.recorder = Recorder()
+        super().__init__(options, self.recorder.context(f"example.com/{options.bitstream.id}"), hardware)
+
+
+class Gate:
+    """Programming that goes on until the test says so."""
+
+    def __init__(self):
+        self._opened = threading.Event()
+        self.open = self._opened.set
+        self.entered = threading.Event()
+
+    def __call__(self):
+        self.entered.set()
+        assert self._opened.wait(20), "nobody opened the gate"
+
+
+@pytest.fixture
+def held():
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def hardware():
+    return Hardware()
+
+
+@pytest.fixture
+def bitstream(tmp_path):
+    def make(name):
+        file = tmp_path / f"{name}.bin"
+        file.write_text(name)
+        file.chmod(0o644)
+        return Bitstream(file, id=name)
+
+    return make
+
+
+@pytest.fixture
+def function(options, hardware, bitstream):
+    drivers = []
+
+    def make(name, hardware=hardware, **changes):
+        drivers.append(Function(replace(options, bitstream=bitstream(name), **changes), hardware))
+        return drivers[-1]
+
+    yield make
+    for driver in drivers:
+        driver.close()
+
+
+def reasons(driver):
+    return {device.id: device.health.reason for device in driver.devices() if not device.health.ok}
+
+
+def entry(options, board="fpga-a"):
+    return json.loads((options.state_dir / f"{board}.json").read_text())
+
+
+def test_a_board_has_the_function_that_was_asked_for_last(function, hardware):
+    aes, fft = function("aes"), function("fft")
+    for driver in (aes, aes, fft, fft, aes):
+        driver.prepare(driver.devices()[:1])
+    assert hardware.programmed == [("fpga-a", name) for name in ("aes", "fft", "aes")]
+
+
+def test_boards_that_need_the_least_programming_are_preferred(function, options):
+    aes, fft = function("aes"), function("fft")
+    a, b, c = aes.devices()
+    fft.prepare([b])
+    aes.prepare([a])
+    assert aes.prefer([c, b, a], [], 3) == [a, c, b]
+    assert fft.prefer([a, b, c], [], 2) == [b, c]
+    assert aes.prefer([c, b, a], [b], 2) == [b, a]
+    aes.prepare([c])
+    assert aes.prefer([a, c], [], 1) == [c], "c is near no NUMA node, a is near one"
+
+
+def test_another_function_waits_and_hears_how_far_the_first_is(function, hardware, held):
+    hardware.act = lambda board, progress: (progress("write init"), held())
+    aes, fft = function("aes", wait=timedelta(milliseconds=10), prefetch=True), function("fft")
+    aes.allocate(aes.devices()[:1])
+    assert held.entered.wait(5)
+    with pytest.raises(Busy) as caught:
+        aes.prepare(aes.devices()[:1])
+    text = "board 'fpga-a' is being programmed with aes as example.com/aes for 0 s: write init; it goes on, "
+    assert str(caught.value) == text + "and the next attempt joins it"
+    with pytest.raises(Busy, match=r"^board 'fpga-a' can't be programmed: it is being programmed with aes as "):
+        fft.prepare(fft.devices()[:1])
+    assert reasons(fft) == {"fpga-a": "it is being programmed with aes as example.com/aes"}
+    assert reasons(aes) == {}
+    assert fft.recorder.changes == 1
+    held.open()
+    function("aes").prepare(aes.devices()[:1])
+    assert [what for what in hardware.programmed if what[0] == "fpga-a"] == [("fpga-a", "aes")]
+    fft.recorder.until(lambda: not reasons(fft))
+
+
+def test_programming_that_hangs_holds_up_no_other_board_and_no_other_resource(function, hardware, held):
+    hardware.act = lambda board, progress: held() if board.id == "fpga-a" else None
+    aes, fft = function("aes", wait=timedelta(milliseconds=10)), function("fft")
+    with pytest.raises(Busy):
+        aes.prepare(aes.devices()[:2])
+    function("aes").prepare(aes.devices()[1:2])
+    fft.prepare(fft.devices()[2:])
+    aes.release(aes.devices()[:1])
+    aes.close()
+    assert sorted(hardware.programmed) == [("fpga-a", "aes"), ("fpga-b", "aes"), ("fpga-c", "fft")]
+
+
+def test_another_driver_of_the_resource_joins_what_an_earlier_one_began(function, hardware, held):
+    """A reload makes drivers again, and hardware can't be told to stop."""
+    hardware.act = lambda board, progress: held()
+    first = function("aes", wait=timedelta(milliseconds=10))
+    with pytest.raises(Busy):
+        first.prepare(first.devices()[:1])
+    first.close()
+    second = function("aes")
+    held.open()
+    second.prepare(second.devices()[:1])
+    assert hardware.programmed == [("fpga-a", "aes")]
+
+
+def test_another_process_keeps_off(function, options, hardware):
+    aes = function("aes")
+    aes.prepare(aes.devices()[:1])
+    fft = function("fft")
+    lock = os.open(options.state_dir / "fpga-a.lock", os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another description of the file, as another process would have
+        with pytest.raises(Busy, match=r"^board 'fpga-a' .*another process is programming it, .*loaded aes as example"):
+            fft.prepare(fft.devices()[:1])
+    finally:
+        os.close(lock)
+    assert reasons(fft) == {}
+    fft.prepare(fft.devices()[:1])
+
+
+def broken(board, progress):
+    raise Failed("state: write error; status: reconfig CRC error")
+
+
+def test_a_fault_is_one_in_all_resources_and_after_a_restart_until_the_board_was_programmed(function, hardware):
+    aes, fft = function("aes"), function("fft")
+    hardware.act = broken
+    with pytest.raises(DriverError, match="reconfig CRC error"):
+        aes.prepare(aes.devices()[:1])
+    fault = {"fpga-a": "programming aes failed: state: write error; status: reconfig CRC error"}
+    assert reasons(aes) == reasons(fft) == reasons(function("fft")) == fault
+    assert (aes.recorder.changes, fft.recorder.changes) == (1, 2)
+    hardware.act = lambda board, progress: None
+    aes.prepare(aes.devices()[:1])
+    assert reasons(aes) == reasons(fft) == {}
+
+
+def test_what_cannot_pass_is_not_tried_again_without_a_container(function, hardware):
+    before = set(threading.enumerate())
+    aes = function("aes", retry_first=timedelta(milliseconds=1))
+    hardware.act = broken
+    with pytest.raises(DriverError):
+        aes.prepare(aes.devices()[:1])
+    assert not [one for one in set(threading.enumerate()) - before if isinstance(one, threading.Timer)]
+
+
+def busy(board, progress):
+    raise Failed("EBUSY", again=True)
+
+
+def test_what_may_pass_is_tried_again_also_after_a_restart(function, hardware):
+    hardware.act = busy
+    first = function("aes")
+    with pytest.raises(DriverError):
+        first.prepare(first.devices()[:1])
+    first.close()
+    hardware.act = lambda board, progress: None
+    second = function("aes", retry_first=timedelta(milliseconds=1))
+    second.recorder.until(lambda: not reasons(second))
+    assert hardware.runs == {"fpga-a": "aes"}
+
+
+def test_a_board_that_another_function_got_meanwhile_is_not_taken_from_it(function, hardware):
+    hardware.act = busy
+    aes = function("aes", retry_first=timedelta(milliseconds=20), retry_limit=timedelta(milliseconds=20))
+    with pytest.raises(DriverError):
+        aes.prepare(aes.devices()[:1])
+    hardware.act = lambda board, progress: None
+    fft = function("fft")
+    fft.prepare(fft.devices()[:1])
+    for timer in [one for one in threading.enumerate() if isinstance(one, threading.Timer) and one.interval < 1]:
+        timer.join(5)
+    assert hardware.runs == {"fpga-a": "fft"}
+
+
+def test_a_refused_file_is_a_fault_of_one_resource_and_over_when_the_file_is_good(function, hardware, tmp_path):
+    aes, fft = function("aes", retry_first=timedelta(milliseconds=1)), function("fft")
+    (tmp_path / "aes.bin").chmod(0o666)
+    with pytest.raises(DriverError, match="chmod go-w"):
+        aes.prepare(aes.devices()[:1])
+    assert (reasons(aes).keys(), reasons(fft)) == ({"fpga-a"}, {})
+    (tmp_path / "aes.bin").chmod(0o644)
+    aes.recorder.until(lambda: not reasons(aes))
+    assert hardware.programmed == []
+
+
+def test_a_fallback_is_programmed_once_so_that_other_functions_can_be_had(function, hardware, bitstream):
+    aes, fft = function("aes", fallback=bitstream("safe")), function("fft")
+    hardware.act = lambda board, progress: broken(board, progress) if hardware.programmed[-1][1] == "aes" else None
+    with pytest.raises(DriverError):
+        aes.prepare(aes.devices()[:1])
+    assert hardware.programmed == [("fpga-a", "aes"), ("fpga-a", "safe")]
+    reason = "programming aes failed: state: write error; status: reconfig CRC error; it runs safe"
+    assert (reasons(aes), reasons(fft)) == ({"fpga-a": reason}, {})
+    fft.prepare(fft.devices()[:1])
+    assert reasons(aes) == {}
+
+
+def test_a_fallback_that_fails_too_leaves_the_board_faulted_and_is_not_for_what_may_pass(function, hardware, bitstream):
+    aes, fft = function("aes", fallback=bitstream("safe")), function("fft")
+    hardware.act = broken
+    with pytest.raises(DriverError):
+        aes.prepare(aes.devices()[:1])
+    assert reasons(fft)["fpga-a"].startswith("programming safe failed: programming aes failed: state: write error")
+    hardware.act = busy
+    with pytest.raises(DriverError):
+        aes.prepare(aes.devices()[1:2])
+    assert hardware.programmed == [("fpga-a", "aes"), ("fpga-a", "safe"), ("fpga-b", "aes")]
+
+
+def test_a_free_board_gets_the_blank_image_unless_it_is_another_resources(function, hardware, bitstream):
+    aes, fft = function("aes", blank=bitstream("blank")), function("fft")
+    aes.prepare(aes.devices()[:1])
+    fft.prepare(fft.devices()[1:2])
+    aes.release(aes.devices()[:2])
+    assert hardware.runs == {"fpga-a": "blank", "fpga-b": "fft"}
+    aes.prepare(aes.devices()[2:])
+    assert [device.id for device in aes.prefer(aes.devices(), [], 3)] == ["fpga-c", "fpga-a", "fpga-b"]
+
+
+def test_a_board_can_be_programmed_from_when_it_is_given_away(function, hardware):
+    aes, plain = function("aes", prefetch=True), function("fft")
+    aes.allocate(aes.devices()[:1])
+    plain.allocate(plain.devices()[1:2])
+    aes.prepare(aes.devices()[:1])
+    assert hardware.programmed == [("fpga-a", "aes")]
+
+
+def test_a_board_that_cannot_say_what_it_runs_is_known_from_the_journal_of_this_boot(function, options):
+    """After a power cut it runs nothing, whatever the journal says."""
+    mute = Hardware(Verification.NONE)
+    aes = function("aes", mute)
+    aes.prepare(aes.devices()[:1])
+    aes.prepare(aes.devices()[:1])
+    assert mute.programmed == [("fpga-a", "aes")]
+    file = options.state_dir / "fpga-a.json"
+    file.write_text(json.dumps(entry(options) | {"boot": "an earlier one"}))
+    assert reasons(aes) == {}
+    aes.prepare(aes.devices()[:1])
+    assert mute.programmed == [("fpga-a", "aes")] * 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "loaded"}'])
+def test_a_journal_that_says_nothing_means_an_unknown_board(function, options, text):
+    mute = Hardware(Verification.NONE)
+    aes = function("aes", mute)
+    aes.prepare(aes.devices()[:1])
+    (options.state_dir / "fpga-a.json").write_text(text)
+    aes.prepare(aes.devices()[:1])
+    assert (mute.programmed, entry(options)["state"]) == ([("fpga-a", "aes")] * 2, "loaded")
+
+
+def test_a_journal_that_cannot_be_written_stops_programming_before_it_begins(function, options, hardware):
+    options.state_dir.mkdir(mode=0o777)
+    options.state_dir.chmod(0o777)
+    aes = function("aes")
+    with pytest.raises(DriverError, match=r"^board 'fpga-a' can't be programmed: expected a directory .*chmod go-w"):
+        aes.prepare(aes.devices()[:1])
+    assert hardware.programmed == []
+
+
+def test_a_board_that_says_it_is_at_fault_is_given_to_nobody(function, hardware):
+    hardware.faults["fpga-b"] = "process 7 hangs"
+    assert reasons(function("aes")) == {"fpga-b": "process 7 hangs"}
