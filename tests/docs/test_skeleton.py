@@ -23,5 +23,5 @@ def test_it_passes_its_tests_as_written_and_serves_a_pod(place: Place):
     scripts.mkdir()
     results = place.run([f"cd {directory}", *COMMANDS], "scripts")
     assert [result.status for result in results] == [0] * 4, results
-    assert "15 passed" in results[2].output
+    assert "16 passed" in results[2].output
     assert "nodes=/dev/null:/dev/null:rw,/dev/zero:/dev/zero:rw" in results[3].output
