@@ -218,6 +218,22 @@ async def test_shares_of_one_device_are_given_where_they_are_only_unwanted(make)
     await make(Calls(), shares=Shares(2, "prefer")).allocate([("a", "a::1")], NEW)
 
 
+async def test_shares_with_another_plugins_ids_are_given_with_environment_by_their_number(make):
+    calls = Calls()
+    shares = Shares(4, ids="{id}/vgpu{share}", env={"PERCENT": "{part:100}", "WINS": "{granted}"})
+    a = Device("a", hardware=("char 195:0",))
+    resource = make(calls, shares=shares, env={"WINS": "configured"}, devices=(a, B))
+    assert list(resource.inventory.list.value)[:5] == ["a/vgpu0", "a/vgpu1", "a/vgpu2", "a/vgpu3", "b/vgpu0"]
+    (grant,) = await resource.allocate([("a/vgpu3", "a/vgpu1")], NEW)
+    assert {name: grant.allocation.env[name] for name in ("PERCENT", "WINS")} == {"PERCENT": "50", "WINS": "configured"}
+    assert calls.asked == [("allocate", (a,))]
+    await resource.allocate([("a/vgpu0",)], NEW)  # no other share of it is excluded
+    assert "unknown: this resource doesn't offer it" in await refusal(resource.allocate([("a",)], NEW))
+    clashing = make(Calls(), shares=Shares(11, ids="{id}{share}"), devices=(Device("a"), Device("a1"))).inventory
+    assert clashing.list.value is None
+    assert clashing.failure.startswith("a and a1 would both be offered as a10")
+
+
 @pytest.mark.parametrize(
     ("then", "reason"),
     [([B], "lost: its device is gone, for 0 s"), ([Device("a", WET), B], "unhealthy for 0 s: wet")],

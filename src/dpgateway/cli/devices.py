@@ -69,7 +69,7 @@ def devices(context: click.Context, settings: Settings, explain: str | None, out
 
 
 def _as_json(answer: Answer) -> dict[str, object]:
-    count = answer.resource.shares.count
+    count, form = answer.resource.shares.count, answer.resource.shares.ids or ""
     return {
         "resource": answer.resource.name,
         "driver": answer.resource.driver,
@@ -82,7 +82,7 @@ def _as_json(answer: Answer) -> dict[str, object]:
                 "numa_nodes": list(device.numa_nodes),
                 "attributes": dict(device.attributes),
                 "hardware": None if device.hardware is None else list(device.hardware),
-                "offered": list(share_ids(device.id, count)),
+                "offered": list(share_ids(device.id, count, form)),
             }
             for device in answer.devices
         ],

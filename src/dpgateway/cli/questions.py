@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpgateway.config import ResourceConfig, format_duration
+from dpgateway.deviceplugin.offer.shares import clash
 from dpgateway.deviceplugin.offer.size import too_long
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, abilities
@@ -50,7 +51,10 @@ class Question:
             devices, candidates = self._asked.result()
         except GatewayError as error:
             return Answer(self._resource, failure=f"the driver failed: {error}")
-        return Answer(self._resource, devices, too_long(devices, self._resource.shares.count) or None, candidates)
+        shares = self._resource.shares
+        unfit = clash(tuple(device.id for device in devices), shares.count, shares.ids or "")
+        unfit = unfit or too_long(devices, shares.count, form=shares.ids or "")
+        return Answer(self._resource, devices, unfit or None, candidates)
 
     @property
     def answered(self) -> bool:

@@ -26,6 +26,8 @@ from dpgateway.config.spelling import format_duration, parse_duration
 from dpgateway.config.telling import heard, told
 from dpgateway.config.values import (
     DEVICE_PLUGINS_DIR,
+    GRANTED_FIELD,
+    SHARE_FIELD,
     Kubelet,
     ResourceConfig,
     ResourceKeys,
@@ -36,7 +38,9 @@ from dpgateway.config.values import (
 
 __all__ = [
     "DEVICE_PLUGINS_DIR",
+    "GRANTED_FIELD",
     "LISTS",
+    "SHARE_FIELD",
     "Changes",
     "Claims",
     "Completed",

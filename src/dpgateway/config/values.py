@@ -9,6 +9,7 @@ With ``single`` a list's only item may stand without the list.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -31,6 +32,11 @@ DEVICE_PLUGINS_DIR = Path("/var/lib/kubelet/device-plugins")
 STATE_DIR = Path("/var/lib/dpgateway")
 MOST_SHARES = 1000
 
+SHARE_FIELD = re.compile(r"\{(id|share)\}|\{sha1:((?:\{(?:id|share)\}|[^{}])*)\}")
+"""What a share's id is made of."""
+GRANTED_FIELD = re.compile(r"\{(granted|shares)\}|\{part:([0-9]{1,15})\}")
+"""What the environment can say of the shares that a container gets."""
+
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SECOND = timedelta(seconds=1)
 
@@ -45,8 +51,21 @@ def _expand_shares(shares: Written) -> Written:
     if type(shares.value) is int:
         return Written({"count": shares}, shares.place)
     if not isinstance(shares.value, dict):
-        raise Wrong(shares.shown, "an integer, or a mapping with the keys count, distinct")
+        raise Wrong(shares.shown, "an integer, or a mapping with the keys count, distinct, ids, env")
     return shares
+
+
+def _check_share_ids(form: str | None) -> str | None:
+    if form is not None and ("{share}" not in form or set("{}") & set(SHARE_FIELD.sub("", form))):
+        raise Wrong(shown(form), "a text with {share}, and perhaps {id} or {sha1:...}, as in {id}-{share}")
+    return form
+
+
+def _check_granted(env: Mapping[str, str]) -> Mapping[str, str]:
+    for text in env.values():
+        if set("{}") & set(GRANTED_FIELD.sub("", text)):
+            raise Wrong(shown(text), "texts with {granted}, {shares} or {part:100} and no other braces")
+    return _environment(env)
 
 
 def _positive(duration: timedelta) -> timedelta:
@@ -148,6 +167,10 @@ class Shares:
 
     count: int = field(metadata=_about("under how many ids each device is offered", _check_shares))
     distinct: Distinct = _key("prefer", "prefer or require that a container's shares are of different devices")
+    ids: str | None = _key(None, "the ids of shares: {id}-{share}; else <id>, <id>::1, ...", _check_share_ids)
+    env: Mapping[str, str] = _key(
+        _NOTHING, "environment by the number of shares: {granted}, {shares}, {part:100}", _check_granted
+    )
 
 
 @dataclass(frozen=True, slots=True)

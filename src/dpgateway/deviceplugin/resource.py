@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import Api, Call
@@ -19,6 +20,7 @@ from dpgateway.deviceplugin.offer.allocations import Additions, add
 from dpgateway.deviceplugin.offer.exclusion import hardware, shared
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.ledger import Refusal
+from dpgateway.deviceplugin.offer.shares import environment
 from dpgateway.deviceplugin.offer.size import too_large
 from dpgateway.deviceplugin.preferring import Preferring
 from dpgateway.deviceplugin.releases import Behind, Releases
@@ -90,7 +92,7 @@ class Resource:
             if "prepare" in calls.abilities and not api.can(Call.PREPARE):
                 await self._prepare(calls, ids, devices, once=False)
             self._devices(ids)  # a device that died meanwhile isn't given away
-            grant = Grant(ids, self._complete(allocation, api))
+            grant = Grant(ids, self._complete(allocation, api, len(ids)))
             self._check_size([*others, grant], api)
         self._tell_later("allocated %s to a container, in %s", ids, devices, began)
         return grant
@@ -135,8 +137,11 @@ class Resource:
             )
         return tuple(devices.values())
 
-    def _complete(self, allocation: Allocation, api: Api) -> Allocation:
-        complete, replaced = add(allocation, self._extra)
+    def _complete(self, allocation: Allocation, api: Api, granted: int) -> Allocation:
+        extra, shares = self._extra, self._config.shares
+        if shares.env:
+            extra = replace(extra, env={**environment(shares.env, granted, shares.count), **extra.env})
+        complete, replaced = add(allocation, extra)
         for what in replaced:
             self._log_once(logging.INFO, f"the configuration replaces the driver's {what}")
         for field in api.losses:

@@ -204,6 +204,8 @@ class Offer:
     id: str
     health: Health = HEALTHY
     numa_nodes: tuple[int, ...] = ()
+    first: str = ""
+    """The id of its device's share 0, where that can't be read from the id."""
 
 
 Offers = Mapping[str, Offer]

@@ -155,3 +155,10 @@ def test_what_is_freed_excludes_others_until_its_driver_was_told_if_there_is_one
     assert freed.freed == {"b0"}
     assert beside(freed).keys() == {"b0"}
     assert beside(freed, untold=False) == beside(freed.told(freed.freed)) == {}
+
+
+def test_a_held_share_is_of_its_device_whatever_it_is_called():
+    other = Device("other", hardware=("char 188:2",))
+    own = used("example.com/serial", noted("x0", "nobody-knows"), {"x0": LINK}.get)
+    assert own.forgotten == "nobody-knows"
+    assert excluded([LINK, other], own).keys() == {"other"}

@@ -1,5 +1,7 @@
 """Which ids are listed and what each of them means: by example, and against a model over any sequence of events."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -320,3 +322,21 @@ TestEvents.settings = settings(deadline=None, max_examples=150, stateful_step_co
 def test_an_id_is_never_split(name):
     some = ledger(Device(name), shares=2)
     assert some.resolve([f"{name}::1"], 100) == {f"{name}::1": Device(name)}
+
+
+def test_other_ids_of_shares_are_looked_up_and_the_old_ones_keep_their_meaning():
+    some = ledger(A, shares=2)
+    some.amend(2, 10, "{id}-{share}")
+    some.take([A], 101)
+    gone = Offer("a", Health.unhealthy("its share isn't offered any more"), (1,), "a-0")
+    assert some.offers() == {
+        "a-0": Offer("a-0", numa_nodes=(1,), first="a-0"),
+        "a-1": Offer("a-1", numa_nodes=(1,), first="a-0"),
+        "a": gone,
+        "a::1": replace(gone, id="a::1"),
+    }
+    assert some.resolve(["a-1", "a"], 101) == {"a-1": A, "a": A}
+    some.hold(frozenset({"a::1"}), 200)
+    assert list(some.offers()) == ["a-0", "a-1", "a::1"]
+    some.take([], 201)
+    assert some.offers()["a-1"] == Offer("a-1", Health.unhealthy("its device is gone"), (1,), "a-0")

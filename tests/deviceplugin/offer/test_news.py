@@ -18,6 +18,11 @@ def listed(*ids, **unhealthy):
     return {offer.id: offer for offer in offers}
 
 
+def forms(*ids, reason=None):
+    """Shares of one device, whose ids don't say so."""
+    return {id_: Offer(id_, Health.unhealthy(reason) if reason else Health.healthy(), first=ids[0]) for id_ in ids}
+
+
 def unhealthy(reason):
     return Fate(logging.WARNING, f"Unhealthy: {reason}", reason)
 
@@ -38,6 +43,9 @@ def unhealthy(reason):
         (listed("a", "a::1"), listed(**{"a": "wet", "a::1": "wet"}), {"a": unhealthy("wet")}),
         (listed("a", "a::1"), listed("a", **{"a::1": "its share is gone"}), {}),
         (listed("a", "a::1"), {}, {"a": LEFT}),
+        (forms("x0", "x1"), forms("x0", "x1", reason="wet"), {"x0": unhealthy("wet")}),
+        (forms("x0", "x1"), forms("x0"), {}),
+        (forms("x0", "x1"), {}, {"x0": LEFT}),
     ],
 )
 def test_what_became_of_each_device(told, now, found):

@@ -23,8 +23,14 @@ class Used:
     """The offered ids that count as held."""
     behind: Mapping[str, str] = field(default_factory=dict)
     """One of these ids for each name of hardware."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """The present device of each of these ids that has one."""
     forgotten: str = ""
     """One of these ids of which nobody remembers what is behind it; empty if there is none."""
+
+    def device(self, offered: str) -> str:
+        """The id of the device that an offered id means."""
+        return self.devices.get(offered) or device_id(offered)
 
     @property
     def known(self) -> bool:
@@ -73,17 +79,20 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
     """
     ids = holdings.claimed if untold else holdings.last_known
     behind: dict[str, str] = {}
+    devices: dict[str, str] = {}
     forgotten = ""
     given = frozenset(id_ for flight in holdings.in_flight for id_ in flight)
     for offered in sorted(ids):
         claim, device = holdings.claims.get(offered), device_of(offered)
         names = claim.hardware if claim is not None else frozenset()
+        if device is not None:
+            devices[offered] = device.id
         if device is not None and (offered in given or not names):
             names |= hardware(device)
         behind |= dict.fromkeys(names, offered)
         if not names:
             forgotten = forgotten or offered
-    return Used(resource, holdings, ids, behind, forgotten)
+    return Used(resource, holdings, ids, behind, devices, forgotten)
 
 
 def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) -> Mapping[str, str]:
@@ -91,7 +100,7 @@ def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) 
 
     ``others``: what the other resources of the pool use.
     """
-    held = {device_id(offered) for offered in own.ids}
+    held = {own.device(offered) for offered in own.ids}
     unsure = next((one.unsure for one in others if one.unsure), "")
     forgotten = ""
     if own.forgotten:
@@ -113,7 +122,7 @@ def _within(device: Device, own: Used) -> str:
     """Whether another device of the same resource is the same hardware, and is held."""
     for name in device.hardware or ():
         other = own.behind.get(name)
-        if other is not None and device_id(other) != device.id:
+        if other is not None and own.device(other) != device.id:
             holder = own.holdings.listed.get(other)
             return f"{name} is held as {other}{f' by {holder}' if holder else ''}"
     return ""

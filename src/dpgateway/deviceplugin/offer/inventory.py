@@ -18,6 +18,7 @@ from dpgateway.deviceplugin.offer import size
 from dpgateway.deviceplugin.offer.exclusion import Used, excluded, used
 from dpgateway.deviceplugin.offer.ledger import Ledger
 from dpgateway.deviceplugin.offer.pool import Pool
+from dpgateway.deviceplugin.offer.shares import clash
 from dpgateway.model import Device, Offer, Offers
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
@@ -52,8 +53,9 @@ class Inventory:
         """None until the resource can be offered."""
         self.failure = ""
         """Why the resource can't be offered as its driver lists it."""
-        self.ledger = Ledger(config.shares.count, config.keep_lost.total_seconds())
-        self.name, self._shares = config.name, config.shares.count
+        self._shares, self._form = config.shares.count, config.shares.ids or ""
+        self.ledger = Ledger(self._shares, config.keep_lost.total_seconds(), self._form)
+        self.name = config.name
         self.holdings, self.clock = holdings, clock
         self._reread, self._log = reread, log
         self._taken: tuple[Device, ...] | None = None
@@ -74,10 +76,11 @@ class Inventory:
         """Other values of ``shares`` and ``keep_lost``. Other shares are offered with the next list that is taken, also
         if it is the last one again.
         """
-        if config.shares.count != self._shares:
+        shares, form = config.shares.count, config.shares.ids or ""
+        if (shares, form) != (self._shares, self._form):
             self._taken = None
-        self._shares = config.shares.count
-        self.ledger.amend(self._shares, config.keep_lost.total_seconds())
+        self._shares, self._form = shares, form
+        self.ledger.amend(shares, config.keep_lost.total_seconds(), form)
         self.look_later()
 
     # what the driver says
@@ -115,7 +118,9 @@ class Inventory:
         besides = size.bound(lost.values(), lost)
         if present.keys() != {device.id for device in devices}:
             besides += size.bound(present.values(), present, self._shares)
-        failure = size.too_long(devices, self._shares, besides, lambda: self.ledger.after(devices).values())
+        failure = clash(tuple(device.id for device in devices), self._shares, self._form) or size.too_long(
+            devices, self._shares, besides, lambda: self.ledger.after(devices).values(), self._form
+        )
         if failure and not self.failure:
             self._log.error("the resource failed: %s", failure, extra={"reason": failure})
         if self.failure and not failure:

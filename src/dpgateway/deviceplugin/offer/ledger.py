@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from dpgateway.deviceplugin.offer.shares import device_id, share_ids
+from dpgateway.deviceplugin.offer.shares import device_id, share_id, share_ids
 from dpgateway.model import Device, Health, Offer
 from dpgateway.node.holders import Note
 from dpgateway.node.holdings import Held
@@ -47,9 +47,9 @@ class Refusal:
 class Ledger:
     """The ids of one resource. One owner; nothing here waits, reads a clock or touches the outside."""
 
-    def __init__(self, shares: int, keep_lost: float) -> None:
-        """``shares``: ids per device; ``keep_lost``: seconds."""
-        self._shares = shares
+    def __init__(self, shares: int, keep_lost: float, form: str = "") -> None:
+        """``shares``: ids per device, in this form; ``keep_lost``: seconds."""
+        self._shares, self._form = shares, form
         self._keep = max(keep_lost, LEAVING)
         self._devices: dict[str, Device] = {}
         self._present: dict[str, str] = {}
@@ -66,10 +66,17 @@ class Ledger:
         self.losses = self.returns = 0
         """How many ids were lost so far, and how many of these came back."""
 
-    def amend(self, shares: int, keep_lost: float) -> None:
+    def amend(self, shares: int, keep_lost: float, form: str = "") -> None:
         """Other numbers. What other shares mean for the list is worked out with the next list of the driver."""
-        self._whole = self._whole and shares == self._shares
-        self._shares, self._keep = shares, max(keep_lost, LEAVING)
+        self._whole = self._whole and (shares, form) == (self._shares, self._form)
+        self._shares, self._form, self._keep = shares, form, max(keep_lost, LEAVING)
+
+    def _ids(self, device_id: str) -> tuple[str, ...]:
+        return share_ids(device_id, self._shares, self._form)
+
+    def _first(self, device_id: str) -> str:
+        """What an offer says of share 0."""
+        return share_id(device_id, 0, self._form) if self._form else ""
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
         """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
@@ -77,7 +84,7 @@ class Ledger:
         self._failure = None
         if only is None and self._whole and self._devices.keys() == before.keys():
             changed = [device for id_, device in self._devices.items() if before[id_] is not device]
-            offered = [(id_, device) for device in changed for id_ in share_ids(device.id, self._shares)]
+            offered = [(id_, device) for device in changed for id_ in self._ids(device.id)]
         else:
             self._take_ids(before, now, only)
             changed = list(self._devices.values())
@@ -92,11 +99,11 @@ class Ledger:
         self._whole = only is None
         gone, offers = self._present, self._offers
         self._present, self._offers = {}, {}
-        wanted = None if only is None else {device_id(offered) for offered in only}
+        wanted = None if only is None or self._form else {device_id(offered) for offered in only}
         for device in self._devices.values():
             if wanted is not None and device.id not in wanted:
                 continue
-            for offered in share_ids(device.id, self._shares):
+            for offered in self._ids(device.id):
                 if only is None or offered in only:
                     self._present[offered] = self._meaning[offered] = device.id
                     if offered in offers:
@@ -168,7 +175,7 @@ class Ledger:
     def after(self, devices: Iterable[Device]) -> dict[str, Offer]:
         """What would be listed if the driver listed ``devices``, apart from the health of those that vanish."""
         return self.offers() | {
-            i: Offer(i, d.health, d.numa_nodes) for d in devices for i in share_ids(d.id, self._shares)
+            i: Offer(i, d.health, d.numa_nodes, self._first(d.id)) for d in devices for i in self._ids(d.id)
         }
 
     def exclude(self, excluded: Mapping[str, str]) -> bool:
@@ -178,7 +185,7 @@ class Ledger:
         changed = {i for i in (*excluded, *self._excluded) if excluded.get(i) != self._excluded.get(i)}
         self._excluded = excluded
         for device in filter(None, map(self._devices.get, changed)):
-            for offered in share_ids(device.id, self._shares):
+            for offered in self._ids(device.id):
                 if offered in self._present:
                     self._offer(offered, device)
         return bool(changed)
@@ -190,13 +197,15 @@ class Ledger:
     def _offer(self, offered: str, device: Device) -> None:
         offer, health = self._offers.get(offered), self._health(device)
         if offer is None or offer.health != health or offer.numa_nodes != device.numa_nodes:
-            self._offers[offered] = Offer(offered, health, device.numa_nodes)
+            self._offers[offered] = Offer(offered, health, device.numa_nodes, self._first(device.id))
 
     def _lost_offer(self, offered: str, lost: Lost) -> Offer:
         device = self.device(offered)
         if device is None:
-            return Offer(offered, Health.unhealthy(lost.reason), lost.numa_nodes)
-        return Offer(offered, Health.unhealthy("its share isn't offered any more"), device.numa_nodes)
+            first = self._first(self._meaning[offered])
+            return Offer(offered, Health.unhealthy(lost.reason), lost.numa_nodes, first)
+        why = Health.unhealthy("its share isn't offered any more")
+        return Offer(offered, why, device.numa_nodes, self._first(device.id))
 
     def resolve(self, ids: Collection[str], now: float) -> dict[str, Device] | Refusal:
         """The device of each id, all of them present and healthy; or why the first id that isn't so is refused.

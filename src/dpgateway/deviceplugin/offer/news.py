@@ -122,21 +122,25 @@ class News:
 def falls(before: Offers, now: Offers) -> list[str]:
     """The devices that were Healthy and are listed Unhealthy, each once, whatever its shares."""
     changed = [i for i, offer in now.items() if before.get(i) is not offer and not offer.health.ok]
-    return [i for i in changed if i in before and before[i].health.ok and device_id(i) == i]
+    return [i for i in changed if i in before and before[i].health.ok and _first(now[i]) == i]
 
 
 def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
     """Each device that changed, not each share of it, with its fate; of a first list only the Unhealthy devices.
 
-    Share 0 has the device's own id and stands for all of them.
+    Share 0, which has the device's own id as a rule, stands for all of them.
     """
     before = logged or {}
-    changed = [i for i, offer in now.items() if before.get(i) is not offer]  # what didn't change is the same value
-    changed += [i for i in before if i not in now]
-    for device in dict.fromkeys(map(device_id, changed)):
+    changed = [offer for i, offer in now.items() if before.get(i) is not offer]  # what didn't change is the same value
+    changed += [offer for i, offer in before.items() if i not in now]
+    for device in dict.fromkeys(map(_first, changed)):
         fate = _fate(before.get(device), now.get(device))
         if fate is not None and not (fate is NEW and logged is None):
             yield device, fate
+
+
+def _first(offer: Offer) -> str:
+    return offer.first or device_id(offer.id)
 
 
 def _fate(old: Offer | None, new: Offer | None) -> Fate | None:

@@ -2,23 +2,69 @@
 
 Share 0 has the device's own id, the others are ``<id>::1`` ... ``<id>::n-1``. A device's id never ends that way (the
 model refuses it), so an id that was once offered means the same device for ever, whatever ``shares`` says later.
+
+A configuration can have them otherwise, as another device plugin had them, so that running pods keep theirs. What such
+an id means can't be read from it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from dpgateway.config import GRANTED_FIELD, SHARE_FIELD
 
 _SHARE = re.compile(r"(.*)::[1-9][0-9]*\Z", re.DOTALL)
 
 
-def share_ids(device_id: str, count: int) -> tuple[str, ...]:
-    """The ids of ``count`` shares of a device, share 0 first."""
-    if count == 1:
+def share_ids(device_id: str, count: int, form: str = "") -> tuple[str, ...]:
+    """The ids of ``count`` shares of a device, share 0 first. ``form``: how the configuration wants them."""
+    if count == 1 and not form:
         return (device_id,)
-    return (device_id, *(f"{device_id}::{index}" for index in range(1, count)))
+    return tuple([share_id(device_id, index, form) for index in range(count)])
+
+
+def share_id(device_id: str, index: int, form: str) -> str:
+    if form:
+        return _named(form, {"id": device_id, "share": str(index)})
+    return f"{device_id}::{index}" if index else device_id
 
 
 def device_id(offered_id: str) -> str:
-    """The device of an id that ``share_ids`` made: its inverse, and of no use for an id that wasn't offered."""
+    """The device of an id that ``share_ids`` made without a form: its inverse, and of no use for an id that wasn't
+    offered.
+    """
     match = _SHARE.match(offered_id)
     return match[1] if match else offered_id
+
+
+@lru_cache(maxsize=16)
+def clash(device_ids: tuple[str, ...], count: int, form: str) -> str:
+    """Why a form can't be used for these devices; empty if it can."""
+    owners: dict[str, str] = {}
+    for device in device_ids if form else ():
+        for offered in share_ids(device, count, form):
+            if (other := owners.setdefault(offered, device)) != device:
+                return f"{other} and {device} would both be offered as {offered}: let shares.ids have {{id}}, set apart"
+    return ""
+
+
+def environment(env: Mapping[str, str], granted: int, shares: int) -> dict[str, str]:
+    """What the configuration says of a number of shares. A part is rounded down."""
+    numbers = {"granted": granted, "shares": shares}
+
+    def filled(field: re.Match[str]) -> str:
+        return str(int(field[2]) * granted // shares if field[2] else numbers[field[1]])
+
+    return {name: GRANTED_FIELD.sub(filled, text) for name, text in env.items()}
+
+
+def _named(form: str, fields: Mapping[str, str]) -> str:
+    def filled(field: re.Match[str]) -> str:
+        if field[1]:
+            return fields[field[1]]
+        return hashlib.sha1(_named(field[2], fields).encode(), usedforsecurity=False).hexdigest()
+
+    return SHARE_FIELD.sub(filled, form)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dpgateway.deviceplugin.api import Api, Call
 from dpgateway.deviceplugin.api.v1beta1 import UNHEALTHY
 from dpgateway.deviceplugin.offer.ledger import Ledger, Lost
+from dpgateway.deviceplugin.offer.shares import share_id
 from dpgateway.model import Allocation, Device, Grant, Offer
 
 LARGEST_LIST = 4 * 1024 * 1024
@@ -42,19 +43,23 @@ def worst(offers: Iterable[Offer]) -> int:
 
 
 def too_long(
-    devices: Collection[Device], shares: int, besides: int = 0, after: Callable[[], Collection[Offer]] | None = None
+    devices: Collection[Device],
+    shares: int,
+    besides: int = 0,
+    after: Callable[[], Collection[Offer]] | None = None,
+    form: str = "",
 ) -> str:
     """Why no kubelet would take the list of ``devices``; empty if it would.
 
     ``besides``: bytes of what else is listed, at most. ``after()``: the whole list, if it has more than ``devices``;
-    called only if the list may be too long.
+    called only if the list may be too long. ``form``: of the shares' ids.
     """
-    ids = [device.id for device in devices]
+    ids = [share_id(device.id, shares - 1, form) if form else device.id for device in devices]
     if bound(devices, ids, shares) + besides <= LARGEST_LIST:
         return ""
     count, size = shares * len(devices), shares * (_text(ids) + _LEAST_FRAMING * len(devices))
     if size <= LARGEST_LIST:  # else the list needn't even be made
-        offers = after() if after else Ledger(shares, 0.0).after(devices).values()
+        offers = after() if after else Ledger(shares, 0.0, form).after(devices).values()
         count, size = len(offers), worst(offers)
     if size <= LARGEST_LIST:
         return ""
