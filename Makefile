@@ -58,6 +58,16 @@ test-monitoring: $(VENV)/.dev  ## what Prometheus' own tool says of metrics, ale
 test-page: $(VENV)/.dev  ## the page for people in a real browser (needs root and chromium-headless-shell)
 	@$(BIN)/python -m pytest -q tests/browser
 
+DRIVERS ?= chardev fpga simulated
+.PHONY: image
+image: $(VENV)/.dev  ## the container image as an OCI archive, dist/dpgateway-image.tar: DRIVERS="chardev ../mine" (needs Debian 12)
+	@$(BIN)/python -m tools.image $(DRIVERS:%=--driver=%) dist/dpgateway-image.tar
+
+.PHONY: test-cluster
+test-cluster: $(VENV)/.dev  ## the image and the chart on a real cluster of mixed versions (needs root, Go and Debian 12)
+	@$(BIN)/python -m tests.cluster.build
+	@$(BIN)/python -m pytest -q tests/cluster
+
 .PHONY: pictures
 pictures: $(VENV)/.dev  ## the pictures of the page for people, in docs/reference (needs root and chromium-headless-shell)
 	@$(BIN)/python -m tests.browser.picture

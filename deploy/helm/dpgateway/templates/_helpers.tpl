@@ -1,0 +1,59 @@
+{{- define "dpgateway.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "dpgateway.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "dpgateway.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "dpgateway.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "dpgateway.selector" -}}
+app.kubernetes.io/name: {{ include "dpgateway.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "dpgateway.labels" -}}
+{{ include "dpgateway.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- /* The values of each DaemonSet, by its component: "gateway", or the names of the profiles. */ -}}
+{{- define "dpgateway.profiles" -}}
+{{- $common := omit .Values "profiles" -}}
+{{- if .Values.profiles -}}
+{{- range $name, $own := .Values.profiles }}
+{{ $name }}: {{ mergeOverwrite (deepCopy $common) (deepCopy $own) | toJson }}
+{{- end }}
+{{- else -}}
+gateway: {{ $common | toJson }}
+{{- end -}}
+{{- end -}}
+
+{{- /* Of a DaemonSet and its ConfigMap. Takes the root, and the component as "component". */ -}}
+{{- define "dpgateway.profileName" -}}
+{{- $full := include "dpgateway.fullname" .root -}}
+{{- if eq .component "gateway" }}{{ $full }}{{ else }}{{ $full }}-{{ .component }}{{ end -}}
+{{- end -}}
+
+{{- define "dpgateway.serviceAccount" -}}
+{{- default (ternary (include "dpgateway.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- /* Takes "image" and the root. */ -}}
+{{- define "dpgateway.image" -}}
+{{- with .image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.root.Chart.AppVersion .tag }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "dpgateway.config" -}}
+# Made by the chart from `config` in its values.
+{{ toYaml . }}
+{{- end -}}

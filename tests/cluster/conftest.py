@@ -1,0 +1,66 @@
+"""These tests run a cluster: for minutes, as root, with programs that build.py makes. They run when asked for: with a
+path in this folder on pytest's command line. Then nothing is skipped: what is missing fails every test, and says so.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.build import missing_to_run
+from tests.cluster.installed import Chart
+from tests.cluster.machine.cluster import Cluster
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+LIMIT = 300
+"""Seconds for one test; the first one starts the cluster, and makes the image."""
+NODES = {"new": ("1.37", True), "middle": ("1.34", False), "old": ("1.31", True)}
+
+
+def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+    named = (Path(arg.partition("::")[0]).resolve() for arg in config.args)
+    return None if any(path.is_relative_to(HERE) for path in named) else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.timeout(LIMIT))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def everything_there() -> None:
+    if missing := missing_to_run():
+        pytest.fail("no cluster can run here: " + "; ".join(missing), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of the image with all drivers."""
+    archive = tmp_path_factory.mktemp("image") / "dpgateway.tar"
+    drivers = [f"--driver={name}" for name in ("chardev", "fpga", "simulated")]
+    subprocess.run([sys.executable, "-m", "tools.image", *drivers, str(archive)], cwd=ROOT, check=True)
+    return archive
+
+
+@pytest.fixture(scope="session")
+def cluster(image: Path) -> Iterator[Cluster]:
+    """Nodes of three kubelet releases and both containerds, which have the image."""
+    made = Cluster(NODES)
+    made.up()
+    for node in made.nodes.values():
+        node.load(image)
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def chart(cluster: Cluster) -> Iterator[Chart]:
+    """The chart, not yet installed; what a test leaves is taken away, and so are the pods."""
+    one = Chart(cluster)
+    yield one
+    cluster.kubectl("delete", "pods", "--all", "--wait", "--grace-period=0", "--force")
+    one.uninstall()

@@ -1,0 +1,60 @@
+"""The chart on the cluster, as an operator installs and changes it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.machine.box import until
+from tests.cluster.machine.cluster import Cluster
+from tests.real_kubelet.node.image import IMAGE
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "dpgateway"
+NAMESPACE = "hardware"
+RELEASE = "dpgateway"
+
+
+class Chart:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._installed = cluster, False
+
+    def install(self, values: Mapping[str, Any], *options: str) -> str:
+        """Installs or upgrades, with exactly these values, and waits as `--wait` does. Returns what helm prints."""
+        self._installed = True
+        file = self._cluster.folder / "values.json"
+        file.write_text(json.dumps(values))
+        where = ("--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=90s")
+        return self._cluster.helm("upgrade", "--install", RELEASE, FOLDER, *where, f"--values={file}", *options)
+
+    def uninstall(self) -> None:
+        if self._installed:
+            self._cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
+            self._installed = False
+
+    def pods(self) -> dict[str, Any]:
+        """The gateways' pods that live, by their nodes."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io%2Fname%3Ddpgateway"
+        found = self._cluster.control.api("GET", path)["items"]
+        return {one["spec"]["nodeName"]: one for one in found if "deletionTimestamp" not in one["metadata"]}
+
+    def status(self, node: str) -> Any:
+        """What `dpgateway status` says on the node."""
+        name = self.pods()[node]["metadata"]["name"]
+        command = ("dpgateway", "status", "--output", "json")
+        return json.loads(self._cluster.kubectl("exec", "--namespace", NAMESPACE, name, "--", *command))
+
+    def until_offered(self, node: str, resource: str, count: int | None) -> None:
+        """Until the scheduler sees that many. A kubelet writes its node object every 10 s."""
+        until(f"{count} of {resource} on {node}", lambda: self._cluster.nodes[node].allocatable(resource) == count)
+
+
+def pod(name: str, node: str, limits: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """A pod of busybox that sleeps."""
+    container = {"name": "c", "image": IMAGE, "resources": {"limits": limits or {}}}
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def simulated(name: str = "example.com/thing", count: int = 2) -> dict[str, Any]:
+    options = {"count": count, "env_prefix": "THING"}
+    return {"name": name, "driver": "simulated", "options": options}

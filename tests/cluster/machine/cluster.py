@@ -1,0 +1,85 @@
+"""A real, small Kubernetes cluster on this machine: a control plane, and nodes with kubelets of chosen releases."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.machine.box import ClusterError, run, until
+from tests.cluster.machine.control import Control
+from tests.cluster.machine.node import Node
+from tests.real_kubelet.node.image import write_image
+
+NET = "10.88"
+
+
+class Cluster:
+    """`nodes`: the kubelet's release of each, and whether it has containerd 2. It lives in a folder that it removes."""
+
+    def __init__(self, nodes: Mapping[str, tuple[str, bool]]) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="cluster-"))
+        self.folder.chmod(0o755)  # mounts of the nodes' files are made in it
+        self.control = Control(self.folder / "control", NET)
+        self.nodes = {
+            name: Node(self.control, name, number, release, own_containerd=own)
+            for number, (name, (release, own)) in enumerate(nodes.items(), 1)
+        }
+
+    def up(self) -> None:
+        """Returns when all nodes are Ready, and pods can be made."""
+        try:
+            self.control.up()
+            image = self.folder / "busybox.tar"
+            write_image(image)
+            for node in self.nodes.values():
+                node.up()
+                node.load(image)
+            until("Ready of all nodes", lambda: all(node.ready() for node in self.nodes.values()))
+            account = "/api/v1/namespaces/default/serviceaccounts/default"
+            until("service account", lambda: self.control.api("GET", account))
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """Ends everything, and removes all files."""
+        for node in self.nodes.values():
+            node.power_off()
+        self.control.close()
+        shutil.rmtree(self.folder)
+
+    def kubectl(self, *argv: object, **more: object) -> str:
+        return self._client("kubectl", *argv, **more)
+
+    def helm(self, *argv: object, **more: object) -> str:
+        return self._client("helm", *argv, **more)
+
+    def _client(self, name: str, *argv: object, **more: object) -> str:
+        own = {"KUBECONFIG": str(self.control.pki["admin.kubeconfig"]), "HELM_CACHE_HOME": str(self.folder / "helm")}
+        return run(self.control.bin / name, *argv, env={**os.environ, **own}, **more)
+
+    def apply(self, *objects: object) -> None:
+        """Each is made, or changed to what it says."""
+        for one in objects:
+            self.kubectl("apply", "-f", "-", input=json.dumps(one))
+
+    def pod(self, name: str, namespace: str = "default") -> Any:
+        return self.control.api("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    def wait_for_pod(self, name: str, namespace: str = "default", phase: str = "Running") -> Any:
+        """Returns the pod in this phase; a running one is ready, too."""
+        seen: dict[str, Any] = {}
+
+        def there() -> bool:
+            seen.update((self.pod(name, namespace) or {}).get("status", {}))
+            ready = all(one.get("ready") for one in seen.get("containerStatuses", []))
+            return seen.get("phase") == phase and (phase != "Running" or ready)
+
+        try:
+            until(f"pod {name} {phase}", there)
+        except ClusterError as error:
+            raise ClusterError(f"{error}; last seen: {json.dumps(seen)}") from None
+        return self.pod(name, namespace)

@@ -1,0 +1,120 @@
+"""The control plane: etcd and Kubernetes' servers, on the bridge that all nodes are plugged into."""
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.build import KUBE
+from tests.cluster.machine.box import Box, ClusterError, run, until
+from tests.cluster.machine.pki import Pki
+
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm")
+LINK = "dpgw-cluster"
+"""The machine's own end of the network."""
+
+
+class Control(Box):
+    """`net`: the first two numbers of every address, such as 10.88."""
+
+    def __init__(self, folder: Path, net: str) -> None:
+        super().__init__(folder, "control")
+        self.net, self.address, self.bin = net, f"{net}.0.1", folder / "bin"
+
+    def up(self) -> None:
+        self.bin.mkdir(parents=True)
+        for name in NAMES:
+            (self.bin / name).symlink_to(KUBE.binary())
+        self.pki = Pki(self.folder / "pki", self.address, f"{self.net}.128.1")
+        self.pki.kubeconfig("admin", "admin", "system:masters")
+        self._open_network()
+        self._start("etcd", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync", "--log-level=warn")
+        self._start_api_server()
+        until("answer of the API server", self._ready)
+        accounts = [
+            f"--service-account-private-key-file={self.pki['accounts.key']}",
+            "--use-service-account-credentials",
+        ]
+        self._start_client("kube-controller-manager", f"--root-ca-file={self.pki['ca.crt']}", *accounts)
+        self._start_client("kube-scheduler")
+
+    def close(self) -> None:
+        super().close()
+        run("sh", "-c", f"ip link delete {LINK} 2>&1 || true")
+
+    def plug(self, box: Box, address: str) -> None:
+        """Gives a box its eth0 on the bridge."""
+        port = f"port{address.rpartition('.')[2]}"
+        self.run("sh", "-c", f"ip link delete {port} 2>&1 || true")  # of the node's earlier life
+        ends = ("type", "veth", "peer", "name", "eth0", "netns", box.pid)
+        run("nsenter", "--net", "--target", self.pid, "ip", "link", "add", port, *ends)
+        self.run("ip", "link", "set", port, "master", "br0", "up")
+        box.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
+        box.run("ip", "link", "set", "eth0", "up")
+        box.run("ip", "route", "add", "default", "via", self.address)
+
+    def api(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Any:
+        """One request to the API server, much faster than kubectl; None when there is no such object."""
+        context = ssl.create_default_context(cafile=self.pki["ca.crt"])
+        context.load_cert_chain(self.pki["admin.crt"], self.pki["admin.key"])
+        connection = http.client.HTTPSConnection(self.address, timeout=10, context=context)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind})
+            answer = connection.getresponse()
+            data = answer.read()
+        finally:
+            connection.close()
+        if answer.status == http.HTTPStatus.NOT_FOUND:
+            return None
+        if answer.status >= http.HTTPStatus.BAD_REQUEST:
+            raise ClusterError(f"{method} {path}: {answer.status} {data[:2000].decode(errors='replace')}")
+        return json.loads(data) if answer.getheader("Content-Type") == "application/json" else data.decode()
+
+    def _open_network(self) -> None:
+        bridge = ["ip link add br0 type bridge", "ip link set br0 up", f"ip address add {self.address}/24 dev br0"]
+        self.open([*bridge, f"ip address add {self.net}.128.1/32 dev lo", "mount -t tmpfs tmpfs /run"])
+        run("sh", "-c", f"ip link delete {LINK} 2>&1 || true")  # of tests that were killed just now
+        run("ip", "link", "add", LINK, "type", "veth", "peer", "name", "host", "netns", self.pid)
+        self.run("ip", "link", "set", "host", "master", "br0", "up")
+        run("ip", "address", "add", f"{self.net}.0.254/24", "dev", LINK)
+        run("ip", "link", "set", LINK, "up")
+        run("ip", "route", "replace", f"{self.net}.0.0/16", "via", self.address)
+
+    def _start_api_server(self) -> None:
+        pki = self.pki
+        self._start(
+            "kube-apiserver",
+            "--etcd-servers=http://127.0.0.1:2379",
+            "--secure-port=443",
+            "--bind-address=0.0.0.0",
+            f"--advertise-address={self.address}",
+            f"--service-cluster-ip-range={self.net}.128.0/17",
+            "--allow-privileged",
+            f"--tls-cert-file={pki['apiserver.crt']}",
+            f"--tls-private-key-file={pki['apiserver.key']}",
+            f"--client-ca-file={pki['ca.crt']}",
+            f"--kubelet-client-certificate={pki['kubelet-client.crt']}",
+            f"--kubelet-client-key={pki['kubelet-client.key']}",
+            f"--service-account-key-file={pki['accounts.pub']}",
+            f"--service-account-signing-key-file={pki['accounts.key']}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--authorization-mode=Node,RBAC",
+            "--kubelet-preferred-address-types=InternalIP",  # by name logs and exec fail, because there is no DNS
+            "--enable-admission-plugins=NodeRestriction",
+        )
+
+    def _start_client(self, name: str, *arguments: str) -> None:
+        own = self.pki.kubeconfig(name, f"system:{name}")
+        configs = [f"--{what}kubeconfig={own}" for what in ("", "authentication-", "authorization-")]
+        self._start(name, *configs, "--leader-elect=false", "--bind-address=127.0.0.1", *arguments)
+
+    def _start(self, name: str, *arguments: str) -> None:
+        self.spawn(name, [self.bin / name, *arguments])
+
+    def _ready(self) -> bool:
+        self.check_running("etcd", "kube-apiserver")
+        try:
+            return bool(self.api("GET", "/readyz") == "ok")
+        except (OSError, ClusterError, http.client.HTTPException):
+            return False

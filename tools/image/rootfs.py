@@ -1,0 +1,124 @@
+"""The image's root file system: Debian's Python with the libraries that it needs, and what pip installs for it.
+
+There is no shell, no package manager and no compiler in it: packages are unpacked, not installed. They are of the
+release of Debian that this runs on, from the sources that apt has there.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+
+from tools.image.sbom import Part, document
+from tools.packages import OWN, ROOT, build
+
+PYTHON = "/usr/bin/python3"
+DEBIAN = """
+    base-files libbz2-1.0 libc6 libexpat1 libffi8 libgcc-s1 liblzma5 libpython3.11-minimal libpython3.11-stdlib
+    libsqlite3-0 libssl3 libstdc++6 libuuid1 python3-minimal python3.11-minimal zlib1g
+""".split()  # noqa: SIM905  a list of words is easier to read
+"""grpcio needs libstdc++6, and that libgcc-s1; the others are what Python is made of, and what its modules load."""
+NOT_NEEDED = (
+    "boot", "home", "media", "mnt", "opt", "srv", "usr/games", "var/local", "usr/include", "usr/src", "usr/share/man",
+    "usr/share/info", "usr/share/lintian", "usr/share/locale", "usr/share/python3", "usr/bin/py3clean",
+    "usr/bin/py3compile", "usr/bin/py3versions", "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/aarch64-linux-gnu/gconv",
+    "usr/lib/python3.11/pydoc_data", "usr/lib/python3.11/idlelib",
+)  # fmt: skip
+SITE = "usr/local/lib/python3.11/dist-packages"
+PROGRAM = """\
+#!/usr/bin/python3 -I
+import sys
+
+from dpgateway_start import main
+
+sys.exit(main())
+"""
+FILES = {
+    "etc/passwd": "root:x:0:0:root:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+    "usr/local/bin/dpgateway": PROGRAM,
+}
+SBOM = "usr/share/sbom/dpgateway.spdx.json"
+
+
+class ImageError(RuntimeError):
+    """The image can't be made here; the text says what is missing."""
+
+
+def project(driver: str) -> Path | None:
+    """The folder of a driver's package: of one of ours by its name, of another one by its path. None: pip's to find."""
+    for folder in (ROOT / "backends" / driver, Path(driver)):
+        if (folder / "pyproject.toml").is_file():
+            return folder
+    return None
+
+
+def make(root: Path, drivers: Sequence[str]) -> None:
+    """Fills the folder `root`. A driver is a name in backends/, a folder with a pyproject.toml, or a requirement."""
+    if not (Path(PYTHON).exists() and shutil.which("apt-get")):
+        raise ImageError(
+            f"the image is made of Debian's packages on Debian 12, with its own Python: no {PYTHON} or apt-get"
+        )
+    parts = _unpack(root)
+    for name in NOT_NEEDED:
+        path = root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    _install(root / SITE, drivers)
+    parts += [Part("pypi", one.name, one.version) for one in distributions(path=[str(root / SITE)])]
+    for name, text in (FILES | {SBOM: json.dumps(document(parts), indent=1) + "\n"}).items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "usr/local/bin/dpgateway").chmod(0o755)
+    _compile(root)
+
+
+def _unpack(root: Path) -> list[Part]:
+    parts = []
+    with tempfile.TemporaryDirectory(prefix="debian-") as where:
+        Path(where).chmod(0o755)  # apt downloads as a user of its own
+        subprocess.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *DEBIAN], cwd=where, check=True)
+        for package in sorted(Path(where).glob("*.deb")):
+            subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
+            fields = ["dpkg-deb", "--show", "--showformat=${Package} ${Version} ${Architecture}", str(package)]
+            done = subprocess.run(fields, check=True, stdout=subprocess.PIPE, text=True)
+            parts.append(Part("deb/debian", *done.stdout.split()))
+    return parts
+
+
+def _install(site: Path, drivers: Sequence[str]) -> None:
+    own = [OWN[0], *(folder for driver in drivers if (folder := project(driver)))]
+    others = [driver for driver in drivers if not project(driver)]
+    with tempfile.TemporaryDirectory(prefix="wheels-") as where:
+        wheels = build(own, Path(where))
+        pip = [sys.executable, "-m", "pip", "--python", PYTHON, "install", "-q", "--disable-pip-version-check"]
+        pip += [
+            "--root-user-action=ignore",
+            "--no-compile",
+            f"--constraint={ROOT / 'constraints.txt'}",
+            f"--target={site}",
+        ]
+        subprocess.run([*pip, *map(str, wheels), *others], check=True)
+    shutil.rmtree(site / "bin", ignore_errors=True)  # the programs of what was installed; ours is in /usr/local/bin
+
+
+def _compile(root: Path) -> None:
+    """Bytecode beside each module, because the root file system is read-only and the gateway starts faster with it."""
+    argv = [
+        PYTHON,
+        "-I",
+        "-m",
+        "compileall",
+        "-q",
+        "-j0",
+        "-s",
+        str(root),
+        "-p",
+        "/",
+        "--invalidation-mode=unchecked-hash",
+    ]
+    subprocess.run([*argv, str(root / "usr/lib/python3.11"), str(root / SITE)], check=True, env=os.environ)

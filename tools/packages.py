@@ -1,0 +1,53 @@
+"""Source archives and wheels of packages: each wheel is built from the source archive, so that archive is whole.
+
+Sources are built from a copy, because setuptools leaves a `build` behind, from which it would install old modules.
+"""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OWN = (ROOT, *(ROOT / "backends" / name for name in ("simulated", "chardev", "fpga")))
+PARTS = ("pyproject.toml", "README.md", "LICENSE", "src")
+BUILD_SDIST = "import sys; from setuptools.build_meta import build_sdist; print(build_sdist(sys.argv[1]))"
+
+
+def build(projects: Iterable[Path], folder: Path) -> list[Path]:
+    """Writes both archives of each project into the folder, and returns the wheels. Needs the setuptools at hand."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="packages-") as where:
+        return [_build(project.resolve(), folder.resolve(), Path(where) / str(n)) for n, project in enumerate(projects)]
+
+
+def _build(project: Path, folder: Path, where: Path) -> Path:
+    copy = where / "copy"
+    copy.mkdir(parents=True)
+    for part in (project / name for name in PARTS):
+        if part.is_dir():
+            shutil.copytree(part, copy / part.name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        elif part.exists():
+            shutil.copy(part, copy)
+    python = [sys.executable, "-W", "error::DeprecationWarning:setuptools", "-c", BUILD_SDIST, str(folder)]
+    built = subprocess.run(python, cwd=copy, check=True, stdout=subprocess.PIPE, text=True)
+    sdist = folder / built.stdout.splitlines()[-1]
+    with tarfile.open(sdist) as tar:
+        tar.extractall(where / "sdist", filter="data")
+    (unpacked,) = (where / "sdist").iterdir()
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
+    subprocess.run([*pip, f"--wheel-dir={where / 'wheel'}", str(unpacked)], check=True)
+    (wheel,) = (where / "wheel").iterdir()
+    return Path(shutil.move(wheel, folder / wheel.name))
