@@ -161,7 +161,7 @@ async def test_one_resource_that_is_stopped_leaves_nothing_and_the_other_is_not_
     assert task.cancelled()
     await until(lambda: not of(S))
     assert closed.is_set()
-    assert names(short_path) == [".lock", ".sock", ".sock"]
+    assert names(short_path) == [".lock", ".next", ".sock", ".sock"]
     await until(lambda: descriptors() < before)
     assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
     assert (await kubelet.admit("q", {"c": {R: 1}}))["ok"]
@@ -179,7 +179,7 @@ async def test_a_stop_that_is_interrupted_leaves_nothing_either(gateway, kubelet
         await turns()
     await asyncio.wait({task}, timeout=5)
     assert task.cancelled()
-    assert names(short_path) == [".lock", ".sock", ".sock"]
+    assert names(short_path) == [".lock", ".next", ".sock", ".sock"]
     slow.open()
     assert not (await admission)["ok"]
     assert (await kubelet.admit("q", {"c": {R: 1}}))["ok"]

@@ -13,6 +13,7 @@ from importlib.metadata import version
 
 from dpgateway.config import Changes, Configuration, ResourceConfig, told
 from dpgateway.deviceplugin.api import only
+from dpgateway.deviceplugin.handing import Handing
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -81,7 +82,8 @@ class Gateway:
         self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
         self._pools = Pools(Left(self._node, configuration.state_dir, self._threads))
-        self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools)
+        handing = Handing(self._pools.together, group)
+        self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._serving: dict[str, _Serving] = {}
@@ -177,13 +179,26 @@ class Gateway:
         self.changed.ring()
 
     async def _serve(self, name: str) -> None:
-        """Serves one resource until it is cancelled; then nothing of it is left."""
+        """Serves one resource until it is cancelled; then nothing of it is left.
+
+        Once another gateway has taken it over, this one only waits for that one's end, because otherwise the two would
+        take it from each other for ever.
+        """
+        follows = True
+        while True:
+            try:
+                await self._serve_once(name, follows=follows)
+            except* _Over as over:
+                follows &= not any(one.given for one in over.exceptions if isinstance(one, _Over))
+
+    async def _serve_once(self, name: str, *, follows: bool) -> None:
+        """Raises _Over, in a group, when the resource is another gateway's, or must begin again."""
         serving = self._serving[name]
         config = serving.config
         log = bind(_log, resource=config.name, driver=config.driver)
         async with asyncio.TaskGroup() as group:
             driver = RunningDriver(config, self._node_name, self._threads, log)
-            plugin = serving.plugin = Plugin(config, driver, self._front, group)
+            plugin = serving.plugin = Plugin(config, driver, self._front, group, follows=follows)
             for value in plugin.values:
                 value.tell(self.changed.ring)
             if self._node.kubelet:
@@ -194,7 +209,8 @@ class Gateway:
                 end.push_async_callback(plugin.close)
                 end.callback(driving.cancel)  # the driver closes while the server says goodbye
                 end.push_async_callback(plugin.drain, GRACE)
-                await plugin.run()
+                given = await plugin.run()
+            raise _Over(given=given)
 
     # the kubelet
 
@@ -276,6 +292,14 @@ class Gateway:
         """Removes all names at once, whatever still runs; from any thread."""
         for plugin in self._plugins():
             plugin.abandon()
+
+
+class _Over(Exception):
+    """A resource isn't served any more, although it wasn't stopped."""
+
+    def __init__(self, *, given: bool) -> None:
+        super().__init__()
+        self.given = given
 
 
 async def supervised(name: str, run: Callable[[], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.handing import Handing
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -31,7 +32,8 @@ class Running:
         self.node = Node(Places.of(directory), [NAME], threads, lambda change: None, lambda: False)
         self.driver = RunningDriver(config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
-        front = Front(self.node, client, threads, state, Pools(Left(self.node, state, threads)))
+        pools = Pools(Left(self.node, state, threads))
+        front = Front(self.node, client, threads, state, pools, Handing(pools.together, group))
         self.plugin = Plugin(config, self.driver, front, group)
         for runs in (self.node.run, front.pools.run, self.driver.run, self.plugin.run):
             group.create_task(runs())

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -122,17 +121,6 @@ async def test_kubelets_that_hardly_live(kubelet: Kubelet, served: Gateway) -> N
         # older releases end with the first stream the calls that are under way.
         await kubelet.wait_for_devices(2)
         assert (await kubelet.admit("p2", ONE))["ok"]
-
-
-async def test_a_second_gateway_takes_over(kubelet: Kubelet, served: Gateway, folder: Path) -> None:
-    async with Gateway(folder, kubelet.directory) as second:
-        await second.start()
-        await second.said("another gateway serves")
-        assert await served.end() == 0
-        await second.said("the kubelet listens")
-        await kubelet.wait_for_devices(2)
-        assert (await kubelet.admit("p1", ONE))["ok"]
-        assert await second.end() == 0
 
 
 async def test_files_deleted_under_a_live_stream(kubelet: Kubelet, served: Gateway) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway.config import Place, ResourceConfig
+from dpgateway.deviceplugin.handing import Handing, Member
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.news import News
 from dpgateway.deviceplugin.pools import Pools
@@ -23,6 +24,7 @@ from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, Hearer
 from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.server.taking import TakenBack, Taking
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.model import Device
@@ -48,13 +50,23 @@ class Front:
     threads: Threads
     state_dir: Path
     pools: Pools
+    handing: Handing
     pace: Pace = field(default_factory=Pace)
 
 
 class Plugin:
     """Used from the event loop. :meth:`run` serves until it is cancelled; :meth:`drain` and :meth:`close` follow."""
 
-    def __init__(self, config: ResourceConfig, driver: RunningDriver, front: Front, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        config: ResourceConfig,
+        driver: RunningDriver,
+        front: Front,
+        group: asyncio.TaskGroup,
+        *,
+        follows: bool = True,
+    ) -> None:
+        """``follows``: whether it takes over from a gateway that serves already, and doesn't only wait for its end."""
         self.name = config.name
         self.driver = driver
         self.served = False
@@ -75,6 +87,11 @@ class Plugin:
         self._reminder = Reminder(self._remind)
         journal = Journal(front.state_dir, node.directory, config.name)
         self._remembering = Remembering(journal, holdings, front.threads, log)
+        self._handing = front.handing
+        self._member = Member(self._resource, self._endpoint, self.registrar, self._remembering, log)
+        self._client = front.client
+        if follows:
+            self._endpoint.follow(self._warm)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure))
         self._taken: tuple[Device, ...] | None = None
         """The driver's list that the inventory took last."""
@@ -123,8 +140,11 @@ class Plugin:
 
     # its life
 
-    async def run(self) -> None:
-        """Serves once there is a directory, registers once there is a list, then follows events until cancelled."""
+    async def run(self) -> bool:
+        """Serves once there is a directory, registers once there is a list, then follows events until cancelled.
+
+        Returns early if another gateway has taken the resource over: True, or if this one must begin again: False.
+        """
         for name, follow in (
             ("list", self._follow_driver),
             ("holdings", self._resource.releases.follow_holdings),
@@ -133,7 +153,7 @@ class Plugin:
         ):
             self._group.create_task(follow(), name=f"{self.name} {name}")
         await persist(self._serve, self._failed)
-        await asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._member.given)
 
     async def _serve(self) -> None:
         await self._node.there.wait()
@@ -149,7 +169,47 @@ class Plugin:
         self._resource.releases.tell()
         if not self.inventory.list.value and not self.driver.said.value.failure:
             self._log.warning("there are no devices yet: %s finds none for the options at %s", *self._source)
+        if (taking := self._endpoint.taking) is not None and not await self._follow(taking):
+            return
         self.registrar.ready()
+        self._endpoint.precede(lambda newer: self._handing.asked(self._member, newer))
+
+    async def _warm(self) -> None:
+        """Returns when the resource could be served at once."""
+        await self.inventory.list.newer(0)
+        version = 0
+        while self.failure:
+            version = await self.driver.said.newer(version)
+        await self._holdings_known()
+
+    async def _follow(self, taking: Taking) -> bool:
+        """Whether it may register now, as the gateway does that served before."""
+        self._client.begin_with(taking.api)
+        try:
+            self._handlers.seamless = await taking.registers(self._endpoint.mutes)
+        except TakenBack as error:
+            self._begin_again(error)
+            return False
+        self._log.info("took over from another gateway")
+        self._group.create_task(self._tell(taking), name=f"{self.name} tell the older gateway")
+        self._group.create_task(self._heed(taking), name=f"{self.name} heed the older gateway")
+        return True
+
+    async def _tell(self, taking: Taking) -> None:
+        await self.registrar.first_list.wait()
+        taking.listed()
+
+    async def _heed(self, taking: Taking) -> None:
+        try:
+            await taking.ended()
+        except TakenBack as error:
+            self._begin_again(error)
+
+    def _begin_again(self, error: TakenBack) -> None:
+        self._log.warning("%s", error)
+        self._endpoint.let_go()
+        if not self._member.given.done():
+            self._member.given.set_result(False)
 
     async def _holdings_known(self) -> None:
         """Waits until it is known what containers hold: a first list that misses a held id may crash the kubelet, and
@@ -173,6 +233,7 @@ class Plugin:
         """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
         self._reminder.close()
         self.registrar.stop()
+        await self._handing.end(self._member)
         self.inventory.close()
         await self._endpoint.drain(grace)
 

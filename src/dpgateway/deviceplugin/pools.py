@@ -85,6 +85,10 @@ class Pools:
         if name in self._of:
             await self._of[name].known.wait()
 
+    def together(self, name: str) -> tuple[str, ...]:
+        """The resources of this one's pool, and itself."""
+        return tuple(self._of[name].members) if name in self._of else (name,)
+
     def remove(self, name: str) -> None:
         """The resource isn't configured any more, and isn't served."""
         self._left.add(name)

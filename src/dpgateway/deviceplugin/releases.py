@@ -28,6 +28,8 @@ class Releases:
         self._telling: set[str] = set()
         """The freed ids of which the driver is being told."""
         self._told_through: Lanes | None = None
+        self.resting = False
+        """Whether another gateway tells its own driver what is free."""
 
     async def follow_holdings(self) -> None:
         """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
@@ -53,7 +55,13 @@ class Releases:
             self._telling.clear()
         self._told_through = calls
         freed = holdings.freed - self._telling
-        if calls is None or self._driver.said.value.devices is None or not freed or self._inventory.unsure:
+        if (
+            self.resting
+            or calls is None
+            or self._driver.said.value.devices is None
+            or not freed
+            or self._inventory.unsure
+        ):
             return
         used = self._ledger.devices_of(holdings.last_known)
         devices: dict[str, Device] = {}

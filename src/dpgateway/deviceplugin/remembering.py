@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
 from dpgateway.errors import GatewayError
-from dpgateway.node.holdings import Holdings
+from dpgateway.node.holdings import NOTED_WITHIN, Holdings
 from dpgateway.node.journal import Claims, Journal
 from dpgateway.process.observable import Observable
 from dpgateway.process.tasks import within
@@ -39,6 +40,7 @@ class Remembering:
         self._saved: Claims = {}
         self._complaint = ""
         self._busy: asyncio.Future[Any] | None = None
+        self._rests = False
 
     async def load(self) -> None:
         """Publishes what an earlier gateway wrote down; nothing may be given away before."""
@@ -48,7 +50,7 @@ class Remembering:
         except (GatewayError, OSError) as error:
             self._log.warning("what was given away before this start is known from the kubelet alone: %s", error)
         self._saved = claims
-        self._holdings.publish(self._holdings.value.remembered(claims))
+        self._holdings.publish(self._holdings.value.remembered(claims, _recent(claims)))
 
     async def follow(self) -> None:
         """Writes each change down; never returns."""
@@ -63,9 +65,18 @@ class Remembering:
         """Writes the last change down. The disk itself has time until after the end."""
         await self._save(seconds, sync=False)
 
+    async def rest(self) -> None:
+        """Writes the last change down, and nothing more: from now on the journal is another gateway's."""
+        await self.finish()
+        self._rests = True
+
+    def go_on(self) -> None:
+        """It is ours again."""
+        self._rests = False
+
     async def _save(self, seconds: float, *, sync: bool = True) -> None:
         holdings = self._holdings.value
-        if not holdings.remembers or holdings.claims == self._saved:
+        if self._rests or not holdings.remembers or holdings.claims == self._saved:
             return
         try:
             await self._on_disk(partial(self._journal.save, holdings.claims, sync=sync), seconds)
@@ -88,3 +99,12 @@ class Remembering:
             await asyncio.wait([self._busy])
         self._busy = future = self._threads.call("journal", function)
         return await asyncio.shield(future)
+
+
+def _recent(claims: Claims) -> dict[str, float]:
+    """When those ids were given away that the kubelet's checkpoint, as it was read last, may not have yet: in seconds
+    of the monotonic clock.
+    """
+    now, date = time.monotonic(), time.time()
+    ages = {id_: max(0.0, date - claim.since) for id_, claim in claims.items() if claim.since is not None}
+    return {id_: now - age for id_, age in ages.items() if age < NOTED_WITHIN}

@@ -69,6 +69,12 @@ class Resource:
         """The best ids for each container. Never an error: an empty answer leaves the choice to the kubelet."""
         return tuple([await self._preferring.preferred(request) for request in requests])
 
+    @property
+    def idle(self) -> bool:
+        """Whether the driver prepares and releases nothing."""
+        calls = self._driver.calls
+        return calls is None or calls.idle
+
     # Allocate
 
     async def allocate(self, requests: Iterable[Sequence[str]], api: Api) -> tuple[Grant, ...]:

@@ -124,6 +124,11 @@ class Lanes:
             released = partial(self._released, names, told, time.monotonic())
             self.preparing.release(devices, call, free).add_done_callback(released)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no device is being prepared or released."""
+        return self.preparing.idle
+
     def close(self) -> None:
         """The driver ended: no call begins any more."""
         self.preparing.close()

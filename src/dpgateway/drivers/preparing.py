@@ -78,6 +78,7 @@ class PrepareLane:
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._running: dict[Key, tuple[_Call, asyncio.Future[None]]] = {}
+        self._tasks: set[asyncio.Task[Exception | None]] = set()
         self._unseen: dict[Key, _Call] = {}
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
@@ -161,6 +162,8 @@ class PrepareLane:
         call = _Call(method, devices, self._clock())
         task = self._group.create_task(self._run(call, key, begin), name=f"{self._name} {method} {_names(devices)}")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda done: _copy(done, future))
         call.task = task
         if method == "prepare":
@@ -212,6 +215,11 @@ class PrepareLane:
     def running(self) -> int:
         """How many preparations are under way, or wait for their turn."""
         return len(self._running)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call is under way, or waits for its turn."""
+        return not self._tasks
 
     def close(self) -> None:
         """No call begins any more."""

@@ -242,10 +242,14 @@ class Holdings:
         """Whoever wants to know was told that these ids, which were freed, are free."""
         return replace(self, claims=_without(self.claims, self.freed.intersection(ids)))
 
-    def remembered(self, claims: Mapping[str, Claim]) -> Holdings:
-        """What an earlier gateway wrote down. It knew what was behind the ids when they were given away, and when."""
+    def remembered(self, claims: Mapping[str, Claim], granted: Mapping[str, float] | None = None) -> Holdings:
+        """What an earlier gateway wrote down. It knew what was behind the ids when they were given away, and when.
+
+        ``granted``: when it gave those that the note may not have yet.
+        """
         ours = {i: _joined(claim, claims[i]) if i in claims else claim for i, claim in self.claims.items()}
-        return replace(self, claims={**claims, **ours}, remembers=True)
+        given = {**(granted or {}), **self.granted}
+        return replace(self, claims={**claims, **ours}, granted=given, remembers=True)
 
     def _landed(self, ids: tuple[str, ...]) -> Holdings:
         flights = list(self.in_flight)

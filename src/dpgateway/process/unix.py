@@ -51,6 +51,18 @@ class Address:
             self._directory = None
 
 
+def accepted(paths: Collection[str]) -> list[int]:
+    """The descriptors of the connections that this process accepted at ``paths``, as they were bound."""
+    by_path = _by_path()
+    found = (descriptor for path in paths for descriptor in by_path.get(path, ()))
+    return [descriptor for descriptor in found if not _listens(descriptor)]
+
+
+def _listens(descriptor: int) -> bool:
+    with socket.socket(fileno=os.dup(descriptor)) as copy:
+        return bool(copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
 async def read_by_peers(paths: Collection[str], seconds: float) -> None:
     """Returns when all that was written to connections accepted at ``paths`` is read, after ``seconds`` at most.
 

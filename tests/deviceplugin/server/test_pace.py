@@ -24,7 +24,7 @@ def inventory() -> Listed:
 async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) -> list[bytes]:
     """The first messages of a stream, and when they came."""
     got = []
-    stream = lists.watch(api, "grpc-go/1.3.0", End(), lambda: None)
+    stream = lists.watch(api, False, End(), lambda: None)
     async for message in stream:
         times.append(asyncio.get_running_loop().time())
         got.append(message)
@@ -68,7 +68,7 @@ async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
 async def test_a_stream_that_ends_does_not_wait_for_its_turn():
     pace, end = Pace(), End()
     await pace.turn(60)
-    stream = Lists(inventory(), pace).watch(PACED, "", end, lambda: None)
+    stream = Lists(inventory(), pace).watch(PACED, False, end, lambda: None)
     async with asyncio.timeout(10):
         reading = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
@@ -79,7 +79,7 @@ async def test_a_stream_that_ends_does_not_wait_for_its_turn():
 
 async def test_an_end_may_be_said_twice():
     end = End()
-    reading = asyncio.ensure_future(anext(Lists(Observable(None), Pace()).watch(APIS[0], "", end, lambda: None)))
+    reading = asyncio.ensure_future(anext(Lists(Observable(None), Pace()).watch(APIS[0], False, end, lambda: None)))
     await asyncio.sleep(0)
     end.say()
     await asyncio.sleep(0)
@@ -94,7 +94,7 @@ async def test_a_stream_whose_end_was_said_before_it_waited_ends():
     async with asyncio.timeout(10):
         for listed in (Listed(None), inventory()):
             with pytest.raises(StopAsyncIteration):
-                await anext(Lists(listed, Pace()).watch(APIS[0], "", end, lambda: None))
+                await anext(Lists(listed, Pace()).watch(APIS[0], False, end, lambda: None))
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)

@@ -68,6 +68,11 @@ class KubeletClient:
         self.accepted: Api | None = None
         """The version that this incarnation accepted last, for the next resource to begin with."""
 
+    def begin_with(self, api: str) -> None:
+        """The kubelet accepted the version of this name, as another gateway knows."""
+        if self.accepted is None:
+            self.accepted = next((one for one in self.apis if one.name == api), None)
+
     def new_kubelet(self) -> None:
         self.accepted = None
         self._refusals.forget()

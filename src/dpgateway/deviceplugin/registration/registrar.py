@@ -57,6 +57,8 @@ class Registrar:
         """The state, and since when it has been so, in seconds of the monotonic clock."""
         self._backoff = Backoff(random.random)
         self._streams: set[Stream] = set()
+        self.first_list = asyncio.Event()
+        """Set once a list was sent to a kubelet."""
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._listening = False
@@ -107,6 +109,7 @@ class Registrar:
     def _stream_listed(self, stream: Stream) -> None:
         if not stream.listed:
             stream.listed = True
+            self.first_list.set()
             self.standing.amend(self.standing.value)  # the same, but whoever shows it shows this, too
 
     def _stream_closed(self, stream: Stream) -> None:

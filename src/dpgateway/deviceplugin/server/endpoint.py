@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import grpc
@@ -22,9 +22,12 @@ from grpc_reflection.v1alpha import reflection
 from dpgateway.deviceplugin.api import POOL
 from dpgateway.deviceplugin.offer.size import LARGEST_LIST
 from dpgateway.deviceplugin.server.handlers import Handlers
+from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.deviceplugin.server.sockets import SocketNames
+from dpgateway.deviceplugin.server.taking import TAKE, Taking
 from dpgateway.errors import KubeletError
 from dpgateway.process import unix
+from dpgateway.process.peers import Listener, Peer
 from dpgateway.process.tasks import within
 
 _OPTIONS = [
@@ -39,6 +42,8 @@ _OPTIONS = [
 UNARY = 0.5
 """Seconds that the last calls of an older server have to end, such as an Allocate of a kubelet that has gone."""
 
+ASKING = 1.0
+"""Seconds between two tries to have a resource from the gateway that serves it."""
 HEARING = 0.2
 """Seconds that a kubelet has to read the last answers."""
 FAREWELL = 0.3
@@ -63,6 +68,22 @@ class Endpoint:
         """Servers that are being stopped."""
         self._bound: os.stat_result | None = None
         self._opening = asyncio.Lock()
+        self._warm: Callable[[], Awaitable[object]] | None = None
+        self._asked: Callable[[Peer], None] = Peer.close
+        self._listener: Listener | None = None
+        self.mutes = Mutes()
+        self._frozen = False
+        self.taking: Taking | None = None
+        """The talk with the gateway from which this one took over."""
+
+    def follow(self, warm: Callable[[], Awaitable[object]]) -> None:
+        """Takes over from a gateway that serves already when ``warm`` returns; without this, when that one ends."""
+        self._warm = warm
+
+    def precede(self, asked: Callable[[Peer], None]) -> None:
+        """From now on ``asked`` is called when a newer gateway wants to take over. Raises OSError."""
+        self._asked = asked
+        self._listener = Listener(self._names.next, asked)
 
     async def open(self) -> None:
         """Serves, once no other gateway does. Raises KubeletError or OSError if the directory can't be used."""
@@ -70,9 +91,50 @@ class Endpoint:
             if self._is_bound():
                 return
             self._names.make_folder()
-            await self._names.lock(lambda text: self._log.warning("%s", text))
+            await self._names.lock(
+                lambda text: self._log.warning("%s", text), self._ask if self._warm is not None else None
+            )
             self._names.sweep()
             await self._bind()
+            if self._listener is not None:  # the directory may be another one
+                self._listener.close()
+                self._listener = Listener(self._names.next, self._asked)
+
+    async def _ask(self) -> int:
+        """The lock's descriptor, once the gateway that serves has passed it."""
+        assert self._warm is not None  # noqa: S101  the caller looked
+        await self._warm()
+        while True:
+            try:
+                self.taking, lock = await Taking.ask(self._names.next)
+            except OSError as error:
+                self._log.debug("the gateway that serves it doesn't hand it over: %s", error)
+                await asyncio.sleep(ASKING)
+            else:
+                return lock
+
+    def give(self, newer: Peer, api: str) -> None:
+        """The newer gateway may serve from now on. Raises OSError."""
+        newer.send(f"{TAKE} {api}", self._names.locked)
+
+    def given(self) -> Path:
+        """Where the newer gateway serves; nothing there is ours any more."""
+        return self._names.base
+
+    def connections(self) -> list[int]:
+        """The descriptors of those that it accepted, and of those that it holds for an older gateway."""
+        return [*unix.accepted({server.path for server in self._servers}), *self.mutes.descriptors]
+
+    def freeze(self) -> None:
+        """Its streams stay open, without a word, until the process ends: the newer gateway holds their connections.
+
+        gRPC would say goodbye on them, also if it was only forgotten. So keep this endpoint.
+        """
+        self._frozen = True
+
+    def let_go(self) -> None:
+        """The lock and all names are the newer gateway's."""
+        self._names.unlock()
 
     def _is_bound(self) -> bool:
         if self._bound is None:
@@ -126,6 +188,14 @@ class Endpoint:
 
     async def close(self) -> None:
         """Ends the streams and the servers, and removes the names."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self.taking is not None:
+            self.taking.close()
+        self.mutes.close()
+        if self._frozen:
+            return
         self.handlers.refusing = True
         self.handlers.end_streams()
         # Each stream ends before its connection. If a stream is open when the connection says goodbye, a kubelet 1.8 or

@@ -21,6 +21,7 @@ from dpgateway.deviceplugin.api import Api, Call, Rpc
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.server.streams import End, Lists
+from dpgateway.deviceplugin.server.successor import Successor
 from dpgateway.errors import (
     Busy,
     DriverError,
@@ -87,6 +88,15 @@ class Handlers:
         self._allocating = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self.calls = 0
+        """How many calls of any kind, but for streams, aren't answered yet."""
+        self._answered_all = asyncio.Event()
+        self.successor: Successor | None = None
+        """Who answers instead of this gateway."""
+        self.agent = ""
+        """How the kubelet that opened the newest stream names itself."""
+        self.seamless = False
+        """Whether the kubelet has an open stream of another gateway when the next one is opened."""
         self.streaming = 0
         """How many streams there are whose end hasn't been sent yet."""
         self._still = asyncio.Event()
@@ -132,9 +142,13 @@ class Handlers:
         if self.refusing:
             await self._refuse(context)
         api, rpc = self._spoken(api, rpc)
+        self._count_calls(1)
+        _when_sent(lambda: self._count_calls(-1))
         if rpc.call is Call.ALLOCATE:
             self._count_allocates(1)
             _when_sent(lambda: self._count_allocates(-1))
+        if self.successor is not None and (passed_on := await self._pass_on(api, rpc, raw, context)) is not None:
+            return passed_on
         began, code = time.monotonic(), grpc.StatusCode.CANCELLED
         try:
             code, answer = await self._answered(api, rpc, raw)
@@ -144,6 +158,15 @@ class Handlers:
             return answer
         await context.abort(code, _short(answer))
         raise AssertionError  # abort raises
+
+    async def _pass_on(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> bytes | None:
+        """The answer of the gateway that took over; None if this one must answer after all."""
+        assert self.successor is not None  # noqa: S101  the caller looked
+        try:
+            return await self.successor.answer(f"/{api.service}/{rpc.name}", raw)
+        except grpc.aio.AioRpcError as error:
+            await context.abort(error.code(), error.details() or "")
+            raise AssertionError from error  # abort raises
 
     async def _answered(self, api: Api, rpc: Rpc, raw: bytes) -> tuple[grpc.StatusCode, bytes | str]:
         """The answer, or a text that says why there is none."""
@@ -181,8 +204,10 @@ class Handlers:
         _when_sent(lambda: self._count(-1))
         try:
             if agent.startswith(KUBELET_AGENT):
+                self.agent = agent
                 hearer = self._opened()
-            async with contextlib.aclosing(self._lists.watch(api, agent, end, hearer.listed)) as messages:
+            forgets, self.seamless = agent.startswith(api.forgetful) and not self.seamless, False
+            async with contextlib.aclosing(self._lists.watch(api, forgets, end, hearer.listed)) as messages:
                 async for message in messages:
                     yield message
         finally:
@@ -196,6 +221,17 @@ class Handlers:
     def _count_allocates(self, change: int) -> None:
         self._allocating += change
         (self._quiet.clear if self._allocating else self._quiet.set)()
+
+    def _count_calls(self, change: int) -> None:
+        self.calls += change
+        if not self.calls:
+            self._answered_all.set()
+
+    async def idle(self) -> None:
+        """Returns at a moment when each call was answered; the next one may come as soon as the caller waits."""
+        while self.calls:
+            self._answered_all.clear()
+            await self._answered_all.wait()
 
     async def still(self) -> None:
         """Returns when the end of each stream has been sent."""

@@ -3,6 +3,7 @@
     <device-plugins>/dpgateway/<hash>.lock      held by the gateway that serves the resource
                               /<hash>.sock      the socket of the newest server
                               /<hash>-<n>.sock  a hard link to it, registered as endpoint; a new n for each registration
+                              /<hash>.next      where the next gateway asks for the resource
 
 A kubelet touches no sub-directory, so sockets outlive its restarts; and 1.37 refuses a name that it is connected to.
 The name is a hash, because a resource's name may be longer than a socket's path. Under the lock, every ``<hash>-*`` is
@@ -15,6 +16,7 @@ once nobody holds their lock.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import itertools
@@ -22,7 +24,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 from dpgateway.errors import KubeletError, naming
@@ -34,8 +36,10 @@ MOST_LINKS = 8
 """For some seconds a kubelet may still dial what an earlier Register named. But a kubelet that refuses for months must
 not use up the links that a file can have (65,000 on ext4)."""
 
-_NAME = re.compile(r"([0-9a-f]{16})(?:\.lock|\.sock|-[0-9]+\.sock|-[0-9]+\.new)")
+_NAME = re.compile(r"([0-9a-f]{16})(?:\.lock|\.sock|\.next|-[0-9]+\.sock|-[0-9]+\.new)")
 """What may be in the folder, and the hash in it."""
+
+Ask = Callable[[], Awaitable[int]]
 
 LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
 """As long as those that we register."""
@@ -81,6 +85,8 @@ class SocketNames:
         self._hash = hash_ or _hash(resource)
         self.base = self.folder / f"{self._hash}.sock"
         """The socket, for links to be made to it, and for people."""
+        self.next = self.folder / f"{self._hash}.next"
+        """Where the next gateway asks for the resource."""
         self._lock_path = self.folder / f"{self._hash}.lock"
         self._resource = resource
         self._lock: int | None = None
@@ -101,8 +107,9 @@ class SocketNames:
             raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
         self.folder.chmod(0o700)
 
-    async def lock(self, tell: Callable[[str], None]) -> None:
-        """Returns when no other gateway serves the resource. ``tell`` gets a text that says which one does.
+    async def lock(self, tell: Callable[[str], None], ask: Ask | None = None) -> None:
+        """Returns when no other gateway serves the resource. ``tell`` gets a text that says which one does; ``ask``
+        returns the descriptor of that one's lock, if it hands the resource over.
 
         Raises KubeletError or OSError.
         """
@@ -110,11 +117,10 @@ class SocketNames:
             self.unlock()
             descriptor = self._open_lock()
             try:
-                await self._flock(descriptor, tell)
-            except BaseException:
-                forks.close(descriptor)
-                raise
-            self._lock = descriptor
+                self._lock = await self._flock(descriptor, tell, ask)
+            finally:
+                if self._lock != descriptor:
+                    forks.close(descriptor)
         assert self._lock is not None  # noqa: S101  _locked() says so
         with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
             os.ftruncate(self._lock, 0)
@@ -130,11 +136,30 @@ class SocketNames:
                 raise KubeletError(f"{path}: expected a lock, a file without another name, found {what}; remove it")
         return forks.withhold(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
-    async def _flock(self, descriptor: int, tell: Callable[[str], None]) -> None:
+    async def _flock(self, descriptor: int, tell: Callable[[str], None], ask: Ask | None) -> int:
+        """The descriptor that is locked: this one, or the other gateway's."""
         with naming(self._lock_path):
-            if not locks.take(descriptor):
-                tell(f"waiting because {self._holder(descriptor)}; this one takes over when that one ends")
-                await locks.wait(descriptor)
+            if locks.take(descriptor):
+                return descriptor
+            when = "this one takes over when that one ends" if ask is None else "this one takes over once it is ready"
+            tell(f"waiting because {self._holder(descriptor)}; {when}")
+            return await self._freed_or_given(descriptor, ask)
+
+    @staticmethod
+    async def _freed_or_given(descriptor: int, ask: Ask | None) -> int:
+        waiting = asyncio.ensure_future(locks.wait(descriptor))
+        asking = {asyncio.ensure_future(ask())} if ask is not None else set()
+        try:
+            await asyncio.wait({waiting, *asking}, return_when=asyncio.FIRST_COMPLETED)
+            for asked in asking:
+                if asked.done():
+                    return asked.result()
+            await waiting
+            return descriptor
+        finally:
+            for task in (waiting, *asking):
+                task.cancel()
+            await asyncio.wait({waiting, *asking})
 
     def _holder(self, descriptor: int) -> str:
         name = ""
@@ -149,6 +174,12 @@ class SocketNames:
         with contextlib.suppress(OSError):
             return os.path.samestat(os.fstat(self._lock), self._lock_path.stat())
         return False
+
+    @property
+    def locked(self) -> int:
+        """The descriptor of the lock, for the gateway that takes over."""
+        assert self._lock is not None  # noqa: S101  whoever serves has it
+        return self._lock
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -205,7 +236,7 @@ class SocketNames:
     def remove(self) -> None:
         """Removes every name, if they are still ours, and lets the lock go."""
         if self._locked():
-            for path in [*self._links, self.base, self._lock_path]:
+            for path in [*self._links, self.base, self.next, self._lock_path]:
                 with contextlib.suppress(OSError):
                     path.unlink()
         self._links.clear()

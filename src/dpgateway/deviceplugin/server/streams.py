@@ -62,14 +62,15 @@ class Lists:
         offers = self._list.value or {}
         return ListEncoder(api).encode({id_: replace(offer, health=_ENDING) for id_, offer in offers.items()})
 
-    async def watch(self, api: Api, agent: str, end: End, sent: Callable[[], None]) -> AsyncGenerator[bytes, None]:
+    async def watch(self, api: Api, forgets: bool, end: End, sent: Callable[[], None]) -> AsyncGenerator[bytes, None]:
         """Each newer list until the ``end`` is said, the full one first; a slow reader skips to the newest.
 
+        ``forgets``: the kubelet would take the list for no change, although it counts each id as Unhealthy by now.
         ``sent`` is called when another message is asked for after a list, because the list is sent then.
         """
         version = 0
         while await self._is_next(version, api, end):
-            if version == 0 and agent.startswith(api.forgetful):
+            if version == 0 and forgets:
                 yield self.encode_unhealthy(api)
             version = self._list.version
             yield self.encode(api)

@@ -1,0 +1,227 @@
+"""Hands resources over to a newer gateway, without a call that stays unanswered: the older gateway's side.
+
+What the two say to each other is in ``server.taking``; why, in docs/design/handover.md. Resources of one pool are given
+in one moment, because each of them must know what the others have given away. One after the other registers, because
+many at once would wait for each other without a list at the kubelet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Sequence
+
+from dpgateway.deviceplugin.registration.registrar import Registrar
+from dpgateway.deviceplugin.remembering import Remembering
+from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.server.endpoint import Endpoint
+from dpgateway.deviceplugin.server.successor import Successor
+from dpgateway.deviceplugin.server.taking import ASK, BACK, LISTED, REGISTER, SERVES
+from dpgateway.process.log import bind
+from dpgateway.process.peers import Gone, Peer
+
+ASKING = 1.0
+"""Seconds in which whoever dials says what it wants."""
+SERVING = 1.0
+"""Seconds that the newer gateway has to serve. Calls of the kubelet wait meanwhile."""
+LISTING = 10.0
+"""Seconds that it has to register and send its list; the kubelet dials for up to 10 s."""
+_LOOK = 0.02
+"""Seconds between two looks at what the driver does."""
+
+_ONE_CLIENT = (1, 47), (1, 81)
+"""grpc-go of the kubelets 1.25, and of 1.37, the first after those that keep one client for each resource."""
+
+_log = bind(__name__)
+
+
+def keeps_one_client(agent: str) -> bool:
+    """Whether the end of an older stream ends the newer one, as in a kubelet 1.25 to 1.36 (#121994); also if ``agent``,
+    the kubelet's user agent, doesn't tell.
+    """
+    match = re.match(r"grpc-go/(\d+)\.(\d+)", agent)
+    return match is None or _ONE_CLIENT[0] <= (int(match[1]), int(match[2])) < _ONE_CLIENT[1]
+
+
+class Member:
+    """One resource that is served, and may be handed over. Used from the event loop."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        endpoint: Endpoint,
+        registrar: Registrar,
+        remembering: Remembering,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        self.name, self._log = resource.name, log
+        self._resource, self._endpoint = resource, endpoint
+        self._handlers = endpoint.handlers
+        self._registrar, self._remembering = registrar, remembering
+        self._successor = Successor()
+        self.newer: Peer | None = None
+        """The gateway that asked for it."""
+        self.given: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Whether it is another gateway's now; False if it must begin again, because that gateway failed."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for it, and its driver does nothing to a device."""
+        return not self._handlers.calls and self._resource.idle
+
+    async def settle(self) -> None:
+        """Returns once it was idle; there may be other calls by now."""
+        while not self.idle:
+            await self._handlers.idle()
+            if not self.idle:
+                await asyncio.sleep(_LOOK)  # a preparation, or a release: nothing tells when it ends
+
+    def park(self) -> None:
+        """From now on calls wait, and the driver isn't told what is free."""
+        self._handlers.successor = self._successor = Successor()
+        self._resource.releases.resting = True
+
+    async def give(self) -> None:
+        """The newer gateway serves, and gets the calls. Raises OSError."""
+        await self._remembering.rest()
+        self._endpoint.give(self._peer, self._resource.api.name)
+        await self._hear(SERVES)
+        self._successor.serves(self._endpoint.given())
+
+    async def take_back(self) -> None:
+        """Serves on as if nothing had happened."""
+        self._say_back()
+        self._handlers.successor = None
+        await self._successor.end()
+        self._remembering.go_on()
+        self._resource.releases.resting = False
+        self._resource.releases.tell()
+
+    async def leave(self) -> Endpoint | None:
+        """The newer gateway registers; what was asked here is answered, then the lock is let go.
+
+        Returns what must be kept until the process ends, if anything must.
+        """
+        frozen = None
+        try:
+            await self._handlers.idle()
+            streaming = self._registrar.streaming
+            self._registrar.stop()
+            if streaming and keeps_one_client(self._handlers.agent):
+                frozen = self._endpoint
+            self._peer.send(REGISTER, *(frozen.connections() if frozen is not None else ()))
+            if streaming:
+                async with asyncio.timeout(LISTING):
+                    await self._hear(LISTED)
+            await self._handlers.idle()
+        except (OSError, TimeoutError) as error:
+            self._log.warning("the gateway that takes over failed, so this one registers again: %s", error)
+            self._say_back()
+            self._decide(given=False)
+            return None
+        else:
+            self._log.info("handed over to another gateway")
+            self._endpoint.let_go()
+            self._peer.close()
+            if frozen is not None:
+                frozen.freeze()
+            self._decide(given=True)
+            return frozen
+
+    async def _hear(self, expected: str) -> None:
+        if (heard := await self._peer.hear()) != expected:
+            raise Gone(f"the other gateway: expected {expected!r}, found {heard!r}")
+
+    def _decide(self, *, given: bool) -> None:
+        if not self.given.done():
+            self.given.set_result(given)
+
+    def _say_back(self) -> None:
+        with contextlib.suppress(OSError):
+            self._peer.send(BACK)
+        self._peer.close()
+
+    @property
+    def _peer(self) -> Peer:
+        assert self.newer is not None  # noqa: S101  it asked
+        return self.newer
+
+    async def close(self) -> None:
+        """The resource ends. A newer gateway that serves it already goes on without this one."""
+        await self._successor.end()
+        if self.newer is not None:
+            self.newer.close()
+
+
+class Handing:
+    """One for all resources of a kubelet. Used from the event loop."""
+
+    def __init__(self, together: Callable[[str], Sequence[str]], group: asyncio.TaskGroup) -> None:
+        """``together``: the resources of the pool in which this one is, and itself. ``group``: for what it runs."""
+        self._together, self._group = together, group
+        self._asked: dict[str, Member] = {}
+        """Those for which a newer gateway has asked, and the rest of whose pool it hasn't asked for yet."""
+        self._turn = asyncio.Lock()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._frozen: list[Endpoint] = []
+
+    def asked(self, member: Member, newer: Peer) -> None:
+        """Another gateway dialled."""
+        self._group.create_task(self._meet(member, newer), name=f"{member.name} newer gateway")
+
+    async def _meet(self, member: Member, newer: Peer) -> None:
+        try:
+            async with asyncio.timeout(ASKING):
+                wanted = await newer.hear()
+        except (OSError, TimeoutError):
+            wanted = ""
+        if wanted != ASK or member.name in self._running or member.given.done():
+            newer.close()
+            return
+        if member.newer is not None:
+            member.newer.close()  # it has died, or asks once more
+        member.newer = newer
+        self._asked[member.name] = member
+        names = self._together(member.name)
+        if self._asked.keys() >= set(names):
+            members = [self._asked.pop(name) for name in names]
+            task = self._group.create_task(self._hand(members), name=f"hand over {', '.join(names)}")
+            self._running |= dict.fromkeys(names, task)
+            task.add_done_callback(lambda _: [self._running.pop(name, None) for name in names])
+
+    async def _hand(self, members: Sequence[Member]) -> None:
+        while not all(member.idle for member in members) or self._turn.locked():
+            for member in members:
+                await member.settle()
+            async with self._turn:
+                pass
+        async with self._turn:
+            if await self._give(members):
+                for member in members:
+                    if (frozen := await member.leave()) is not None:
+                        self._frozen.append(frozen)
+
+    async def _give(self, members: Sequence[Member]) -> bool:
+        """All of them or none."""
+        for member in members:
+            member.park()
+        try:
+            async with asyncio.timeout(SERVING):
+                await asyncio.gather(*(member.give() for member in members))
+        except (OSError, TimeoutError) as error:
+            names = ", ".join(member.name for member in members)
+            _log.warning("the gateway that takes %s over failed, so this one serves on: %s", names, error)
+            for member in members:
+                await member.take_back()
+            return False
+        return True
+
+    async def end(self, member: Member) -> None:
+        """The resource ends."""
+        self._asked.pop(member.name, None)
+        if (task := self._running.get(member.name)) is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        await member.close()

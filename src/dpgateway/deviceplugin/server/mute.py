@@ -1,0 +1,40 @@
+"""Connections of a kubelet that stay open after the gateway that accepted them has ended.
+
+In a kubelet 1.25 to 1.36 the end of a resource's older stream ends the newer one, too (#121994). So the newer gateway
+holds the older one's connection, on which nobody says anything any more, until the kubelet closes it at its own end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from dpgateway.process import forks
+
+
+class Mutes:
+    """Those of one resource. Used from the event loop."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+    def hold(self, descriptor: int) -> None:
+        """The descriptor is this one's from now on."""
+        self.descriptors.append(descriptor)
+        asyncio.get_running_loop().add_reader(descriptor, self._look, descriptor)
+
+    def _look(self, descriptor: int) -> None:
+        """The kubelet has closed the connection, or has said something that nobody hears."""
+        asyncio.get_running_loop().remove_reader(descriptor)
+        with socket.socket(fileno=descriptor) as connection:
+            ended = not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            connection.detach()
+        if ended:
+            self.descriptors.remove(descriptor)
+            forks.close(descriptor)
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            asyncio.get_running_loop().remove_reader(descriptor)
+            forks.close(descriptor)
+        self.descriptors.clear()

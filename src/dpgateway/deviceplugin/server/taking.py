@@ -1,0 +1,96 @@
+"""What a gateway asks of the one that serves a resource before it, and hears from it (docs/design/handover.md).
+
+    newer                older
+    ASK            ->                       once it is warm
+                   <-    TAKE api, lock     at a moment when nothing is under way
+    SERVES         ->                       the older one passes calls on from now on
+                   <-    REGISTER [streams] at the next such moment
+    LISTED         ->                       the older one ends its streams
+                   <-    BACK               at any time: the newer one was too slow, and must let go
+
+The lock's descriptor comes with TAKE. From then on both hold the lock, so whoever of them ends leaves it to the other.
+With REGISTER come the connections whose end would end the newer gateway's stream, so that they outlive the older one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpgateway.deviceplugin.server.mute import Mutes
+from dpgateway.errors import KubeletError
+from dpgateway.process import forks
+from dpgateway.process.peers import Gone, Peer
+
+ASK, TAKE, SERVES, REGISTER, LISTED, BACK = "ask 1", "take", "serves", "register", "listed", "back"
+
+
+class TakenBack(KubeletError):
+    """The older gateway serves on, because this one was too slow."""
+
+    def __init__(self) -> None:
+        super().__init__("the gateway that serves it took it back, because this one hasn't answered in time")
+
+
+class Taking:
+    """The newer gateway's side. Used from the event loop."""
+
+    def __init__(self, older: Peer, api: str) -> None:
+        self._older = older
+        self.api = api
+        """The name of the API in which the older gateway is registered."""
+
+    @classmethod
+    async def ask(cls, path: Path) -> tuple[Taking, int]:
+        """With the descriptor of the lock. Raises OSError if the older gateway doesn't hand the resource over."""
+        older = Peer.dial(path)
+        try:
+            older.send(ASK)
+            verb, _, api = (await older.hear()).partition(" ")
+            descriptors = older.passed()
+        except BaseException:
+            older.close()
+            raise
+        if verb != TAKE or len(descriptors) != 1:
+            for descriptor in descriptors:
+                forks.close(descriptor)
+            older.close()
+            raise Gone(f"{path}: expected {TAKE!r} and a lock, found {verb!r} and {len(descriptors)} descriptors")
+        return cls(older, api), descriptors[0]
+
+    async def registers(self, mutes: Mutes) -> bool:
+        """Returns when this gateway may register: the older one says so, or has ended (False). Raises TakenBack."""
+        try:
+            self._older.send(SERVES)
+            await self._heard(REGISTER)
+        except OSError:
+            self._older.close()
+            return False
+        for descriptor in self._older.passed():
+            mutes.hold(descriptor)
+        return True
+
+    def listed(self) -> None:
+        """The kubelet has the list of this gateway."""
+        try:
+            self._older.send(LISTED)
+        except OSError:
+            self._older.close()
+
+    async def ended(self) -> None:
+        """Returns when the older gateway has let go. Raises TakenBack."""
+        try:
+            while True:
+                await self._heard("")
+        except OSError:
+            self._older.close()
+
+    async def _heard(self, expected: str) -> None:
+        verb = await self._older.hear()
+        if verb == BACK:
+            self._older.close()
+            raise TakenBack
+        if verb != expected:
+            raise Gone(f"expected {expected!r}, found {verb!r}")
+
+    def close(self) -> None:
+        self._older.close()

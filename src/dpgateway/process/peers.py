@@ -1,0 +1,125 @@
+"""Two processes of one user on this node that tell each other short texts, and pass descriptors (unix(7), SCM_RIGHTS).
+
+A text is a packet: it arrives whole or not at all, and an end of the other process is noticed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from dpgateway.process import forks, unix
+
+LONGEST = 1024
+"""Bytes of a text."""
+MOST_DESCRIPTORS = 253
+"""With one text (SCM_MAX_FD, include/net/scm.h)."""
+_KIND = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+
+
+class Gone(OSError):
+    """The other process has closed the connection, or ended."""
+
+
+class Peer:
+    """The other process. Used from the event loop."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._passed: list[int] = []
+
+    @classmethod
+    def dial(cls, path: Path) -> Peer:
+        """Raises OSError if nobody listens there."""
+        dialling, address = socket.socket(socket.AF_UNIX, _KIND), None
+        try:
+            address = unix.Address(path)
+            dialling.connect(address.path)
+        except OSError:
+            dialling.close()
+            raise
+        finally:
+            if address is not None:
+                address.close()
+        return cls(dialling)
+
+    def send(self, text: str, *descriptors: int) -> None:
+        """The other process gets copies of the descriptors. Raises OSError."""
+        socket.send_fds(self._socket, [text.encode()], descriptors)
+
+    async def hear(self) -> str:
+        """The next text. Raises Gone if none will come, or OSError."""
+        while True:
+            try:
+                return self._received()
+            except BlockingIOError:
+                await self._readable()
+
+    def _received(self) -> str:
+        raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        self._passed += map(forks.withhold, descriptors)
+        if not raw:
+            raise Gone("the other process has ended, or closed the connection")
+        return raw.decode(errors="replace")
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(self._socket, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(self._socket)
+
+    def passed(self) -> list[int]:
+        """The descriptors that came with what was heard. Close them with ``forks.close``."""
+        passed, self._passed = self._passed, []
+        return passed
+
+    def close(self) -> None:
+        for descriptor in self.passed():
+            forks.close(descriptor)
+        self._socket.close()
+
+
+class Listener:
+    """Waits for other processes at a path. Used from the event loop."""
+
+    def __init__(self, path: Path, met: Callable[[Peer], None]) -> None:
+        """Takes the path over, whoever had it. Raises OSError."""
+        self._met = met
+        self._socket = _bound(path)
+        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # whoever dialled has gone, or there are no descriptors left
+            accepted, _ = self._socket.accept()
+            accepted.setblocking(False)
+            self._met(Peer(accepted))
+
+    def close(self) -> None:
+        """The path stays: it may be another's by now."""
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+
+
+def _bound(path: Path) -> socket.socket:
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    listener, address = socket.socket(socket.AF_UNIX, _KIND), unix.Address(new)
+    try:
+        new.unlink(missing_ok=True)
+        listener.bind(address.path)
+        new.chmod(0o600)
+        listener.listen()
+        new.rename(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        listener.close()
+        raise
+    finally:
+        address.close()
+    return listener
