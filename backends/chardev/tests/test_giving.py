@@ -6,7 +6,7 @@ import re
 import pytest
 from dpgateway_chardev.options import CharDeviceOptions
 
-from dpgateway import Allocation, DeviceNode, DeviceUnavailable, from_plain
+from dpgateway import Allocation, DeviceNode, DeviceUnavailable, DriverError, from_plain
 
 P = "/sys/devices/pci0000:00"
 FUNCTION = {"subsystem": "pci", "driver": "vfio-pci"}
@@ -117,6 +117,30 @@ def test_who_may_use_a_file_is_set_before_it_is_given(tree, drive, function):
         driver.allocate(devices)
 
 
+def test_a_file_says_what_a_device_is_from_its_allocation_to_its_release(tree, drive, function):
+    function("0000:3b:00.0", "61")
+    function("0000:3c:00.0", "62")
+    tree.write("/var/run -> /run\n/run/")
+    info = {"type": "pci", "version": "1.1.0", "pci": {"pci-address": "{kernel}"}}
+    driver = drive(FUNCTION, nodes=[], device_info=info, host=str(tree.path))
+    devices = driver.devices()
+    driver.allocate(devices)
+    driver.allocate(devices)  # a kubelet may ask again
+    place = tree.at("/run/k8s.cni.cncf.io/devinfo/dp")
+    name = "example.com-stick-0000:3c:00.0-device.json"
+    assert sorted(path.name for path in place.iterdir()) == [name.replace("3c", "3b"), name]
+    assert (place / name).read_text() == '{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:3c:00.0"}}'
+    assert (place / name).stat().st_mode & 0o777 == 0o444
+    driver.release([devices[0]])
+    driver.release([devices[0]])
+    assert [path.name for path in place.iterdir()] == [name]
+    assert drive(FUNCTION, nodes=[]).release is None
+    tree.remove("/run/k8s.cni.cncf.io")
+    tree.write("/run/k8s.cni.cncf.io = a file")
+    with pytest.raises(DriverError, match=r"0000:3b:00.0: can't write its device-info file: .*Not a directory"):
+        driver.allocate(devices)
+
+
 def test_one_object_may_be_several_devices_that_have_their_own_nodes(tree, drive, function):
     function("0000:3b:00.0", "0", node="c /dev/gpu{} 195:{}")
     tree.write("""
@@ -157,7 +181,7 @@ def test_the_numa_node_may_be_elsewhere(tree, drive, function):
         drive(FUNCTION, nodes=[], **numa).devices()[0].numa_nodes
         for numa in ({}, {"numa": "{attr:far}"}, {"numa": ""}, {"numa": "{attr:absent}"})
     ]
-    assert nodes == [(1,), (3,), (), ()]
+    assert nodes == [(1,), (3,), (), (1,)]
 
 
 def test_an_expected_device_is_listed_though_it_isnt_there(drive, function):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from dpgateway import Allocation, Candidate, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, OutsideError, Uevent, Watcher
+from dpgateway_chardev.deviceinfo import DeviceInfo
 from dpgateway_chardev.given import Given, together
 from dpgateway_chardev.giving import NothingToGive
 from dpgateway_chardev.hostfiles import HostFiles
@@ -22,6 +23,8 @@ class CharDevices:
     """
 
     Options: ClassVar[type] = CharDeviceOptions
+    release: Callable[[Sequence[Device]], None] | None = None
+    """Nothing has to be done when devices are free, unless there are files about them."""
 
     def __init__(self, options: CharDeviceOptions, context: Context) -> None:
         self._options = options
@@ -34,6 +37,9 @@ class CharDevices:
             Notices(context.log, logging.WARNING),
             self._concerned if options.match else None,
         )
+        self._info = DeviceInfo(context.resource, options.host)
+        if options.device_info:
+            self.release = self._release
         self._last: Mapping[str, str] = {}
         """What was behind each device."""
 
@@ -57,6 +63,10 @@ class CharDevices:
         survey = MatchSurvey(self._options)
         survey.find()
         return survey.explain(about)
+
+    def _release(self, devices: Sequence[Device]) -> None:
+        for device in devices:
+            self._info.remove(device.id)
 
     def close(self) -> None:
         self._watcher.close()
@@ -99,6 +109,11 @@ class CharDevices:
                 except (OSError, OutsideError) as error:
                     why = f"{id_}: can't change who may use {access.path}: {error}"
                     raise DeviceUnavailable(why) from error
+            if one.info:
+                try:
+                    self._info.write(id_, one.info)
+                except (OSError, OutsideError) as error:
+                    raise DriverError(f"{id_}: can't write its device-info file: {error}") from error
         return allocation
 
     def _give(self, device: Device) -> DeviceNode:

@@ -41,6 +41,8 @@ class Given:
     env: tuple[tuple[str, str | Json], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     access: tuple[GivenAccess, ...] = ()
+    info: str = ""
+    """The text of its device-info file."""
 
 
 def together(given: list[tuple[str, Given]], resource: str) -> Allocation:

@@ -10,7 +10,7 @@ from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, T
 from dpgateway_chardev.given import Given, GivenAccess, GivenNode
 from dpgateway_chardev.grouping import Part
 from dpgateway_chardev.hostfiles import HostFiles
-from dpgateway_chardev.jsons import Json, dumped, filled
+from dpgateway_chardev.jsons import Json, dumped, filled, merged
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.settings import Access, MountOption, NodeOption
 
@@ -36,6 +36,7 @@ class Giver:
             tuple(dict.fromkeys(pair for one in given for pair in one.env)),
             tuple(dict.fromkeys(pair for one in given for pair in one.annotations)),
             tuple(dict.fromkeys(access for one in given for access in one.access)),
+            merged([Json(one.info) for one in given], in_order=False) if self._options.device_info else "",
         )
 
     def hardware(self, found: Sequence[Matched], given: Given) -> tuple[str, ...] | None:
@@ -45,10 +46,10 @@ class Giver:
         own = [_name(str(name), one) for name, one in subsystems if one.part or name in LASTING or not nodes]
         return (*own, *nodes)
 
-    def numa(self, found: Sequence[Matched]) -> tuple[int, ...]:
+    def numa(self, found: Matched) -> tuple[int, ...]:
         """What ``numa`` says."""
-        texts = [self._template(self._options.numa or "", one) for one in found]
-        return tuple(int(text) for text in texts if isinstance(text, str) and text.isdecimal())
+        text = self._template(self._options.numa or "", found)
+        return (int(text),) if isinstance(text, str) and text.isdecimal() else ()
 
     def attributes(self, found: Sequence[Matched], given: Given | None) -> dict[str, str]:
         """What was learned of the first object, and where everything is."""
@@ -69,6 +70,7 @@ class Giver:
             tuple((name, self._variable(value, found, others)) for name, value in options.env.items()),
             tuple((name, self._text(text, found, others)) for name, text in options.annotations.items()),
             tuple(self._access(one, found, others) for one in options.access),
+            self._json(options.device_info, found, others, in_order=False).text,
         )
 
     def _mount(self, option: MountOption, found: Matched, others: Mapping[str, str]) -> Mount:
@@ -80,10 +82,15 @@ class Giver:
         return GivenAccess(self._path(option.host_path, found, others), option.owner, option.group, mode)
 
     def _variable(self, value: object, found: Matched, others: Mapping[str, str]) -> str | Json:
+        if isinstance(value, str):
+            return self._text(value, found, others)
+        return self._json(value, found, others)
+
+    def _json(self, value: object, found: Matched, others: Mapping[str, str], *, in_order: bool = True) -> Json:
         def fill(text: str) -> str:
             return self._text(text, found, others)
 
-        return fill(value) if isinstance(value, str) else Json(dumped(filled(value, fill)))
+        return Json(dumped(filled(value, fill), in_order=in_order))
 
     def _nodes(self, options: Sequence[NodeOption], found: Matched, others: Mapping[str, str]) -> Iterator[GivenNode]:
         for option in options:

@@ -39,18 +39,20 @@ def filled(value: object, fill: Callable[[str], str]) -> Any:  # noqa: ANN401
     return value
 
 
-def dumped(value: object) -> str:
-    """As Go's encoding/json writes a map: keys in order, no spaces, and three characters of HTML escaped."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def dumped(value: object, *, in_order: bool = True) -> str:
+    """As Go's encoding/json writes a map, with its keys in order, or a struct: without spaces, and with three
+    characters of HTML escaped.
+    """
+    text = json.dumps(value, sort_keys=in_order, separators=(",", ":"), ensure_ascii=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def merged(values: Iterable[Json]) -> str:
+def merged(values: Iterable[Json], *, in_order: bool = True) -> str:
     """All mappings in one. Texts in one place are joined by commas, each once."""
     together: Any = {}
     for value in values:
         together = _both(together, json.loads(value.text))
-    return dumped(together)
+    return dumped(together, in_order=in_order)
 
 
 def _both(one: Any, other: Any) -> Any:  # noqa: ANN401

@@ -149,9 +149,10 @@ class MatchSurvey:
         )
 
     def _numa(self, found: Sequence[Matched]) -> tuple[int, ...]:
-        if self._options.numa is not None:
-            return self._giver.numa(found)
-        return tuple(node for one in found for node in numa_of(self._look, one.thing))
+        """What ``numa`` says; where it has no text for an object, and without it, the nearest ancestor's."""
+        if self._options.numa == "":
+            return ()
+        return tuple(node for one in found for node in self._giver.numa(one) or numa_of(self._look, one.thing))
 
 
 def _nobody(id_: str, claimants: Sequence[Whole]) -> MatchedDevice:

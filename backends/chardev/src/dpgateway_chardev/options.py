@@ -66,6 +66,10 @@ class CharDeviceOptions:
     mounts: tuple[MountOption, ...] = field(
         default=(), metadata={"help": "with match: files and directories, as templates"}
     )
+    device_info: Mapping[str, Any] = field(
+        default_factory=dict,
+        metadata={"help": "with match: the JSON for Multus and CNI plugins, whose texts are templates"},
+    )
     access: tuple[Access, ...] = field(
         default=(), metadata={"help": "with match: who may use files, which is set before a container gets them"}
     )
@@ -117,7 +121,19 @@ class CharDeviceOptions:
 
     @property
     def _of_match(self) -> Sequence[str]:
-        return ("id", "group", "parts", "expected", "requires", "numa", "env", "annotations", "mounts", "access")
+        return (
+            "id",
+            "group",
+            "parts",
+            "expected",
+            "requires",
+            "numa",
+            "env",
+            "annotations",
+            "mounts",
+            "device_info",
+            "access",
+        )
 
     @property
     def roots(self) -> Roots:

@@ -32,6 +32,8 @@ class Templated(Protocol):
     @property
     def mounts(self) -> Sequence[MountOption]: ...
     @property
+    def device_info(self) -> Mapping[str, Any]: ...
+    @property
     def access(self) -> Sequence[Access]: ...
     @property
     def requires(self) -> Sequence[Requirement]: ...
@@ -95,6 +97,7 @@ def _templates(options: Templated) -> Iterator[tuple[str, str, Mapping[str, str]
         yield from _of_nodes(f"match[{number}].nodes", kind.nodes or ())
     yield from (("env", text, ID) for value in options.env.values() for text in texts_of(value))
     yield from (("annotations", text, ID) for text in options.annotations.values())
+    yield from (("device_info", text, ID) for text in texts_of(options.device_info))
     for number, mount in enumerate(options.mounts):
         yield from ((f"mounts[{number}]", text, ID) for text in (mount.host_path, mount.container_path))
     yield from ((f"access[{number}]", file.host_path, ID) for number, file in enumerate(options.access))

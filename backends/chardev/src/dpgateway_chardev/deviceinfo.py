@@ -1,0 +1,41 @@
+"""The file in which a CNI plugin, through Multus, finds what a device is: the device-info specification of the network
+plumbing group.
+
+It is there from a device's allocation to its release.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpgateway.sysfs import WatchedTree
+
+_RUN, _BELOW = "var/run", "k8s.cni.cncf.io/devinfo/dp"
+_EVERYBODY_READS = 0o444
+
+
+class DeviceInfo:
+    """Those of one resource. Source: k8snetworkplumbingwg/network-attachment-definition-client, pkg/utils/cniconfig.go.
+
+    Both methods raise OSError and OutsideError.
+    """
+
+    def __init__(self, resource: str, host: str) -> None:
+        self._prefix = resource.replace("/", "-")
+        self._host = WatchedTree(host, "")
+
+    def write(self, id_: str, text: str) -> None:
+        """Multus may read at any time, so the file comes with all of its text at once."""
+        path = self._path(id_)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}")
+        beside.unlink(missing_ok=True)
+        beside.write_text(text)
+        beside.chmod(_EVERYBODY_READS)
+        beside.replace(path)
+
+    def remove(self, id_: str) -> None:
+        self._path(id_).unlink(missing_ok=True)
+
+    def _path(self, id_: str) -> Path:
+        return self._host.at(self._host.follow(_RUN)) / _BELOW / f"{self._prefix}-{id_.replace('/', '-')}-device.json"
