@@ -3,8 +3,9 @@
 from dpgateway import hookimpl
 from dpgateway_fpga.driver import FpgaDriver
 from dpgateway_fpga.options import Bitstream, Board, FpgaManager, FpgaOptions, Simulated
+from dpgateway_fpga.tools import Command
 
-__all__ = ["Bitstream", "Board", "FpgaDriver", "FpgaManager", "FpgaOptions", "Simulated"]
+__all__ = ["Bitstream", "Board", "Command", "FpgaDriver", "FpgaManager", "FpgaOptions", "Simulated"]
 
 
 @hookimpl

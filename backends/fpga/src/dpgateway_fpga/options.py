@@ -12,6 +12,7 @@ from typing import Literal
 
 from dpgateway import Device, DeviceNode, refuse
 from dpgateway.sysfs import HOST_DEV, Roots
+from dpgateway_fpga.tools import Command
 
 # A board's id is the name of its state file, so the id can't contain a slash or begin with a dot.
 _BOARD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}")
@@ -156,10 +157,11 @@ class FpgaOptions:
         default=Path("/var/lib/dpgateway/fpga"),
         metadata={"help": "where it is written down what each board runs; the same for all resources of a board"},
     )
-    programmer: Literal["dfl", "fpga-manager", "simulated"] = field(
+    programmer: Literal["command", "dfl", "fpga-manager", "simulated"] = field(
         default="simulated",
         metadata={"help": "what programs the boards; README.md says how strongly each verifies them"},
     )
+    command: Command = field(default_factory=Command, metadata={"help": "options of the programmer command"})
     fpga_manager: FpgaManager = field(
         default_factory=FpgaManager, metadata={"help": "options of the programmer fpga-manager"}
     )
@@ -183,12 +185,9 @@ class FpgaOptions:
         refuse(self._problems())
 
     def _problems(self) -> Iterator[str]:
-        for what, names in (
-            ("id", [board.id for board in self.boards]),
-            ("node", [node for board in self.boards for node in board.nodes]),
-        ):
-            if twice := _repeated(names):
-                yield f"boards: expected each {what} once, found {', '.join(twice)} twice"
+        yield from self._wrong_boards()
+        if self.programmer == "command" and not self.command.tool.argv:
+            yield "command: expected preset, or argv, because the programmer is command"
         if not timedelta() < self.retry_first <= self.retry_limit:
             yield "retry_first: expected more than 0s, and no more than retry_limit"
         for key, duration in (("wait", self.wait), ("patience", self.patience)):
@@ -197,6 +196,16 @@ class FpgaOptions:
         for key, path in (("sysfs", self.sysfs), ("dev", self.dev), ("state_dir", str(self.state_dir))):
             if not path.startswith("/"):
                 yield f"{key}: expected an absolute path, found {path!r}"
+
+    def _wrong_boards(self) -> Iterator[str]:
+        for what, names in (
+            ("id", [board.id for board in self.boards]),
+            ("place", [f"{board.place} port {board.port}" for board in self.boards]),
+            ("node", [node for board in self.boards for node in board.nodes]),
+        ):
+            if twice := _repeated(names):
+                yield f"boards: expected each {what} once, found {', '.join(twice)} twice"
+                return
 
     @property
     def roots(self) -> Roots:

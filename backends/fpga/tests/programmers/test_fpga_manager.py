@@ -1,11 +1,8 @@
 """The real code writes to a file system that behaves like the kernel: what it loads, what it tells, and what hangs."""
 
 import errno
-import os
 import re
-import select
 import threading
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,6 +11,7 @@ from dpgateway_fpga import FpgaManager
 from dpgateway_fpga.programmers import Failed, Reading, verify
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
+from backends.fpga.tests.kernel.left import left_behind
 from backends.fpga.tests.kernel.manager import STATES
 
 
@@ -110,13 +108,6 @@ def test_of_two_writers_one_is_refused_at_once(manager, real, boards, image):
     assert (manager.at_once, len(manager.loaded)) == (1, 1)
 
 
-@contextmanager
-def _descriptor(process):
-    descriptor = os.pidfd_open(int(process))
-    yield descriptor
-    os.close(descriptor)
-
-
 def test_a_load_that_hangs_is_left_behind_and_holds_up_no_other_board(kernel, real, image):
     manager, other = kernel.manager("f8007000.devcfg"), kernel.manager("f8008000.devcfg", 1)
     options = real(patience=timedelta(seconds=0.3))
@@ -130,9 +121,8 @@ def test_a_load_that_hangs_is_left_behind_and_holds_up_no_other_board(kernel, re
         programmer.program(board, image, print)
     FpgaManagerProgrammer(real()).program(free, image, print)
     assert other.state == "operating"
-    (process,) = re.findall(r"process (\d+)", str(failed.value))
-    with _descriptor(process) as descriptor:
+    with left_behind(failed.value) as ended:
         gate.open()
-        assert select.select([descriptor], [], [], 10)[0]
+        assert ended()
     assert programmer.read(board).fault is None
     assert verify(programmer, board, image).operating

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from dpgateway_fpga.options import FpgaOptions
+from dpgateway_fpga.programmers.command import CommandProgrammer
 from dpgateway_fpga.programmers.dfl import DflProgrammer
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 from dpgateway_fpga.programmers.programmer import Failed, Programmer, Progress, Reading, Verification, verify
@@ -11,6 +12,7 @@ from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
 __all__ = ["PROGRAMMERS", "Failed", "Programmer", "Progress", "Reading", "Verification", "verify"]
 
 PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {
+    "command": CommandProgrammer,
     "dfl": DflProgrammer,
     "fpga-manager": FpgaManagerProgrammer,
     "simulated": lambda options: SimulatedProgrammer(options.simulated),

@@ -13,7 +13,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -48,8 +48,9 @@ class _Left:
 class Processes:
     """Of one programmer. Calls for different boards may run at the same time."""
 
-    def __init__(self, patience: timedelta) -> None:
-        self._patience = patience.total_seconds()
+    def __init__(self, patience: timedelta, env: Mapping[str, str] = _ENVIRONMENT) -> None:
+        """``env``: what the processes get besides PATH and LC_ALL, or in their place. They get nothing else."""
+        self._patience, self._env = patience.total_seconds(), {**_ENVIRONMENT, **env}
         self._left: dict[str, _Left] = {}
 
     def left(self, board: Board) -> str | None:
@@ -83,7 +84,7 @@ class Processes:
         )  # no pipe: a process that is left behind must not wait for us
         try:
             since = time.monotonic()
-            process = _start(argv, output, keep)
+            process = self._start(argv, output, keep)
             if not _wait(process, since + self._patience, lambda: progress(_tail(output).rpartition("\n")[2])):
                 self._left[board.id] = _Left(process, since)
                 raise Failed(
@@ -94,13 +95,15 @@ class Processes:
         finally:
             os.close(output)
 
-
-def _start(argv: Sequence[str], output: int, keep: Collection[int]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that no signal for this process' group reaches it."""
-    return subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=_ENVIRONMENT,
-        pass_fds=tuple(keep), start_new_session=True,
-    )  # fmt: skip
+    def _start(self, argv: Sequence[str], output: int, keep: Collection[int]) -> subprocess.Popen[bytes]:
+        """In a session of its own, so that no signal for this process' group reaches it."""
+        try:
+            return subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=self._env,
+                pass_fds=tuple(keep), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise Failed(f"{argv[0]} can't be started: {error}", again=error.errno in PASSING) from error
 
 
 def _wait(process: subprocess.Popen[bytes], until: float, look: Callable[[], None]) -> bool:

@@ -1,0 +1,147 @@
+"""Boards that a tool programs: xrt-smi, fpgaconf, or any other program that ends with 0 if it has worked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+from dpgateway import DriverError
+from dpgateway.sysfs import Look
+from dpgateway_fpga import gbs, places
+from dpgateway_fpga.bitstream import Image
+from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.programmers.processes import Processes
+from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
+from dpgateway_fpga.staging import staged
+
+_PATIENCE = timedelta(seconds=5)
+"""For a tool that only reads: the gateway waits 10 s for a list of boards."""
+_NO_IMAGE = Image(b"", "")
+_UUID = slice(416, 432)
+_WORD = re.compile(r"[A-Za-z0-9][\w.:/+-]*", re.ASCII)
+"""No white space, and no hyphen before it, which would make it an option."""
+_PCI = re.compile(r"(?P<segment>[0-9a-f]{4,}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})\.(?P<function>[0-7])")
+
+
+class CommandProgrammer:
+    """What a tool says is believed as far as another tool can read it back."""
+
+    def __init__(self, options: FpgaOptions) -> None:
+        self._options, self._tool = options, options.command.tool
+        self._programming = Processes(options.patience, options.command.env)
+        self._reading = Processes(_PATIENCE, options.command.env)
+
+    @property
+    def verification(self) -> Verification:
+        return Verification.IDENTITY if self._tool.read else Verification.NONE
+
+    def expected(self, board: Board, image: Image) -> str:
+        return self._filled(board, image)(self._tool.expect) if self._tool.expect else image.sha256
+
+    def read(self, board: Board) -> Reading:
+        left = self._programming.left(board)
+        if left or not self._tool.read:
+            return Reading("unknown", fault=left)
+        try:
+            argv = [self._filled(board)(part) for part in self._tool.read]
+            ended = self._reading.run(board, argv, lambda _: None)
+        except (DriverError, OSError) as error:
+            return Reading("unknown", fault=str(error))
+        if ended.code:
+            return Reading("unknown", fault=f"{argv[0]} ended with code {ended.code}: {ended.output}")
+        found = re.search(self._tool.pattern, ended.output)
+        return Reading("running", found[1].strip(), operating=True) if found and found[1].strip() else Reading("empty")
+
+    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+        with self._file(board, image) as file:
+            filled = self._filled(board, image, file)
+            argv = [filled(part) for part in self._tool.argv]
+            ended = self._programming.run(board, argv, _changes(progress), () if lock is None else (lock,))
+        if ended.code:
+            raise Failed(f"{argv[0]} ended with code {ended.code}: {ended.output or 'it said nothing'}")
+
+    def reset(self, board: Board) -> None:
+        raise Failed(f"board {board.id!r} can't be reset, because {self._tool.argv[0]} can only program it")
+
+    @contextmanager
+    def _file(self, board: Board, image: Image) -> Iterator[Path | None]:
+        """Only for a tool that wants one. Its name ends as the bitstream's does, because tools look at that."""
+        if not any("{file}" in part for part in self._tool.argv):
+            yield None
+            return
+        name = f"{image.sha256}-{board.id}{self._options.bitstream.path.suffix}"
+        directory = self._options.command.files
+        directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with staged(directory, name, image.content) as file:
+            yield file
+
+    def _filled(self, board: Board, image: Image = _NO_IMAGE, file: Path | None = None) -> Callable[[str], str]:
+        """Fills in the placeholders of a text."""
+        values = _Values(board, self._options, image.content, image.sha256, str(file))
+        return lambda text: text.format_map(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The placeholders, each found out when it is wanted. Raises DriverError, OSError."""
+
+    board: Board
+    options: FpgaOptions
+    content: bytes
+    sha256: str
+    file: str
+
+    def __getitem__(self, name: str) -> str:
+        if name in _PCI.groupindex:
+            found = _PCI.fullmatch(self.board.place)
+            if found is None:
+                raise DriverError(f"expected an address such as 0000:3b:00.0, found {self.board.place!r}")
+            return found[name]
+        return str(getattr(self, name) if name in {"file", "sha256"} else getattr(self, f"_{name}")())
+
+    def _text(self) -> str:
+        text = self.content.decode("ascii", "replace").strip()
+        if not _WORD.fullmatch(text):
+            raise DriverError(f"expected one word as the image's text, found {text[:80]!r}")
+        return text
+
+    def _uuid(self) -> str:
+        """Source: XRT, src/runtime_src/core/include/xrt/detail/xclbin.h, struct axlf."""
+        if not self.content.startswith(b"xclbin2\0") or len(self.content) < _UUID.stop:
+            raise DriverError("expected an xclbin file, which begins with xclbin2")
+        return str(UUID(bytes=self.content[_UUID]))
+
+    def _accelerator(self) -> str:
+        return gbs.parse(self.content).accelerator
+
+    def _board(self) -> str:
+        return self.board.id
+
+    def _address(self) -> str:
+        return self.board.place
+
+    def _port(self) -> int:
+        return self.board.port
+
+    def _sysfs(self) -> str:
+        return self.options.sysfs
+
+    def _dfl_port(self) -> str:
+        return f"{self.options.sysfs}/{places.dfl(Look(self.options.roots), self.board).port.path}"
+
+
+def _changes(progress: Progress) -> Progress:
+    """Only what is new, and not what is empty."""
+    last = [""]
+
+    def tell(line: str) -> None:
+        if line and line != last[0]:
+            last[0] = line
+            progress(line)
+
+    return tell

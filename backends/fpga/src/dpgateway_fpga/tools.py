@@ -1,0 +1,144 @@
+"""Programs that program boards: how they are called, and how they say what a board runs. Never through a shell."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from dpgateway import refuse
+
+PLACEHOLDERS: Mapping[str, str] = {
+    "file": "a file with the image, which nobody else can write",
+    "text": "what the image's file says, if that is one word: the name of an image that is elsewhere",
+    "sha256": "the image's digest",
+    "uuid": "the uuid in the header of the image, an xclbin file",
+    "accelerator": "the id of the accelerator in the header of the image, a GBS file",
+    "board": "the board's id",
+    "address": "the board's address, else its id",
+    "port": "the board's port",
+    "segment": "of the address 0000:3b:00.0: 0000",
+    "bus": "3b",
+    "device": "00",
+    "function": "0",
+    "sysfs": "where the host's /sys is seen",
+    "dfl_port": "the directory of the board's port in /sys, with DFL drivers",
+}
+_OF_IMAGES = frozenset({"file", "text", "sha256", "uuid", "accelerator"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool. Its arguments may have placeholders."""
+
+    argv: tuple[str, ...]
+    read: tuple[str, ...] = ()
+    pattern: str = r"(?s)(.*)"
+    expect: str = ""
+
+
+PRESETS: Mapping[str, Tool] = {
+    # aws-fpga, sdk/userspace/fpga-mgmt-tools/README
+    "fpga-load-local-image": Tool(
+        argv=("fpga-load-local-image", "-S", "{address}", "-I", "{text}"),
+        read=("fpga-describe-local-image", "-S", "{address}", "-H"),
+        pattern=r"(?m)^AFI\s+\S+\s+(\S+)\s+loaded\s",
+        expect="{text}",
+    ),
+    # opae-sdk, doc/src/fpga_tools/fpgaconf; without --force it leaves a port alone that somebody has open
+    "fpgaconf": Tool(
+        argv=(
+            "fpgaconf", "--segment", "0x{segment}", "--bus", "0x{bus}", "--device", "0x{device}",
+            "--function", "0x{function}", "{file}",
+        ),
+        read=("cat", "{dfl_port}/afu_id"),
+        expect="{accelerator}",
+    ),
+    # openFPGALoader(1): into the FPGA's memory, not into flash, unless told otherwise; it can't say what a board runs
+    "openFPGALoader": Tool(argv=("openFPGALoader", "--ftdi-serial", "{address}", "{file}")),
+    # XRT, src/runtime_src/core/tools/xbutil2, and core/pcie/driver/linux/xocl: xclbinuuid
+    "xrt-smi": Tool(
+        argv=("xrt-smi", "program", "--device", "{address}", "--user", "{file}"),
+        read=("cat", "{sysfs}/bus/pci/devices/{address}/xclbinuuid"),
+        expect="{uuid}",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A tool, by a name that is known here, or by its arguments."""
+
+    preset: Literal["fpga-load-local-image", "fpgaconf", "openFPGALoader", "xrt-smi"] | None = field(
+        default=None, metadata={"help": "a tool whose arguments are known"}
+    )
+    arguments: tuple[str, ...] = field(
+        default=(), metadata={"help": "with a preset: more arguments, after the tool's name: [--board, arty]"}
+    )
+    argv: tuple[str, ...] = field(
+        default=(), metadata={"help": "without a preset: the program and its arguments, with placeholders in braces"}
+    )
+    read: tuple[str, ...] = field(
+        default=(), metadata={"help": "without a preset: a program that prints what the board runs, if there is one"}
+    )
+    pattern: str = field(
+        default=r"(?s)(.*)",
+        metadata={"help": "the part of what `read` prints that counts: a regular expression's group"},
+    )
+    expect: str = field(default="", metadata={"help": "what that part is when the board runs the image; placeholders"})
+    files: Path = field(
+        default=Path("/run/dpgateway/fpga-files"), metadata={"help": "where images are put for the tool, one at a time"}
+    )
+    env: Mapping[str, str] = field(
+        default_factory=dict, metadata={"help": "the tool's environment, besides PATH and LC_ALL"}
+    )
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    @property
+    def tool(self) -> Tool:
+        if self.preset is None:
+            return Tool(self.argv, self.read, self.pattern, self.expect)
+        known = PRESETS[self.preset]
+        return Tool((known.argv[0], *self.arguments, *known.argv[1:]), known.read, known.pattern, known.expect)
+
+    def _problems(self) -> Iterator[str]:
+        if self.preset is not None:
+            yield from (f"{key}: expected it without a preset" for key in ("argv", "read") if getattr(self, key))
+        elif self.arguments:
+            yield "arguments: expected it with a preset; without one write all of them into argv"
+        if bool(self.read) != bool(self.expect):
+            yield "expect: expected it together with read, because what is read is held against it"
+        if not self.files.is_absolute():
+            yield f"files: expected an absolute path, found {str(self.files)!r}"
+        yield from _wrong_pattern(self.pattern)
+        for key, texts, known in (
+            ("arguments", self.arguments, frozenset(PLACEHOLDERS)),
+            ("argv", self.argv, frozenset(PLACEHOLDERS)),
+            ("read", self.read, PLACEHOLDERS.keys() - _OF_IMAGES),
+            ("expect", [self.expect], PLACEHOLDERS.keys() - {"file"}),
+        ):
+            yield from _wrong_placeholders(key, texts, known)
+
+
+def _wrong_pattern(pattern: str) -> Iterator[str]:
+    try:
+        if (groups := re.compile(pattern).groups) != 1:
+            yield f"pattern: expected one group, found {groups}"
+    except re.error as error:
+        yield f"pattern: expected a regular expression, found {pattern!r}: {error}"
+
+
+def _wrong_placeholders(key: str, texts: Sequence[str], known: frozenset[str] | set[str]) -> Iterator[str]:
+    for text in texts:
+        try:
+            names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
+        except ValueError as error:
+            yield f"{key}: expected placeholders in braces, found {text!r}: {error}; a brace itself is written twice"
+            continue
+        if wrong := [name for name in names if name not in known]:
+            yield f"{key}: expected one of {', '.join(sorted(known))} in braces, found {wrong[0]!r}"

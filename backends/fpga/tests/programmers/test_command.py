@@ -1,0 +1,174 @@
+"""Tools are called as they want it, without a shell; what they say is read back where another tool can say it."""
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from dpgateway_fpga import Board, Command
+from dpgateway_fpga.bitstream import Image
+from dpgateway_fpga.programmers import Failed, Reading, Verification, verify
+from dpgateway_fpga.programmers.command import CommandProgrammer
+
+from backends.fpga.tests.kernel.dfl import Card
+from backends.fpga.tests.kernel.gbs import AES, INTERFACE, gbs_file
+from backends.fpga.tests.kernel.left import left_behind
+from dpgateway import DriverError
+
+BOARD = Board("card", address="0000:3b:00.0")
+
+
+class Tools:
+    """A directory of tools that write down how they were called."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def __call__(self, name, script):
+        (self.directory / name).write_text(f'#!/bin/sh\necho $0 "$@" >> {self.directory}/calls\n{script}\n')
+        (self.directory / name).chmod(0o755)
+
+    def calls(self):
+        return (self.directory / "calls").read_text().replace(f"{self.directory}/", "").splitlines()
+
+
+@pytest.fixture
+def tools(tmp_path):
+    directory = tmp_path / "bin"
+    directory.mkdir()
+
+    return Tools(directory)
+
+
+@pytest.fixture
+def make(options, tools, tmp_path):
+    def make(board=BOARD, patience=timedelta(seconds=20), **command):
+        tool = Command(files=tmp_path / "files", env={"PATH": f"{tools.directory}:/usr/bin:/bin"}, **command)
+        changed = replace(options, boards=(board,), programmer="command", command=tool, patience=patience)
+        return CommandProgrammer(changed)
+
+    return make
+
+
+def test_a_tool_gets_its_arguments_and_the_very_bytes_and_nothing_else(make, tools, image, tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET", "1")
+    tools("load", f'cat "$2" > {tmp_path}/got; env > {tmp_path}/env; pwd >> {tmp_path}/env; echo; echo 100 %')
+    programmer = make(argv=("load", "{board}; rm -rf $HOME `x` {{}}", "{file}"))
+    programmer.program(BOARD, image, print)
+    assert tools.calls() == [f"load card; rm -rf $HOME `x` {{}} {tmp_path}/files/{image.sha256}-card.bin"]
+    assert (tmp_path / "got").read_bytes() == image.content
+    assert sorted(line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()) == [
+        "/", "LC_ALL", "PATH", "PWD",
+    ]  # fmt: skip
+    assert list((tmp_path / "files").iterdir()) == []
+    assert programmer.verification is Verification.NONE
+    assert verify(programmer, BOARD, image) == Reading("unknown")
+
+
+def test_a_tool_that_fails_is_quoted(make, tools, image):
+    tools("load", "echo no board; echo bad luck >&2; exit 3")
+    with pytest.raises(Failed, match=r"^load ended with code 3: no board\nbad luck$"):
+        make(argv=("load",)).program(BOARD, image, print)
+
+
+def test_a_tool_that_is_absent_is_named(make, image):
+    with pytest.raises(Failed, match=r"^load can't be started: .*No such file"):
+        make(argv=("load",)).program(BOARD, image, print)
+
+
+def test_a_tool_tells_how_far_it_is(make, tools, image, tmp_path):
+    os.mkfifo(tmp_path / "go")
+    tools("load", f"echo 10 %; cat {tmp_path}/go")
+    told = []
+
+    def progress(line):
+        told.append(line)
+        (tmp_path / "go").write_text("20 %")
+
+    make(argv=("load",)).program(BOARD, image, progress)
+    assert told == ["10 %"]
+
+
+def test_a_tool_that_hangs_is_left_behind(make, tools, image, tmp_path):
+    os.mkfifo(tmp_path / "go")
+    tools("load", f"cat {tmp_path}/go")
+    programmer = make(argv=("load",), patience=timedelta(seconds=0.2))
+    with pytest.raises(Failed, match=r"^load \(process \d+\) hasn't ended after 0.2 s; it is left behind") as failed:
+        programmer.program(BOARD, image, print)
+    assert "hangs" in str(programmer.read(BOARD).fault)
+    with left_behind(failed.value) as ended:
+        (tmp_path / "go").write_text("")
+        assert ended()
+    assert programmer.read(BOARD).fault is None
+
+
+def test_what_a_tool_reads_back_has_to_be_right(make, tools, image, tmp_path):
+    tools("show", f"cat {tmp_path}/runs")
+    programmer = make(argv=("true",), read=("show", "{address}"), pattern="runs ([0-9a-f]+)", expect="{sha256}")
+    (tmp_path / "runs").write_text("the board\nruns cafe\n")
+    assert programmer.read(BOARD) == Reading("running", "cafe", operating=True)
+    with pytest.raises(Failed, match=f"^expected the board to run {image.sha256} now, found cafe$"):
+        verify(programmer, BOARD, image)
+    (tmp_path / "runs").write_text(f"runs {image.sha256}\n")
+    assert verify(programmer, BOARD, image).identity == image.sha256
+    (tmp_path / "runs").write_text("idle\n")
+    assert programmer.read(BOARD) == Reading("empty")
+    (tmp_path / "runs").unlink()
+    assert str(programmer.read(BOARD).fault).startswith("show ended with code 1: ")
+
+
+def test_xrt_smi(make, tools, tmp_path):
+    uuid = "01234567-89ab-cdef-0123-456789abcdef"
+    image = Image(b"xclbin2\0".ljust(416, b"x") + UUID(uuid).bytes + b"more", "ab" * 32)
+    tools("xrt-smi", "")
+    tools("cat", f'case "$1" in */sys/bus/pci/devices/0000:3b:00.0/xclbinuuid) echo {uuid};; *) exit 1;; esac')
+    programmer = make(preset="xrt-smi")
+    programmer.program(BOARD, image, print)
+    assert verify(programmer, BOARD, image).identity == uuid
+    assert tools.calls()[0] == f"xrt-smi program --device 0000:3b:00.0 --user {tmp_path}/files/{'ab' * 32}-card.bin"
+    with pytest.raises(DriverError, match=r"^expected an xclbin file"):
+        programmer.expected(BOARD, Image(b"xclbin", ""))
+
+
+def test_fpgaconf(tools, kernel, real, tmp_path):
+    card = Card(kernel.host, "0000:3b:00.0", INTERFACE)
+    card.afu = AES
+    image = Image(gbs_file(AES), "ab" * 32)
+    tools("fpgaconf", "")
+    command = Command(preset="fpgaconf", files=tmp_path / "files", env={"PATH": f"{tools.directory}:/usr/bin:/bin"})
+    programmer = CommandProgrammer(real(programmer="command", command=command))
+    programmer.program(BOARD, image, print)
+    assert verify(programmer, BOARD, image).identity == AES
+    assert tools.calls() == [
+        f"fpgaconf --segment 0x0000 --bus 0x3b --device 0x00 --function 0x0 {tmp_path}/files/{'ab' * 32}-card.bin"
+    ]
+    with pytest.raises(DriverError, match=r"^expected an address such as 0000:3b:00\.0, found 'card'$"):
+        programmer.program(Board("card"), image, print)
+
+
+def test_fpga_load_local_image(make, tools):
+    agfi, board = Image(b"agfi-0123456789abcdef0\n", "ab" * 32), Board("slot-0", address="0")
+    tools("fpga-load-local-image", "")
+    tools(
+        "fpga-describe-local-image",
+        "echo 'Type  FpgaImageSlot  FpgaImageId  StatusName'\n"
+        "echo 'AFI          0       agfi-0123456789abcdef0  loaded            0        ok   0  0x10212415'",
+    )
+    programmer = make(board, preset="fpga-load-local-image")
+    programmer.program(board, agfi, print)
+    assert verify(programmer, board, agfi).identity == "agfi-0123456789abcdef0"
+    assert tools.calls() == [
+        "fpga-load-local-image -S 0 -I agfi-0123456789abcdef0",
+        "fpga-describe-local-image -S 0 -H",
+    ]
+    with pytest.raises(DriverError, match=r"^expected one word as the image's text, found '-x'$"):
+        programmer.program(board, Image(b"-x", ""), print)
+
+
+def test_openfpgaloader(make, tools, image, tmp_path):
+    board = Board("FT4232-17")
+    tools("openFPGALoader", "")
+    make(board, preset="openFPGALoader", arguments=("--board", "arty")).program(board, image, print)
+    file = f"{tmp_path}/files/{image.sha256}-FT4232-17.bin"
+    assert tools.calls() == [f"openFPGALoader --board arty --ftdi-serial FT4232-17 {file}"]
