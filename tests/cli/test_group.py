@@ -1,5 +1,6 @@
 """The command line as a whole: help, version, exit codes, and what is imported."""
 
+import gc
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
@@ -20,6 +22,11 @@ REFERENCE = (Path(__file__).parents[2] / "docs/reference/command-line.md").read_
 def python(code, *arguments):
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_garbage_is_collected_again_once_a_command_is_imported():
+    assert main.get_command(click.Context(main), "check") is not None
+    assert gc.isenabled()
 
 
 CLI = "import sys; from dpgateway.cli import main; main(sys.argv[1:], prog_name='dpgateway')"
