@@ -20,7 +20,8 @@ from tests.support.waiting import until
 
 R, S = "example.com/thing", "example.com/other"
 SIMULATED = {"name": R, "driver": "simulated", "options": {"count": 4, "env_prefix": "X"}}
-ERAS = ["1.8", "1.9", "1.10", "1.12", "1.24", "1.25", "1.34", "1.37"]
+ERAS = ["1.9", "1.10", "1.12", "1.24", "1.25", "1.34"]
+"""Without the oldest and the newest, which tests/scenarios has."""
 WITHIN = 2.0
 CALLS = 50
 SECRET = "hunter2"  # noqa: S105  nobody's
@@ -340,7 +341,7 @@ async def test_a_second_gateway_takes_over_when_the_first_is_killed(process, sho
         await ends_in_order(second)
 
 
-async def test_two_hundred_restarts_of_the_kubelet_leave_nothing_behind(process, directory):
+async def test_eighty_restarts_of_the_kubelet_leave_nothing_behind(process, directory):
     await process.start(SIMULATED, {**SIMULATED, "name": S})
     async with kubelet("1.31", directory) as one:
 
@@ -350,10 +351,10 @@ async def test_two_hundred_restarts_of_the_kubelet_leave_nothing_behind(process,
                 await offered(one)
                 await offered(one, resource=S)
 
-        await restart(40)
+        await restart(20)
         before, names = process.used(), len(process.names())
-        await restart(160)
-        bounds = {"descriptors": 2, "threads": 4, "KiB": 2048}  # gRPC's pool of threads grows when all are busy
+        await restart(60)
+        bounds = {"descriptors": 2, "threads": 4, "KiB": 1024}  # gRPC's pool of threads grows when all are busy
 
         def grown():
             return {what: count - before[what] for what, count in process.used().items()}

@@ -76,8 +76,9 @@ async def restarted(process, number, *resources):
     await process.said("registered", registered + 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("change", ["order", "link", "order and link"])
+@pytest.mark.parametrize(
+    ("change", "number"), [("order", signal.SIGTERM), ("link", signal.SIGTERM), ("order and link", signal.SIGKILL)]
+)
 async def test_what_a_container_has_is_nobody_elses_after_a_restart(process, kubelet, dev, change, number):
     await given(process, kubelet, dev)
     if "link" in change:

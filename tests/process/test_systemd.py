@@ -147,23 +147,23 @@ async def told(notifier, systemd):
 
 class TestProcess:
     @pytest.fixture
+    def systemd(self, short_path):
+        systemd = Systemd(str(short_path / "notify"))
+        yield systemd
+        systemd.close()
+
+    @pytest.fixture
     async def process(self, short_path, systemd):
         async with Gateway(short_path, short_path / "device-plugins") as process:
             process.device_plugins_dir.mkdir()
             process.environment["NOTIFY_SOCKET"] = systemd.address
             yield process
 
-    async def test_it_is_ready_when_its_sockets_are_there_and_tells_of_its_end(self, process, systemd):
+    async def test_it_tells_of_its_sockets_of_each_configuration_and_of_its_end(self, process, systemd):
         await process.start(DEVICES)
         await systemd.hears("READY=1")
         assert sum(name.endswith(".sock") for name in process.names()) == 1
         assert "STATUS=1 resource, waiting for a kubelet" in systemd.heard
-        assert await process.end() == 0
-        await systemd.hears("STOPPING=1")
-
-    async def test_it_tells_when_it_reads_its_configuration_again(self, process, systemd):
-        await process.start(DEVICES)
-        await systemd.hears("READY=1")
         systemd.heard.clear()
         process.reload(DEVICES, {**DEVICES, "name": "example.com/other"})
         await systemd.hears("READY=1")
@@ -171,20 +171,20 @@ class TestProcess:
         assert systemd.heard[systemd.heard.index(began) - 1] == "RELOADING=1"
         assert 0 <= time.monotonic() - int(began.partition("=")[2]) / 1e6 < 10
         await systemd.hears("STATUS=2 resources, waiting for a kubelet")
-
-    async def test_it_tells_of_a_configuration_that_is_refused_until_one_is_taken_over(self, process, systemd):
-        await process.start(DEVICES)
-        await systemd.hears("READY=1")
         process.reload({**DEVICES, "shares": 0})
-        await systemd.hears("STATUS=1 resource, waiting for a kubelet, the new configuration is refused")
-        systemd.heard.clear()
+        await systemd.hears("STATUS=2 resources, waiting for a kubelet, the new configuration is refused")
         process.reload(DEVICES)
         await systemd.hears("STATUS=1 resource, waiting for a kubelet")
+        assert await process.end() == 0
+        await systemd.hears("STOPPING=1")
 
-    async def test_without_the_kubelets_directory_it_is_ready_too(self, process, systemd):
+    async def test_without_the_kubelets_directory_it_is_ready_too_and_tells_the_watchdog(self, process, systemd):
         process.device_plugins_dir.rmdir()
+        process.environment["WATCHDOG_USEC"] = "100000"
         await process.start(DEVICES)
         await systemd.hears("READY=1")
+        systemd.heard.clear()
+        await systemd.hears("WATCHDOG=1")
 
     async def test_a_resource_that_fails_does_not_hold_up_the_others(self, process, systemd):
         await process.start(DEVICES, ABSENT)
@@ -195,10 +195,3 @@ class TestProcess:
         await process.start(HANGING)
         await systemd.hears("READY=1")
         assert systemd.heard[-2] == "STATUS=1 resource, waiting for a kubelet, 1 failed: example.com/slow"
-
-    async def test_the_watchdog(self, process, systemd):
-        process.environment["WATCHDOG_USEC"] = "100000"
-        await process.start(DEVICES)
-        await systemd.hears("READY=1")
-        systemd.heard.clear()
-        await systemd.hears("WATCHDOG=1")
