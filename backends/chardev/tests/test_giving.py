@@ -62,7 +62,10 @@ def test_an_alternative_of_match_may_have_nodes_of_its_own(tree, drive, function
 def test_environment_can_be_json_of_all_devices(drive, function):
     function("0000:3b:00.0", "61")
     function("0000:3c:00.0", "62")
-    info = {"{kernel}": {"vfio": {"mount": "/dev/vfio/<{attr:iommu_group}>", "dev": 1}}, "all": {"ids": "{id}"}}
+    info = {
+        "{kernel}": {"vfio": {"mount": "/dev/vfio/<{attr:iommu_group}>", "dev": 1}},
+        "all": {"ids": "{id}", "no?": "{attr:no}"},
+    }
     driver = drive(FUNCTION, nodes=[], env={"X_{resource}": "{kernel}", "X_{resource}_{index}": "a", "INFO": info})
     assert driver.allocate(driver.devices()[::-1]).env == {
         "X_EXAMPLE_COM_STICK": "0000:3c:00.0,0000:3b:00.0",
@@ -78,7 +81,12 @@ def test_environment_can_be_json_of_all_devices(drive, function):
 def test_a_device_is_unhealthy_while_what_it_requires_is_missing(tree, drive, function, place):
     function("0000:3b:00.0", "61")
     tree.write("/var/x/\n/proc/devices = Character devices:\\n 10 misc")
-    requires = [f"/var/{place}/{{attr:iommu_group}}.sock", {"host_path": "/proc/devices", "text": "* onload_epoll*"}]
+    fine = {"host_path": "/proc/absent", "text": {"none_of": "-1", "or_absent": True}}
+    requires = [
+        fine,
+        f"/var/{place}/{{attr:iommu_group}}.sock",
+        {"host_path": "/proc/devices", "text": "* onload_epoll*"},
+    ]
     driver = drive(FUNCTION, nodes=[], requires=requires, host=str(tree.path))
     assert reasons(driver) == {"0000:3b:00.0": f"/var/{place}/61.sock isn't there"}
     tree.write(f"/var/{place}/61.sock = ")

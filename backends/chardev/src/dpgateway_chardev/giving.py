@@ -10,12 +10,12 @@ from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, T
 from dpgateway_chardev.given import Given, GivenAccess, GivenNode
 from dpgateway_chardev.grouping import Part
 from dpgateway_chardev.hostfiles import HostFiles
-from dpgateway_chardev.jsons import Json, dumped, filled, merged
+from dpgateway_chardev.jsons import Json, NoText, dumped, filled, merged
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.settings import Access, MountOption, NodeOption
 
 
-class NothingToGive(Exception):
+class NothingToGive(NoText):
     """A device lacks something that containers should get with it. The text says what."""
 
 

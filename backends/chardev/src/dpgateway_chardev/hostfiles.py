@@ -32,7 +32,8 @@ class HostFiles:
         try:
             real = tree.follow(inner)
         except (FileNotFoundError, NotADirectoryError):
-            return f"{path} isn't there"
+            absent_is_fine = text is not None and text.passes(NoValue.missing())
+            return None if absent_is_fine else f"{path} isn't there"
         except OSError as error:
             return f"can't look at {path}: {error.strerror}"
         except OutsideError as error:

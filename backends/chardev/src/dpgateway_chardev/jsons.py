@@ -28,15 +28,29 @@ def texts_of(value: object) -> Iterator[str]:
             yield from texts_of(inner)
 
 
+class NoText(Exception):
+    """Raised for a template that can't be filled."""
+
+
 def filled(value: object, fill: Callable[[str], str]) -> Any:  # noqa: ANN401
-    """The value with each text filled."""
+    """The value with each text filled. What is under a key with a question mark at its end may be missing."""
     if isinstance(value, str):
         return fill(value)
     if isinstance(value, Mapping):
-        return {fill(str(key)): filled(inner, fill) for key, inner in value.items()}
+        return dict(_pairs(value, fill))
     if isinstance(value, list | tuple):
         return [filled(inner, fill) for inner in value]
     return value
+
+
+def _pairs(value: Mapping[str, object], fill: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
+    for key, inner in value.items():
+        name = str(key)
+        try:
+            yield fill(name.removesuffix("?")), filled(inner, fill)
+        except NoText:
+            if not name.endswith("?"):
+                raise
 
 
 def dumped(value: object, *, in_order: bool = True) -> str:
