@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import allocate, first_list, flip, growth, idle, pages, restart, start
+from benchmarks import allocate, first_list, flip, growth, idle, matched, pages, restart, start
 from benchmarks.budgets import Figures
 from benchmarks.processes import ROOT
 from benchmarks.report import Report, about, kubelet, rounded
@@ -29,6 +29,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "growth": growth.measure,
     "idle": idle.measure,
     "pages": pages.measure,
+    "matched": matched.measure,
 }
 _FIGURES = Path(__file__).with_name("results.json")
 _PAGE = ROOT / "docs" / "benchmarks.md"

@@ -48,6 +48,10 @@ FLIP = (
     "the driver says that something changed, not what: so the driver is asked on a thread for all its devices, and the "
     "list is checked and compared device by device before it is sent"
 )
+MATCHED = (
+    "each change leads to a look at all objects and nodes, which takes %(matched.first_look.ms).0f ms of CPU time; "
+    "then what is found can't be wrong, whatever message was lost"
+)
 FIRST = "a list is sent in one piece, but by an asynchronous generator that can be ended, not by one write"
 
 BY_DEVICES = {
@@ -102,4 +106,8 @@ BUDGETS = (
     Budget("the same with the pages on and a scrape a second", "pages.gateway.percent", "% of a core", 0.3),
     Budget("resident with the pages on and a scrape a second", "pages.gateway.mb", "MB", 75),
     Budget("a scrape, p50", "pages.scrape.ms", "ms", 20),
+    Budget("first look at 1,000 matched functions, p50, CPU", "matched.first_look.ms", "ms", 200),
+    Budget("one change among them, p50", "matched.change.ms", "ms", 15, why=MATCHED),
+    Budget("resident, more than with one of them", "matched.memory.mb", "MB", 4),
+    Budget("their files opened between two slow looks", "matched.opened.files", "files", 0),
 )

@@ -337,4 +337,4 @@ def test_only_what_concerns_a_device_is_a_change(tree):
         ("devices/virtual/net/veth1", "net", False),
         ("devices/pci0000:00", "", True),
     ):
-        assert survey.concerns(Uevent("change", path, subsystem)) == concerned, path
+        assert survey.concern.has(Uevent("change", path, subsystem)) == concerned, path

@@ -13,6 +13,10 @@ LASTING = frozenset({"acpi", "amba", "ap", "ccw", "mdev", "pci", "platform", "pn
 usb-serial, virtio and others that count."""
 
 
+_WITHOUT = LASTING - {"usb"}
+"""Nothing on these buses is in a USB device."""
+
+
 def place(look: Look, thing: Object) -> Object | None:
     """The object itself or the nearest above it on a bus whose names last; None, if there is none."""
     return next((one for one in thing.line if look.subsystem(one) in LASTING), None)
@@ -30,6 +34,8 @@ def serial(look: Look, thing: Object) -> str | None:
     """
     interface = ""
     for ancestor in thing.line:
+        if look.subsystem(ancestor) in _WITHOUT:
+            return None
         if isinstance(vendor := look.value(ancestor, "idVendor"), str):
             product, number = look.value(ancestor, "idProduct"), look.value(ancestor, "serial")
             if not isinstance(number, str) or not number.strip() or not isinstance(product, str):

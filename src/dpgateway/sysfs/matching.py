@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 from dpgateway.errors import refuse
@@ -85,9 +85,9 @@ class Test:
             return self._passes_without(value)
         return (
             self.present is not False
-            and (not self.glob or any(value_matches(value, glob) for glob in self.glob))
+            and (not self.glob or any(map(partial(value_matches, value), self.glob)))
             and (not self.exact or value in self.exact)
-            and not any(value_matches(value, glob) for glob in self.none_of)
+            and (not self.none_of or not any(map(partial(value_matches, value), self.none_of)))
             and (self.regex is None or re.fullmatch(self.regex, value) is not None)
             and self._in_range(value)
         )

@@ -71,9 +71,9 @@ class WatchedTree(Tree):
         """The names that matter, by the directory's absolute path as this process sees it."""
         return {str(self.at(real)): interest for real, interest in self.interests.items()}
 
-    def _step(self, done: list[str], name: str) -> str | None:
-        self.interests["/".join(done)].names.add(name)
-        return super()._step(done, name)
+    def _target(self, directory: str, name: str, path: str) -> str | None:
+        self.interests[directory].names.add(name)
+        return super()._target(directory, name, path)
 
 
 class DevTree(WatchedTree):
@@ -81,13 +81,20 @@ class DevTree(WatchedTree):
 
     def __init__(self, root: str) -> None:
         super().__init__(root, HOST_DEV)
+        self._looked: dict[tuple[str, str], Node | NoNode] = {}
 
     def look(self, path: str, expected: str) -> Node | NoNode:
         """The device node of type ``expected`` (char, block) at ``path``, or why there is none."""
+        key = (path, expected)
+        if key not in self._looked:
+            self._looked[key] = self._look(path, expected)
+        return self._looked[key]
+
+    def _look(self, path: str, expected: str) -> Node | NoNode:
         shown = f"{HOST_DEV}/{path}"
         try:
             real = self.follow(path)
-            status = self.at(real).lstat()
+            status = os.lstat(f"{self.root}/{real}")
         except OutsideError as error:
             return NoNode(str(error))
         except (FileNotFoundError, NotADirectoryError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
 from dpgateway.sysfs.tree import OutsideError, Tree
@@ -40,8 +41,14 @@ class Object:
     @property
     def line(self) -> Sequence[Object]:
         """The object itself, and what it is in, up to the root of its bus."""
-        parts = self.path.split("/")
-        return tuple(Object("/".join(parts[:depth])) for depth in range(len(parts), 1, -1))
+        return _line(self.path)
+
+
+@lru_cache(maxsize=256)
+def _line(path: str) -> Sequence[Object]:
+    """Cached, because all that is asked of an object is asked of its ancestors, too."""
+    above = path.rpartition("/")[0]
+    return (Object(path), *_line(above)) if above else ()
 
 
 class Look:
@@ -78,7 +85,7 @@ class Look:
                 path = self._tree.follow(name, directory)
             except (OutsideError, OSError):  # a link that leads nowhere, because the object is just going
                 continue
-            if path not in seen and self._tree.at(path).is_dir():
+            if path not in seen and self._tree.is_directory(path):
                 seen.add(path)
                 yield Object(path)
 
@@ -88,7 +95,7 @@ class Look:
         return Object(real) if isinstance(real, str) and self.exists(Object(real)) else None
 
     def exists(self, thing: Object) -> bool:
-        return self._tree.at(thing.path).is_dir()
+        return self._tree.is_directory(thing.path)
 
     def value(self, thing: Object, path: str) -> Value:
         """What an attribute says, without white space at its end. ``path``: see above."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from dpgateway.sysfs.values import NoValue
 
 MAX_LINKS = 40  # as the kernel: include/linux/namei.h, MAXSYMLINKS
+_PAGE = 4096
 LONGEST = 65536
 """Bytes of a file that are read. An attribute of sysfs has a page at most (Documentation/filesystems/sysfs.rst)."""
 
@@ -30,46 +31,50 @@ class Tree:
         """``root``: where this process sees what the host has at ``host``, for example ``/host/dev`` and ``/dev``."""
         self.root = root
         self.host = host
+        self._plain: set[str] = set()
+        """Real paths that were found to be no links. A tree is made for one look, in which nothing is asked twice."""
 
     def at(self, real: str) -> Path:
         return Path(self.root, real)
 
     def follow(self, path: str, start: str = "") -> str:
         """The real path of ``path`` as seen from the real directory ``start``. Raises OutsideError, OSError."""
-        done = start.split("/") if start else []
-        todo = path.split("/")[::-1]
-        links = 0
+        here, todo, links = start, path.split("/")[::-1], 0
         while todo:
             name = todo.pop()
             if name == "..":
-                self._up(done, path)
+                here = self._up(here, path)
             elif name not in {"", "."}:
-                target = self._step(done, name)
-                links += target is not None
+                inner = f"{here}/{name}" if here else name
+                target = None if inner in self._plain else self._target(here, name, inner)
+                if target is None:
+                    here = inner
+                    continue
+                links += 1
                 if links > MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                todo.extend((target or "").split("/")[::-1])
-        return "/".join(done)
+                if target.startswith("/"):
+                    here, target = "", self._inside(inner, target)
+                todo.extend(target.split("/")[::-1])
+        return here
 
-    def _up(self, done: list[str], path: str) -> None:
-        if not done:
+    def _up(self, here: str, path: str) -> str:
+        if not here:
             raise OutsideError(f"{self.host}/{path} leads outside {self.host}")
-        done.pop()
+        return here.rpartition("/")[0]
 
-    def _step(self, done: list[str], name: str) -> str | None:
-        """Goes on to ``name``. If that is a link, stays (or goes back to the root) and returns the path to follow."""
-        path = "/".join([*done, name])
+    def _target(self, directory: str, name: str, path: str) -> str | None:
+        """What ``path``, which is ``name`` in ``directory``, leads to if it is a link."""
         try:
-            target = os.readlink(f"{self.root}/{path}")  # noqa: PTH115  a Path costs more than the call
+            return os.readlink(f"{self.root}/{path}")  # noqa: PTH115  a Path costs more than the call
         except OSError as error:
             if error.errno != errno.EINVAL:  # readlink(2): not a symbolic link
                 raise
-            done.append(name)
+            self._plain.add(path)
             return None
-        if target.startswith("/"):
-            target = self._inside(path, target)
-            done.clear()
-        return target
+
+    def is_directory(self, real: str) -> bool:
+        return os.path.isdir(f"{self.root}/{real}")  # noqa: PTH112  as above
 
     def _inside(self, link: str, target: str) -> str:
         """The target of an absolute link, relative to the root."""
@@ -88,6 +93,8 @@ class Tree:
         """The text of a real regular file, without white space at its end; or why there is none. Of a link the text is
         the last part of what it leads to.
         """
+        if real.endswith(_LINKS) and not isinstance(end := self._link(real), NoValue):
+            return end
         try:
             file = os.open(f"{self.root}/{real}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
@@ -113,6 +120,10 @@ class Tree:
             return NoValue(str(error))
 
 
+_LINKS = ("/driver", "/subsystem", "/iommu_group", "/physfn")
+"""What is usually a link is looked at as one first, because opening it takes longer and then fails."""
+
+
 def _unopened(error: OSError) -> NoValue:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return NoValue.missing()
@@ -121,7 +132,7 @@ def _unopened(error: OSError) -> NoValue:
 
 def _bytes(file: int, size: int) -> bytes:
     """At most one more than LONGEST. Only a file without a size, as in /proc, may have more after a first read."""
-    read = os.read(file, LONGEST + 1)
+    read = os.read(file, min(max(size, _PAGE), LONGEST) + 1)
     while not size and len(read) <= LONGEST and (more := os.read(file, LONGEST + 1 - len(read))):
         read += more
     return read

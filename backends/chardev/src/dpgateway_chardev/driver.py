@@ -12,7 +12,7 @@ from dpgateway_chardev.deviceinfo import DeviceInfo
 from dpgateway_chardev.given import Given, together
 from dpgateway_chardev.giving import NothingToGive
 from dpgateway_chardev.hostfiles import HostFiles
-from dpgateway_chardev.matched import MatchSurvey
+from dpgateway_chardev.matched import Concern, MatchSurvey
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.survey import NodeDevice, Survey
 
@@ -30,7 +30,7 @@ class CharDevices:
         self._options = options
         self._context = context
         self._notices = Notices(context.log, logging.INFO)
-        self._seen: MatchSurvey | None = None
+        self._concern: Concern | None = None
         self._watcher = Watcher(
             f"chardev {context.resource}",
             context.changed,
@@ -76,12 +76,12 @@ class CharDevices:
             return Survey(self._options)
         survey = MatchSurvey(self._options)
         survey.find()
-        self._seen = survey
+        self._concern = survey.concern
         return survey
 
     def _concerned(self, event: Uevent) -> bool:
         """Called on the watcher's thread."""
-        return self._seen is None or self._seen.concerns(event)
+        return self._concern is None or self._concern.has(event)
 
     def _tell_changes(self, now: Mapping[str, str]) -> None:
         for id_, hardware in now.items():

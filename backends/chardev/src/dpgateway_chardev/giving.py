@@ -164,6 +164,6 @@ def _parsed(text: str, others: tuple[str, ...] = ()) -> Template:
 
 def _checked(template: str, path: str) -> str:
     """A filled template that is a path: what a device says of itself may not lead elsewhere."""
-    if not path.startswith("/") or any(part in {"", ".", ".."} for part in path[1:].split("/")) or "\0" in path:
+    if not path.startswith("/") or not {"", ".", ".."}.isdisjoint(path[1:].split("/")) or "\0" in path:
         raise NothingToGive(f"expected {template} to be a path without '.', '..' and '//', found {path!r}")
     return path

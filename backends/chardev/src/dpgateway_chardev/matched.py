@@ -21,6 +21,22 @@ class MatchedDevice(Device):
     given: Given | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Which changes in sysfs may have changed the devices. All that a driver keeps of a look."""
+
+    subsystems: tuple[str, ...]
+    places: frozenset[str]
+    """The paths of all parts of devices."""
+
+    def has(self, event: Uevent) -> bool:
+        """Whether it is about an object of these subsystems, about what a part of a device is in, or what is in it."""
+        if any(value_matches(event.subsystem, subsystem) for subsystem in self.subsystems):
+            return True
+        inside = any(one.path in self.places for one in Object(event.path).line)
+        return inside or any(place.startswith(f"{event.path}/") for place in self.places)
+
+
 class MatchSurvey:
     """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
@@ -32,8 +48,6 @@ class MatchSurvey:
         self.devices: dict[str, MatchedDevice] = {}
         self._ids: dict[Object, set[str]] = {}
         """The ids of the devices that objects are, or are parts of."""
-        self._places: frozenset[str] = frozenset()
-        """The paths of all parts of devices."""
 
     @property
     def notices(self) -> Mapping[str, None]:
@@ -46,14 +60,10 @@ class MatchSurvey:
             directories[f"{self._options.udev}/data"] = Interest(globs={"*"})
         return directories
 
-    def concerns(self, event: Uevent) -> bool:
-        """Whether a change in sysfs may have changed the devices: of an object of these subsystems, of what a part of a
-        device is in, or of what is in it.
-        """
-        if any(value_matches(event.subsystem, match.subsystem) for match in self._options.match):
-            return True
-        inside = any(one.path in self._places for one in Object(event.path).line)
-        return inside or any(place.startswith(f"{event.path}/") for place in self._places)
+    @property
+    def concern(self) -> Concern:
+        places = frozenset(thing.path for thing in self._ids)
+        return Concern(tuple(match.subsystem for match in self._options.match), places)
 
     def find(self) -> None:
         """Finds all there is. Raises DriverError."""
@@ -66,7 +76,6 @@ class MatchSurvey:
             ids.setdefault(one.id, []).append(one)
             for part in one.parts:
                 self._ids.setdefault(part.found.thing, set()).add(one.id)
-        self._places = frozenset(thing.path for thing in self._ids)
         for id_, claimants in sorted(ids.items()):
             try:
                 self.devices[id_] = self._device(claimants[0]) if len(claimants) == 1 else _nobody(id_, claimants)
