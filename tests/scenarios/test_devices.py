@@ -10,19 +10,17 @@ from tests.scenarios.kubelet import RESOURCE, First, Kubelet, devices
 ONE = {"c": {RESOURCE: 1}}
 
 
-async def test_a_device_breaks_and_heals(kubelet: Kubelet, served: Gateway) -> None:
+async def test_devices_break_and_heal(kubelet: Kubelet, served: Gateway) -> None:
     served.suffer({"indexes": [0], "unhealthy": "burnt"})
     await kubelet.wait_for_devices(1, 1)
     assert devices(await kubelet.admit("p1", ONE)) == {"node-1"}
     served.suffer()
     await kubelet.wait_for_devices(2)
     assert devices(await kubelet.admit("p2", ONE)) == {"node-0"}
-
-
-async def test_every_device_breaks(kubelet: Kubelet, served: Gateway) -> None:
+    await kubelet.remove("p2")
     served.suffer({"unhealthy": "burnt"})
     await kubelet.wait_for_devices(0, 2)
-    assert not (await kubelet.admit("p1", ONE))["ok"]
+    assert not (await kubelet.admit("p3", ONE))["ok"]
     served.suffer()
     await kubelet.wait_for_devices(2)
 

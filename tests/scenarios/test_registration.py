@@ -1,9 +1,6 @@
 """How resources come to the kubelet, in each of its APIs."""
 
 import shutil
-import signal
-
-import pytest
 
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
@@ -11,13 +8,9 @@ from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
 ONE = {"c": {RESOURCE: 1}}
 
 
-async def test_both_devices_are_there(kubelet: Kubelet, served: Gateway) -> None:
+async def test_both_devices_are_there_and_go_when_the_gateway_ends(kubelet: Kubelet, served: Gateway) -> None:
+    """And they are written down, but 1.8 writes only what it allocates."""
     assert await kubelet.counts() == (2, 2)
-    assert await served.registrations() == 1
-
-
-async def test_lists_are_written_down(kubelet: Kubelet, served: Gateway) -> None:
-    """1.8 writes only what it allocates."""
     path = kubelet.directory / "kubelet_internal_checkpoint"
     if kubelet.minor > 8:
         await kubelet.noted(2)
@@ -25,6 +18,9 @@ async def test_lists_are_written_down(kubelet: Kubelet, served: Gateway) -> None
         assert not path.exists()
     assert (await kubelet.admit("p1", ONE))["ok"]
     assert RESOURCE in path.read_text()
+    assert await served.registrations() == 1
+    await kubelet.wait_for({8: (None, None), 9: (0, 0)}.get(kubelet.minor, (2, 0)))
+    assert served.names() == []
 
 
 async def test_the_gateway_waits_for_a_kubelet(kubelet: Kubelet, gateway: Gateway) -> None:
@@ -130,10 +126,3 @@ async def test_files_deleted_under_a_live_stream(kubelet: Kubelet, served: Gatew
     served.suffer({"indexes": [0], "unhealthy": "burnt"})
     await kubelet.wait_for_devices(1, 1)
     assert (await kubelet.admit("p1", ONE))["ok"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_gateway_ends_in_order(kubelet: Kubelet, served: Gateway, number: signal.Signals) -> None:
-    assert await served.end(number) == 0
-    await kubelet.wait_for({8: (None, None), 9: (0, 0)}.get(kubelet.minor, (2, 0)))
-    assert served.names() == []
