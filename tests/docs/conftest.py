@@ -89,7 +89,7 @@ def _add_dependencies(environment: Path) -> None:
 
 @pytest.fixture(scope="session")
 def place(bare: Place) -> Place:
-    """With what the tutorial's first command installs."""
+    """With what the tutorial's first command installs. Tests that have it are a group, so that it is made once."""
     command = Page("tutorial/first-hour.md").commands[1].text
     assert command.startswith("pip install ")
     (result,) = bare.run([command], "first-hour")

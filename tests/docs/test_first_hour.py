@@ -7,6 +7,8 @@ import pytest
 from tests.docs.conftest import Place
 from tests.docs.pages import Page, check_output
 
+pytestmark = pytest.mark.xdist_group("place")
+
 PAGE = Page("tutorial/first-hour.md")
 FUSE = Path("/dev/fuse")
 

@@ -15,6 +15,8 @@ from tests.docs.conftest import Place
 from tests.docs.examples import installed
 from tests.docs.pages import Page, check_output
 
+pytestmark = pytest.mark.xdist_group("place")
+
 PAGE = Page("how-to/drivers.md")
 EXAMPLES = sorted(name.removesuffix(".py") for name in PAGE.files if name.endswith(".py"))
 

@@ -1,6 +1,10 @@
 """What `dpgateway new-driver` writes: it passes its tests as it is, and serves a pod."""
 
+import pytest
+
 from tests.docs.conftest import Place
+
+pytestmark = pytest.mark.xdist_group("place")
 
 CONFIG = "resources: [{name: example.com/thing, driver: my-thing, options: {paths: [/dev/null, /dev/zero]}}]"
 COMMANDS = [
