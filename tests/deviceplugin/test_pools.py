@@ -470,4 +470,4 @@ class Events(RuleBasedStateMachine):
 
 
 TestEvents = Events.TestCase
-TestEvents.settings = settings(deadline=None, max_examples=40, stateful_step_count=30)
+TestEvents.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)

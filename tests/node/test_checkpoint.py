@@ -179,7 +179,7 @@ def is_an_answer_or_a_kubelet_error(raw):
 
 
 @given(JSON)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_whatever_the_document_the_error_is_the_kubelets(document):
     is_an_answer_or_a_kubelet_error(json.dumps(document).encode())
 

@@ -343,4 +343,4 @@ class Events(RuleBasedStateMachine):
 
 
 TestEvents = Events.TestCase
-TestEvents.settings = settings(deadline=None, max_examples=150, stateful_step_count=30)
+TestEvents.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)

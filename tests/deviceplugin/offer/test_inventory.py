@@ -768,7 +768,7 @@ class Events(RuleBasedStateMachine):
 
 
 TestEvents = Events.TestCase
-TestEvents.settings = settings(deadline=None, max_examples=120, stateful_step_count=30)
+TestEvents.settings = settings(deadline=None, max_examples=50, stateful_step_count=30)
 
 
 def test_another_reason_is_no_new_list_because_no_kubelet_would_see_a_difference(node):

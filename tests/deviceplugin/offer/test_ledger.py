@@ -315,7 +315,7 @@ class Events(RuleBasedStateMachine):
 
 
 TestEvents = Events.TestCase
-TestEvents.settings = settings(deadline=None, max_examples=150, stateful_step_count=30)
+TestEvents.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
 
 
 @pytest.mark.parametrize("name", ["a::b", "::", "1"])

@@ -49,7 +49,7 @@ def every_answer(request):
 
 @pytest.mark.parametrize("order", ["packed", "spread"])
 @given(question=questions())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_no_other_answer_is_better(order, question):
     request, meaning = question
     answer = prefer(request, meaning.get, order)
