@@ -9,6 +9,7 @@ from typing import get_type_hints
 import pytest
 
 import dpgateway
+import dpgateway.cli.packages
 import dpgateway.sysfs
 import dpgateway.testing
 from dpgateway.config import Timeouts
@@ -36,6 +37,7 @@ def names(text):
     [
         (TEXT[: TEXT.index("## The class")], dpgateway),
         (SECTIONS["Testing"], dpgateway.testing),
+        (SECTIONS["A command of the package"], dpgateway.cli.packages),
         (Page("reference/sysfs.md").text, dpgateway.sysfs),
     ],
 )

@@ -36,8 +36,25 @@ An option wins over its environment variable, and that wins over the configurati
 Exit codes: 0 done, or ended by SIGTERM or SIGINT; 1 the work failed; 2 the configuration or the usage is wrong."""
 
 
-class Group(click.Group):
-    """Imports a command when the command is called, and turns our errors into messages and exit codes."""
+class Telling(click.Group):
+    """Turns our errors into messages and exit codes."""
+
+    def main(self, *args: Any, **keys: Any) -> Any:  # noqa: ANN401  click's own
+        with told_in_one_line():
+            return super().main(*args, **keys)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's own
+        try:
+            return super().invoke(ctx)
+        except ConfigurationError as error:
+            click.echo(error, err=True)
+            ctx.exit(2)
+        except GatewayError as error:
+            raise click.ClickException(str(error)) from error
+
+
+class Group(Telling):
+    """Imports a command when the command is called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  click's own
         """What the program calls. `run` is a process that others send signals to, also while it imports its modules."""
@@ -77,19 +94,6 @@ class Group(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
-
-    def main(self, *args: Any, **keys: Any) -> Any:  # noqa: ANN401  click's own
-        with told_in_one_line():
-            return super().main(*args, **keys)
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's own
-        try:
-            return super().invoke(ctx)
-        except ConfigurationError as error:
-            click.echo(error, err=True)
-            ctx.exit(2)
-        except GatewayError as error:
-            raise click.ClickException(str(error)) from error
 
 
 def _imported(module: str) -> ModuleType:

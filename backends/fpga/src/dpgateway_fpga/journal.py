@@ -83,6 +83,11 @@ class Journal:
             os.replace(new, f"{board}.json", src_dir_fd=directory, dst_dir_fd=directory)
             _sync(self.state_dir)
 
+    def forget(self, board: str) -> None:
+        """What it runs is unknown from now on; for who has the lock. Raises DriverError, OSError."""
+        with self._directory() as directory, suppress(FileNotFoundError):
+            os.unlink(f"{board}.json", dir_fd=directory)
+
     @contextmanager
     def locked(self, board: str) -> Iterator[int]:
         """A descriptor with the board's lock, which nobody else has meanwhile, in this process or another one. Raises

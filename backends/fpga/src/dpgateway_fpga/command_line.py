@@ -1,0 +1,206 @@
+"""``dpgateway-fpga``: what the node's boards run, and programming by hand what the gateway would program."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from dpgateway import DriverError
+from dpgateway.cli import packages
+from dpgateway.cli.packages import CONTROL_SOCKET, GatewayError, Settings, Telling, configured, output_option
+from dpgateway_fpga.known import Known, boards
+
+COLUMNS = ("board", "state", "image", "programmed", "holder", "fault", "verifies")
+_FORCE = click.option("--force", is_flag=True, help="Do it even if a pod holds the board, or if that isn't known.")
+
+EPILOG = """The configuration is the gateway's: --config or DPGATEWAY_CONFIG. Run it as root, on the node.
+
+Exit codes: 0 done, or the board runs what it should; 1 it doesn't, it failed, or it was refused; 2 the configuration or
+the usage is wrong."""
+
+
+@click.group(cls=Telling, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.version_option(None, "--version", package_name="dpgateway-fpga", message="dpgateway-fpga %(version)s")
+def main() -> None:
+    """See what this node's FPGA boards run, and program, verify or reset one by hand.
+
+    The boards are those of the fpga driver's resources in the gateway's configuration. Programming takes the same steps
+    as the gateway does before a container starts, under the same lock, and is written down in the same journal; so the
+    gateway may run meanwhile.
+    """
+
+
+@main.command("list")
+@configured
+@CONTROL_SOCKET
+@output_option
+def list_(settings: Settings, control_socket: Path, output: str) -> None:
+    """List the boards: state, image, when it was programmed, who holds it, and what is wrong.
+
+    STATE is the board's own word, IMAGE what the journal says that it runs. VERIFIES says how far the board itself can
+    tell which image it runs: identity, state or none. HOLDER is "?" where no gateway runs that could tell.
+    """
+    known = _known(settings)
+    try:
+        held, unknown = _held(known.values(), control_socket), None
+    except GatewayError as error:
+        held, unknown = None, str(error)
+    rows = [_row(one, held) for one in known.values()]
+    if output == "json":
+        packages.print_json({"boards": rows, "holders_unknown": unknown})
+        return
+    packages.print_table(COLUMNS, [_cells(row) for row in rows], spare=("verifies", "programmed", "holder"))
+    if unknown:
+        click.echo(f"who holds what isn't known: {unknown}", err=True)
+    if not rows:
+        click.echo(f"no resource of the driver fpga is configured for this node in {settings.config}", err=True)
+
+
+@main.command()
+@configured
+@CONTROL_SOCKET
+@click.argument("board")
+@click.argument("resource", default="")
+@_FORCE
+@output_option
+def program(  # noqa: PLR0913, PLR0917  one per option
+    settings: Settings, control_socket: Path, board: str, resource: str, force: bool, output: str
+) -> None:
+    """Program BOARD with the bitstream of RESOURCE, and verify it.
+
+    RESOURCE may be left out if only one has the board. A board that runs the bitstream already is left alone. How far
+    it is goes to standard error.
+    """
+    known = _board(settings, board)
+    function = known.function(resource)
+    _refuse_held(known, control_socket, force=force)
+    with _naming(board):
+        function.work.ensure(function.options.bitstream, _Teller(board), function.options.fallback)
+    _result(known, output, f"board {board} runs {function.options.bitstream.id}")
+
+
+@main.command()
+@configured
+@click.argument("board")
+@click.argument("resource", default="")
+@output_option
+def verify(settings: Settings, board: str, resource: str, output: str) -> None:
+    """Say whether BOARD runs the bitstream of RESOURCE now.
+
+    Asks the board as far as it can tell, else the journal. Touches nothing.
+    """
+    known = _board(settings, board)
+    function = known.function(resource)
+    with _naming(board):
+        function.verify()
+    _result(known, output, f"board {board} runs {function.options.bitstream.id}")
+
+
+@main.command()
+@configured
+@CONTROL_SOCKET
+@click.argument("board")
+@_FORCE
+@output_option
+def reset(settings: Settings, control_socket: Path, board: str, force: bool, output: str) -> None:
+    """Reset BOARD, and forget what was programmed onto it.
+
+    What a reset is depends on the programmer; some can't. The gateway then offers the board again, unless the board
+    itself says that it is faulty, and programs it before a container gets it.
+    """
+    known = _board(settings, board)
+    _refuse_held(known, control_socket, force=force)
+    with _naming(board):
+        known.functions[0].reset()
+    _result(known, output, f"board {board} is reset")
+
+
+class _Teller:
+    """Says on standard error how far a board is, and after how many seconds."""
+
+    def __init__(self, board: str) -> None:
+        self._board, self._began = board, time.monotonic()
+
+    def __call__(self, step: str) -> None:
+        click.echo(f"board {self._board}: {step} ({time.monotonic() - self._began:.1f} s)", err=True)
+
+
+def _known(settings: Settings) -> Mapping[str, Known]:
+    return boards({one.name: one.options for one in packages.resources(settings, "fpga")})
+
+
+def _board(settings: Settings, board: str) -> Known:
+    known = _known(settings)
+    if board not in known:
+        raise DriverError(f"no resource has a board {board!r}; there are {', '.join(known) or 'none'}")
+    return known[board]
+
+
+def _held(known: Iterable[Known], control_socket: Path) -> Mapping[str, Sequence[str]]:
+    names = sorted({function.resource for one in known for function in one.functions})
+    return packages.holders(control_socket, names)
+
+
+def _refuse_held(known: Known, control_socket: Path, *, force: bool) -> None:
+    if force:
+        return
+    try:
+        holders = _held([known], control_socket).get(known.board.id, ())
+    except GatewayError as error:
+        raise DriverError(
+            f"board {known.board.id!r} is left alone, because it isn't known whether a pod holds it: {error}. Start "
+            "the gateway, or make sure that no pod uses the board and say --force"
+        ) from error
+    if holders:
+        raise DriverError(
+            f"board {known.board.id!r} is left alone, because it is held by {'; '.join(holders)}. Delete the pod "
+            "first, or say --force, which changes the board under it"
+        )
+
+
+@contextlib.contextmanager
+def _naming(board: str) -> Iterator[None]:
+    """An error that names the board, whatever failed."""
+    try:
+        yield
+    except (DriverError, OSError) as error:
+        raise DriverError(f"board {board!r}: {error}") from error
+
+
+def _result(known: Known, output: str, text: str) -> None:
+    if output == "json":
+        packages.print_json(_row(known, None))
+    else:
+        packages.print_line(text)
+
+
+def _row(known: Known, held: Mapping[str, Sequence[str]] | None) -> dict[str, object]:
+    """``held``: None if it isn't known."""
+    found, entry = known.work.programmer.read(known.board), known.entry
+    return {
+        "board": known.board.id,
+        "resources": [one.resource for one in known.functions],
+        "programmer": known.functions[0].options.programmer,
+        "verifies": str(known.work.programmer.verification),
+        "state": found.state,
+        "identity": found.identity,
+        "fault": found.fault or (entry.reason if entry and entry.state == "faulted" else None),
+        "programmed": None if entry is None else asdict(entry),
+        "holders": None if held is None else list(held.get(known.board.id, ())),
+    }
+
+
+def _cells(row: Mapping[str, object]) -> tuple[str, ...]:
+    entry, holders = row["programmed"], row["holders"]
+    image, at = "-", "-"
+    if isinstance(entry, dict):
+        image = entry["bitstream"] if entry["state"] == "loaded" else f"{entry['state']} {entry['bitstream']}"
+        at = datetime.fromtimestamp(entry["since"], UTC).isoformat().replace("+00:00", "Z")
+    holder = "; ".join(holders) or "-" if isinstance(holders, list) else "?"
+    return (str(row["board"]), str(row["state"]), image, at, holder, str(row["fault"] or "-"), str(row["verifies"]))

@@ -1,0 +1,78 @@
+"""The node's boards, as the configuration, the journal, the boards themselves and the running gateway know them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpgateway import DriverError
+from dpgateway_fpga.ensuring import Work
+from dpgateway_fpga.journal import Entry, Journal
+from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.programmers import PROGRAMMERS, Reading, Verification, verify
+
+_log = logging.getLogger("dpgateway.fpga")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One resource as it would be on one board."""
+
+    resource: str
+    options: FpgaOptions
+    work: Work
+
+    def verify(self) -> Reading:
+        """Raises DriverError, OSError unless the board runs the resource's bitstream, as far as that can be known."""
+        work, bitstream = self.work, self.options.bitstream
+        image = work.check(bitstream)
+        found = verify(work.programmer, work.board, image)
+        if work.programmer.verification is not Verification.IDENTITY and not work.runs(image.sha256):
+            entry = work.journal.read(work.board.id)
+            raise DriverError(f"expected the journal to say that it runs {bitstream.id}, found {entry or 'nothing'}")
+        return found
+
+    def reset(self) -> None:
+        """Raises Busy, DriverError, OSError. The board is programmed again before a container gets it."""
+        with self.work.journal.locked(self.work.board.id):
+            self.work.programmer.reset(self.work.board)
+            self.work.journal.forget(self.work.board.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One board."""
+
+    board: Board
+    functions: Sequence[Function]
+
+    def function(self, resource: str) -> Function:
+        """The only one, if no resource is named. Raises DriverError."""
+        found = [one for one in self.functions if resource in {"", one.resource}]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(one.resource for one in self.functions)
+        if resource:
+            raise DriverError(f"board {self.board.id!r} isn't one of {resource}; it is one of {names}")
+        raise DriverError(f"board {self.board.id!r} is one of several resources, say which one: {names}")
+
+    @property
+    def work(self) -> Work:
+        return self.functions[0].work
+
+    @property
+    def entry(self) -> Entry | None:
+        return self.work.journal.read(self.board.id)
+
+
+def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
+    """By their ids. ``options``: of each resource."""
+    functions: dict[str, list[Function]] = {}
+    for resource, one in options.items():
+        programmer, journal = PROGRAMMERS[one.programmer](one), Journal(one.state_dir)
+        log = logging.LoggerAdapter(_log, {"resource": resource})
+        for board in one.boards:
+            work = Work(board, programmer, journal, resource, log)
+            functions.setdefault(board.id, []).append(Function(resource, one, work))
+    return {id_: Known(found[0].work.board, found) for id_, found in sorted(functions.items())}

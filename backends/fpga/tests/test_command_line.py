@@ -1,0 +1,170 @@
+"""The command reads the gateway's configuration, takes the gateway's steps, and leaves held boards alone."""
+
+import json
+import socket
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from dpgateway_fpga.command_line import main
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    """Two functions for one board; the second has another board, too."""
+    for name in ("aes", "fft"):
+        (tmp_path / f"{name}.bin").write_text(name)
+    simulated = {"state_dir": str(tmp_path / "simulated"), "duration": "0s"}
+
+    def resource(name, *boards, **changes):
+        options = {
+            "boards": [{"id": board} for board in boards],
+            "bitstream": {"path": str(tmp_path / f"{name}.bin"), "id": f"{name}-v1"},
+            "state_dir": str(tmp_path / "state"),
+            "simulated": simulated | changes,
+        }
+        return {"name": f"example.com/{name}", "driver": "fpga", "pool": "boards", "options": options}
+
+    def write(**changes):
+        resources = [resource("aes", "a", **changes), resource("fft", "a", "b", **changes)]
+        (tmp_path / "config.yaml").write_text(json.dumps({"resources": resources}))
+
+    write()
+    return write
+
+
+@pytest.fixture
+def run(configuration, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPGATEWAY_CONFIG", str(tmp_path / "config.yaml"))
+    monkeypatch.setenv("DPGATEWAY_CONTROL_SOCKET", str(tmp_path / "control.sock"))
+    return lambda *arguments: CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+@contextmanager
+def gateway(path, *held):
+    """Says of itself what a gateway says, as far as it matters here: which boards are held, and as what."""
+    pod = {"namespace": "team", "pod": "encoder-0"}
+    resources = [
+        {
+            "name": f"example.com/{name}",
+            "devices": [
+                {"device": board, "held": (name, board) in held, "holders": [pod] if (name, board) in held else []}
+                for board in "ab"
+            ],
+        }
+        for name in ("aes", "fft")
+    ]
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def answer():
+            connection, _ = listening.accept()
+            with connection:
+                assert connection.recv(100) == b"status\n"
+                connection.sendall(json.dumps({"resources": resources}).encode() + b"\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield
+        thread.join(10)
+    path.unlink()
+
+
+def test_a_free_board_is_programmed_verified_and_listed(run, tmp_path):
+    with gateway(tmp_path / "control.sock"):
+        done = run("program", "a", "example.com/aes")
+    assert (done.exit_code, done.stdout) == (0, "board a runs aes-v1\n")
+    assert "board a: programming (" in done.stderr
+    assert run("verify", "a", "example.com/aes").exit_code == 0
+    other = run("verify", "a", "example.com/fft")
+    assert other.exit_code == 1
+    assert "board 'a': expected the board to run " in other.stderr
+    with gateway(tmp_path / "control.sock", ("fft", "b")):
+        listed = run("list", "--output", "json")
+    rows = {row["board"]: row for row in json.loads(listed.stdout)["boards"]}
+    assert rows["a"]["resources"] == ["example.com/aes", "example.com/fft"]
+    assert (rows["a"]["state"], rows["a"]["programmed"]["bitstream"], rows["a"]["holders"]) == ("loaded", "aes-v1", [])
+    assert (rows["b"]["state"], rows["b"]["programmed"]) == ("unknown", None)
+    assert rows["b"]["holders"] == ["team/encoder-0 as example.com/fft"]
+
+
+@pytest.mark.parametrize("command", [("program", "a", "example.com/aes"), ("reset", "a")])
+def test_a_board_that_a_pod_holds_is_left_alone_whatever_it_holds_it_as(run, tmp_path, command):
+    with gateway(tmp_path / "control.sock", ("fft", "a")):
+        refused = run(*command)
+    assert refused.exit_code == 1
+    assert "is held by team/encoder-0 as example.com/fft. Delete the pod first, or say --force" in refused.stderr
+    assert not (tmp_path / "state").exists()
+    assert run(*command, "--force").exit_code == 0
+
+
+def test_without_a_gateway_nothing_is_touched_because_nobody_knows_who_holds_the_board(run, tmp_path):
+    refused = run("program", "a", "example.com/aes")
+    assert refused.exit_code == 1
+    assert "it isn't known whether a pod holds it: no gateway is running" in refused.stderr
+    assert "Start the gateway, or make sure that no pod uses the board and say --force" in refused.stderr
+    listed = run("list")
+    assert listed.exit_code == 0
+    assert listed.stdout.splitlines()[1].split() == ["a", "unknown", "-", "-", "?", "-", "identity"]
+    assert "who holds what isn't known: no gateway is running" in listed.stderr
+
+
+def test_a_gateway_that_serves_other_resources_does_not_know_who_holds_the_board(run, tmp_path, configuration):
+    with gateway(tmp_path / "control.sock"):
+        file = tmp_path / "config.yaml"
+        file.write_text(file.read_text().replace("example.com/fft", "example.com/new"))
+        refused = run("program", "a", "example.com/aes")
+    assert refused.exit_code == 1
+    assert "the running gateway doesn't serve example.com/new" in refused.stderr
+
+
+def test_a_failure_names_the_board_and_is_listed(run, configuration):
+    configuration(fail_first=1)
+    failed = run("program", "b", "--force")
+    assert (failed.exit_code, failed.stderr.splitlines()[-1]) == (1, "Error: board 'b': simulated failure 1 of 1")
+    listed = run("list").stdout.splitlines()[2]
+    assert "faulted fft-v1" in listed
+    assert "simulated failure 1 of 1" in listed
+
+
+def test_a_reset_board_is_unknown_again(run, tmp_path):
+    run("program", "b", "--force")
+    assert run("reset", "b", "--force").stdout == "board b is reset\n"
+    assert run("verify", "b").exit_code == 1
+    row = json.loads(run("list", "--output", "json").stdout)["boards"][1]
+    assert (row["state"], row["programmed"]) == ("unknown", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("verify", "a"), "is one of several resources, say which one: example.com/aes, example.com/fft"),
+        (("verify", "b", "example.com/aes"), "isn't one of example.com/aes; it is one of example.com/fft"),
+        (("verify", "c"), "no resource has a board 'c'; there are a, b"),
+    ],
+)
+def test_a_board_that_is_not_meant_clearly_is_named(run, arguments, text):
+    done = run(*arguments)
+    assert done.exit_code == 1
+    assert text in done.stderr
+
+
+def test_a_wrong_configuration_is_code_2(run, tmp_path):
+    (tmp_path / "config.yaml").write_text("resources: [{name: example.com/x, driver: fpga}]")
+    done = run("list")
+    assert done.exit_code == 2
+    assert "config.yaml" in done.stderr
+
+
+def test_every_command_and_option_is_documented():
+    section = README.partition("## The command")[2].partition("\n## ")[0]
+    for name, command in main.commands.items():
+        assert f"`dpgateway-fpga {name}" in section
+        options = [option for one in command.params if isinstance(one, click.Option) for option in one.opts]
+        assert [option for option in options if f"`{option}`" not in section] == []

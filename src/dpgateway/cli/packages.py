@@ -1,0 +1,74 @@
+"""For a command that comes with a driver's package: its resources' options, who holds their devices, and how to print.
+
+docs/reference/drivers.md has the names. Such a command is a ``Telling`` group of click commands, whose options are
+``configured``, ``output_option`` and ``CONTROL_SOCKET``, so that it is used like `dpgateway` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpgateway.cli.asking import asked
+from dpgateway.cli.group import Telling
+from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
+from dpgateway.cli.output import apart, print_json, print_line, print_table
+from dpgateway.config import ResourceConfig, load
+from dpgateway.drivers import discovery
+from dpgateway.drivers.loading import Loading
+from dpgateway.errors import ConfigurationError, GatewayError
+
+__all__ = [
+    "CONTROL_SOCKET",
+    "GatewayError",
+    "Settings",
+    "Telling",
+    "apart",
+    "configured",
+    "holders",
+    "output_option",
+    "print_json",
+    "print_line",
+    "print_table",
+    "resources",
+]
+
+
+class NotServed(GatewayError):
+    """The running gateway has another configuration than the one that was read."""
+
+
+def resources(settings: Settings, driver: str) -> Sequence[ResourceConfig]:
+    """The node's resources of one driver, with their options. Raises ConfigurationError."""
+    document = load(settings.config).for_node(settings.node_name)
+    with apart():
+        loading = Loading(discovery.named(document.drivers), document)
+        loading.wait()
+        configuration = loading.complete(discovery.installed(), {})
+    ours = [one for one in configuration.resources if one.driver == driver]
+    if failed := [f"{one.name}: {one.failure}" for one in ours if one.failure is not None]:
+        raise ConfigurationError("\n".join(failed))
+    return ours
+
+
+def holders(control_socket: Path, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Who holds which device of these resources, as the running gateway says: texts, by the driver's ids. Raises
+    GatewayError if no gateway says it, or not for all of them.
+    """
+    held: dict[str, list[str]] = {}
+    with asked(control_socket, "status") as answers:
+        status = next(iter(answers), None)
+    known = {one["name"]: one for one in status["resources"]} if status else {}
+    if missing := [name for name in names if name not in known]:
+        raise NotServed(f"the running gateway doesn't serve {', '.join(missing)}")
+    for name in names:
+        for device in known[name]["devices"]:
+            if device["held"]:
+                held.setdefault(device["device"], []).append(_text(name, device["holders"]))
+    return held
+
+
+def _text(name: str, holders: Sequence[Mapping[str, Any]]) -> str:
+    pods = [f"{one['namespace']}/{one['pod']}" for one in holders if one["pod"]]
+    return f"{', '.join(pods) or 'a container'} as {name}"
