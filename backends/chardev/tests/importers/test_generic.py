@@ -6,6 +6,7 @@ import pytest
 from dpgateway_chardev.importers import RUNNING
 
 from dpgateway import DeviceNode, Mount
+from dpgateway.config import Shares
 
 PLUGIN = "generic-device-plugin"
 DAEMON_SET = """\
@@ -57,16 +58,15 @@ def test_a_daemon_set(imported, tree):
         name: [(f"/dev/{name}", f"/dev/{name}", "mrw")] for name in ("ttyACM0", "ttyUSB0", "ttyUSB1")
     }
     assert written.nodes("example.com/fuse") == {"fuse": [("/dev/fuse", "/dev/inside/fuse", "rw")]}
-    assert written.resources["example.com/serial"].shares.count == 1
-    assert written.resources["example.com/fuse"].shares.count == 10
-    assert written.code == 1
-    (ids,) = written.not_kept
-    assert (ids["line"], ids["what"], ids["why"].endswith(RUNNING)) == (13, "the ids", True)
+    ids = "{sha1:{share}/dev/{id}}"
+    assert written.resources["example.com/serial"].shares == Shares(1, ids=ids)
+    assert written.resources["example.com/fuse"].shares == Shares(10, ids=ids)
+    assert (written.code, written.not_kept) == (0, [])
 
 
 def test_comments_say_where_it_comes_from(imported):
     text = imported(DAEMON_SET).text
-    assert text.startswith("# What generic-device-plugin served, made from theirs by dpgateway import.\n# Not kept: ")
+    assert text.startswith("# What generic-device-plugin served, made from theirs by dpgateway import.\n")
     assert "  # From theirs:21.\n  - name: example.com/fuse\n    driver: chardev\n" in text
 
 
@@ -205,7 +205,7 @@ def sound(tree):
 def test_paths_that_belong_together(imported, tree):
     tree.remove("/dev/snd/pcmC1D0c")
     written = imported(CAPTURE)
-    assert len(written.not_kept) == 1  # the ids
+    assert {(one["what"], one["why"].endswith(RUNNING)) for one in written.not_kept} == {("the ids", True)}
     one, two = (written.given("squat.ai/capture")[f"0000:00:1f.{card}"] for card in range(2))
     control, pcm = "/dev/snd/controlC0", "/dev/snd/pcmC0D0c"
     assert one.device_nodes == (DeviceNode(control, control, "mrw"), DeviceNode(pcm, pcm, "mrw"))
@@ -270,7 +270,6 @@ devices:
   - paths: [{path: /dev/bus/usb}]
 """)
     assert written.lost == [
-        (2, "devices[0]", "", "the ids"),
         (8, "devices[0].groups[2]", "squat.ai/several", "the group of /dev/c"),
         (9, "devices[0].groups[3]", "squat.ai/several", "the directory /dev/snd/"),
         (10, "devices[0].groups[4]", "squat.ai/several", "the mount /opt/file"),
@@ -278,6 +277,7 @@ devices:
         (6, "devices[0].groups[1]", "squat.ai/several", "the group of /dev/b"),
         (3, "devices[0].groups", "squat.ai/several", "different counts"),
         (14, "devices[1].groups[0]", "squat.ai/mixed", "paths"),
+        (12, "devices[1]", "squat.ai/mixed", "the ids"),
         (18, "devices[2].groups[0]", "squat.ai/only-mounts", "the mount /opt/file"),
         (20, "devices[3].groups", "squat.ai/sticks", "groups of USB devices"),
         (25, "devices[4].groups[0]", "squat.ai/bus", "the directory /dev/bus/usb"),

@@ -131,13 +131,14 @@ def test_usb_devices_of_two_parts(imported, tree):
     usb = "      usb:\n      - resourceName: kubevirt.io/storage\n        selectors: "
     one, two, three = (f'{{vendor: "46f4", product: "{product}"}}' for product in ("1", "2", "3"))
     written = imported(f"{PERMITTED}{usb}[{one}, {two}]\n")
-    assert [(one["what"], one["line"]) for one in written.not_kept] == [("the ids", 7), ("the node's owner", 7)]
+    assert [(one["what"], one["line"]) for one in written.not_kept] == [("the ids", 7)]
     assert list(written.given("kubevirt.io/storage").values()) == [
         Allocation(
             env={"USB_RESOURCE_KUBEVIRT_IO_STORAGE": "1:4,1:6"},
             device_nodes=(vfio("/dev/bus/usb/001/004"), vfio("/dev/bus/usb/001/006")),
         )
     ]
+    assert tree.at("/dev/bus/usb/001/006").stat().st_uid == 107
     assert list(imported(f"{PERMITTED}{usb}[{one}]\n").given("kubevirt.io/storage")) == ["1-1", "1-2"]
     assert len(imported(f"{PERMITTED}{usb}[{one}, {one}]\n").given("kubevirt.io/storage")) == 1
     mixed = imported(f"{PERMITTED}{usb}[{one}, {one}, {three}]\n")

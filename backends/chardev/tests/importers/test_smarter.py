@@ -55,12 +55,12 @@ def test_a_resource_for_each_device(imported):
         "smarter-devices/ttyUSB1": 1,
         "smarter-devices/serial_by-id_usb-A_B_1": 1,
     }
+    assert {one.shares.ids for one in written.resources.values()} == {"{share}"}
     assert written.nodes("smarter-devices/rtc0") == {}  # it isn't there
 
 
 def test_what_is_not_kept(imported):
     assert [(line, what) for line, _, _, what in imported(CONFIG_MAP).lost] == [
-        (5, "the ids"),
         (9, "devices that ^ttyUSB[0-9]*$ will find"),
         (11, "devices that by-id/ will find"),
         (13, "nvidia-gpu"),

@@ -1,5 +1,6 @@
 """What sriov-network-device-plugin gives is in its pkg/netdevice and pkg/infoprovider; here it is written by hand."""
 
+import json
 from functools import partial
 
 import pytest
@@ -41,7 +42,6 @@ data:
         ]
     }
 """
-ALWAYS = ["PCIDEVICE_..._INFO", "the device-info files", "that the interface with the default route is never given"]
 
 
 @pytest.fixture
@@ -91,26 +91,116 @@ def card(tree):
     tree.write(f"{board}/uio/uio4/\nc /dev/uio4 243:4")
 
 
-def allocation(variable, address, *nodes):
-    return {address: Allocation(env={variable: address}, device_nodes=tuple(DeviceNode(one, one) for one in nodes))}
+def allocation(variable, address, *nodes, **info):
+    told = json.dumps({address: {"generic": {"deviceID": address}, **info}}, sort_keys=True, separators=(",", ":"))
+    env = {variable: address, f"{variable}_INFO": told}
+    return {address: Allocation(env=env, device_nodes=tuple(DeviceNode(one, one) for one in nodes))}
 
 
 @pytest.mark.usefixtures("card")
-def test_the_same_ids_variables_and_nodes(imported):
+def test_the_same_ids_variables_nodes_and_files(imported, tree):
     written = imported(CONFIG_MAP)
     assert written.given("intel.com/intel_netdevice") == allocation(
         "PCIDEVICE_INTEL_COM_INTEL_NETDEVICE", "0000:17:00.1"
     )
     assert written.given("example.com/dpdk") == allocation(
-        "PCIDEVICE_EXAMPLE_COM_DPDK", "0000:17:00.2", "/dev/vfio/vfio", "/dev/vfio/2"
+        "PCIDEVICE_EXAMPLE_COM_DPDK",
+        "0000:17:00.2",
+        "/dev/vfio/vfio",
+        "/dev/vfio/2",
+        vfio={"mount": "/dev/vfio/vfio", "dev-mount": "/dev/vfio/2"},
     )
-    infiniband = [f"/dev/infiniband/{name}" for name in ("rdma_cm", "uverbs1", "issm1", "umad1")]
+    infiniband = {"rdma_cm": "rdma_cm", "uverbs": "uverbs1", "issm": "issm1", "umad": "umad1"}
+    rdma = {key: f"/dev/infiniband/{name}" for key, name in infiniband.items()}
     assert written.given("intel.com/rdma") == allocation(
-        "PCIDEVICE_INTEL_COM_RDMA", "0000:17:00.3", *infiniband, "/dev/vhost-net", "/dev/net/tun"
+        "PCIDEVICE_INTEL_COM_RDMA",
+        "0000:17:00.3",
+        *rdma.values(),
+        "/dev/vhost-net",
+        "/dev/net/tun",
+        rdma={**rdma, "rdma_dev": "mlx5_1"},
+        vhost={"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"},
     )
-    assert written.given("intel.com/fpga") == allocation("PCIDEVICE_INTEL_COM_FPGA", "0000:20:00.0", "/dev/uio4")
+    assert written.given("intel.com/fpga") == allocation(
+        "PCIDEVICE_INTEL_COM_FPGA", "0000:20:00.0", "/dev/uio4", uio={"mount": "/dev/uio4"}
+    )
     assert {one.pool for one in written.resources.values()} == {"sriov"}
-    assert (written.code, [one["what"] for one in written.not_kept]) == (1, ALWAYS)
+    assert (written.code, written.not_kept) == (0, [])
+    files = tree.at("/var/run/k8s.cni.cncf.io/devinfo/dp").iterdir()
+    of_rdma = '{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:17:00.3","rdma-device":"mlx5_1"}}'
+    assert {file.name: file.read_text() for file in files}.items() >= {
+        ("intel.com-rdma-0000:17:00.3-device.json", of_rdma)
+    }
+
+
+@pytest.fixture
+def functions(tree):
+    """Twelve virtual functions of each of two physical ones."""
+    for bus, link in (("17", 1), ("18", 32)):
+        pf = function(tree, f"0000:{bus}:00.0", "i40e")
+        tree.write(f"{pf}/sriov_numvfs = 12\n{pf}/net/pf{bus}/type = {link}")
+        for number in range(12):
+            here = function(tree, f"0000:{bus}:02.{number}", "vfio-pci" if number == 11 else "iavf", f"0000:{bus}:00.0")
+            tree.write(f"{pf}/virtfn{number} -> {here}")
+    tree.write("""
+        /sys/devices/pci0000:17/0000:17:02.3/net/eth3/
+        /sys/devices/pci0000:17/0000:17:02.4/vdpa4/driver -> /sys/bus/vdpa/drivers/vhost_vdpa
+        /sys/devices/pci0000:17/0000:17:02.5/vdpa5/driver -> /sys/bus/vdpa/drivers/virtio_vdpa
+        /sys/bus/vdpa/drivers/vhost_vdpa/
+        /sys/bus/vdpa/drivers/virtio_vdpa/
+        /sys/devices/pci0000:17/0000:17:02.4/vdpa4/vhost-vdpa-0/
+        c /dev/vhost-vdpa-0 238:0
+    """)
+    tree.write("/proc/1/net/route = Iface\tDestination\\neth3\t00000000\t0101A8C0")  # not 0000:17:02.3
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize(
+    ("selectors", "found"),
+    [
+        ('"pfNames": ["pf17#0-2,10"]', "17:0 17:1 17:10 17:2"),
+        ('"pfNames": ["pf17#1", "pf18#2"]', "17:1 18:2"),
+        ('"rootDevices": ["0000:18:00.0#8-20"]', "18:10 18:8 18:9"),
+        ('"rootDevices": ["0000:18:00.0#1-3"], "pfNames": ["pf18#3-9"]', "18:3"),
+        ('"rootDevices": ["0000:18:00.0#1"], "pfNames": ["pf18#3-9"]', ""),
+        ('"pfNames": ["pf17#2-4"]', "17:2 17:4"),
+        ('"pfNames": ["pf17#3,4", "pf18#0"], "linkTypes": ["infiniband"]', "18:0"),
+        ('"linkTypes": ["ether"], "pfNames": ["pf17#0", "pf18#0"]', "17:0"),
+        ('"pfNames": ["pf17"], "vdpaType": "vhost"', "17:4"),
+        ('"pfNames": ["pf17"], "vdpaType": "virtio"', "17:5"),
+    ],
+)
+def test_selectors_of_virtual_functions(imported, selectors, found):
+    written = imported(
+        f'{{"resourceList": [{{"resourceName": "a", "selectors": {{"drivers": ["iavf"], {selectors}}}}}]}}\n'
+    )
+    ids = [id_.removeprefix("0000:").replace(":02.", ":") for id_ in written.given("intel.com/a")]
+    assert (written.not_kept, " ".join(ids)) == ([], found)
+
+
+@pytest.mark.usefixtures("functions")
+def test_functions_for_vhost_vdpa(imported, tree):
+    pool = '"resourceName": "a", "selectors": {"drivers": ["iavf"], "vdpaType": "vhost"}'
+    given = imported(f'{{"resourceList": [{{{pool}}}]}}\n').given("intel.com/a")
+    assert given == allocation(
+        "PCIDEVICE_INTEL_COM_A", "0000:17:02.4", "/dev/vhost-vdpa-0", vdpa={"mount": "/dev/vhost-vdpa-0"}
+    )
+    (file,) = tree.at("/var/run/k8s.cni.cncf.io/devinfo/dp").iterdir()
+    assert file.read_text() == (
+        '{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa4","driver":"vhost",'
+        '"path":"/dev/vhost-vdpa-0","pci-address":"0000:17:02.4"}}'
+    )
+
+
+@pytest.mark.usefixtures("functions")
+def test_functions_of_several_drivers_have_nodes_of_their_own(imported):
+    pool = '"resourceName": "a", "selectors": {"drivers": ["iavf", "vfio-pci"], "pfNames": ["pf17#0,11"]}'
+    written = imported(f'{{"resourceList": [{{{pool}}}]}}\n')
+    given = written.given("intel.com/a")
+    nodes = {id_: [node.host_path for node in one.device_nodes] for id_, one in given.items()}
+    assert nodes == {"0000:17:02.0": [], "0000:17:02.11": ["/dev/vfio/vfio", "/dev/vfio/1"]}
+    assert [one["what"] for one in written.not_kept] == ["PCIDEVICE_INTEL_COM_A_INFO"]
+    assert list(given["0000:17:02.0"].env) == ["PCIDEVICE_INTEL_COM_A"]
 
 
 def test_a_physical_function_without_virtual_ones(imported, tree):
@@ -130,15 +220,13 @@ def test_the_prefix_of_its_command_line(imported):
 @pytest.mark.parametrize(
     ("pool", "lost"),
     [
-        ('"selectors": {"drivers": ["iavf"], "pfNames": ["eth0#0-3"]}', "pfNames"),
-        ('"selectors": {"drivers": ["iavf"], "rootDevices": ["0000:17:00.0#1"]}', "rootDevices"),
-        ('"selectors": {"drivers": ["iavf"], "linkTypes": ["ether"]}', "linkTypes"),
+        ('"selectors": {"drivers": ["iavf"], "pfNames": ["eth0#all"]}', "pfNames"),
+        ('"selectors": {"drivers": ["iavf"], "rootDevices": ["0000:17:00.0#"]}', "rootDevices"),
+        ('"selectors": {"drivers": ["iavf"], "linkTypes": ["ppp"]}', "linkTypes"),
         ('"selectors": {"drivers": ["iavf"], "ddpProfiles": ["GTPv1"]}', "ddpProfiles"),
         ('"selectors": {"drivers": ["mlx5_core"], "pKeys": ["0x1"]}', "pKeys"),
-        ('"selectors": {"drivers": ["mlx5_core"], "vdpaType": "vhost"}', "vdpaType"),
-        ('"selectors": {"drivers": ["iavf", "vfio-pci"]}', "drivers"),
+        ('"selectors": {"drivers": ["mlx5_core"], "vdpaType": "other"}', "vdpaType"),
         ('"selectors": {"vendors": ["8086"]}', "drivers"),
-        ('"selectors": [{"drivers": ["iavf"]}, {"drivers": ["vfio-pci"]}]', "selectors"),
         ('"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}', "deviceType"),
     ],
 )
@@ -147,11 +235,13 @@ def test_what_would_select_more_is_left_out(imported, pool, lost):
     assert (written.resources, [one["what"] for one in written.not_kept]) == ({}, [lost])
 
 
-def test_what_a_pool_says_beside_its_selectors(imported):
-    more = '"excludeTopology": true, "additionalInfo": {"*": {"token": "1"}}'
+def test_what_a_pool_says_beside_its_selectors(imported, tree):
+    tree.write(f"{function(tree, '0000:17:00.1', 'iavf')}/numa_node = 1")
+    more = '"excludeTopology": true, "additionalInfo": {"*": {"token": "1"}, "0000:17:00.1": {"token": "2"}}'
     written = imported(f'{{"resourceList": [{{"resourceName": "a", "selectors": {{"drivers": ["iavf"]}}, {more}}}]}}\n')
-    assert list(written.resources) == ["intel.com/a"]
-    assert [one["what"] for one in written.not_kept] == [*ALWAYS, "excludeTopology", "additionalInfo"]
+    assert written.given("intel.com/a") == allocation("PCIDEVICE_INTEL_COM_A", "0000:17:00.1", extra={"token": "1"})
+    assert written.resources["intel.com/a"].options.numa == ""
+    assert [one["what"] for one in written.not_kept] == ["additionalInfo"]
 
 
 @pytest.mark.parametrize(

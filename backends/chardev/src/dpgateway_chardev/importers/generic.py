@@ -1,6 +1,6 @@
 """generic-device-plugin: its groups of paths and of USB devices, as paths or match of this driver.
 
-It has the SHA-1 of a number and of all paths for an id, so that no id can be kept.
+Its ids are SHA-1 sums of a number and of all paths of a group, as shares of a device with one path can have them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from dpgateway_chardev.importers import DRIVER, RUNNING
 from dpgateway_chardev.importers.generic_config import Device, Group, Path, configured
 from dpgateway_chardev.importers.generic_match import DIRECTORIES, OTHER_DIRECTORIES, directory, together, usb
 
+_IDS = "{sha1:{share}/dev/{id}}"
+"""Source: deviceplugin/path.go, discoverPath."""
+
 
 def generic_device_plugin(source: Source) -> Imported:
     """What is written instead of its configuration. Raises InvalidConfiguration."""
@@ -23,8 +26,7 @@ def generic_device_plugin(source: Source) -> Imported:
         _Converted(f"{whole.domain}/{device.name.strip()}", written, device) for written, device in whole.devices
     ]
     resources = tuple(resource for one in converted if (resource := one.resource()) is not None)
-    ids = Lost(whole.devices[0][0].place, "the ids", f"there they are SHA-1 sums of paths; {RUNNING}")
-    return Imported(resources, (ids, *(lost for one in converted for lost in one.lost)))
+    return Imported(resources, tuple(lost for one in converted for lost in one.lost))
 
 
 class _Converted:
@@ -43,7 +45,11 @@ class _Converted:
             self._lose(
                 self._at("groups"), "different counts", f"shares hold for all devices; {min(counts)} is the least"
             )
-        more = {"shares": min(counts)} if min(counts) > 1 else {}
+        if "paths" in options:
+            more: dict[str, Any] = {"shares": {"count": min(counts), "ids": _IDS}}
+        else:
+            more = {"shares": min(counts)} if min(counts) > 1 else {}
+            self._lose(self._at(), "the ids", f"there they are SHA-1 sums of paths; {RUNNING}")
         return Resource(self._name, self._at(), DRIVER, options, more)
 
     def _options(self) -> dict[str, Any] | None:

@@ -151,6 +151,7 @@ def _usb(usb: Usb, at: Written) -> Resource | None:
         options["group"] = {"each": True} if len(kinds) > 1 else {"size": len(usb.selectors)}
     options["permissions"] = "mrw"
     options["env"] = {_variable("USB_RESOURCE", usb.resourceName): "{attr:busnum}:{attr:devnum}"}
+    options["access"] = [{"host_path": "{devnode}", "owner": 107, "group": 107}]
     comments = () if usb.externalResourceProvider else (_EXTERNAL,)
     return Resource(usb.resourceName, at.place, DRIVER, options, comments=comments)
 
@@ -163,5 +164,3 @@ def _lost(usb: Sequence[Usb], whole: Written) -> Iterator[Lost]:
             yield Lost(place, "the selectors", why, name)
             continue
         yield Lost(place, "the ids", f"there they are new at each start of virt-handler; {RUNNING}", name)
-        why = 'the node has to belong to user and group 107, for which a rule of udev can care: OWNER="107"'
-        yield Lost(place, "the node's owner", why, name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, typed
-from dpgateway_chardev.importers import DRIVER, RUNNING
+from dpgateway_chardev.importers import DRIVER
 from dpgateway_chardev.importers.generic_config import Path
 from dpgateway_chardev.importers.generic_match import DIRECTORIES, directory
 
@@ -44,7 +44,7 @@ def smarter_device_manager(source: Source) -> Imported:
         raise source.nothing(_EXPECTED)
     names = sorted(_names(source.dev, ""))
     resources: dict[str, Resource] = {}
-    lost = [Lost(desired[0][0].place, "the ids", f"there they are 0, 1, ...; {RUNNING}")]
+    lost: list[Lost] = []
     for written, one in desired:
         lost += _unknown(written, one, source.dev)
         for name in _found(one, names):
@@ -56,7 +56,7 @@ def smarter_device_manager(source: Source) -> Imported:
                 why = "it offers none of it" if one.nummaxdevices < 1 else "another devicematch takes it, too"
                 lost.append(Lost(written.place, f"/dev/{name}", why, resource))
             else:
-                more = {"shares": one.nummaxdevices} if one.nummaxdevices > 1 else {}
+                more = {"shares": {"count": one.nummaxdevices, "ids": "{share}"}}
                 path = Path(f"/dev/{name}", permissions="rw")
                 options = directory(path, name) if path.path in DIRECTORIES else {"paths": [path.path]}
                 resources[resource] = Resource(resource, written.place, DRIVER, options, more)

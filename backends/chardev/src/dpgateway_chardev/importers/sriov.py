@@ -6,8 +6,10 @@ pkg/resources/{deviceSelectors,pool_stub}.go, pkg/infoprovider, pkg/utils/utils.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Literal
 
 from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, flags, typed
@@ -15,13 +17,33 @@ from dpgateway_chardev.importers import DRIVER
 
 _PREFIX = "intel.com"
 _EXPECTED = "a mapping with the key resourceList"
-_VFIO: list[Any] = ["/dev/vfio/vfio", "/dev/vfio/{attr:iommu_group}"]
+_ID, _GROUP = "{kernel}", "/dev/vfio/{attr:iommu_group}"
+_VFIO: list[Any] = [
+    "/dev/vfio/vfio",
+    {"host_path": [_GROUP, "/dev/vfio/noiommu-{attr:iommu_group}"], "container_path": _GROUP},
+]
+_UIO_NODE, _VDPA_NODE = "/dev/{entry:uio/*}", "/dev/{entry:vdpa*/vhost-vdpa-*}"
 _UIO = ("uio_pci_generic", "igb_uio")
 _RDMA: list[Any] = [
     "/dev/infiniband/rdma_cm",
     "/dev/infiniband/{each:infiniband_verbs/*}",
     "/dev/infiniband/{each:infiniband_mad/*}",
 ]
+_RDMA_INFO = {
+    "uverbs": "/dev/infiniband/{entry:infiniband_verbs/*}",
+    "umad?": "/dev/infiniband/{entry:infiniband_mad/umad*}",
+    "issm?": "/dev/infiniband/{entry:infiniband_mad/issm*}",
+    "rdma_cm": "/dev/infiniband/rdma_cm",
+    "rdma_dev": "{entry:infiniband/*}",
+}
+_VERSION = "1.1.0"  # of the device-info specification
+_FUNCTIONS = re.compile(r"[^#]+(#\d+(-\d+)?(,\d+(-\d+)?)*)?")
+_LINKS = {"ether": "1", "infiniband": "32"}  # include/uapi/linux/if_arp.h
+_VDPA = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
+_ROUTE = "/proc/1/net/route#{entry:net/*}\t00000000"
+_PROC = (
+    "In a container of its own, say where it sees the host's /proc: the interface with the default route isn't given."
+)
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 
 
@@ -48,27 +70,49 @@ class Selector:
     def unknown(self) -> Iterator[tuple[str, str]]:
         """The keys that can't be kept, and why: without them other functions would be given away, too."""
         why = {
-            "linkTypes": "a function's interface isn't there while a pod has it",
             "ddpProfiles": "only devlink knows the profile",
             "pKeys": "they are read from the interface, which isn't there while a pod has it",
             "auxTypes": "auxiliary devices aren't imported",
-            "vdpaType": "vDPA devices aren't imported",
         }
         yield from ((key, text) for key, text in why.items() if getattr(self, key))
+        if set(self.linkTypes) - _LINKS.keys():
+            yield "linkTypes", f"only {' and '.join(_LINKS)} are known"
+        if self.vdpaType not in {"", *_VDPA}:
+            yield "vdpaType", f"only {' and '.join(_VDPA)} are known"
         for key in ("pfNames", "rootDevices"):
-            if any("#" in one for one in getattr(self, key)):
-                yield key, "match can't tell the number of a virtual function"
+            if not all(_FUNCTIONS.fullmatch(one) for one in getattr(self, key)):
+                yield key, "expected numbers of virtual functions after #, such as 0-3,5"
 
     def matches(self, kind: str) -> Iterator[dict[str, Any]]:
         """The alternatives of ``match``."""
-        match: dict[str, Any] = {"subsystem": "pci", "driver": list(self.drivers)}
-        if self.pciAddresses:
-            match["kernel"] = list(self.pciAddresses)
-        attr = {"class": _CLASSES[kind]} | dict(self._attributes(kind))
-        for name in self.pfNames:  # only virtual functions have one
-            yield match | {"attr": attr | {f"physfn/net/{name}": {"present": True}}}
-        if not self.pfNames:
-            yield match | {"attr": attr}
+        for drivers in self.by_driver:
+            match: dict[str, Any] = {"subsystem": "pci", "driver": drivers}
+            if self.pciAddresses:
+                match["kernel"] = list(self.pciAddresses)
+            if kind == "netDevice":
+                match["file"] = {_ROUTE: {"present": False}}
+            for attr, vf in self._places():
+                whole = {"class": _CLASSES[kind]} | dict(self._attributes(kind)) | attr
+                yield match | {"attr": whole} | ({"vf": vf} if vf else {})
+
+    @property
+    def by_driver(self) -> list[Any]:
+        """The drivers, apart from one another if other nodes belong to them."""
+        alike: dict[str, list[str]] = {}
+        for driver in self.drivers:
+            alike.setdefault(_kind(driver), []).append(driver)
+        return list(alike.values())
+
+    def _places(self) -> Iterator[tuple[dict[str, Any], Any]]:
+        """What physical functions say, and which of their virtual functions are meant; only those have one."""
+        names = [({f"physfn/net/{name}": {"present": True}}, vf) for name, vf in _meant(self.pfNames)]
+        roots = [({"physfn": name}, vf) for name, vf in _meant(self.rootDevices)]
+        links = {"exact": [_LINKS[one] for one in self.linkTypes]}
+        of_pf: dict[str, Any] = {"physfn/net/*/type": links} if self.linkTypes else {}
+        for (attr, vf), (more, other) in product(names or [({}, None)], roots or [({}, None)]):
+            yield attr | more | of_pf, _both(vf, other)
+        if self.linkTypes and not names and not roots:
+            yield {"physfn": {"present": False}, "net/*/type": links}, None
 
     def _attributes(self, kind: str) -> Iterator[tuple[str, Any]]:
         if kind == "netDevice":
@@ -78,17 +122,62 @@ class Selector:
                 yield key, [f"0x{value.lower().removeprefix('0x')}" for value in values]
         if self.acpiIndexes:
             yield "acpi_index", list(self.acpiIndexes)
-        if self.rootDevices:
-            yield "physfn", list(self.rootDevices)
         if self.isRdma:
             yield "infiniband/*", {"present": True}
+        if self.vdpaType:
+            yield "vdpa*/driver", _VDPA[self.vdpaType]
+
+    def nodes(self, drivers: Sequence[str]) -> list[Any]:
+        """Of functions with such a driver."""
+        nodes = list(_VFIO) if "vfio-pci" in drivers else []
+        nodes += [_UIO_NODE] if set(drivers) & set(_UIO) else []
+        nodes += _RDMA if self.isRdma else []
+        nodes += ["/dev/{each:vdpa*/vhost-vdpa-*}"] if self.vdpaType == "vhost" else []
+        return nodes + (["/dev/vhost-net", "/dev/net/tun"] if self.needVhostNet else [])
+
+    def info(self, drivers: Sequence[str]) -> dict[str, Any]:
+        """What PCIDEVICE_..._INFO says of a function."""
+        info: dict[str, Any] = {"generic": {"deviceID": _ID}}
+        if "vfio-pci" in drivers:
+            info["vfio"] = {"mount": "/dev/vfio/vfio", "dev-mount": _GROUP}
+        if set(drivers) & set(_UIO):
+            info["uio"] = {"mount": _UIO_NODE}
+        if self.isRdma:
+            info["rdma"] = _RDMA_INFO
+        if self.vdpaType == "vhost":
+            info["vdpa"] = {"mount": _VDPA_NODE}
+        if self.needVhostNet:
+            info["vhost"] = {"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
+        return info
 
     @property
-    def nodes(self) -> list[Any]:
-        nodes = list(_VFIO) if "vfio-pci" in self.drivers else []
-        nodes += ["/dev/{entry:uio/*}"] if set(self.drivers) & set(_UIO) else []
-        nodes += _RDMA if self.isRdma else []
-        return nodes + (["/dev/vhost-net", "/dev/net/tun"] if self.needVhostNet else [])
+    def file(self) -> dict[str, Any]:
+        """What the device-info file says."""
+        if not self.vdpaType:
+            rdma = {"rdma-device": "{entry:infiniband/*}"} if self.isRdma else {}
+            return {"type": "pci", "version": _VERSION, "pci": {"pci-address": _ID} | rdma}
+        path = {"path": _VDPA_NODE} if self.vdpaType == "vhost" else {}
+        vdpa = {"parent-device": "{entry:vdpa*}", "driver": self.vdpaType} | path | {"pci-address": _ID}
+        return {"type": "vdpa", "version": _VERSION, "vdpa": vdpa}
+
+
+def _both(one: Any, other: Any) -> Any:  # noqa: ANN401
+    """The virtual functions of two ranges. If they have none in common, match says so, and nothing is found."""
+    if one is None or other is None:
+        return one or other
+    first, last = max(one["at_least"], other["at_least"]), min(one["at_most"], other["at_most"])
+    return {"at_least": first, "at_most": last} if first <= last else {"present": False}
+
+
+def _meant(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Of each name with ranges of virtual functions after it, name#0-3,5, the name and a test for each range."""
+    for text in texts:
+        name, _, ranges = text.partition("#")
+        for one in ranges.split(",") if ranges else ():
+            first, _, last = one.partition("-")
+            yield name, {"at_least": int(first), "at_most": int(last or first)}
+        if not ranges:
+            yield name, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +218,7 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     resources = tuple(
         resource for one in converted if (resource := one.resource(alone=len(converted) == 1)) is not None
     )
-    always = tuple(_always(converted)) if resources else ()
-    return Imported(resources, (*always, *(lost for one in converted for lost in one.lost)))
-
-
-def _always(converted: Sequence[_Converted]) -> Iterator[Lost]:
-    place = converted[0].written.place
-    yield Lost(place, "PCIDEVICE_..._INFO", "a variable with JSON can't be made; the one with the addresses is kept")
-    yield Lost(place, "the device-info files", "for Multus and CNI plugins that read them, nothing writes them")
-    if any(one.pool.deviceType == "netDevice" for one in converted):
-        why = "match can't tell it, so see to it that no selector takes it"
-        yield Lost(place, "that the interface with the default route is never given", why)
+    return Imported(resources, tuple(lost for one in converted for lost in one.lost))
 
 
 class _Converted:
@@ -154,29 +233,47 @@ class _Converted:
     def resource(self, *, alone: bool) -> Resource | None:
         """None if there is nothing that can be matched. What several pools match, only one can give at a time."""
         pool = self.pool
-        if pool.excludeTopology:
-            self._lose("excludeTopology", "NUMA nodes are always told")
-        if pool.additionalInfo:
-            self._lose("additionalInfo", "it is a part of PCIDEVICE_..._INFO")
         selectors = list(self._selectors())
         if not selectors:
             return None
-        nodes = list(dict.fromkeys(map(str, selectors[0].nodes)))
-        if any(one.nodes != selectors[0].nodes for one in selectors):
-            self._lose("selectors", "nodes hold for all functions; these selectors need different ones")
-            return None
-        return Resource(
-            self._name,
-            self.written.place,
-            DRIVER,
-            {
-                "match": [match for one in selectors for match in one.matches(pool.deviceType)],
-                "id": "{kernel}",
-                "nodes": nodes,
-                "env": {self._variable: "{kernel}"},
-            },
-            {} if alone else {"pool": "sriov"},
-        )
+        kinds = list(self._kinds(selectors))
+        nodes = [kind["nodes"] for kind in kinds]
+        if all(one == nodes[0] for one in nodes):
+            kinds = [{key: value for key, value in kind.items() if key != "nodes"} for kind in kinds]
+        options: dict[str, Any] = {"match": kinds, "id": _ID, "nodes": nodes[0]}
+        options["env"] = {self._variable: _ID} | self._info(selectors)
+        if pool.deviceType == "netDevice":
+            options["device_info"] = self._file(selectors)
+        if pool.excludeTopology:
+            options["numa"] = ""
+        comments = (_PROC,) if pool.deviceType == "netDevice" else ()
+        more = {} if alone else {"pool": "sriov"}
+        return Resource(self._name, self.written.place, DRIVER, options, more, comments)
+
+    def _kinds(self, selectors: Sequence[Selector]) -> Iterator[dict[str, Any]]:
+        for one in selectors:
+            for match in one.matches(self.pool.deviceType):
+                yield match | {"nodes": one.nodes(match["driver"])}
+
+    def _info(self, selectors: Sequence[Selector]) -> dict[str, Any]:
+        """The variable with JSON."""
+        told = [one.info(drivers) for one in selectors for drivers in one.by_driver]
+        if any(one != told[0] for one in told):
+            self._lose(
+                "selectors", "it holds for all functions, and these need different ones", f"{self._variable}_INFO"
+            )
+            return {}
+        more = dict(self.pool.additionalInfo)
+        extra = {"extra": dict(more.pop("*"))} if "*" in more else {}
+        if more:
+            self._lose("additionalInfo", "only what it says of all functions (*) is kept")
+        return {f"{self._variable}_INFO": {_ID: told[0] | extra}}
+
+    def _file(self, selectors: Sequence[Selector]) -> dict[str, Any]:
+        if any(one.file != selectors[0].file for one in selectors):
+            self._lose("selectors", "they hold for all functions, and these need different ones", "device-info files")
+            return {}
+        return selectors[0].file
 
     def _selectors(self) -> Iterator[Selector]:
         if self.pool.deviceType == "auxNetDevice":
@@ -186,8 +283,8 @@ class _Converted:
             if reasons := list(one.unknown):
                 for key, why in reasons:
                     self._lose("selectors", f"{why}; what it selects is left out", key)
-            elif len({_kind(driver) for driver in one.drivers}) > 1 or (not one.drivers):
-                why = "the nodes depend on the driver, and here there may be several; what it selects is left out"
+            elif not one.drivers:
+                why = "the nodes depend on the driver, and here it may be any; what it selects is left out"
                 self._lose("selectors", why, "drivers")
             else:
                 yield one
