@@ -22,7 +22,7 @@ def test_every_programmer_is_documented_with_what_it_can_verify(options):
 
 
 def test_every_default_is_as_documented():
-    simulated, options = Simulated(), FpgaOptions((), Bitstream(Path("/x"), "x"))
+    simulated, options = Simulated(), FpgaOptions(Bitstream(Path("/x"), "x"))
     first, limit = options.retry_first.total_seconds(), options.retry_limit.total_seconds()
     for text in (
         f"(`{simulated.state_dir}`)",

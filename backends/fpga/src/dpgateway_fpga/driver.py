@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
+from dpgateway.sysfs import Look, Notices, Watcher
+from dpgateway_fpga.discovery import concerns, find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import Journal
-from dpgateway_fpga.options import FpgaOptions
+from dpgateway_fpga.options import Board, FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, Programmer
 from dpgateway_fpga.slot import Slot
 from dpgateway_fpga.station import Job
@@ -22,12 +25,38 @@ class FpgaDriver:
 
     def __init__(self, options: FpgaOptions, context: Context, programmer: Programmer | None = None) -> None:
         self._options = options
-        programmer, journal = programmer or PROGRAMMERS[options.programmer](options), Journal(options.state_dir)
-        works = [Work(board, programmer, journal, context.resource, context.log) for board in options.boards]
-        self._slots = {work.board.id: Slot(work, options, context) for work in works}
+        self._context = context
+        self._programmer, self._journal = (
+            programmer or PROGRAMMERS[options.programmer](options),
+            Journal(options.state_dir),
+        )
+        self._notices = Notices(context.log, logging.WARNING)
+        self._watcher = Watcher(
+            f"fpga {context.resource}", context.changed, Notices(context.log, logging.WARNING), concerns
+        )
+        self._slots: Mapping[str, Slot] = {board.id: self._slot_of(board) for board in options.boards}
+        """Replaced, never changed, because other threads read it."""
 
     def devices(self) -> Iterable[Device]:
+        if self._options.discover:
+            self._watcher.watch()
+            self._find()
         return [slot.device() for slot in self._slots.values()]
+
+    def _find(self) -> None:
+        """Makes slots for boards that have come, and gives up those that have gone or are another one now."""
+        found = find(Look(self._options.roots), self._options)
+        self._notices.tell(found.notices)
+        before = self._slots
+        same = {id_: slot for id_, slot in before.items() if slot.board in found.boards}
+        self._slots = {board.id: same.get(board.id) or self._slot_of(board) for board in found.boards}
+        for id_, slot in before.items():
+            if id_ not in same:
+                slot.close()
+
+    def _slot_of(self, board: Board) -> Slot:
+        work = Work(board, self._programmer, self._journal, self._context.resource, self._context.log)
+        return Slot(work, self._options, self._context)
 
     def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> list[Device]:
         """What must be included, then boards that need the least programming."""
@@ -77,6 +106,7 @@ class FpgaDriver:
                 self._slots[device.id].free(end)
 
     def close(self) -> None:
+        self._watcher.close()
         for slot in self._slots.values():
             slot.close()
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpgateway import DriverError
+from dpgateway.sysfs import Look
+from dpgateway_fpga.discovery import find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import Entry, Journal
 from dpgateway_fpga.options import Board, FpgaOptions
@@ -72,7 +74,7 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
     for resource, one in options.items():
         programmer, journal = PROGRAMMERS[one.programmer](one), Journal(one.state_dir)
         log = logging.LoggerAdapter(_log, {"resource": resource})
-        for board in one.boards:
+        for board in find(Look(one.roots), one).boards:
             work = Work(board, programmer, journal, resource, log)
             functions.setdefault(board.id, []).append(Function(resource, one, work))
     return {id_: Known(found[0].work.board, found) for id_, found in sorted(functions.items())}

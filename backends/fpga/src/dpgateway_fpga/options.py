@@ -22,6 +22,10 @@ HARDWARE = "fpga"
 """Before a board's id, what other resources of its pool know the board by."""
 
 
+DISCOVERS = ("dfl", "fpga-manager")
+"""The programmers whose boards can be found in /sys."""
+
+
 @dataclass(frozen=True, slots=True)
 class Board:
     """One board of the pool."""
@@ -138,10 +142,14 @@ class FpgaManager:
 class FpgaOptions:
     """One function, which is a bitstream, and the boards that can have it."""
 
-    boards: tuple[Board, ...] = field(
-        metadata={"help": "the boards; another resource may name them, too, if both are in one pool"}
-    )
     bitstream: Bitstream = field(metadata={"help": "what the boards are programmed with before a container starts"})
+    boards: tuple[Board, ...] = field(
+        default=(), metadata={"help": "the boards; another resource may name them, too, if both are in one pool"}
+    )
+    discover: tuple[str, ...] = field(
+        default=(),
+        metadata={"help": "with dfl, fpga-manager: also the boards in /sys whose addresses are these; globs: *"},
+    )
     fallback: Bitstream | None = field(
         default=None, metadata={"help": "programmed once after the bitstream failed; then others can be had"}
     )
@@ -186,6 +194,8 @@ class FpgaOptions:
 
     def _problems(self) -> Iterator[str]:
         yield from self._wrong_boards()
+        if self.discover and self.programmer not in DISCOVERS:
+            yield f"discover: expected it with the programmer {' or '.join(DISCOVERS)}, found {self.programmer}"
         if self.programmer == "command" and not self.command.tool.argv:
             yield "command: expected preset, or argv, because the programmer is command"
         if not timedelta() < self.retry_first <= self.retry_limit:
@@ -214,7 +224,8 @@ class FpgaOptions:
     def claims(self) -> list[str]:
         """What only one resource may have, or those of one pool: else a board is changed under a running container."""
         nodes = (node for board in self.boards for node in board.nodes)
-        return [*(f"board {board.id}" for board in self.boards), *(f"node {node}" for node in nodes)]
+        found = [f"what is found in {self.sysfs} for {self.programmer}"] if self.discover else []
+        return [*(f"board {board.id}" for board in self.boards), *(f"node {node}" for node in nodes), *found]
 
     def warnings(self, others: Mapping[str, FpgaOptions]) -> Iterator[str]:
         ids = {board.id for board in self.boards}

@@ -1,0 +1,134 @@
+"""Boards are named by their places in the machine, so they keep their names whatever comes first."""
+
+from dataclasses import replace
+
+import pytest
+from dpgateway_fpga import Board
+from dpgateway_fpga.discovery import concerns, find
+
+from dpgateway import Device
+from dpgateway.sysfs import Look, Uevent
+from dpgateway.testing import FakeTree
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return FakeTree(tmp_path / "host")
+
+
+@pytest.fixture
+def seen(options, tree):
+    """The options as they are for boards below the tree, and what is found with them."""
+
+    def make(**changes):
+        changed = replace(options, **{"boards": (), "discover": ("*",), "sysfs": str(tree.at("/sys")), **changes})
+        return changed, find(Look(changed.roots), changed)
+
+    return make
+
+
+def manager(tree, address, number, bus="platform", name="Xilinx Zynq FPGA Manager"):
+    here = f"/sys/devices/soc/{address}/fpga_manager/fpga{number}"
+    tree.write(f"""
+        /sys/devices/soc/{address}/subsystem -> /sys/bus/{bus}
+        {here}/subsystem -> /sys/class/fpga_manager
+        {here}/name = {name}
+        /sys/class/fpga_manager/fpga{number} -> {here}
+    """)
+
+
+def card(tree, address, number, *ports):
+    base = f"/sys/devices/pci0000:3a/{address}"
+    region = f"{base}/fpga_region/region{number}"
+    tree.write(f"""
+        {base}/subsystem -> /sys/bus/pci
+        {base}/numa_node = 1
+        {region}/subsystem -> /sys/class/fpga_region
+        {region}/dfl-fme.{number}/dev = 240:0
+        /sys/class/fpga_region/region{number} -> {region}
+    """)
+    for port, minor in ports:
+        tree.write(f"""
+            {region}/dfl-port.{minor}/id = {port}
+            {region}/dfl-port.{minor}/uevent = DEVNAME=dfl-port.{minor}
+        """)
+
+
+def test_ports_are_named_by_card_and_port_and_have_node_and_numa_node(tree, seen):
+    card(tree, "0000:3b:00.0", 0, (0, 1), (1, 0))
+    card(tree, "0000:af:00.0", 7, (0, 4))
+    assert seen(programmer="dfl")[1].boards == (
+        Board("0000:3b:00.0-p1", ("/dev/dfl-port.0",), 1, "0000:3b:00.0", 1),
+        Board("0000:3b:00.0-p0", ("/dev/dfl-port.1",), 1, "0000:3b:00.0", 0),
+        Board("0000:af:00.0-p0", ("/dev/dfl-port.4",), 1, "0000:af:00.0", 0),
+    )
+
+
+def test_managers_are_named_by_their_bus_and_not_by_their_numbers(tree, seen):
+    manager(tree, "f8007000.devcfg", 3)
+    manager(tree, "pcap", 0)
+    manager(tree, "dfl-fme-mgr.0", 1, name="DFL FME FPGA Manager")
+    found = seen(programmer="fpga-manager")[1]
+    assert [(board.id, board.place) for board in found.boards] == [("pcap",) * 2, ("f8007000.devcfg",) * 2]
+    assert found.notices == []
+
+
+def test_boards_by_hand_come_first_and_are_not_found_again(tree, seen):
+    manager(tree, "f8007000.devcfg", 0)
+    manager(tree, "pcap", 1)
+    board = Board("mine", ("/dev/uio0",), address="pcap")
+    assert [one.id for one in seen(programmer="fpga-manager", boards=(board,))[1].boards] == ["mine", "f8007000.devcfg"]
+    assert [one.id for one in seen(programmer="fpga-manager", discover=("p*",))[1].boards] == ["pcap"]
+    assert seen(programmer="fpga-manager", boards=(board,), discover=())[1].boards == (board,)
+
+
+def test_what_has_no_lasting_name_is_told_and_not_offered(tree, seen):
+    manager(tree, "spi0.0", 0, bus="spi")
+    manager(tree, "two", 1)
+    tree.write("""
+        /sys/devices/soc/two/fpga_manager/fpga2/subsystem -> /sys/class/fpga_manager
+        /sys/class/fpga_manager/fpga2 -> /sys/devices/soc/two/fpga_manager/fpga2
+    """)
+    found = seen(programmer="fpga-manager")[1]
+    assert found.boards == ()
+    assert found.notices == [
+        "/sys/devices/soc/spi0.0/fpga_manager/fpga0 isn't offered: it is on no bus whose names last",
+        "two isn't offered, because it names several boards",
+    ]
+
+
+def test_boards_come_and_go_and_may_be_other_ones(tree, seen, start):
+    card(tree, "0000:3b:00.0", 0, (0, 0))
+    driver = start(seen(programmer="dfl")[0])
+    listed = [device.id for device in driver.devices()]
+    assert listed == ["0000:3b:00.0-p0"]
+    tree.remove("/sys/class/fpga_region/region0")
+    assert list(driver.devices()) == []
+    card(tree, "0000:af:00.0", 0, (0, 0))
+    card(tree, "0000:3b:00.0", 1, (0, 1))
+    first, second = driver.devices()
+    assert [first.id, second.id] == ["0000:af:00.0-p0", "0000:3b:00.0-p0"]
+    assert [node.host_path for node in driver.allocate([second]).device_nodes] == ["/dev/dfl-port.1"]
+    assert driver.allocate([Device("0000:3b:00.0-p0")]).env["FPGA_BOARDS"] == "0000:3b:00.0-p0"
+
+
+@pytest.mark.parametrize(
+    ("event", "matters"),
+    [
+        (Uevent("add", "devices/pci0000:3a/0000:3b:00.0/fpga_region/region0", "fpga_region"), True),
+        (Uevent("remove", "devices/soc/pcap/fpga_manager/fpga0", "fpga_manager"), True),
+        (Uevent("add", "devices/pci0000:3a/0000:3b:00.0/fpga_region/region0/dfl-port.0", "platform"), True),
+        (Uevent("add", "devices/pci0000:00/0000:00:14.0/usb1", "usb"), False),
+    ],
+)
+def test_the_kernels_messages_about_boards_matter(event, matters):
+    assert concerns(event) is matters
+
+
+def test_two_resources_that_find_boards_have_to_be_in_one_pool(seen):
+    (first, _), (second, _) = seen(programmer="dfl"), seen(programmer="dfl", discover=("0000:3b:*",))
+    assert set(first.claims()) & set(second.claims())
+    with pytest.raises(
+        ValueError, match=r"^discover: expected it with the programmer dfl or fpga-manager, found simulated"
+    ):
+        seen()
