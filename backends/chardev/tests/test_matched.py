@@ -89,6 +89,27 @@ def test_sticks_of_one_serial_number_are_told_apart_by_their_ports(tree, drive):
     assert reasons(drive(STICK)) == {"0403:6001:0002:1.0": None, "1-1:1.0": None, "1-2:1.0": None}
 
 
+def test_a_stick_keeps_its_name_whatever_others_with_its_serial_number_come_and_go(tree, drive):
+    driver, first = drive(STICK), "0403:6001:0001:1.0"
+    plug(tree, "1-1", "ttyUSB0", 0, serial="0001")
+    assert reasons(driver) == {first: None}
+    plug(tree, "1-2", "ttyUSB1", 1, serial="0001")
+    assert reasons(driver) == {first: None, "1-2:1.0": None}
+    (device, _) = driver.devices()
+    assert driver.allocate([device]).device_nodes[0].host_path == "/dev/ttyUSB0"
+    unplug(tree, "1-1", "ttyUSB0")
+    assert reasons(driver) == {"1-2:1.0": None}
+    plug(tree, "1-1", "ttyUSB5", 5, serial="0001")
+    assert reasons(driver) == {first: None, "1-2:1.0": None}
+    unplug(tree, "1-1", "ttyUSB5")
+    unplug(tree, "1-2", "ttyUSB1")
+    plug(tree, "1-3", "ttyUSB0", 0, serial="0001")  # elsewhere it is known by its serial number
+    assert reasons(driver) == {first: None}
+    plug(tree, "1-1", "ttyUSB1", 1, serial="0001")  # which is taken now
+    assert reasons(driver) == {first: None, "1-1:1.0": None}
+    assert [device.attributes["node"] for device in driver.devices()] == ["/dev/ttyUSB0", "/dev/ttyUSB1"]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_any_order_and_any_numbers_give_the_same_ids(tree, drive, seed):
     order = random.Random(seed)  # noqa: S311  an order, no secret

@@ -13,6 +13,7 @@ from dpgateway_chardev.given import Given, together
 from dpgateway_chardev.giving import NothingToGive
 from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.matched import Concern, MatchSurvey
+from dpgateway_chardev.naming import Names
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.survey import NodeDevice, Survey
 
@@ -40,6 +41,7 @@ class CharDevices:
         self._info = DeviceInfo(context.resource, options.host)
         if options.device_info:
             self.release = self._release
+        self._names = Names()
         self._last: Mapping[str, str] = {}
         """What was behind each device."""
 
@@ -74,7 +76,7 @@ class CharDevices:
     def _survey(self) -> Survey | MatchSurvey:
         if not self._options.match:
             return Survey(self._options)
-        survey = MatchSurvey(self._options)
+        survey = MatchSurvey(self._options, self._names)
         survey.find()
         self._concern = survey.concern
         return survey

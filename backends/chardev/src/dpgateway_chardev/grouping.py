@@ -9,6 +9,7 @@ from typing import ClassVar, TypeVar
 
 from dpgateway import refuse
 from dpgateway.sysfs import Look, Match, Matched, Object, Template, Unfilled, identity
+from dpgateway_chardev.naming import Names
 from dpgateway_chardev.settings import NodeOption, Parts
 
 Key = TypeVar("Key", bound=Hashable)
@@ -90,8 +91,8 @@ class Whole:
 class Grouping:
     """What a configuration says of it, for one look at sysfs. ``notices`` has what can't be offered, and why."""
 
-    def __init__(self, look: Look, kinds: Sequence[Kind], group: Group | None, id_: str | None) -> None:
-        self._look, self._kinds, self._group = look, kinds, group
+    def __init__(self, look: Look, kinds: Sequence[Kind], group: Group | None, id_: str | None, names: Names) -> None:
+        self._look, self._kinds, self._group, self._names = look, kinds, group, names
         self._by = None if group is None or group.by is None else Template.parse(group.by, PART)
         self._id = None if id_ is None else Template.parse(id_, {"group": "", **PART})
         self.left: dict[Object, Left] = {}
@@ -168,7 +169,7 @@ class Grouping:
         """
         if self._id is None and self._by is not None and not self._by.fields:
             return parts[0].group
-        names = [next((name for name in part.names if counted[name] == 1), part.names[-1]) for part in parts]
+        names = [self._names.choose(part.names, counted) for part in parts]
         if self._id is None and self._group is not None and self._group.size is not None:
             return "+".join(names)
         return next(name for name, part in zip(names, parts, strict=True) if not self._kinds[part.kind].optional)

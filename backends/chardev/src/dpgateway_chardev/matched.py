@@ -10,6 +10,7 @@ from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, f
 from dpgateway_chardev.given import Given
 from dpgateway_chardev.giving import Giver, NothingToGive
 from dpgateway_chardev.grouping import Grouping, Left, Part, Whole, parts_of
+from dpgateway_chardev.naming import Names
 from dpgateway_chardev.options import CharDeviceOptions
 
 
@@ -40,11 +41,12 @@ class Concern:
 class MatchSurvey:
     """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
-    def __init__(self, options: CharDeviceOptions) -> None:
+    def __init__(self, options: CharDeviceOptions, names: Names | None = None) -> None:
+        """``names``: those of earlier looks, which devices keep."""
         self._options = options
         self._look = Look(options.roots)
         self._giver = Giver(options, self._look)
-        self._grouping = Grouping(self._look, options.match, options.group, options.id)
+        self._grouping = Grouping(self._look, options.match, options.group, options.id, names or Names())
         self.devices: dict[str, MatchedDevice] = {}
         self._ids: dict[Object, set[str]] = {}
         """The ids of the devices that objects are, or are parts of."""

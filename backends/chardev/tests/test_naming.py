@@ -1,0 +1,30 @@
+from collections import Counter
+
+from dpgateway_chardev import naming
+from dpgateway_chardev.naming import Names
+
+
+def choose(names, *objects):
+    counted = Counter(name for one in objects for name in one)
+    return [names.choose(one, counted) for one in objects]
+
+
+def test_the_best_name_that_nothing_else_has():
+    assert choose(Names(), ("A", "1"), ("B", "2"), ("B", "3"), ("4",)) == ["A", "2", "3", "4"]
+
+
+def test_a_name_is_kept_until_another_object_has_it():
+    names = Names()
+    assert choose(names, ("A", "1")) == ["A"]
+    assert choose(names, ("A", "2"), ("A", "1")) == ["2", "A"]
+    assert choose(names, ("A", "2")) == ["2"]
+    assert choose(names, ("A", "3")) == ["A"]
+    assert choose(names, ("A", "1"), ("A", "3")) == ["1", "A"]
+
+
+def test_names_of_what_was_there_long_ago_are_forgotten():
+    names = Names()
+    for number in range(naming.MOST + 1):
+        choose(names, (f"serial {number}", f"port {number}"))
+    assert choose(names, ("serial 0", "port 0"), ("serial 0", "elsewhere")) == ["port 0", "elsewhere"]
+    assert choose(names, ("serial 9", "port 9"), ("serial 9", "nowhere")) == ["serial 9", "nowhere"]
