@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from dpgateway_chardev import CharDevices
 from dpgateway_chardev.grouping import Group
+from dpgateway_chardev.settings import Probes
 from ruamel.yaml import YAML
 
 from dpgateway import Allocation, DeviceNode, Mount, from_plain
@@ -35,6 +36,14 @@ def test_every_key_test_and_field_is_on_the_page():
 
 def test_every_key_of_a_group_is_on_the_page():
     assert first_column(SECTIONS["Several objects"]) == [field.name for field in dataclasses.fields(Group)]
+
+
+def test_every_key_of_probes_is_on_the_page():
+    assert first_column(SECTIONS["Probes"]) == [field.name for field in dataclasses.fields(Probes)]
+
+
+def test_the_radio_that_is_probed(drive):
+    assert drive("probes.yaml").devices() == []
 
 
 @pytest.fixture

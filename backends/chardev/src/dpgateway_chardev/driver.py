@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
-from dpgateway import Allocation, Candidate, Context, Device, DeviceNode, DeviceUnavailable, DriverError
+from dpgateway import Allocation, Candidate, Context, Device, DeviceNode, DeviceUnavailable, DriverError, Health
 from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, OutsideError, Uevent, Watcher
 from dpgateway_chardev.deviceinfo import DeviceInfo
 from dpgateway_chardev.given import Given, together
@@ -15,6 +16,7 @@ from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.matched import Concern, MatchSurvey
 from dpgateway_chardev.naming import Names
 from dpgateway_chardev.options import CharDeviceOptions
+from dpgateway_chardev.probing import Prober
 from dpgateway_chardev.survey import NodeDevice, Survey
 
 
@@ -38,6 +40,9 @@ class CharDevices:
             Notices(context.log, logging.WARNING),
             self._concerned if options.match else None,
         )
+        self._prober: Prober | None = None
+        if options.health is not None:
+            self._prober = Prober(f"chardev {context.resource} probes", options.health, context.changed)
         self._info = DeviceInfo(context.resource, options.host)
         if options.device_info:
             self.release = self._release
@@ -51,7 +56,7 @@ class CharDevices:
             self._context.changed()  # look once more, because a change may have come just before the new watch
         self._notices.tell(survey.notices)
         self._tell_changes({id_: ", ".join(one.hardware) for id_, one in survey.devices.items() if one.hardware})
-        return tuple(survey.devices.values())
+        return self._probed(survey)
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
         if self._options.match:
@@ -72,6 +77,8 @@ class CharDevices:
 
     def close(self) -> None:
         self._watcher.close()
+        if self._prober:
+            self._prober.close()
 
     def _survey(self) -> Survey | MatchSurvey:
         if not self._options.match:
@@ -80,6 +87,17 @@ class CharDevices:
         survey.find()
         self._concern = survey.concern
         return survey
+
+    def _probed(self, survey: Survey | MatchSurvey) -> Sequence[Device]:
+        """The devices, with what the probes have found out by now."""
+        devices = tuple(survey.devices.values())
+        if self._prober is None:
+            return devices
+        self._prober.watch(survey.checks)
+        reasons = {one.id: self._prober.reason(one.id) for one in devices if one.health.ok}
+        return [
+            replace(one, health=Health.unhealthy(reason)) if (reason := reasons.get(one.id)) else one for one in devices
+        ]
 
     def _concerned(self, event: Uevent) -> bool:
         """Called on the watcher's thread."""

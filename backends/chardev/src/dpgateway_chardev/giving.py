@@ -8,10 +8,12 @@ from functools import lru_cache
 from dpgateway import Mount
 from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, Template, Unfilled, attributes
 from dpgateway_chardev.given import Given, GivenAccess, GivenNode
-from dpgateway_chardev.grouping import Part
+from dpgateway_chardev.grouping import Part, Whole
+from dpgateway_chardev.health import checks
 from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.jsons import Json, NoText, dumped, filled, merged
 from dpgateway_chardev.options import CharDeviceOptions
+from dpgateway_chardev.probing import Check
 from dpgateway_chardev.settings import Access, MountOption, NodeOption
 
 
@@ -45,6 +47,12 @@ class Giver:
         subsystems = [(self._look.subsystem(one.thing), one) for one in found]
         own = [_name(str(name), one) for name, one in subsystems if one.part or name in LASTING or not nodes]
         return (*own, *nodes)
+
+    def checks(self, whole: Whole, given: Given) -> Sequence[Check]:
+        """What has to be asked of a device now and then. Raises NothingToGive."""
+        first, nodes = whole.parts[0].found, ((one.node, one.permissions) for one in given.nodes if not one.constant)
+        others = {"id": whole.id, "part": first.part}
+        return tuple(checks(self._options, nodes, lambda text: self._text(text, first, others)))
 
     def numa(self, found: Matched) -> tuple[int, ...]:
         """What ``numa`` says."""

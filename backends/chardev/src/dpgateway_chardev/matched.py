@@ -10,8 +10,10 @@ from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, f
 from dpgateway_chardev.given import Given
 from dpgateway_chardev.giving import Giver, NothingToGive
 from dpgateway_chardev.grouping import Grouping, Left, Part, Whole, parts_of
+from dpgateway_chardev.health import wrong_attribute
 from dpgateway_chardev.naming import Names
 from dpgateway_chardev.options import CharDeviceOptions
+from dpgateway_chardev.probing import Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class MatchSurvey:
         self._giver = Giver(options, self._look)
         self._grouping = Grouping(self._look, options.match, options.group, options.id, names or Names())
         self.devices: dict[str, MatchedDevice] = {}
+        self.checks: dict[str, Sequence[Check]] = {}
+        """What has to be asked of devices, by their ids."""
         self._ids: dict[Object, set[str]] = {}
         """The ids of the devices that objects are, or are parts of."""
 
@@ -145,10 +149,13 @@ class MatchSurvey:
         given, health = None, Health.healthy()
         try:
             given = self._giver.give(whole.id, whole.parts)
+            self.checks[whole.id] = self._giver.checks(whole, given)
         except NothingToGive as error:
             health = Health.unhealthy(str(error))
         if whole.missing is not None:
             given, health = None, Health.unhealthy(whole.missing)
+        elif given is not None and (wrong := wrong_attribute(self._options, self._look, found[0].thing)):
+            given, health = None, Health.unhealthy(wrong)
         return MatchedDevice(
             whole.id,
             health,

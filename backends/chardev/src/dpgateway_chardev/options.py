@@ -12,7 +12,7 @@ from dpgateway.sysfs import HOST_DEV, Roots, is_glob
 from dpgateway_chardev.grouping import Group, Kind
 from dpgateway_chardev.paths import not_absolute, not_under_dev, relative
 from dpgateway_chardev.patterns import excludes, matches, parse
-from dpgateway_chardev.settings import Access, MountOption, NodeOption, Parts, Requirement, wrong_permissions
+from dpgateway_chardev.settings import Access, MountOption, NodeOption, Parts, Probes, Requirement, wrong_permissions
 from dpgateway_chardev.templates import wrong_templates
 
 _MEMORY = ("mem", "kmem", "port")
@@ -73,6 +73,7 @@ class CharDeviceOptions:
     access: tuple[Access, ...] = field(
         default=(), metadata={"help": "with match: who may use files, which is set before a container gets them"}
     )
+    health: Probes | None = field(default=None, metadata={"help": "what a device has to stand to be healthy"})
     type: Literal["char", "block"] = field(default="char", metadata={"help": "which kind of device node is offered"})
     permissions: str = field(default="rw", metadata={"help": "what the container may do: some of r, w, m (mknod)"})
     container_path: str | None = field(
@@ -105,12 +106,22 @@ class CharDeviceOptions:
             yield from wrong_templates(self)
         else:
             yield from (f"{key}: expected it with match only" for key in self._of_match if getattr(self, key))
+            yield from self._wrong_health()
         if self.match and self.exclude:
             yield "exclude: expected it with paths only"
         if self.type not in {"char", "block"}:
             yield f"type: expected char or block, found {self.type!r}"
         yield from wrong_permissions(self.permissions)
         yield from self._wrong_container_path()
+
+    def _wrong_health(self) -> Iterator[str]:
+        """What can't be meant with paths."""
+        if self.health is not None and self.health.attr:
+            yield "health: attr: expected it with match only"
+        for text in self.health.command if self.health else ():
+            for placeholder in _PLACEHOLDER.findall(text):
+                if placeholder not in {"{name}", "{id}"}:
+                    yield f"health: command: expected {{name}} or {{id}}, found {placeholder!r}"
 
     def _wrong_container_path(self) -> Iterator[str]:
         if self.container_path is not None:

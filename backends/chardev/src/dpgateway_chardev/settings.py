@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import ClassVar
 
 from dpgateway import refuse
-from dpgateway.sysfs import HOST_DEV, Test
+from dpgateway.sysfs import HOST_DEV, Match, Test
 
 ID = {"id": "the device's id"}
 _AT_DEV = (f"{HOST_DEV}/", "{devnode}", "{symlink:")
@@ -123,3 +124,36 @@ class Parts:
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.count is None):
             raise ValueError("expected either entries or count")
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What a device has to stand now and then to be healthy."""
+
+    open: bool = field(
+        default=False, metadata={"help": "its nodes can be opened, without waiting; that may have effects, as on ttys"}
+    )
+    attr: Mapping[str, Test] = field(
+        default_factory=dict, metadata={"help": "with match: tests of attributes, as in match, at each look"}
+    )
+    command: tuple[str, ...] = field(
+        default=(), metadata={"help": "a program, and its arguments, as templates, that ends with 0; no shell"}
+    )
+    every: timedelta = field(default=timedelta(seconds=30), metadata={"help": "how often nodes are opened and so on"})
+    deadline: timedelta = field(default=timedelta(seconds=5), metadata={"help": "how long that may take"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not self.open and not self.attr and not self.command:
+            yield "expected open, attr or command, found none of them"
+        try:
+            Match("any", attr=self.attr)
+        except ValueError as error:
+            yield str(error)
+        if self.command and not self.command[0].startswith("/"):
+            yield f"command: expected the absolute path of a program first, found {self.command[0]!r}"
+        for key, time in (("every", self.every), ("deadline", self.deadline)):
+            if time <= timedelta():
+                yield f"{key}: expected more than 0s, found {time.total_seconds():g}s"

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from dpgateway import Candidate, Device, Health
 from dpgateway.sysfs import HOST_DEV, DevTree, Interest, Node, NoNode, OutsideError, name_matches, numa_nodes
+from dpgateway_chardev.health import checks
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.patterns import ANY_DEPTH, excludes, is_lasting, parse
+from dpgateway_chardev.probing import Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,16 @@ class Survey:
     def directories(self) -> dict[str, Interest]:
         """The names that matter, by the directory's absolute path as this process sees it."""
         return self.tree.directories
+
+    @property
+    def checks(self) -> dict[str, Sequence[Check]]:
+        """What has to be asked of devices, by their ids."""
+        return {id_: self._checks(id_, device.node) for id_, device in self.devices.items() if device.node}
+
+    def _checks(self, path: str, node: Node) -> Sequence[Check]:
+        name = path.rpartition("/")[2]
+        nodes = [(node, self._options.permissions)]
+        return tuple(checks(self._options, nodes, lambda text: text.replace("{name}", name).replace("{id}", path)))
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
         """What the paths and globs name; a path in particular is ``about`` it, whether they do or not."""

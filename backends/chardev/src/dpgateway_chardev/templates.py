@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from dpgateway.sysfs import Match, Template, TemplateError
 from dpgateway_chardev.grouping import PART, Group, Kind
 from dpgateway_chardev.jsons import texts_of
-from dpgateway_chardev.settings import ID, Access, MountOption, NodeOption, Parts, Requirement
+from dpgateway_chardev.settings import ID, Access, MountOption, NodeOption, Parts, Probes, Requirement
 
 NAME = {**ID, "name": "the last part of the host's path"}
 
@@ -41,6 +41,8 @@ class Templated(Protocol):
     def parts(self) -> Parts | None: ...
     @property
     def numa(self) -> str | None: ...
+    @property
+    def health(self) -> Probes | None: ...
     @property
     def container_path(self) -> str | None: ...
 
@@ -98,6 +100,7 @@ def _templates(options: Templated) -> Iterator[tuple[str, str, Mapping[str, str]
     yield from (("env", text, ID) for value in options.env.values() for text in texts_of(value))
     yield from (("annotations", text, ID) for text in options.annotations.values())
     yield from (("device_info", text, ID) for text in texts_of(options.device_info))
+    yield from (("health", text, ID) for text in (options.health.command if options.health else ()))
     for number, mount in enumerate(options.mounts):
         yield from ((f"mounts[{number}]", text, ID) for text in (mount.host_path, mount.container_path))
     yield from ((f"access[{number}]", file.host_path, ID) for number, file in enumerate(options.access))

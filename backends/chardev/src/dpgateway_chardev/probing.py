@@ -1,0 +1,242 @@
+"""Asks now and then whether devices work: in child processes, because what opens a device may hang, and a thread that
+hangs in the kernel keeps even a killed process from ending.
+
+A child that doesn't end in time is killed. If even that doesn't end it, it is left behind, and its device isn't asked
+again before it is gone. Nothing else waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+from dpgateway.sysfs import Node
+from dpgateway_chardev.settings import Probes
+
+AT_ONCE = 8
+"""Children that run at the same time, without those that have hung."""
+FIRST_REST = 1.0
+"""Seconds until a device that failed is asked again; each time twice as long, up to the usual time."""
+_LEAVE = 0.5
+"""Seconds in which a killed child usually ends."""
+_LONGEST = 200
+"""Characters of what a command says."""
+_OPEN = """
+import errno, os, sys
+try:
+    os.close(os.open(sys.argv[1], int(sys.argv[2])))
+except OSError as error:
+    if error.errno not in (errno.EBUSY, errno.EPERM):
+        sys.exit(error.strerror)
+"""  # EBUSY: it works, for whoever has it. EPERM: this process may open no device at all (device cgroup)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question about a device."""
+
+    what: str
+    """For people: ``opening /dev/ttyUSB0``."""
+    command: tuple[str, ...]
+    behind: str = ""
+    """What is behind the device; another one is asked anew."""
+
+
+def opening(path: str, seen: str, node: Node, *, write: bool) -> Check:
+    """Opens a node without waiting. ``seen``: where this process sees ``path``."""
+    flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    return Check(f"opening {path}", (sys.executable, "-I", "-S", "-c", _OPEN, seen, str(flags)), str(node))
+
+
+def pause(failures: int, every: float) -> float:
+    """Seconds until a device is asked again that has failed so often in a row."""
+    return min(every, FIRST_REST * 2 ** min(failures - 1, 30)) if failures else every
+
+
+class _Asked:
+    """What is known of one check, and the child that finds out more. Used under the prober's lock."""
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        self.reason: str | None = f"{check.what}: nothing is known yet"
+        self.due = 0.0
+        self.hung = False
+        self._failures = 0
+        self._child: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+        self.pidfd = -1
+
+    @property
+    def runs(self) -> bool:
+        return self._child is not None
+
+    def begin(self, deadline: float) -> None:
+        self.due, self.hung = deadline, False
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
+        environment = {"PATH": os.environ.get("PATH", os.defpath)}
+        try:
+            self._child = subprocess.Popen(
+                self.check.command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=self._said, start_new_session=True,
+            )  # fmt: skip
+            self.pidfd = os.pidfd_open(self._child.pid)
+        except OSError:
+            self.kill()
+            self.leave()
+            raise
+
+    def ended(self) -> bool:
+        return self._child is not None and self._child.poll() is not None
+
+    def end(self) -> str | None:
+        """Why the device isn't healthy, if it isn't. For a child that has ended."""
+        code, said = self._child.returncode if self._child else 0, b""
+        if self._said:
+            self._said.seek(0)
+            said = self._said.read(65536)
+        lines = said.decode(errors="replace").strip().splitlines()
+        hung = self.hung
+        self._forget()
+        if hung:
+            return self.reason
+        if code == 0:
+            return None
+        ending = f"exit code {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
+        return f"{self.check.what}: {lines[-1][:_LONGEST] if lines else ending}"
+
+    def kill(self) -> None:
+        self.hung = True
+        if self._child:
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+
+    def leave(self) -> None:
+        """After ``kill``. What hangs in the kernel stays."""
+        if self._child:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_LEAVE)
+        self._forget()
+
+    def rest(self, reason: str | None, every: float) -> None:
+        """Until it is asked again."""
+        self._failures = 0 if reason is None else self._failures + 1
+        self.reason, self.due, self.hung = reason, time.monotonic() + pause(self._failures, every), False
+
+    def _forget(self) -> None:
+        if self._said:
+            self._said.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+        self._child, self._said, self.pidfd = None, None, -1
+
+
+class Prober:
+    """Calls ``changed`` on its own thread whenever there is something new."""
+
+    def __init__(self, name: str, probes: Probes, changed: Callable[[], None]) -> None:
+        self._name, self._changed = name, changed
+        self._every, self._deadline = probes.every.total_seconds(), probes.deadline.total_seconds()
+        self._lock = threading.Lock()
+        self._asked: dict[tuple[str, Check], _Asked] = {}
+        self._left: list[_Asked] = []
+        """Killed children of devices that are gone."""
+        self._closed = False
+        self._wake = -1
+        self._thread: threading.Thread | None = None
+
+    def watch(self, checks: Mapping[str, Sequence[Check]]) -> None:
+        """Asks this of these devices from now on, and nothing else."""
+        wanted = [(id_, check) for id_, several in checks.items() for check in several]
+        with self._lock:
+            if self._closed:
+                return
+            gone = [asked for key, asked in self._asked.items() if key not in set(wanted)]
+            self._asked = {key: self._asked.get(key) or _Asked(key[1]) for key in wanted}
+            for asked in gone:
+                asked.kill()
+            self._left += [asked for asked in gone if asked.runs]
+            if wanted and self._thread is None:
+                self._wake = os.eventfd(0)
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            elif self._thread:
+                os.eventfd_write(self._wake, 1)
+
+    def reason(self, id_: str) -> str | None:
+        """Why a device isn't healthy, if it isn't."""
+        with self._lock:
+            reasons = (asked.reason for (one, _), asked in self._asked.items() if one == id_)
+            return next((reason for reason in reasons if reason is not None), None)
+
+    def close(self) -> None:
+        """Ends the thread, and kills the children."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread:
+            os.eventfd_write(self._wake, 1)
+            thread.join()
+            os.close(self._wake)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if self._closed:
+                    break
+                news, rest = self._step(time.monotonic())
+                waiting = [self._wake, *(asked.pidfd for asked in self._children if asked.pidfd >= 0)]
+            if news:
+                self._changed()
+            with selectors.PollSelector() as selector:
+                for one in waiting:
+                    selector.register(one, selectors.EVENT_READ)
+                if self._wake in {key.fd for key, _ in selector.select(0 if news else rest)}:
+                    os.eventfd_read(self._wake)
+        for asked in self._children:
+            asked.kill()
+        for asked in self._children:
+            asked.leave()
+
+    @property
+    def _children(self) -> Iterator[_Asked]:
+        yield from self._asked.values()
+        yield from self._left
+
+    def _step(self, now: float) -> tuple[bool, float | None]:
+        """Whether there is anything new, and how many seconds there is nothing to do."""
+        before = [asked.reason for asked in self._asked.values()]
+        for asked in [asked for asked in self._left if asked.ended()]:
+            asked.end()
+            self._left.remove(asked)
+        for asked in self._asked.values():
+            if asked.ended():
+                asked.rest(asked.end(), self._every)
+            elif asked.runs and not asked.hung and now >= asked.due:
+                asked.kill()
+                asked.reason = f"{asked.check.what}: it hasn't ended within {self._deadline:g} s"
+        running = sum(asked.runs and not asked.hung for asked in self._asked.values())
+        for asked in self._asked.values():
+            if not asked.runs and asked.due <= now and running < AT_ONCE:
+                running += self._begin(asked, now)
+        may_begin = running < AT_ONCE
+        dues = (asked.due for asked in self._asked.values() if not asked.hung and (asked.runs or may_begin))
+        first = min(dues, default=None)
+        news = before != [asked.reason for asked in self._asked.values()]
+        return news, None if first is None else max(0.0, first - now)
+
+    def _begin(self, asked: _Asked, now: float) -> bool:
+        try:
+            asked.begin(now + self._deadline)
+        except OSError as error:
+            asked.rest(f"{asked.check.what}: {asked.check.command[0]} can't be started: {error.strerror}", self._every)
+        return asked.runs

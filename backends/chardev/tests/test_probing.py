@@ -1,0 +1,157 @@
+"""Probes: a node that can be opened, an attribute, a command. What hangs is left behind, and holds up nothing."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dpgateway_chardev import CharDevices
+from dpgateway_chardev.probing import pause
+
+from dpgateway import from_plain
+from dpgateway.testing import Recorder
+
+FUNCTION = "/sys/devices/pci0000:00/0000:01:00.0"
+SAYS = "echo first >&2; echo $1 is worn out >&2; exit 3"
+
+
+def reasons(driver):
+    return {device.id: device.health.reason for device in driver.devices()}
+
+
+def until(dev, driver, expected):
+    """The driver is asked again only when it has said that something changed."""
+    assert dev.recorder.until(lambda: reasons(driver) == expected), reasons(driver)
+
+
+@pytest.fixture
+def probed(dev):
+    """Makes drivers of all nodes, with these probes."""
+
+    def probed(**probes):
+        health: Any = from_plain({"paths": ["/dev/x"], "health": probes}, CharDevices.Options).health
+        return dev.drive("*", health=health)
+
+    return probed
+
+
+def test_a_node_without_a_device_behind_it_is_unhealthy_and_one_that_opens_is_not(dev, probed):
+    dev.node("none", 77)
+    os.mknod(dev.path / "null", 0o20666, os.makedev(1, 3))
+    driver = probed(open=True)
+    until(dev, driver, {"null": None, "none": "opening /dev/none: No such device or address"})
+
+
+def test_a_command_says_why(dev, probed):
+    dev.node("good", 1)
+    dev.node("bad", 2)
+    driver = probed(command=["/bin/sh", "-c", f"test $1 = good && exit; {SAYS}", "sh", "{id}"])
+    until(dev, driver, {"good": None, "bad": f"/bin/sh -c test $1 = good && exit; {SAYS} sh bad: bad is worn out"})
+
+
+def test_a_command_has_no_environment_but_a_path(dev, probed, tmp_path):
+    dev.node("a", 1)
+    driver = probed(command=["/bin/sh", "-c", f"exec /usr/bin/env > {tmp_path}/env"])
+    until(dev, driver, {"a": None})
+    names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+    assert names <= {"PATH", "PWD", "SHLVL", "_"}
+
+
+def test_what_hangs_is_killed_and_holds_up_nobody(dev, probed, tmp_path):
+    dev.node("hangs", 1)
+    dev.node("works", 2)
+    script = f"echo $$ >> {tmp_path}/$1; test $1 = works || exec sleep 1000"
+    driver = probed(command=["/bin/sh", "-c", script, "sh", "{name}"], deadline="50ms")
+    until(dev, driver, {"works": None, "hangs": f"/bin/sh -c {script} sh hangs: it hasn't ended within 0.05 s"})
+    pid = int((tmp_path / "hangs").read_text().split()[0])
+    while Path(f"/proc/{pid}").exists():
+        os.sched_yield()
+
+
+def test_a_device_that_recovers_is_healthy_again(dev, probed, tmp_path):
+    dev.node("a", 1)
+    ok = tmp_path / "ok"
+    driver = probed(command=["/usr/bin/test", "-e", str(ok)], every="20ms")
+    what = f"/usr/bin/test -e {ok}"
+    until(dev, driver, {"a": f"{what}: exit code 1"})
+    ok.touch()
+    until(dev, driver, {"a": None})
+    ok.unlink()
+    until(dev, driver, {"a": f"{what}: exit code 1"})
+
+
+def test_a_device_that_fails_is_asked_less_and_less():
+    assert [pause(failures, 30.0) for failures in (0, 1, 2, 3, 6, 100)] == [30, 1, 2, 4, 30, 30]
+
+
+def test_a_program_that_is_not_there_says_so(dev, probed):
+    dev.node("a", 1)
+    why = "/no/such: /no/such can't be started: No such file or directory"
+    until(dev, probed(command=["/no/such"]), {"a": why})
+
+
+def test_more_devices_than_are_asked_at_once(dev, probed):
+    for number in range(20):
+        dev.node(f"n{number}", number)
+    until(dev, probed(command=["/bin/true"]), {f"n{number}": None for number in range(20)})
+
+
+def test_children_end_with_their_devices_and_with_the_driver(dev, probed, tmp_path):
+    for name in ("a", "b"):
+        dev.node(name, ord(name))
+    script = f"echo $$ > {tmp_path}/$1; exec sleep 1000"
+    driver = probed(command=["/bin/sh", "-c", script, "sh", "{id}"], deadline="60s")
+    assert reasons(driver) == {name: f"/bin/sh -c {script} sh {name}: nothing is known yet" for name in ("a", "b")}
+
+    def alive(name):
+        file = tmp_path / name
+        return file.exists() and file.read_text() and Path(f"/proc/{file.read_text().strip()}").exists()
+
+    while not (alive("a") and alive("b")):
+        os.sched_yield()
+    (dev.path / "a").unlink()
+    driver.devices()
+    while alive("a"):
+        os.sched_yield()
+    assert alive("b")
+    driver.close()
+    assert not alive("b")
+
+
+def test_an_attribute_is_compared_at_each_look(tree, drive):
+    tree.write(f"""
+        {FUNCTION}/subsystem -> /sys/bus/pci
+        {FUNCTION}/link = 1
+        /sys/bus/pci/devices/0000:01:00.0 -> {FUNCTION}
+    """)
+    driver = drive({"subsystem": "pci"}, nodes=[], health={"attr": {"link": {"at_least": 1}}})
+    (device,) = driver.devices()
+    assert device.health.ok
+    tree.write(f"{FUNCTION}/link = 0")
+    assert reasons(driver) == {"0000:01:00.0": "health.attr.link: found '0', expected at least 1"}
+    with pytest.raises(Exception, match=r"health\.attr\.link: found '0'"):
+        driver.allocate([device])
+
+
+def test_a_command_is_filled_for_a_matched_device(tree, drive):
+    tree.write(f"{FUNCTION}/serial = A7\n/sys/bus/pci/devices/0000:01:00.0 -> {FUNCTION}")
+    health = {"command": ["/bin/sh", "-c", "echo $1 >&2; exit 1", "sh", "{attr:serial}"]}
+    recorder = Recorder()
+    driver = drive({"subsystem": "pci"}, recorder, nodes=[], id="{kernel}", health=health)
+    assert recorder.until(lambda: next(one.health.reason or "" for one in driver.devices()).endswith(": A7"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"paths": ["/dev/x"], "health": {}}, "health: .*expected open, attr or command"),
+        ({"paths": ["/dev/x"], "health": {"attr": {"a": "b"}}}, "health.*attr.*expected it with match only"),
+        ({"paths": ["/dev/x"], "health": {"command": ["smi"]}}, "expected the absolute path of a program first"),
+        ({"paths": ["/dev/x"], "health": {"command": ["/x", "{kernel}"]}}, "expected {name} or {id}"),
+        ({"paths": ["/dev/x"], "health": {"open": True, "every": "0s"}}, "every: found 0s, expected more than 0s"),
+        ({"match": {"subsystem": "a"}, "health": {"command": ["/x", "{kernl}"]}}, "did you mean kernel"),
+    ],
+)
+def test_probes_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        from_plain(options, CharDevices.Options)
