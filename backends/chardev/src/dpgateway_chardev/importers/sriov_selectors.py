@@ -1,0 +1,177 @@
+"""What a selector of sriov-network-device-plugin is here: alternatives of ``match``, and what their functions give.
+
+Source: k8snetworkplumbingwg/sriov-network-device-plugin, pkg/resources/deviceSelectors.go, pkg/infoprovider,
+pkg/netdevice/netResourcePool.go, pkg/utils/utils.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+ID = "{kernel}"
+_GROUP = "/dev/vfio/{attr:iommu_group}"
+_VFIO: list[Any] = [
+    "/dev/vfio/vfio",
+    {"host_path": [_GROUP, "/dev/vfio/noiommu-{attr:iommu_group}"], "container_path": _GROUP},
+]
+_UIO_NODE, _VDPA_NODE = "/dev/{entry:uio/*}", "/dev/{entry:vdpa*/vhost-vdpa-*}"
+_UIO = ("uio_pci_generic", "igb_uio")
+_RDMA: list[Any] = [
+    "/dev/infiniband/rdma_cm",
+    "/dev/infiniband/{each:infiniband_verbs/*}",
+    "/dev/infiniband/{each:infiniband_mad/*}",
+]
+_RDMA_INFO = {
+    "uverbs": "/dev/infiniband/{entry:infiniband_verbs/*}",
+    "umad?": "/dev/infiniband/{entry:infiniband_mad/umad*}",
+    "issm?": "/dev/infiniband/{entry:infiniband_mad/issm*}",
+    "rdma_cm": "/dev/infiniband/rdma_cm",
+    "rdma_dev": "{entry:infiniband/*}",
+}
+_VERSION = "1.1.0"  # of the device-info specification
+_FUNCTIONS = re.compile(r"[^#]+(#\d+(-\d+)?(,\d+(-\d+)?)*)?")
+_LINKS = {"ether": "1", "infiniband": "32"}  # include/uapi/linux/if_arp.h
+_VDPA = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
+_ROUTE = "/proc/1/net/route#{entry:net/*}\t00000000"
+_CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What a function has to be: one of each that is given."""
+
+    vendors: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    pciAddresses: tuple[str, ...] = ()
+    acpiIndexes: tuple[str, ...] = ()
+    pfNames: tuple[str, ...] = ()
+    rootDevices: tuple[str, ...] = ()
+    linkTypes: tuple[str, ...] = ()
+    ddpProfiles: tuple[str, ...] = ()
+    pKeys: tuple[str, ...] = ()
+    auxTypes: tuple[str, ...] = ()
+    vdpaType: str = ""
+    isRdma: bool = False
+    needVhostNet: bool = False
+
+    @property
+    def unknown(self) -> Iterator[tuple[str, str]]:
+        """The keys that can't be kept, and why: without them other functions would be given away, too."""
+        why = {
+            "ddpProfiles": "only devlink knows the profile",
+            "pKeys": "they are read from the interface, which isn't there while a pod has it",
+            "auxTypes": "auxiliary devices aren't imported",
+        }
+        yield from ((key, text) for key, text in why.items() if getattr(self, key))
+        if set(self.linkTypes) - _LINKS.keys():
+            yield "linkTypes", f"only {' and '.join(_LINKS)} are known"
+        if self.vdpaType not in {"", *_VDPA}:
+            yield "vdpaType", f"only {' and '.join(_VDPA)} are known"
+        for key in ("pfNames", "rootDevices"):
+            if not all(_FUNCTIONS.fullmatch(one) for one in getattr(self, key)):
+                yield key, "expected numbers of virtual functions after #, such as 0-3,5"
+
+    def matches(self, kind: str) -> Iterator[dict[str, Any]]:
+        """The alternatives of ``match``."""
+        for drivers in self.by_driver:
+            match: dict[str, Any] = {"subsystem": "pci", "driver": drivers}
+            if self.pciAddresses:
+                match["kernel"] = list(self.pciAddresses)
+            if kind == "netDevice":
+                match["file"] = {_ROUTE: {"present": False}}
+            for attr, vf in self._places():
+                whole = {"class": _CLASSES[kind]} | dict(self._attributes(kind)) | attr
+                yield match | {"attr": whole} | ({"vf": vf} if vf else {})
+
+    @property
+    def by_driver(self) -> list[Any]:
+        """The drivers, apart from one another if other nodes belong to them."""
+        alike: dict[str, list[str]] = {}
+        for driver in self.drivers:
+            alike.setdefault(_kind(driver), []).append(driver)
+        return list(alike.values())
+
+    def _places(self) -> Iterator[tuple[dict[str, Any], Any]]:
+        """What physical functions say, and which of their virtual functions are meant; only those have one."""
+        names = [({f"physfn/net/{name}": {"present": True}}, vf) for name, vf in _meant(self.pfNames)]
+        roots = [({"physfn": name}, vf) for name, vf in _meant(self.rootDevices)]
+        links = {"exact": [_LINKS[one] for one in self.linkTypes]}
+        of_pf: dict[str, Any] = {"physfn/net/*/type": links} if self.linkTypes else {}
+        for (attr, vf), (more, other) in product(names or [({}, None)], roots or [({}, None)]):
+            yield attr | more | of_pf, _both(vf, other)
+        if self.linkTypes and not names and not roots:
+            yield {"physfn": {"present": False}, "net/*/type": links}, None
+
+    def _attributes(self, kind: str) -> Iterator[tuple[str, Any]]:
+        if kind == "netDevice":
+            yield "sriov_numvfs", {"glob": "0", "or_absent": True}
+        for key, values in (("vendor", self.vendors), ("device", self.devices)):
+            if values:
+                yield key, [f"0x{value.lower().removeprefix('0x')}" for value in values]
+        if self.acpiIndexes:
+            yield "acpi_index", list(self.acpiIndexes)
+        if self.isRdma:
+            yield "infiniband/*", {"present": True}
+        if self.vdpaType:
+            yield "vdpa*/driver", _VDPA[self.vdpaType]
+
+    def nodes(self, drivers: Sequence[str]) -> list[Any]:
+        """Of functions with such a driver."""
+        nodes = list(_VFIO) if "vfio-pci" in drivers else []
+        nodes += [_UIO_NODE] if set(drivers) & set(_UIO) else []
+        nodes += _RDMA if self.isRdma else []
+        nodes += ["/dev/{each:vdpa*/vhost-vdpa-*}"] if self.vdpaType == "vhost" else []
+        return nodes + (["/dev/vhost-net", "/dev/net/tun"] if self.needVhostNet else [])
+
+    def info(self, drivers: Sequence[str]) -> dict[str, Any]:
+        """What PCIDEVICE_..._INFO says of a function."""
+        info: dict[str, Any] = {"generic": {"deviceID": ID}}
+        if "vfio-pci" in drivers:
+            info["vfio"] = {"mount": "/dev/vfio/vfio", "dev-mount": _GROUP}
+        if set(drivers) & set(_UIO):
+            info["uio"] = {"mount": _UIO_NODE}
+        if self.isRdma:
+            info["rdma"] = _RDMA_INFO
+        if self.vdpaType == "vhost":
+            info["vdpa"] = {"mount": _VDPA_NODE}
+        if self.needVhostNet:
+            info["vhost"] = {"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
+        return info
+
+    @property
+    def file(self) -> dict[str, Any]:
+        """What the device-info file says."""
+        if not self.vdpaType:
+            rdma = {"rdma-device": "{entry:infiniband/*}"} if self.isRdma else {}
+            return {"type": "pci", "version": _VERSION, "pci": {"pci-address": ID} | rdma}
+        path = {"path": _VDPA_NODE} if self.vdpaType == "vhost" else {}
+        vdpa = {"parent-device": "{entry:vdpa*}", "driver": self.vdpaType} | path | {"pci-address": ID}
+        return {"type": "vdpa", "version": _VERSION, "vdpa": vdpa}
+
+
+def _both(one: Any, other: Any) -> Any:  # noqa: ANN401
+    """The virtual functions of two ranges. If they have none in common, match says so, and nothing is found."""
+    if one is None or other is None:
+        return one or other
+    first, last = max(one["at_least"], other["at_least"]), min(one["at_most"], other["at_most"])
+    return {"at_least": first, "at_most": last} if first <= last else {"present": False}
+
+
+def _meant(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Of each name with ranges of virtual functions after it, name#0-3,5, the name and a test for each range."""
+    for text in texts:
+        name, _, ranges = text.partition("#")
+        for one in ranges.split(",") if ranges else ():
+            first, _, last = one.partition("-")
+            yield name, {"at_least": int(first), "at_most": int(last or first)}
+        if not ranges:
+            yield name, None
+
+
+def _kind(driver: str) -> str:
+    return "uio" if driver in _UIO else driver if driver == "vfio-pci" else "kernel"
