@@ -1,5 +1,6 @@
 """The likeliest mistakes of somebody new: each is told in one message, with what to do, and without a traceback."""
 
+import itertools
 import json
 import os
 import shutil
@@ -312,6 +313,11 @@ def each(table):
     return pytest.mark.parametrize("mistake", table.values(), ids=table)
 
 
+def some(table):
+    """Each fifth. How a problem is written doesn't depend on what is wrong."""
+    return each(dict(itertools.islice(table.items(), None, None, 5)))
+
+
 @pytest.fixture
 def do(line, fake_driver, tmp_path, monkeypatch):
     """Makes the mistake with a command."""
@@ -339,7 +345,7 @@ def test_check_tells_it(do, mistake):
     assert result.stderr == ""
 
 
-@each(MISTAKES)
+@some(MISTAKES)
 def test_check_tells_it_in_json(do, mistake):
     result = do(mistake, "check", "--output", "json")
     assert result.exit_code == 2
@@ -358,7 +364,7 @@ def test_check_warns_of_it(do, mistake):
     assert_told(message, mistake)
 
 
-@each(DOUBTS)
+@some(DOUBTS)
 def test_check_warns_of_it_in_json(do, mistake):
     result = do(mistake, "check", "--output", "json")
     assert result.exit_code == 0, result.output
@@ -547,7 +553,7 @@ class TestRun:
         first = run.start()
         run.says("there are no devices yet", first)  # it serves
         entry = run.says("waiting because another gateway serves example.com/a: pid ")
-        assert entry["message"].endswith(f"pid {first.pid}; this one takes over when that one ends")
+        assert entry["message"].endswith(f"pid {first.pid}; this one takes over once it is ready")
         assert entry["level"] == "warning"
 
     def test_a_socket_that_a_kubelet_left_behind(self, run):
