@@ -1,7 +1,7 @@
 """Random lives of a node, against a plain model of what must hold after each step.
 
-Replay one with `DPGATEWAY_SEED=n`; without it the sequences are always the same. Hypothesis shrinks what fails. The
-model knows what the driver lists and, from the kubelet's own file, who holds what:
+Replay one with `DPGATEWAY_SEED=n`; without it the sequences are always the same. `DPGATEWAY_SEQUENCES` says how many.
+Hypothesis shrinks what fails. The model knows what the driver lists and, from the kubelet's own file, who holds what:
 
 - what is healthy at the kubelet is exactly what the driver has, in all its shares;
 - what is present or held is listed, and nothing is listed that never was;
@@ -258,7 +258,7 @@ class Node(RuleBasedStateMachine):
 
 
 def test_a_node_lives_at_random(make: Make) -> None:
-    lives = 200 if make is Real else 50 if REAL else 4
+    lives = 100 if make is Real else 20 if REAL else 4
     number = os.environ.get("DPGATEWAY_SEED")
     machine = type("Node", (Node,), {"make": staticmethod(make)})
     chosen = settings(
