@@ -48,6 +48,10 @@ class RequestError(GatewayError):
     """The kubelet (or another client) asked for something that can't be given."""
 
 
+class CdiError(GatewayError):
+    """A CDI name stands for nothing, or for what can't be given; or a spec of these names is wrong."""
+
+
 class ConfigurationError(GatewayError):
     """The configuration, or the command line, is wrong."""
 

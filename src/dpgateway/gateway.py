@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 
+from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.config import Changes, Configuration, ResourceConfig, told
 from dpgateway.deviceplugin.api import only
+from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.pools import Pools
@@ -83,7 +85,9 @@ class Gateway:
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
         self._pools = Pools(Left(self._node, configuration.state_dir, self._threads))
         handing = Handing(self._pools.together, group)
-        self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing)
+        specs = SpecDirectories(configuration.runtime.cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
+        cdi = Cdi(specs, self._threads)
+        self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._serving: dict[str, _Serving] = {}

@@ -19,6 +19,7 @@ OTHER: dict[str, Any] = {
     "nodes": ("node-*",),
     "shares": Shares(2),
     "preference": "packed",
+    "cdi": "never",
     "pool": "gpus",
     "keep_lost": timedelta(1),
     "refresh": timedelta(1),

@@ -12,7 +12,18 @@ import pytest
 from ruamel.yaml import YAML
 
 from dpgateway import Mount
-from dpgateway.config import File, Kubelet, ResourceKeys, Shares, Timeouts, Web, format_duration, load, name_kind
+from dpgateway.config import (
+    File,
+    Kubelet,
+    ResourceKeys,
+    Runtime,
+    Shares,
+    Timeouts,
+    Web,
+    format_duration,
+    load,
+    name_kind,
+)
 
 REFERENCE = (Path(__file__).parents[2] / "docs/reference/configuration.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (\*required\*|`[^`]*`) \|", re.MULTILINE)
@@ -24,6 +35,7 @@ SECTIONS = {
     "shares.": Shares,
     "timeouts.": Timeouts,
     "kubelet.": Kubelet,
+    "runtime.": Runtime,
     "web.": Web,
 }
 WITH_SHORT_FORM = {"shares": ("integer or mapping", "1"), "resources": ("list", "required")}
@@ -46,7 +58,11 @@ def default(field: dataclasses.Field[Any]) -> object:
         return format_duration(value)
     if dataclasses.is_dataclass(value) or isinstance(value, Mapping):
         return {}
-    return list(value) if isinstance(value, tuple) else json.loads(json.dumps(value, default=str))
+    return [*map(_plain, value)] if isinstance(value, tuple) else _plain(value)
+
+
+def _plain(value: object) -> object:
+    return json.loads(json.dumps(value, default=str))
 
 
 @pytest.mark.parametrize(("key", "field", "kind"), [pytest.param(*one, id=one[0]) for one in keys()])

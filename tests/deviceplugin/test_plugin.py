@@ -20,6 +20,7 @@ from dpgateway.node.reading import WRITING
 from dpgateway.process.threads import Threads
 from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health
+from tests.support.specs import cdi
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
@@ -33,7 +34,7 @@ class Running:
         self.driver = RunningDriver(config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
         pools = Pools(Left(self.node, state, threads))
-        front = Front(self.node, client, threads, state, pools, Handing(pools.together, group))
+        front = Front(self.node, client, threads, state, pools, Handing(pools.together, group), cdi())
         self.plugin = Plugin(config, self.driver, front, group)
         for runs in (self.node.run, front.pools.run, self.driver.run, self.plugin.run):
             group.create_task(runs())

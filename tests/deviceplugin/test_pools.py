@@ -24,6 +24,7 @@ from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
 from tests.support.resources import NoOptions, configured, scripted
 from tests.support.serving import running
+from tests.support.specs import cdi
 from tests.support.time import Clock, VirtualLoop
 from tests.support.waiting import turns, until
 
@@ -65,7 +66,7 @@ class Served:
         self.inventory.join(pool)
         self.calls = Calls()
         self.driver = running(self.calls)
-        self.resource = Resource(configured(name=name, **config), self.inventory, self.driver, APIS[0], LOG)
+        self.resource = Resource(configured(name=name, **config), self.inventory, self.driver, cdi(), LOG)
         self.following = asyncio.ensure_future(self.resource.releases.follow_holdings())
         self.devices, self._clock = devices, clock
 

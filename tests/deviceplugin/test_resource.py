@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
 
@@ -28,6 +29,7 @@ from dpgateway.node.holders import Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
 from tests.support.serving import running
+from tests.support.specs import cdi, spec, write
 from tests.support.time import Clock
 from tests.support.waiting import turns
 
@@ -80,13 +82,13 @@ def make(log, clock):
     """A resource with three devices, or others."""
     inventories = []
 
-    def new(calls, *, devices=(A, B, C), **configured):
+    def new(calls, *, devices=(A, B, C), specs=(), **configured):
         config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
         holdings = Observable(Holdings().noted({}, 0.0, clock.monotonic()))
         inventory = Inventory(config, holdings, lambda: None, log, clock)
         inventories.append(inventory)
         inventory.take(tuple(devices))
-        return Resource(config, inventory, running(calls), NEW, log)
+        return Resource(config, inventory, running(calls), cdi(*specs), log)
 
     yield new
     for inventory in inventories:
@@ -134,7 +136,8 @@ async def test_without_a_driver_the_kubelet_is_asked_to_prepare(make):
 # Allocate
 
 
-FULL = Allocation({"E": "1"}, (DeviceNode("/dev/a"),), (Mount("/a", "/a"),), {"n": "1"}, ("v.example/c=a",))
+FULL = Allocation({"E": "1"}, (DeviceNode("/dev/a"),), (Mount("/a", "/a"),), {"n": "1"})
+NAMED = replace(FULL, cdi_devices=("v.example/c=a",))
 
 
 async def test_each_container_gets_what_the_driver_says(make):
@@ -366,12 +369,11 @@ async def test_the_configuration_wins_and_that_is_said_once(make, records):
 
 
 async def test_what_an_old_kubelet_cannot_be_told_is_warned_of_once(make, records):
-    resource = make(Calls(allocation=Allocation(cdi_devices=("v.example/c=a",))), annotations={"n": "1"})
+    resource = make(Calls(), annotations={"n": "1"})
     for _ in range(2):
         await resource.allocate([("a",)], V1ALPHA2)
     assert records.texts(logging.WARNING) == [
-        "the kubelet's API v1alpha2 has no annotations: containers don't get them",
-        "the kubelet's API v1alpha2 has no cdi_devices: containers don't get them",
+        "the kubelet's API v1alpha2 has no annotations: containers don't get them"
     ]
 
 
@@ -379,6 +381,42 @@ async def test_nothing_is_warned_of_when_nothing_is_lost(make, records):
     await make(Calls(allocation=FULL)).allocate([("a",)], NEW)
     await make(Calls(allocation=Allocation({"E": "1"}, FULL.device_nodes, FULL.mounts))).allocate([("a",)], V1ALPHA1)
     assert records.texts() == []
+
+
+# CDI
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_kubelet_that_may_not_know_cdi_gets_what_a_name_stands_for(make, tmp_path, api, records):
+    write(tmp_path / "a.json", spec("v.example/c", a={"env": ["E=cdi", "F=1"], "deviceNodes": [{"path": "/dev/null"}]}))
+    resource = make(Calls(allocation=NAMED), env={"E": "config"}, specs=[tmp_path])
+    resource.agent = "grpc-go/1.54.0"
+    (grant,) = await resource.allocate([("a",)], api)
+    null = DeviceNode("/dev/null", permissions="rwm")
+    assert grant.allocation == Allocation({"E": "cdi", "F": "1"}, (FULL.device_nodes[0], null), FULL.mounts, {"n": "1"})
+
+
+@pytest.mark.parametrize("api", [NEW, V1ALPHA1])
+async def test_a_cdi_name_that_stands_for_nothing_fails_the_allocate_before_anything_is_prepared(make, tmp_path, api):
+    calls = Calls("prepare", "release", allocation=NAMED)
+    resource = make(calls, specs=[tmp_path])
+    told = await refusal(resource.allocate([("a",)], api))
+    assert told.startswith(f"resource {NAME}: no spec has the CDI device v.example/c=a; looked in {tmp_path}, which")
+    assert [method for method, _ in calls.asked] == ["allocate"]
+    assert calls.released == [A]
+
+
+async def test_a_cdi_name_that_may_not_arrive_is_warned_of_once(make, tmp_path, records):
+    write(tmp_path / "a.json", spec("v.example/c", a={"hooks": [{"hookName": "poststop", "path": "/h"}]}))
+    resource = make(Calls(allocation=NAMED), specs=[tmp_path])
+    resource.agent = "grpc-go/1.58.3"
+    for _ in range(2):
+        (grant,) = await resource.allocate([("a",)], NEW)
+        assert grant.allocation == NAMED
+    (told,) = records.texts(logging.WARNING)
+    assert told.startswith("CDI devices are given by name, though it isn't known")
+    resource.agent = "grpc-go/1.54.0"
+    assert "its hook poststop /h can't be expanded" in await refusal(resource.allocate([("a",)], NEW))
 
 
 # PreStartContainer
@@ -621,6 +659,7 @@ def test_every_error_that_a_driver_may_cause_is_tried_here():
     caused = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GatewayError)}
     assert caused - set(FAILURES) == {
         RequestError,
+        errors.CdiError,
         errors.ConfigurationError,
         errors.KubeletError,
         errors.NoThread,

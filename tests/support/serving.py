@@ -21,6 +21,7 @@ from dpgateway.node.holdings import Holdings
 from dpgateway.process.log import Bound
 from dpgateway.process.observable import Observable
 from tests.support.resources import configured
+from tests.support.specs import cdi
 
 V1BETA1, V1ALPHA = "/v1beta1.DevicePlugin", "/deviceplugin.DevicePlugin"
 KUBELET = "grpc-go/1.72.1"
@@ -105,7 +106,7 @@ class Served:
         self.directory = directory
         self.inventory = Inventory(self.config, nobody_holds_anything(), lambda: None, log)
         self.calls = Calls()
-        self.resource = Resource(self.config, self.inventory, running(self.calls), APIS[0], log)
+        self.resource = Resource(self.config, self.inventory, running(self.calls), cdi(), log)
         self.audience = Audience()
         self.handlers = Handlers(self.resource, APIS, self._opened, Pace(), log)
         self.endpoint = Endpoint(directory, self.handlers, group(), log)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
 from dpgateway.config.completing import Configuration
-from dpgateway.config.values import Kubelet, ResourceConfig
+from dpgateway.config.values import Kubelet, ResourceConfig, Runtime
+
+T = TypeVar("T", Kubelet, Runtime)
 
 IN_PLACE = frozenset(
-    {"nodes", "shares", "preference", "pool", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
+    {"nodes", "shares", "preference", "cdi", "pool", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
 )
 """The keys that a resource takes over while it goes on. For any other key it is stopped and started again."""
 
@@ -90,6 +93,7 @@ def _equal(old: object, new: object) -> bool:
 def fixed(old: Configuration, new: Configuration) -> tuple[str, ...]:
     """The keys outside of resources that differ; they count from the next start of the gateway."""
     keys = [f"kubelet.{key.name}" for key in fields(Kubelet) if _differ(old.kubelet, new.kubelet, key.name)]
+    keys += [f"runtime.{key.name}" for key in fields(Runtime) if _differ(old.runtime, new.runtime, key.name)]
     return (*keys, *(["state_dir"] if old.state_dir != new.state_dir else []))
 
 
@@ -98,5 +102,5 @@ def taken_over(old: Configuration, new: Configuration) -> tuple[str, ...]:
     return ("web",) if old.web != new.web else ()
 
 
-def _differ(old: Kubelet, new: Kubelet, key: str) -> bool:
+def _differ(old: T, new: T, key: str) -> bool:
     return bool(getattr(old, key) != getattr(new, key))

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from dpgateway.config.document import Document, Entry
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, shortened, shown
 from dpgateway.config.strict import told, typed
-from dpgateway.config.values import NO_WEB, STATE_DIR, Kubelet, ResourceConfig, ResourceKeys, Web
+from dpgateway.config.values import NO_WEB, STATE_DIR, Kubelet, ResourceConfig, ResourceKeys, Runtime, Web
 from dpgateway.errors import describe
 from dpgateway.model import Mount, place
 
@@ -45,6 +45,7 @@ class Configuration:
     kubelet: Kubelet
     state_dir: Path = STATE_DIR
     web: Web = NO_WEB
+    runtime: Runtime = Runtime()  # noqa: RUF009  it is frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ def resolve(
         problems.extend(done.problems)
         if done.resource is not None:
             resources.append(done.resource)
-    return Configuration(tuple(resources), document.kubelet, document.state_dir, document.web), in_order(problems)
+    ready = Configuration(tuple(resources), document.kubelet, document.state_dir, document.web, document.runtime)
+    return ready, in_order(problems)
 
 
 def _not_installed(entry: Entry, names: list[str]) -> Iterator[Problem]:

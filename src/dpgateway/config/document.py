@@ -1,7 +1,8 @@
 """From a file, or a directory of files, to a checked :class:`Document`. Drivers' options stay as they were written.
 
-The files of a directory are one configuration: ``defaults``, ``kubelet`` and ``web`` hold for all of them, wherever
-they stand, so a key that two files set to different values is an error; and so is a resource that is named twice.
+The files of a directory are one configuration: ``defaults``, ``kubelet``, ``runtime`` and ``web`` hold for all of
+them, wherever they stand, so a key that two files set to different values is an error; and so is a resource that is
+named twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from dpgateway.config.files import misnamed, read_all
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
 from dpgateway.config.strict import spaced, typed
-from dpgateway.config.values import NO_WEB, STATE_DIR, Kubelet, ResourceKeys, Web, absolute
+from dpgateway.config.values import NO_WEB, STATE_DIR, Kubelet, ResourceKeys, Runtime, Web, absolute
 from dpgateway.config.written import Written, unplaced
 
 OWN = frozenset({"name", "driver"})
@@ -36,6 +37,7 @@ class File:
         default=STATE_DIR,
         metadata={"help": "where the gateway notes what it gave away, to know it after a restart", "check": absolute},
     )
+    runtime: Runtime = field(default=Runtime(), metadata={"help": "what is needed of the container runtime"})
     web: Web = field(default=NO_WEB, metadata={"help": "the pages that say how the gateway is"})
 
 
@@ -72,6 +74,7 @@ class Document:
     kubelet: Kubelet
     state_dir: Path = STATE_DIR
     web: Web = NO_WEB
+    runtime: Runtime = Runtime()  # noqa: RUF009  it is frozen
     elsewhere: tuple[Entry, ...] = ()
     """The resources that are for other nodes."""
     node_name: str = ""
@@ -120,6 +123,7 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
         typed(file, File, problems)
     state_dir = _state_dir(files, problems)
     kubelet = typed(_merged("kubelet", path, files, problems), Kubelet, problems) or Kubelet()
+    runtime = typed(_merged("runtime", path, files, problems), Runtime, problems) or Runtime()
     web = typed(_merged("web", path, files, problems), Web, problems) or NO_WEB
     defaults = _merged("defaults", path, files, problems)
     _check_defaults(defaults, problems)
@@ -127,7 +131,7 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
     _check_names(entries, problems)
     if files and not any("resources" in file.value or _misspelt(file.value) for file in files):
         problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
-    return Document(path, entries, kubelet, state_dir, web)
+    return Document(path, entries, kubelet, state_dir, web, runtime)
 
 
 def _misspelt(file: Mapping[str, Written]) -> bool:

@@ -70,7 +70,7 @@ def _parse(file: Path) -> Written:
         raise _invalid(whole, "an empty file", "resources", "see docs/reference/configuration.md")
     if not isinstance(written.value, dict):
         hint = missing_space(written.value) if isinstance(written.value, str) else ""
-        expected = "a mapping with the keys resources, defaults, kubelet, state_dir, web"
+        expected = "a mapping with the keys resources, defaults, kubelet, state_dir, runtime, web"
         raise _invalid(written.place, written.shown, expected, hint)
     return written
 

@@ -19,6 +19,7 @@ def told(configuration: Configuration) -> dict[str, Any]:
         "resources": [resource.written for resource in configuration.resources],
         "kubelet": {key: str(path) for key, path in places.items() if path is not None} | {"apis": list(kubelet.apis)},
         "state_dir": str(configuration.state_dir),
+        "runtime": {"cdi_dirs": [str(path) for path in configuration.runtime.cdi_dirs]},
     }
 
 

@@ -26,10 +26,13 @@ from dpgateway.model import Allocation, Mount, place
 
 Distinct = Literal["prefer", "require"]
 PreferenceKind = Literal["none", "packed", "spread"]
+CdiKind = Literal["auto", "never"]
 ApiName = Literal["v1beta1", "v1alpha2", "v1alpha1"]
 
 DEVICE_PLUGINS_DIR = Path("/var/lib/kubelet/device-plugins")
 STATE_DIR = Path("/var/lib/dpgateway")
+CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+"""The specification's own, and the defaults of the runtimes."""
 MOST_SHARES = 1000
 
 SHARE_FIELD = re.compile(r"\{(id|share)\}|\{sha1:((?:\{(?:id|share)\}|[^{}])*)\}")
@@ -134,6 +137,12 @@ def absolute(path: Path) -> Path:
     return path
 
 
+def _directories(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    if not paths or len(set(paths)) != len(paths):
+        raise Wrong(shown([str(path) for path in paths]), "one or more directories, each once")
+    return tuple(map(absolute, paths))
+
+
 def _socket(path: Path | None) -> Path | None:
     return path and absolute(path)
 
@@ -200,6 +209,7 @@ class ResourceKeys:
         default=Shares(1), metadata=_about("under how many ids each device is offered") | {"expand": _expand_shares}
     )
     preference: PreferenceKind = _key("none", "which devices the kubelet is advised to take")
+    cdi: CdiKind = _key("auto", "whether containers get their CDI devices by name, or what the names stand for")
     pool: str | None = _key(None, "resources of one pool may be the same hardware, and exclude each other", _pool)
     keep_lost: timedelta = _key(timedelta(minutes=10), "how long a vanished device that nobody holds stays listed")
     refresh: timedelta = _key(
@@ -248,6 +258,13 @@ class Kubelet:
         "the kubelet's PodResources socket; else pod-resources/kubelet.sock beside that directory",
         _socket,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The mapping ``runtime``: what is needed of the container runtime."""
+
+    cdi_dirs: tuple[Path, ...] = _key(CDI_DIRS, "where the CDI specs are; of two, the later one wins", _directories)
 
 
 @dataclass(frozen=True, slots=True)

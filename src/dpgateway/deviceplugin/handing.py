@@ -109,7 +109,7 @@ class Member:
             await self._handlers.idle()
             streaming = self._registrar.streaming
             self._registrar.stop()
-            if streaming and keeps_one_client(self._handlers.agent):
+            if streaming and keeps_one_client(self._resource.agent):
                 frozen = self._endpoint
             self._peer.send(REGISTER, *(frozen.connections() if frozen is not None else ()))
             if streaming:

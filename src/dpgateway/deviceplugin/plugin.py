@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway.config import Place, ResourceConfig
+from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing, Member
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.news import News
@@ -51,6 +52,7 @@ class Front:
     state_dir: Path
     pools: Pools
     handing: Handing
+    cdi: Cdi
     pace: Pace = field(default_factory=Pace)
 
 
@@ -80,7 +82,8 @@ class Plugin:
         self.inventory = Inventory(config, holdings, node.reader.ask, log)
         self._pools = front.pools
         self._pools.join(self.inventory)
-        self._resource = Resource(config, self.inventory, driver, front.client.apis[0], log)
+        self._resource = Resource(config, self.inventory, driver, front.cdi, log)
+        self._resource.api = front.client.apis[0]
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
         self._endpoint = Endpoint(node.directory, self._handlers, group, log)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)

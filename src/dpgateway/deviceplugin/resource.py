@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.api import Api, Call
+from dpgateway.deviceplugin.api import APIS, Api, Call
+from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.offer.allocations import Additions, add
 from dpgateway.deviceplugin.offer.exclusion import hardware, shared
 from dpgateway.deviceplugin.offer.inventory import Inventory
@@ -26,7 +27,7 @@ from dpgateway.deviceplugin.preferring import Preferring
 from dpgateway.deviceplugin.releases import Behind, Releases
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.errors import RequestError
+from dpgateway.errors import CdiError, RequestError
 from dpgateway.model import Allocation, Device, Grant, Options, Preference
 
 
@@ -38,15 +39,17 @@ class Resource:
         config: ResourceConfig,
         inventory: Inventory,
         driver: RunningDriver,
-        first_api: Api,
+        cdi: Cdi,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.name = config.name
         self.inventory = inventory
-        self.api = first_api
+        self.api: Api = APIS[0]
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
+        self.agent = ""
+        """How the kubelet that opened the last stream calls itself."""
         self._ledger, self._holdings, self._driver = inventory.ledger, inventory.holdings, driver
-        self._config = config
+        self._config, self._cdi = config, cdi
         self._log, self._clock = log, inventory.clock
         self.releases = Releases(inventory, driver, log)
         self._preferring = Preferring(config, inventory.ledger, driver, log)
@@ -95,10 +98,11 @@ class Resource:
         with self._allocating(ids) as behind:
             allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(ids, devices, behind))
             self.releases.owe(ids, behind)
+            allocation = await self._with_cdi(self._complete(allocation, len(ids)), api)
             if "prepare" in calls.abilities and not api.can(Call.PREPARE):
                 await self._prepare(calls, ids, devices, once=False)
             self._devices(ids)  # a device that died meanwhile isn't given away
-            grant = Grant(ids, self._complete(allocation, api, len(ids)))
+            grant = Grant(ids, allocation)
             self._check_size([*others, grant], api)
         self._tell_later("allocated %s to a container, in %s", ids, devices, began)
         return grant
@@ -143,19 +147,30 @@ class Resource:
             )
         return tuple(devices.values())
 
-    def _complete(self, allocation: Allocation, api: Api, granted: int) -> Allocation:
+    def _complete(self, allocation: Allocation, granted: int) -> Allocation:
         extra, shares = self._extra, self._config.shares
         if shares.env:
             extra = replace(extra, env={**environment(shares.env, granted, shares.count), **extra.env})
         complete, replaced = add(allocation, extra)
         for what in replaced:
             self._log_once(logging.INFO, f"the configuration replaces the driver's {what}")
+        return complete
+
+    async def _with_cdi(self, allocation: Allocation, api: Api) -> Allocation:
+        """The allocation as this kubelet and its runtime can take it."""
+        if allocation.cdi_devices:
+            try:
+                allocation, doubt = await self._cdi.passed(allocation, self._config.cdi, api.passes_cdi(self.agent))
+            except CdiError as error:
+                raise RequestError(f"resource {self.name}: {error}") from error
+            if doubt:
+                self._log_once(logging.WARNING, doubt)
         for field in api.losses:
-            if getattr(complete, field):
+            if getattr(allocation, field):
                 self._log_once(
                     logging.WARNING, f"the kubelet's API {api.name} has no {field}: containers don't get them"
                 )
-        return complete
+        return allocation
 
     def _check_size(self, grants: Sequence[Grant], api: Api) -> None:
         if failure := too_large(grants, api):

@@ -158,8 +158,8 @@ class Allocation:
     annotations: Mapping[str, str] = field(default_factory=dict)
     """For the container runtime; lost on kubelets before 1.10."""
     cdi_devices: tuple[str, ...] = ()
-    """Fully qualified CDI device names, ``vendor.example/class=name``; used by kubelets from 1.28 (by default from
-    1.29)."""
+    """Fully qualified CDI device names, ``vendor.example/class=name``, of specs on the node. A kubelet that doesn't
+    know them gets what they stand for."""
 
     def __post_init__(self) -> None:
         env = checks.texts("Allocation.env", self.env)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dpgateway.config import (
@@ -87,7 +87,7 @@ class Reloading:
         else:
             for key in fixed(self._wanted, new):
                 _log.warning("%s changes with the next start of the gateway only", key)
-            self._wanted = Configuration(new.resources, self._wanted.kubelet, self._wanted.state_dir, new.web)
+            self._wanted = replace(self._wanted, resources=new.resources, web=new.web)
             if moved := new.web != self.web.value:
                 self.web.publish(new.web)
             self._wait_for_drivers(new.resources)

@@ -21,6 +21,7 @@ from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.model import Allocation, Device, Grant, Health, Offer, Options, Registration
 from tests.support.serving import nobody_holds_anything, running
+from tests.support.specs import cdi
 
 each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 RPCS = [pytest.param(rpc, id=f"{api.name} {rpc.name}") for api in APIS for rpc in api.rpcs]
@@ -203,7 +204,7 @@ async def channel(tmp_path):
     config = ResourceConfig("example.com/thing", "x")
     inventory = Inventory(config, nobody_holds_anything(), lambda: None, log)
     inventory.take((Device("a"), Device("b", Health.unhealthy("wet"))))
-    resource = Resource(config, inventory, running(Calls()), APIS[0], log)
+    resource = Resource(config, inventory, running(Calls()), cdi(), log)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(tuple(Handlers(resource, (V1BETA2, *APIS), opened, Pace(), log).generic()))
     server.add_insecure_port(f"unix:{tmp_path}/plugin.sock")

@@ -24,6 +24,7 @@ from dpgateway.node.holders import Noted
 from dpgateway.node.holdings import NOTED_WITHIN, Holdings
 from dpgateway.process.observable import Observable
 from tests.support.serving import running
+from tests.support.specs import cdi
 from tests.support.time import VirtualLoop
 
 WET = Health.unhealthy("wet")
@@ -60,7 +61,7 @@ class Node:
         config, calls = configured(shares, keep_lost), Calls()
         self.freed = calls.freed
         self.inventory = Inventory(config, self.holdings, self.read, self.log, self.clock)
-        self.resource = Resource(config, self.inventory, running(calls), APIS[0], self.log)
+        self.resource = Resource(config, self.inventory, running(calls), cdi(), self.log)
         self.following = self.loop.create_task(self.resource.releases.follow_holdings())
         self.run(self.read)
 

@@ -6,11 +6,15 @@ What a version can't do is a row it lacks; no other code asks which version it i
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from dpgateway.model import Offer, Offers, Registration
+
+_GRPC_GO = re.compile(r"grpc-go/(\d+)\.(\d+)")
+"""How a kubelet names itself."""
 
 
 class Call(enum.Enum):
@@ -63,6 +67,9 @@ class Api:
     """Seconds from one list to the next, of whichever resource; with less the kubelet may crash."""
     losses: tuple[str, ...] = ()
     """Fields of an allocation that this version can't say; the log names those that are lost."""
+    passes_cdi_from: tuple[int, ...] | None = None
+    """The version of grpc-go in the first kubelets that pass CDI names on, unless they are told not to. None: no
+    kubelet that speaks this version does."""
 
     @property
     def service(self) -> str:
@@ -75,6 +82,13 @@ class Api:
 
     def can(self, call: Call) -> bool:
         return any(rpc.call is call for rpc in self.rpcs)
+
+    def passes_cdi(self, agent: str) -> bool | None:
+        """Whether the kubelet with this user agent passes CDI names on to the runtime; None if that isn't known."""
+        if self.passes_cdi_from is None:
+            return False
+        version = _GRPC_GO.match(agent)
+        return None if version is None else tuple(map(int, version.groups())) >= self.passes_cdi_from
 
 
 class ListEncoder:

@@ -28,7 +28,7 @@ def to_register(registration: Registration) -> bytes:
 
 
 def to_allocations(grants: tuple[Grant, ...]) -> bytes:
-    # Annotations and CDI names are lost, as in v1alpha2.
+    # Annotations are lost, as in v1alpha2.
     (grant,) = grants
     answer = wire.AllocateResponse(spec=[wire.DeviceRuntimeSpec(ID=id_) for id_ in grant.ids])
     first = answer.spec[0] if answer.spec else answer.spec.add()

@@ -1,8 +1,9 @@
 """Kubernetes 1.9: ``v1alpha2``.
 
-The messages have no field for topology, preferred allocation, annotations, CDI names and the reason of an unhealthy
-device: these are lost. There is no PreStartContainer, so the gateway prepares inside Allocate. That is once per
-container, not once per start, because this kubelet doesn't allocate again when a container restarts.
+The messages have no field for topology, preferred allocation, annotations and the reason of an unhealthy device: these
+are lost. There is none for CDI names either, so what they stand for is said instead. There is no PreStartContainer, so
+the gateway prepares inside Allocate. That is once per container, not once per start, because this kubelet doesn't
+allocate again when a container restarts.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def from_allocate(raw: bytes) -> tuple[tuple[str, ...], ...]:
 
 
 def to_allocations(grants: tuple[Grant, ...]) -> bytes:
-    # Annotations and CDI names are lost. One container per request, so one grant.
+    # Annotations are lost; CDI names are expanded already. One container per request, so one grant.
     (grant,) = grants
     allocation = grant.allocation
     answer = wire.AllocateResponse()

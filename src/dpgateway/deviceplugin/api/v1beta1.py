@@ -102,4 +102,8 @@ API = Api(
     to_register=to_register,
     to_offer=to_offer,
     forgetful=("grpc-go/1.7.5",),
+    passes_cdi_from=(
+        1,
+        58,
+    ),  # 1.29; 1.28, with 1.54, does it behind a feature gate that is off (DevicePluginCDIDevices)
 )

@@ -93,8 +93,6 @@ class Handlers:
         self._answered_all = asyncio.Event()
         self.successor: Successor | None = None
         """Who answers instead of this gateway."""
-        self.agent = ""
-        """How the kubelet that opened the newest stream names itself."""
         self.seamless = False
         """Whether the kubelet has an open stream of another gateway when the next one is opened."""
         self.streaming = 0
@@ -204,7 +202,7 @@ class Handlers:
         _when_sent(lambda: self._count(-1))
         try:
             if agent.startswith(KUBELET_AGENT):
-                self.agent = agent
+                self._resource.agent = agent
                 hearer = self._opened()
             forgets, self.seamless = agent.startswith(api.forgetful) and not self.seamless, False
             async with contextlib.aclosing(self._lists.watch(api, forgets, end, hearer.listed)) as messages:

@@ -1,0 +1,207 @@
+"""Finds what CDI names stand for, in the directories of specs. Blocks, so it is used on a thread.
+
+The specs are looked at for every question, because who writes them tells nobody; one that is as it was isn't read
+again. One that is broken is told of once, and counts as not there; nobody else loses anything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpgateway.cdi.expansion import HostNode, Resolved
+from dpgateway.cdi.spec import Spec, read
+from dpgateway.errors import CdiError
+
+LARGEST = 1024 * 1024
+"""Bytes of a spec."""
+MOST = 4096
+"""Files that are looked at in one directory."""
+ENDINGS = frozenset({".json", ".yaml"})
+"""What the runtimes read (scanSpecDirs, pkg/cdi/spec-dirs.go)."""
+MOST_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """One directory as it was found."""
+
+    path: Path
+    specs: Mapping[str, Spec]
+    """By file."""
+    wrong: Mapping[str, str]
+    """Why a file, or the directory itself, doesn't count."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    stamp: tuple[int, ...]
+    spec: Spec | None
+    wrong: str = ""
+
+
+class SpecDirectories:
+    """May be used from several threads."""
+
+    def __init__(self, directories: Sequence[Path], complain: Callable[[str], None]) -> None:
+        """``directories``: a later one wins over an earlier one. ``complain`` gets what is wrong with a spec, once."""
+        self._directories, self._complain = tuple(directories), complain
+        self._lock = threading.Lock()
+        self._seen: dict[str, _Seen] = {}
+        self._told: dict[str, str] = {}
+
+    def resolve(self, names: Iterable[str]) -> tuple[Resolved, ...]:
+        """What each name stands for. Raises CdiError, which names where was looked and what was found."""
+        with self._lock:
+            found = [self._look(directory) for directory in self._directories]
+            self._tell(found)
+        return tuple(_resolved(name, found) for name in names)
+
+    def _look(self, directory: Path) -> _Directory:
+        specs: dict[str, Spec] = {}
+        wrong: dict[str, str] = {}
+        try:
+            files = _files(directory)
+        except FileNotFoundError:
+            files = []
+        except (CdiError, OSError) as error:
+            files, wrong[str(directory)] = [], str(error)
+        for file in files:
+            seen = self._read(file, directory)
+            if seen.spec is not None:
+                specs[str(file)] = seen.spec
+            elif seen.wrong:
+                wrong[str(file)] = seen.wrong
+        for gone in [known for known in self._seen if Path(known).parent == directory and Path(known) not in files]:
+            del self._seen[gone]
+        return _Directory(directory, specs, wrong)
+
+    def _read(self, file: Path, directory: Path) -> _Seen:
+        try:
+            stamp = _stamp(file.stat())
+            seen = self._seen.get(str(file))
+            if seen is None or seen.stamp != stamp:
+                seen = self._seen[str(file)] = _read(file, directory, stamp)
+        except FileNotFoundError:  # it went meanwhile
+            return _Seen((), None)
+        except OSError as error:
+            return _Seen((), None, f"{file}: {error.strerror}")
+        return seen
+
+    def _tell(self, found: Iterable[_Directory]) -> None:
+        wrong = {path: text for directory in found for path, text in directory.wrong.items()}
+        for path, text in wrong.items():
+            if self._told.get(path) != text:
+                self._complain(text)
+        self._told = wrong
+
+
+def _files(directory: Path) -> list[Path]:
+    _check_owner(directory, directory.stat())
+    files = sorted(file for file in directory.iterdir() if file.suffix in ENDINGS)
+    if len(files) > MOST:
+        raise CdiError(f"{directory}: {len(files)} specs, expected at most {MOST}")
+    return [file for file in files if not file.is_dir()]
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _read(file: Path, directory: Path, stamp: tuple[int, ...]) -> _Seen:
+    try:
+        return _Seen(stamp, read(_text(file, directory), str(file)))
+    except CdiError as error:
+        return _Seen(stamp, None, str(error))
+
+
+def _text(file: Path, directory: Path) -> str:
+    real = file.resolve()
+    if not real.is_relative_to(directory.resolve()):
+        raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
+    # NONBLOCK: a pipe doesn't wait for its writer (open(2))
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    with os.fdopen(os.open(real, flags), "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise CdiError(f"{file}: expected a file")
+        _check_owner(file, status)
+        raw = stream.read(LARGEST + 1)
+    if len(raw) > LARGEST:
+        raise CdiError(f"{file}: more than {LARGEST} bytes")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CdiError(f"{file}: expected text in UTF-8: {error}") from error
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    """Refuses what another user could change, because a spec says which of the host's devices a container gets."""
+    if os.geteuid() != 0:
+        return
+    if status.st_uid != 0 or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        found = f"found user {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o}"
+        raise CdiError(
+            f"{path}: {found}, expected only root to own it and to write it, because the gateway runs as root"
+        )
+
+
+def _resolved(name: str, directories: Sequence[_Directory]) -> Resolved:
+    """A later directory wins. Two specs of one directory with the same name: runtimes refuse the name, even if another
+    directory has it, too (refresh, pkg/cdi/cache.go).
+    """
+    chosen: Resolved | None = None
+    for directory in directories:
+        having = list(_having(name, directory))
+        if len(having) > 1:
+            files = " and ".join(one.file for one in having)
+            raise CdiError(f"the CDI device {name} is in {files}: expected one spec of a directory to have it")
+        chosen = having[0] if having else chosen
+    if chosen is None:
+        looked = "; ".join(_told(name, directory) for directory in directories)
+        raise CdiError(f"no spec has the CDI device {name}; looked in {looked}")
+    return chosen
+
+
+def _having(name: str, directory: _Directory) -> Iterator[Resolved]:
+    kind, _, device = name.partition("=")
+    for file, spec in directory.specs.items():
+        if spec.kind == kind:
+            for one in spec.devices:
+                if one.name == device:
+                    yield Resolved(name, file, spec.containerEdits, one.containerEdits)
+
+
+def _told(name: str, directory: _Directory) -> str:
+    """What was found there."""
+    if not directory.specs and not directory.wrong:
+        return f"{directory.path}, which has no specs"
+    kind = name.partition("=")[0]
+    same = [one.name for spec in directory.specs.values() if spec.kind == kind for one in spec.devices]
+    kinds = sorted({spec.kind for spec in directory.specs.values()})
+    has = f"of {kind} only {_few(same)}" if same else f"only {_few(kinds)}" if kinds else "none that counts"
+    broken = "".join(f"; not counted: {text}" for text in _first(list(directory.wrong.values())))
+    return f"{directory.path}, which has {has}{broken}"
+
+
+def _first(texts: Sequence[str]) -> Sequence[str]:
+    return [*texts[:3], *([f"and {len(texts) - 3} more"] if len(texts) > 3 else [])]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join([*names[:MOST_NAMED], *(["..."] if len(names) > MOST_NAMED else [])])
+
+
+def look(path: str) -> HostNode | None:
+    """What is there on this host, for ``expansion``."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  a spec's text, not a path of ours
+    except (OSError, ValueError):
+        return None
+    type_ = "b" if stat.S_ISBLK(status.st_mode) else "c" if stat.S_ISCHR(status.st_mode) else ""
+    major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+    return HostNode(type_, major, minor, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)

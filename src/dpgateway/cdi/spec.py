@@ -1,0 +1,210 @@
+"""One CDI spec: what it says, typed, and what is wrong with it. Pure.
+
+The fields have the specification's own names. As for the runtimes (ParseSpec, pkg/cdi/spec.go), an unknown field is an
+error, and so is a field that is newer than the version the spec declares (specs-go/version.go).
+"""
+
+# ruff: noqa: N815  the fields have the specification's names
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dpgateway.config.parsing import parse
+from dpgateway.config.problems import InvalidConfiguration, Place, Problem
+from dpgateway.config.strict import typed
+from dpgateway.config.written import Written, unplaced
+from dpgateway.errors import CdiError, refuse
+
+VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+"""Those that were released, oldest first."""
+HOOKS = frozenset({"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"})
+
+_VENDOR_OR_CLASS = re.compile(r"[A-Za-z]([\w.-]*[A-Za-z0-9])?", re.ASCII)
+_DEVICE = re.compile(r"[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?", re.ASCII)
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A node that the container gets. 0 of a number, and an empty text, mean that nobody said it, as in Go."""
+
+    path: str
+    hostPath: str = ""
+    type: str = ""
+    major: int = 0
+    minor: int = 0
+    fileMode: int | None = None
+    permissions: str = ""
+    uid: int | None = None
+    gid: int | None = None
+
+    def __post_init__(self) -> None:
+        refuse(self._wrong())
+
+    def _wrong(self) -> Iterator[str]:
+        if not self.path:
+            yield "path: expected a path"
+        if self.type not in {"", "b", "c", "u", "p"}:
+            yield f"type: expected b, c, u or p, found {self.type!r}"
+        if self.permissions != "none" and not set(self.permissions) <= set("rwm"):
+            yield f"permissions: expected some of rwm, or none, found {self.permissions!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or directory that the container gets, or a file system of its own."""
+
+    hostPath: str
+    containerPath: str
+    options: tuple[str, ...] = ()
+    type: str = ""
+
+    def __post_init__(self) -> None:
+        refuse(f"{key}: expected a path" for key in ("hostPath", "containerPath") if not getattr(self, key))
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A program that the runtime runs for the container."""
+
+    hookName: str
+    path: str
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    timeout: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.hookName not in HOOKS:
+            raise ValueError(f"hookName: expected one of {', '.join(sorted(HOOKS))}, found {self.hookName!r}")
+        if not self.path:
+            raise ValueError("path: expected a path")
+
+
+@dataclass(frozen=True, slots=True)
+class IntelRdt:
+    """Shares of caches and of memory bandwidth."""
+
+    closID: str = ""
+    l3CacheSchema: str = ""
+    memBwSchema: str = ""
+    schemata: tuple[str, ...] = ()
+    enableMonitoring: bool = False
+    enableCMT: bool = False
+    """Until 1.0.0, as the next."""
+    enableMBM: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NetDevice:
+    """A network interface that moves into the container."""
+
+    hostInterfaceName: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What changes in a container."""
+
+    env: tuple[str, ...] = ()
+    deviceNodes: tuple[DeviceNode, ...] = ()
+    netDevices: tuple[NetDevice, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    intelRdt: IntelRdt | None = None
+    additionalGids: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        refuse(f"env: expected NAME=value, found {one!r}" for one in self.env if one.find("=") < 1)
+
+    def newest(self) -> Iterator[str]:
+        """The versions that what is used came with."""
+        rdt = self.intelRdt
+        if self.netDevices or (rdt and (rdt.schemata or rdt.enableMonitoring)):
+            yield "1.1.0"
+        if rdt or self.additionalGids:
+            yield "0.7.0"
+        if any(node.hostPath for node in self.deviceNodes):
+            yield "0.5.0"
+        if any(mount.type for mount in self.mounts):
+            yield "0.4.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device of a spec."""
+
+    name: str
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    containerEdits: Edits = Edits()
+
+    def __post_init__(self) -> None:
+        if not _DEVICE.fullmatch(self.name):
+            raise ValueError(f"name: expected letters, digits, and within them '_.:-', found {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A whole file."""
+
+    cdiVersion: str
+    kind: str
+    devices: tuple[Device, ...]
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    containerEdits: Edits = Edits()
+
+    def __post_init__(self) -> None:
+        refuse(self._wrong())
+
+    def _wrong(self) -> Iterator[str]:
+        if [bool(_VENDOR_OR_CLASS.fullmatch(part)) for part in self.kind.split("/")] != [True, True]:
+            yield f"kind: expected vendor.example/class, found {self.kind!r}"
+        names = [device.name for device in self.devices]
+        if not names:
+            yield "devices: expected at least one"
+        yield from (f"devices: expected each name once, found {name!r} twice" for name in _twice(names))
+        version = self.cdiVersion.removeprefix("v")
+        if version not in VERSIONS:
+            yield f"cdiVersion: expected one of {', '.join(VERSIONS)}, found {self.cdiVersion!r}"
+        elif VERSIONS.index(version) < VERSIONS.index(needed := self.needed_version()):
+            yield f"cdiVersion: expected at least {needed}, because it uses what came with that, found {version!r}"
+
+    def needed_version(self) -> str:
+        """The oldest version that knows everything in it."""
+        found = ["0.1.0", *self.containerEdits.newest()]
+        found += [version for device in self.devices for version in device.containerEdits.newest()]
+        if any(device.name[0].isdecimal() for device in self.devices):
+            found.append("0.5.0")
+        if self.annotations or any(device.annotations for device in self.devices) or "." in self.kind.partition("/")[2]:
+            found.append("0.6.0")
+        return max(found, key=VERSIONS.index)
+
+
+def read(text: str, file: str) -> Spec:
+    """The spec that ``text`` is, in JSON or YAML; raises CdiError, which names ``file`` and all that is wrong."""
+    problems: list[Problem] = []
+    try:
+        written = _written(text, file)
+    except InvalidConfiguration as error:
+        raise CdiError(str(error)) from error
+    spec = typed(written, Spec, problems) if written and written.value is not None else None
+    if spec is None:
+        raise CdiError("; ".join(map(str, problems)) or f"{file}: an empty file")
+    return spec
+
+
+def _written(text: str, file: str) -> Written | None:
+    """JSON is YAML, too, but is read faster as what it is."""
+    try:
+        return unplaced(json.loads(text), Place(file))
+    except (ValueError, RecursionError):
+        return parse(text, file)
+
+
+def _twice(names: list[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})

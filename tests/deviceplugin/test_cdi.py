@@ -1,0 +1,76 @@
+"""CDI names reach a container by name where kubelet and runtime know CDI, else as what they stand for."""
+
+import itertools
+import threading
+from typing import get_args
+
+import pytest
+
+from dpgateway.cdi.directories import SpecDirectories
+from dpgateway.config.values import CdiKind
+from dpgateway.deviceplugin.cdi import Cdi, Way, way
+from dpgateway.errors import CdiError
+from dpgateway.model import Allocation, DeviceNode
+from dpgateway.process.threads import Threads
+from tests.support.specs import of, write
+
+NAMED = Allocation(env={"A": "1"}, cdi_devices=("vendor.example/gpu=0",))
+EXPANDED = Allocation({"A": "1"}, (DeviceNode("/dev/null", "/dev/gpu", "rwm"),))
+
+
+@pytest.fixture
+def names(tmp_path):
+    return Cdi(SpecDirectories((tmp_path / "cdi",), print), Threads())
+
+
+@pytest.fixture
+def write_spec(tmp_path):
+    def write_spec(**edits):
+        node = {"path": "/dev/gpu", "hostPath": "/dev/null"}
+        write(tmp_path / "cdi" / "a.json", of({"0": {"deviceNodes": [node], **edits}}))
+
+    return write_spec
+
+
+def test_names_are_given_only_where_they_arrive():
+    wanted: tuple[CdiKind, ...] = get_args(CdiKind)
+    known = True, None, False
+    found = {case: way(*case) for case in itertools.product(wanted, known, known)}
+    assert [case for case, chosen in found.items() if chosen is Way.NAMES] == [("auto", True, True)]
+    either = [case for case, chosen in found.items() if chosen is Way.EITHER]
+    assert either == [("auto", True, None), ("auto", None, True), ("auto", None, None)]
+
+
+@pytest.mark.parametrize("kubelet", [False, None, True])
+async def test_what_can_be_expanded_is_expanded_where_it_is_not_known_that_names_arrive(names, write_spec, kubelet):
+    write_spec()
+    assert await names.passed(NAMED, "auto", kubelet) == (EXPANDED, "")
+
+
+async def test_what_cannot_be_expanded_is_given_by_name_in_doubt_and_refused_otherwise(names, write_spec):
+    write_spec(hooks=[{"hookName": "poststop", "path": "/bin/h"}])
+    allocation, doubt = await names.passed(NAMED, "auto", kubelet=True)
+    assert allocation == NAMED
+    assert doubt.startswith("CDI devices are given by name, though it isn't known that they arrive: vendor.example/gpu")
+    for wanted, kubelet in (("auto", False), ("never", True)):
+        with pytest.raises(CdiError, match=r"gpu=0 .*: its hook poststop /bin/h can't be expanded"):
+            await names.passed(NAMED, wanted, kubelet)
+
+
+@pytest.mark.parametrize("wanted", ["auto", "never"])
+async def test_a_name_that_stands_for_nothing_is_refused(names, wanted):
+    with pytest.raises(CdiError, match=r"no spec has the CDI device vendor\.example/gpu=0; looked in /"):
+        await names.passed(NAMED, wanted, kubelet=True)
+
+
+async def test_a_disk_that_hangs_costs_no_more_than_its_deadline():
+    class Hangs(SpecDirectories):
+        end = threading.Event()
+
+        def resolve(self, names):
+            self.end.wait()
+            return ()
+
+    with pytest.raises(CdiError, match=r"the CDI specs couldn't be read within 0\.02 s"):
+        await Cdi(Hangs((), print), Threads(), 0.02).passed(NAMED, "auto", kubelet=True)
+    Hangs.end.set()

@@ -1,0 +1,32 @@
+"""CDI specs in a directory of the test's own."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpgateway.cdi.directories import SpecDirectories
+from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.process.threads import Threads
+
+
+def cdi(*directories: Path) -> Cdi:
+    """On a node with these directories of specs."""
+    return Cdi(SpecDirectories(directories, print), Threads())
+
+
+def spec(kind: str = "vendor.example/gpu", version: str = "1.0.0", common: Any = None, **devices: Any) -> Any:
+    """What a file says: of each device, what changes in its container."""
+    return of(devices, cdiVersion=version, kind=kind, containerEdits=common or {})
+
+
+def of(devices: Mapping[str, Any], **more: Any) -> Any:
+    """The same for devices of any name."""
+    inner = [{"name": name, "containerEdits": edits} for name, edits in devices.items()]
+    return {"cdiVersion": "1.0.0", "kind": "vendor.example/gpu", "devices": inner, **more}
+
+
+def write(file: Path, content: Any) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    return file
