@@ -93,6 +93,7 @@ async def test_a_container_gets_its_cdi_device(node: Node, gateway: Gateway) -> 
     spec = {"cdiVersion": "0.5.0", "kind": "example.com/thing", "devices": devices}
     (node.cdi_dir / "example.json").write_text(json.dumps(spec))
     gateway.options["cdi_kind"] = "example.com/thing"
+    gateway.runtime = {"cdi_dirs": [str(node.cdi_dir)]}
     before = node.kubelet_log().count(LISTED)
     await gateway.restart()
     await listed(node, before)

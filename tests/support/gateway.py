@@ -40,6 +40,7 @@ class Gateway:
         self.environment: dict[str, str] = {}
         self.resources: list[dict[str, Any]] = []
         self.kubelet: dict[str, Any] = {}
+        self.runtime: dict[str, Any] = {}
         self.web: dict[str, Any] = {}
         self.log: list[str] = []
         self._news = asyncio.Condition()
@@ -67,7 +68,8 @@ class Gateway:
 
     def _config(self) -> dict[str, Any]:
         state = str(self.folder / "state")
-        return {"resources": self.resources, "kubelet": self.kubelet, "state_dir": state, "web": self.web}
+        shared = {"kubelet": self.kubelet, "runtime": self.runtime, "state_dir": state, "web": self.web}
+        return {"resources": self.resources, **shared}
 
     def reload(self, *resources: dict[str, Any]) -> None:
         """Writes another configuration, and tells it to read that."""
