@@ -70,11 +70,14 @@ CHANGED = [
     (lambda grant: to_allocations((grant,)), Grant(("a",), Allocation()), {"allocation": Allocation({"E": "1"})}),
 ]
 
+OWN = {(Grant, "ids"), (Offer, "first")}
+"""What no kubelet is told: the answer is for whoever asked, and the id of share 0 is for the log."""
+
 
 @pytest.mark.parametrize(("encode", "value", "others"), CHANGED, ids=lambda value: type(value).__name__)
 def test_each_field_of_the_model_travels(encode, value, others):
     for field in dataclasses.fields(value):
-        if (type(value), field.name) != (Grant, "ids"):  # the answer is for whoever asked
+        if (type(value), field.name) not in OWN:
             assert encode(dataclasses.replace(value, **{field.name: others[field.name]})) != encode(value)
 
 
