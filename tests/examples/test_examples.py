@@ -49,7 +49,10 @@ def test_an_example_finds_and_gives(name, case, tmp_path):
     options, shares = resource.options, resource.shares
     places = {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev", "host": "/"}
     roots = {key: str(tree.at(path)).rstrip("/") for key, path in places.items()}
-    driver = CharDevices(from_plain({**options, **roots}, CharDevices.Options), Recorder().context(case.resource))
+    # without probes, which take their time: these nodes lead to no device
+    driver = CharDevices(
+        from_plain({**options, **roots, "health": None}, CharDevices.Options), Recorder().context(case.resource)
+    )
     devices = driver.devices()
     assert {device.id: device.health.reason for device in devices} == dict(case.devices)
     assert [device.numa_nodes for device in devices] == list(case.numa or [()] * len(devices))

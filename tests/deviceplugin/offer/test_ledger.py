@@ -340,3 +340,14 @@ def test_other_ids_of_shares_are_looked_up_and_the_old_ones_keep_their_meaning()
     assert list(some.offers()) == ["a-0", "a-1", "a::1"]
     some.take([], 201)
     assert some.offers()["a-1"] == Offer("a-1", Health.unhealthy("its device is gone"), (1,), "a-0")
+
+
+def test_pods_of_another_plugin_keep_their_devices_under_its_ids():
+    some = Ledger(8, 10, "kvm{share}")
+    some.hold(frozenset({"kvm5", "kvm9"}), 100)  # what the kubelet's checkpoint has, before the driver has answered
+    assert not some.offers()["kvm5"].health.ok
+    kvm = Device("kvm")
+    some.take([kvm], 101)
+    assert some.offers()["kvm5"] == Offer("kvm5", first="kvm0")
+    assert some.resolve(["kvm5"], 101) == {"kvm5": kvm}
+    assert not some.offers()["kvm9"].health.ok  # it stays listed, because a container holds it
