@@ -129,6 +129,6 @@ def test_two_resources_that_find_boards_have_to_be_in_one_pool(seen):
     (first, _), (second, _) = seen(programmer="dfl"), seen(programmer="dfl", discover=("0000:3b:*",))
     assert set(first.claims()) & set(second.claims())
     with pytest.raises(
-        ValueError, match=r"^discover: expected it with the programmer dfl or fpga-manager, found simulated"
+        ValueError, match=r"^discover: expected it with the programmer dfl or fpga-manager or overlay, found simulated"
     ):
         seen()

@@ -22,7 +22,7 @@ class Hardware:
 
     def __init__(self, verification=Verification.IDENTITY):
         self.verification = verification
-        self.runs, self.programmed, self.faults = {}, [], {}
+        self.runs, self.programmed, self.faults, self.operating = {}, [], {}, True
         self.act = lambda board, progress: None
 
     def expected(self, board, image):
@@ -30,7 +30,7 @@ class Hardware:
 
     def read(self, board):
         if self.verification is not Verification.IDENTITY:
-            return Reading("operating", operating=True, fault=self.faults.get(board.id))
+            return Reading("operating", operating=self.operating, fault=self.faults.get(board.id))
         return Reading("", self.runs.get(board.id), fault=self.faults.get(board.id))
 
     def program(self, board, image, progress, lock=None):
@@ -304,6 +304,17 @@ def test_a_board_that_cannot_say_what_it_runs_is_known_from_the_journal_of_this_
     assert reasons(aes) == {}
     aes.prepare(aes.devices()[:1])
     assert mute.programmed == [("fpga-a", "aes")] * 2
+
+
+def test_a_board_that_says_that_it_runs_nothing_is_programmed_whatever_the_journal_says(function):
+    """Its kernel driver was loaded again, say, or its overlay was taken away."""
+    hardware = Hardware(Verification.STATE)
+    aes = function("aes", hardware)
+    hardware.act = lambda board, progress: setattr(hardware, "operating", True)
+    for operating in (False, True, False):
+        hardware.operating = operating
+        aes.prepare(aes.devices()[:1])
+    assert hardware.programmed == [("fpga-a", "aes")] * 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "loaded"}'])

@@ -38,6 +38,7 @@ def test_what_is_just_allowed(board):
         ({"boards": (Board("a", ("/dev/x",)), Board("b", ("/dev/x",)))}, "expected each node once, found /dev/x twice"),
         ({"boards": (Board("a", address="b"), Board("b"))}, "^boards: expected each place once, found b port 0 twice"),
         ({"programmer": "command"}, "^command: expected preset, or argv, because the programmer is command$"),
+        ({"programmer": "overlay"}, "^overlay: expected file, because the programmer is overlay$"),
         ({"patience": timedelta()}, "^patience: expected more than 0s, found 0s$"),
         ({"retry_first": timedelta()}, "^retry_first: "),
         ({"retry_limit": timedelta(seconds=1)}, "^retry_first: .* no more than retry_limit"),

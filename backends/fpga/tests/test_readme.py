@@ -2,7 +2,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args, get_type_hints
 
-from dpgateway_fpga import Bitstream, Board, Command, FpgaManager, FpgaOptions, Simulated
+from dpgateway_fpga import Bitstream, Board, Command, FpgaManager, FpgaOptions, Overlay, Simulated
 from dpgateway_fpga.programmers import PROGRAMMERS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -11,7 +11,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 def test_every_option_is_documented():
     missing = [field.name for field in fields(FpgaOptions) if f"`{field.name}`" not in README]
     assert missing == []
-    for kind in (Board, Bitstream, Command, FpgaManager, Simulated):
+    for kind in (Board, Bitstream, Command, FpgaManager, Overlay, Simulated):
         assert f"`{{{', '.join(field.name for field in fields(kind))}}}" in README
 
 
@@ -31,6 +31,7 @@ def test_every_default_is_as_documented():
         f"above which it is refused ({options.bitstream.max_mib})",
         f"(`{options.fpga_manager.firmware}`)",
         f"(`{options.command.files}`)",
+        f"(`{options.overlay.configfs}`)",
         f"| `patience` | `{options.patience.total_seconds():g}s` |",
         f"| `sysfs`, `dev` | `{options.sysfs}`, `{options.dev}` |",
         f"| `prefetch` | `{str(options.prefetch).lower()}` |",

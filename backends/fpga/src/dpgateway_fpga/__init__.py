@@ -2,10 +2,10 @@
 
 from dpgateway import hookimpl
 from dpgateway_fpga.driver import FpgaDriver
-from dpgateway_fpga.options import Bitstream, Board, FpgaManager, FpgaOptions, Simulated
+from dpgateway_fpga.options import Bitstream, Board, FpgaManager, FpgaOptions, Overlay, Simulated
 from dpgateway_fpga.tools import Command
 
-__all__ = ["Bitstream", "Board", "Command", "FpgaDriver", "FpgaManager", "FpgaOptions", "Simulated"]
+__all__ = ["Bitstream", "Board", "Command", "FpgaDriver", "FpgaManager", "FpgaOptions", "Overlay", "Simulated"]
 
 
 @hookimpl

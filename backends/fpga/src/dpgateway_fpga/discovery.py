@@ -70,4 +70,8 @@ def _ports(look: Look) -> Iterator[tuple[str, int, Object]]:
                 yield card.kernel, int(number), port
 
 
-_KINDS: Mapping[str, Callable[[Look], Iterator[tuple[str, int, Object]]]] = {"dfl": _ports, "fpga-manager": _managers}
+_KINDS: Mapping[str, Callable[[Look], Iterator[tuple[str, int, Object]]]] = {
+    "dfl": _ports,
+    "fpga-manager": _managers,
+    "overlay": _managers,
+}

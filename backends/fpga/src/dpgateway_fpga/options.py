@@ -22,7 +22,7 @@ HARDWARE = "fpga"
 """Before a board's id, what other resources of its pool know the board by."""
 
 
-DISCOVERS = ("dfl", "fpga-manager")
+DISCOVERS = ("dfl", "fpga-manager", "overlay")
 """The programmers whose boards can be found in /sys."""
 
 
@@ -139,6 +139,29 @@ class FpgaManager:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlay:
+    """How the kernel is told to apply an overlay for the device tree, which has it load the image."""
+
+    file: Bitstream | None = field(
+        default=None, metadata={"help": "the compiled overlay; its firmware-name is replaced by the image's"}
+    )
+    configfs: Path = field(
+        default=Path("/sys/kernel/config/device-tree/overlays"), metadata={"help": "where the kernel has its overlays"}
+    )
+    firmware: Path = field(
+        default=Path("/lib/firmware"),
+        metadata={"help": "where the host's /lib/firmware is seen; images are put in its directory dpgateway"},
+    )
+
+    def __post_init__(self) -> None:
+        refuse(
+            f"{key}: expected an absolute path, found {str(path)!r}"
+            for key, path in (("configfs", self.configfs), ("firmware", self.firmware))
+            if not path.is_absolute()
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FpgaOptions:
     """One function, which is a bitstream, and the boards that can have it."""
 
@@ -148,7 +171,9 @@ class FpgaOptions:
     )
     discover: tuple[str, ...] = field(
         default=(),
-        metadata={"help": "with dfl, fpga-manager: also the boards in /sys whose addresses are these; globs: *"},
+        metadata={
+            "help": "with dfl, fpga-manager, overlay: also the boards in /sys whose addresses are these; globs: *"
+        },
     )
     fallback: Bitstream | None = field(
         default=None, metadata={"help": "programmed once after the bitstream failed; then others can be had"}
@@ -165,7 +190,7 @@ class FpgaOptions:
         default=Path("/var/lib/dpgateway/fpga"),
         metadata={"help": "where it is written down what each board runs; the same for all resources of a board"},
     )
-    programmer: Literal["command", "dfl", "fpga-manager", "simulated"] = field(
+    programmer: Literal["command", "dfl", "fpga-manager", "overlay", "simulated"] = field(
         default="simulated",
         metadata={"help": "what programs the boards; README.md says how strongly each verifies them"},
     )
@@ -173,6 +198,7 @@ class FpgaOptions:
     fpga_manager: FpgaManager = field(
         default_factory=FpgaManager, metadata={"help": "options of the programmer fpga-manager"}
     )
+    overlay: Overlay = field(default_factory=Overlay, metadata={"help": "options of the programmer overlay"})
     simulated: Simulated = field(default_factory=Simulated, metadata={"help": "options of the simulated programmer"})
     patience: timedelta = field(
         default=timedelta(minutes=5),
@@ -194,10 +220,7 @@ class FpgaOptions:
 
     def _problems(self) -> Iterator[str]:
         yield from self._wrong_boards()
-        if self.discover and self.programmer not in DISCOVERS:
-            yield f"discover: expected it with the programmer {' or '.join(DISCOVERS)}, found {self.programmer}"
-        if self.programmer == "command" and not self.command.tool.argv:
-            yield "command: expected preset, or argv, because the programmer is command"
+        yield from self._wrong_programmer()
         if not timedelta() < self.retry_first <= self.retry_limit:
             yield "retry_first: expected more than 0s, and no more than retry_limit"
         for key, duration in (("wait", self.wait), ("patience", self.patience)):
@@ -206,6 +229,14 @@ class FpgaOptions:
         for key, path in (("sysfs", self.sysfs), ("dev", self.dev), ("state_dir", str(self.state_dir))):
             if not path.startswith("/"):
                 yield f"{key}: expected an absolute path, found {path!r}"
+
+    def _wrong_programmer(self) -> Iterator[str]:
+        if self.discover and self.programmer not in DISCOVERS:
+            yield f"discover: expected it with the programmer {' or '.join(DISCOVERS)}, found {self.programmer}"
+        if self.programmer == "command" and not self.command.tool.argv:
+            yield "command: expected preset, or argv, because the programmer is command"
+        if self.programmer == "overlay" and self.overlay.file is None:
+            yield "overlay: expected file, because the programmer is overlay"
 
     def _wrong_boards(self) -> Iterator[str]:
         for what, names in (

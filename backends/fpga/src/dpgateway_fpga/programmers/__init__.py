@@ -6,6 +6,7 @@ from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.command import CommandProgrammer
 from dpgateway_fpga.programmers.dfl import DflProgrammer
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
+from dpgateway_fpga.programmers.overlay import OverlayProgrammer
 from dpgateway_fpga.programmers.programmer import Failed, Programmer, Progress, Reading, Verification, verify
 from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
 
@@ -15,5 +16,6 @@ PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {
     "command": CommandProgrammer,
     "dfl": DflProgrammer,
     "fpga-manager": FpgaManagerProgrammer,
+    "overlay": OverlayProgrammer,
     "simulated": lambda options: SimulatedProgrammer(options.simulated),
 }

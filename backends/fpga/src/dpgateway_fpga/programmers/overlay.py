@@ -1,0 +1,98 @@
+"""Boards that an overlay for the device tree programs: the kernel loads the image that the overlay names.
+
+Only kernels with the patch that many vendors carry have overlays in configfs (linux-xlnx, drivers/of/configfs.c): a
+directory is an overlay, and writing a file's name to its ``path`` applies it, which blocks until the image is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from dpgateway import DriverError
+from dpgateway.sysfs import Look
+from dpgateway_fpga import dtbo, places
+from dpgateway_fpga.bitstream import Image, read_image
+from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.programmers.fpga_manager import DIRECTORY
+from dpgateway_fpga.programmers.manager_state import Watched, load, reading
+from dpgateway_fpga.programmers.processes import Processes
+from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
+from dpgateway_fpga.staging import staged
+
+
+class OverlayProgrammer:
+    """One overlay for each board, with the board's name. Which image a manager has loaded can't be read back."""
+
+    verification = Verification.STATE
+
+    def __init__(self, options: FpgaOptions) -> None:
+        self._options, self._roots = options.overlay, options.roots
+        self._processes = Processes(options.patience)
+
+    def expected(self, board: Board, image: Image) -> str:
+        self._overlay(board, image)
+        return image.sha256
+
+    def read(self, board: Board) -> Reading:
+        look = Look(self._roots)
+        try:
+            found = reading(look, places.manager(look, board))
+        except (DriverError, OSError) as error:
+            return Reading("absent", fault=str(error))
+        applied = found.operating and self._applied(board)
+        return replace(found, operating=applied, fault=self._processes.left(board) or found.fault)
+
+    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+        """The old overlay goes first, because a region takes one only (drivers/fpga/of-fpga-region.c)."""
+        look = Look(self._roots)
+        manager = places.manager(look, board)
+        keep = () if lock is None else (lock,)
+        here = str(self._here(board))
+        with self._files(board, image) as name:
+            self.reset(board)
+            steps = [("mkdir", here), ("write", f"{here}/path", name)]
+            try:
+                load(self._processes, board, steps, Watched(self._roots, manager, progress), keep)
+            except Failed:
+                with suppress(DriverError):  # what failed first is what is told; a process that hangs still has it
+                    self.reset(board)
+                raise
+        if not self._applied(board):
+            raise Failed(f"the overlay was written without an error, but {here}/status doesn't say that it is applied")
+
+    def reset(self, board: Board) -> None:
+        """Takes the overlay away, and the devices that it has made. The logic stays as it is."""
+        here = self._here(board)
+        if here.exists():
+            self._processes.steps(board, [("rmdir", str(here))], lambda: None)
+
+    @contextmanager
+    def _files(self, board: Board, image: Image) -> Iterator[str]:
+        """The image and the overlay that names it, where the kernel finds them; the overlay's name."""
+        overlay, directory = self._overlay(board, image), self._options.firmware / DIRECTORY
+        name = f"{sha256(overlay).hexdigest()}-{board.id}.dtbo"
+        with staged(directory, _image_name(board, image), image.content), staged(directory, name, overlay):
+            yield f"{DIRECTORY}/{name}"
+
+    def _overlay(self, board: Board, image: Image) -> bytes:
+        if self._options.file is None:
+            raise DriverError("expected overlay.file among the options")
+        return dtbo.naming(read_image(self._options.file).content, f"{DIRECTORY}/{_image_name(board, image)}")
+
+    def _applied(self, board: Board) -> bool:
+        here = self._here(board)
+        try:
+            return (here / "status").read_text().strip() == "applied" and (here / "path").read_text().strip() != ""
+        except OSError:
+            return False
+
+    def _here(self, board: Board) -> Path:
+        return self._options.configfs / f"dpgateway-{board.id}"
+
+
+def _image_name(board: Board, image: Image) -> str:
+    return f"{image.sha256}-{board.id}.bin"

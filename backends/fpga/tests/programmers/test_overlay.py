@@ -1,0 +1,83 @@
+"""The real code makes and removes directories of a file system that behaves like the configfs of vendors' kernels."""
+
+import os
+
+import pytest
+from dpgateway_fpga import Bitstream, Overlay
+from dpgateway_fpga.programmers import Failed, Reading, verify
+from dpgateway_fpga.programmers.overlay import OverlayProgrammer
+
+from backends.fpga.tests.kernel.overlays import Overlays, overlay
+from dpgateway import DriverError
+
+
+@pytest.fixture
+def overlays(kernel, firmware):
+    found = Overlays(kernel.manager("f8007000.devcfg"), firmware)
+    kernel.host.make("overlays", found)
+    return found
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "aes.dtbo").write_bytes(overlay(("target-path", b"/fpga-region\0"), ("firmware-name", b"any.bin\0")))
+    return tmp_path / "aes.dtbo"
+
+
+@pytest.fixture
+def programmer(real, file, firmware, tmp_path):
+    return OverlayProgrammer(
+        real(
+            programmer="overlay",
+            overlay=Overlay(Bitstream(file, "aes"), configfs=tmp_path / "host/overlays", firmware=firmware),
+        )
+    )
+
+
+@pytest.fixture
+def board(real):
+    return real().boards[0]
+
+
+def test_the_overlay_has_the_very_image_loaded_and_the_files_go(overlays, programmer, board, image, firmware):
+    assert programmer.read(board) == Reading("unknown")
+    programmer.program(board, image, print)
+    assert overlays.manager.loaded == [(f"dpgateway/{image.sha256}-fpga-a.bin", image.content, "0")]
+    assert verify(programmer, board, image).operating
+    assert list(overlays) == ["dpgateway-fpga-a"]
+    assert os.listdir(firmware / "dpgateway") == []  # noqa: PTH208
+    programmer.program(board, image, print)
+    assert (len(overlays.manager.loaded), list(overlays)) == (2, ["dpgateway-fpga-a"])
+
+
+def test_a_load_that_fails_leaves_no_overlay(overlays, programmer, board, image):
+    overlays.manager.fail = "write init"
+    with pytest.raises(Failed, match=r"\(EIO\); state: write init error; status: reconfig CRC error, .*"):
+        programmer.program(board, image, print)
+    assert list(overlays) == []
+    assert programmer.read(board).fault
+
+
+def test_a_board_whose_overlay_was_taken_away_is_not_operating(overlays, programmer, board, image):
+    programmer.program(board, image, print)
+    programmer.reset(board)
+    assert (list(overlays), programmer.read(board)) == ([], Reading("operating"))
+    programmer.reset(board)
+    with pytest.raises(Failed, match="expected the board to be operating now"):
+        verify(programmer, board, image)
+
+
+def test_an_overlay_that_others_can_write_is_refused_before_anything_is_touched(
+    overlays, programmer, board, image, file
+):
+    programmer.program(board, image, print)
+    file.chmod(0o666)
+    with pytest.raises(DriverError, match=r"^bitstream 'aes' .* is refused: .*only its owner can write"):
+        programmer.program(board, image, print)
+    assert (len(overlays.manager.loaded), list(overlays)) == (1, ["dpgateway-fpga-a"])
+
+
+def test_a_kernel_without_overlays_is_named(kernel, programmer, board, image, tmp_path):
+    kernel.manager("f8007000.devcfg")
+    with pytest.raises(Failed, match=rf"^mkdir {tmp_path}/host/overlays/dpgateway-fpga-a: No such file or directory"):
+        programmer.program(board, image, print)
