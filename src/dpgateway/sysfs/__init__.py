@@ -6,15 +6,17 @@ those that the match takes. docs/how-to/match-devices.md says what people write.
 
 from dpgateway.sysfs.attributes import attributes
 from dpgateway.sysfs.explaining import Tried, tried
+from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.finding import find
 from dpgateway.sysfs.identity import LASTING, identity
-from dpgateway.sysfs.matching import Match, Mismatch, Test
+from dpgateway.sysfs.matching import Match, Mismatch
 from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Interest, Node, NoNode, WatchedTree
 from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.numa import numa_nodes, numa_of
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
-from dpgateway.sysfs.templates import FIELDS, Matched, Template, TemplateError, Unfilled
+from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled
+from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.tree import OutsideError
 from dpgateway.sysfs.uevents import Uevent, Uevents
 from dpgateway.sysfs.values import NoValue, Roots, Value

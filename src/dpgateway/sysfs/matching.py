@@ -10,105 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 
 from dpgateway.errors import refuse
+from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.objects import Look, Object, wrong_path
-from dpgateway.sysfs.patterns import value_matches
 from dpgateway.sysfs.pci import virtual_function
-from dpgateway.sysfs.templates import FIELDS, Matched, Template, TemplateError, Unfilled
-from dpgateway.sysfs.values import NoValue, Value, as_number
-
-_SINGLE = {"single": True}
-
-
-def _about(text: str, **more: object) -> Any:  # noqa: ANN401  a field's metadata
-    return {"help": text, **more}
+from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled
+from dpgateway.sysfs.tests import Test
+from dpgateway.sysfs.values import NoValue, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
-    """What a value has to be. All that is said must be so. A value that is absent, or can't be read, passes only what
-    is said of that: it isn't 0, and it isn't different from anything.
-    """
-
-    __test__: ClassVar[bool] = False  # pytest takes it for a test otherwise
-    short_form: ClassVar[str] = "glob"
-
-    glob: tuple[str, ...] = field(
-        default=(), metadata=_about("one of these patterns matches, as in udev's rules: *, ?, [...], a|b", **_SINGLE)
-    )
-    exact: tuple[str, ...] = field(default=(), metadata=_about("it is one of these, letter by letter", **_SINGLE))
-    none_of: tuple[str, ...] = field(
-        default=(), metadata=_about("it has a value, which none of these patterns matches", **_SINGLE)
-    )
-    regex: str | None = field(default=None, metadata=_about("the regular expression matches all of it"))
-    at_least: int | None = field(default=None, metadata=_about("it is a number, 12 or 0x0c, and not smaller"))
-    at_most: int | None = field(default=None, metadata=_about("it is a number, 12 or 0x0c, and not greater"))
-    present: bool | None = field(default=None, metadata=_about("true: it is there; false: it is absent"))
-    or_absent: bool = field(default=False, metadata=_about("if it is absent, that is fine, too"))
-
-    def __post_init__(self) -> None:
-        refuse(self._problems())
-
-    def _problems(self) -> Iterator[str]:
-        asks = any(getattr(self, name) not in {None, ()} for name in self.__slots__ if name != "or_absent")
-        if not asks:
-            yield "expected a test, found none"
-        elif self.present is not None and self.or_absent:
-            yield "or_absent: expected it without present, because together they say nothing"
-        if self.regex is not None:
-            try:
-                re.compile(self.regex)
-            except re.error as error:
-                yield f"regex: expected a regular expression, found {self.regex!r}: {error}"
-        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            yield f"at_least: expected at most {self.at_most}, as at_most says, found {self.at_least}"
-
-    def __str__(self) -> str:
-        """What is expected, in words."""
-        said = (
-            (self.glob, ", ".join(self.glob) if len(self.glob) < 2 else f"one of {', '.join(self.glob)}"),
-            (self.exact, f"exactly {' or '.join(self.exact)}"),
-            (self.none_of, f"none of {', '.join(self.none_of)}"),
-            (self.regex is not None, f"a match of {self.regex}"),
-            (self.at_least is not None, f"at least {self.at_least}"),
-            (self.at_most is not None, f"at most {self.at_most}"),
-            (self.present is True, "something"),
-            (self.present is False, "nothing"),
-        )
-        return " and ".join(text for wanted, text in said if wanted) + (" or nothing" if self.or_absent else "")
-
-    def passes(self, value: Value) -> bool:
-        if isinstance(value, NoValue):
-            return self._passes_without(value)
-        return (
-            self.present is not False
-            and (not self.glob or any(map(partial(value_matches, value), self.glob)))
-            and (not self.exact or value in self.exact)
-            and (not self.none_of or not any(map(partial(value_matches, value), self.none_of)))
-            and (self.regex is None or re.fullmatch(self.regex, value) is not None)
-            and self._in_range(value)
-        )
-
-    def _passes_without(self, value: NoValue) -> bool:
-        if value.absent and self.or_absent:
-            return True
-        others = self.glob or self.exact or self.none_of
-        if others or not (self.regex is None and self.at_least is None and self.at_most is None):
-            return False
-        return self.present is not value.absent
-
-    def _in_range(self, value: str) -> bool:
-        if self.at_least is None and self.at_most is None:
-            return True
-        number = as_number(value)
-        return (
-            number is not None
-            and (self.at_least is None or number >= self.at_least)
-            and (self.at_most is None or number <= self.at_most)
-        )
+def _about(text: str) -> Any:  # noqa: ANN401  a field's metadata
+    return {"help": text}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,18 @@
 """Texts with fields, ``/dev/vfio/{attr:iommu_group}``, that are filled with what sysfs says of an object.
 
-``{{`` and ``}}`` stand for braces. Which fields there are is one table; the names are those of the tests.
+``{{`` and ``}}`` stand for braces.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import NamedTuple
 
-from dpgateway.sysfs.objects import Look, Object, wrong_path
-from dpgateway.sysfs.patterns import name_matches
-from dpgateway.sysfs.pci import pci_number, pci_slot, virtual_function
-from dpgateway.sysfs.values import NoValue, Value
+from dpgateway.sysfs.fields import EACH, FIELDS, wrong_argument
+from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.values import NoValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,79 +38,6 @@ class Unfilled:
 
 class TemplateError(ValueError):
     """A template that can't be understood, or never be filled. The text says what was expected and what was found."""
-
-
-class _Field(NamedTuple):
-    means: str
-    fill: Callable[[Look, Object, str], Value]
-    argument: str = ""
-    """What the field needs after its colon; empty, if nothing."""
-    ancestor: bool = False
-    """Whether it is about the ancestor that a match selects."""
-
-
-def _entry(look: Look, thing: Object, path: str) -> Value:
-    for found in look.entries(thing, path):
-        return found.rpartition("/")[2]
-    return NoValue(f"finds nothing at {thing.kernel}", absent=True)
-
-
-def _env(look: Look, thing: Object, key: str) -> Value:
-    return look.env(thing, key)
-
-
-def _devnode(look: Look, thing: Object) -> Value:
-    name = _env(look, thing, "DEVNAME")
-    return f"/dev/{name.removeprefix('/dev/')}" if isinstance(name, str) else NoValue("isn't there: it has no node")
-
-
-def _each(look: Look, thing: Object, path: str) -> Value:
-    return NoValue("stands for several texts, and only one is wanted here")
-
-
-def _pci_number(_: Look, __: Object, address: str) -> Value:
-    number = pci_number(address)
-    return NoValue(f"isn't there: {address!r} is no PCI address") if number is None else str(number)
-
-
-def _pci_slot(_: Look, __: Object, address: str) -> Value:
-    return pci_slot(address) or NoValue(f"isn't there: {address!r} is no PCI address")
-
-
-def _symlink(look: Look, thing: Object, pattern: str) -> Value:
-    for link in look.symlinks(thing):
-        if name_matches(link, pattern):
-            return link
-    return NoValue(f"isn't there: udev knows no such link to {thing.kernel}", absent=True)
-
-
-_ATTR = "the path of an attribute"
-_FILE = "a file and a key in it, such as /proc/driver/x/{kernel}/information#Minor"
-_ADDRESS = "a PCI address, such as {kernel}"
-_LINK = "a path below /dev, perhaps with a pattern, such as /dev/serial/by-id/*"
-_ENTRY = "a path with a pattern, such as uio/*"
-
-EACH = "each"
-FIELDS: Mapping[str, _Field] = {
-    "kernel": _Field("its name", lambda _, it, __: it.kernel),
-    "number": _Field("the digits at the end of its name", lambda _, it, __: it.number),
-    "driver": _Field("the kernel's driver that it is bound to", lambda look, it, _: look.value(it, "driver")),
-    "devnode": _Field("its device node: /dev/ttyUSB0", lambda look, it, _: _devnode(look, it)),
-    "major": _Field("the major number of its node", lambda look, it, _: _env(look, it, "MAJOR")),
-    "minor": _Field("the minor number of its node", lambda look, it, _: _env(look, it, "MINOR")),
-    "attr": _Field("an attribute; of a link, the name at its end", lambda look, it, path: look.value(it, path), _ATTR),
-    "entry": _Field("the name of the first thing that a pattern finds", _entry, _ENTRY),
-    EACH: _Field("in nodes: the name of each thing that a pattern finds, one node for each", _each, _ENTRY),
-    "file": _Field("what a text file says after a key", lambda look, it, place: look.file(it, place), _FILE),
-    "symlink": _Field("udev's link to its node that a pattern matches", _symlink, _LINK),
-    "vf": _Field("which virtual function it is", lambda look, it, _: virtual_function(look, it)),
-    "slot": _Field("domain, bus and device of a PCI address", _pci_slot, _ADDRESS),
-    "pci_number": _Field("a PCI address as one number", _pci_number, _ADDRESS),
-    "env": _Field("what the kernel or udev says of it", _env, "a key, such as PCI_ID"),
-    "kernels": _Field("the ancestor's name", lambda _, it, __: it.kernel, ancestor=True),
-    "drivers": _Field("the ancestor's driver", lambda look, it, _: look.value(it, "driver"), ancestor=True),
-    "attrs": _Field("an attribute of the ancestor", lambda look, it, path: look.value(it, path), _ATTR, ancestor=True),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,15 +152,5 @@ def _check(slot: Slot, known: list[str]) -> None:
         raise TemplateError(f"expected {{{slot.name}}}, found {shown}")
     if slot.argument is None or slot.argument.fields:
         return
-    argument = str(slot.argument)
-    path = argument.removeprefix("/") if needed == _ENTRY else argument
-    if needed in {_ATTR, _ENTRY} and (why := wrong_path(path)):
-        raise TemplateError(f"{why} in {shown}")
-    if needed == _FILE and not _is_place(argument):
-        raise TemplateError(f"expected {_FILE}, found {shown}")
-
-
-def _is_place(text: str) -> bool:
-    """Only of a file that is no attribute all of the text may be meant."""
-    path, *keys = text.split("#")
-    return bool(path and all(keys)) and (bool(keys) or path.startswith("/"))
+    if why := wrong_argument(slot.name, str(slot.argument)):
+        raise TemplateError(f"{why} {shown}")

@@ -1,0 +1,103 @@
+"""The fields of templates: which there are, and what each is filled with. The names are those of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from dpgateway.sysfs.objects import Look, Object, wrong_path
+from dpgateway.sysfs.patterns import name_matches
+from dpgateway.sysfs.pci import pci_number, pci_slot, virtual_function
+from dpgateway.sysfs.values import NoValue, Value
+
+
+class Field(NamedTuple):
+    """What a name in braces stands for."""
+
+    means: str
+    fill: Callable[[Look, Object, str], Value]
+    argument: str = ""
+    """What the field needs after its colon; empty, if nothing."""
+    ancestor: bool = False
+    """Whether it is about the ancestor that a match selects."""
+
+
+def _entry(look: Look, thing: Object, path: str) -> Value:
+    for found in look.entries(thing, path):
+        return found.rpartition("/")[2]
+    return NoValue(f"finds nothing at {thing.kernel}", absent=True)
+
+
+def _env(look: Look, thing: Object, key: str) -> Value:
+    return look.env(thing, key)
+
+
+def _devnode(look: Look, thing: Object) -> Value:
+    name = _env(look, thing, "DEVNAME")
+    return f"/dev/{name.removeprefix('/dev/')}" if isinstance(name, str) else NoValue("isn't there: it has no node")
+
+
+def _each(look: Look, thing: Object, path: str) -> Value:
+    return NoValue("stands for several texts, and only one is wanted here")
+
+
+def _pci_number(_: Look, __: Object, address: str) -> Value:
+    number = pci_number(address)
+    return NoValue(f"isn't there: {address!r} is no PCI address") if number is None else str(number)
+
+
+def _pci_slot(_: Look, __: Object, address: str) -> Value:
+    return pci_slot(address) or NoValue(f"isn't there: {address!r} is no PCI address")
+
+
+def _symlink(look: Look, thing: Object, pattern: str) -> Value:
+    for link in look.symlinks(thing):
+        if name_matches(link, pattern):
+            return link
+    return NoValue(f"isn't there: udev knows no such link to {thing.kernel}", absent=True)
+
+
+_ATTR = "the path of an attribute"
+_FILE = "a file and a key in it, such as /proc/driver/x/{kernel}/information#Minor"
+_ADDRESS = "a PCI address, such as {kernel}"
+_LINK = "a path below /dev, perhaps with a pattern, such as /dev/serial/by-id/*"
+_ENTRY = "a path with a pattern, such as uio/*"
+
+EACH = "each"
+FIELDS: Mapping[str, Field] = {
+    "kernel": Field("its name", lambda _, it, __: it.kernel),
+    "number": Field("the digits at the end of its name", lambda _, it, __: it.number),
+    "driver": Field("the kernel's driver that it is bound to", lambda look, it, _: look.value(it, "driver")),
+    "devnode": Field("its device node: /dev/ttyUSB0", lambda look, it, _: _devnode(look, it)),
+    "major": Field("the major number of its node", lambda look, it, _: _env(look, it, "MAJOR")),
+    "minor": Field("the minor number of its node", lambda look, it, _: _env(look, it, "MINOR")),
+    "attr": Field("an attribute; of a link, the name at its end", lambda look, it, path: look.value(it, path), _ATTR),
+    "entry": Field("the name of the first thing that a pattern finds", _entry, _ENTRY),
+    EACH: Field("in nodes: the name of each thing that a pattern finds, one node for each", _each, _ENTRY),
+    "file": Field("what a text file says after a key", lambda look, it, place: look.file(it, place), _FILE),
+    "symlink": Field("udev's link to its node that a pattern matches", _symlink, _LINK),
+    "vf": Field("which virtual function it is", lambda look, it, _: virtual_function(look, it)),
+    "slot": Field("domain, bus and device of a PCI address", _pci_slot, _ADDRESS),
+    "pci_number": Field("a PCI address as one number", _pci_number, _ADDRESS),
+    "env": Field("what the kernel or udev says of it", _env, "a key, such as PCI_ID"),
+    "kernels": Field("the ancestor's name", lambda _, it, __: it.kernel, ancestor=True),
+    "drivers": Field("the ancestor's driver", lambda look, it, _: look.value(it, "driver"), ancestor=True),
+    "attrs": Field("an attribute of the ancestor", lambda look, it, path: look.value(it, path), _ATTR, ancestor=True),
+}
+
+
+def wrong_argument(name: str, argument: str) -> str | None:
+    """Why what stands after a field's colon makes no sense, up to what was found; None, if it does."""
+    needed = FIELDS[name].argument if name in FIELDS else ""
+    path = argument.removeprefix("/") if needed == _ENTRY else argument
+    if needed in {_ATTR, _ENTRY} and (why := wrong_path(path)):
+        return f"{why} in"
+    if needed == _FILE and not _is_place(argument):
+        return f"expected {_FILE}, found"
+    return None
+
+
+def _is_place(text: str) -> bool:
+    """Only of a file that is no attribute all of the text may be meant."""
+    path, *keys = text.split("#")
+    return bool(path and all(keys)) and (bool(keys) or path.startswith("/"))
