@@ -64,7 +64,7 @@ class Served:
         self.holdings = Observable(Holdings())
         self.inventory = Inventory(configured(name=name, **config), self.holdings, lambda: None, LOG, clock)
         self.inventory.join(pool)
-        self.calls = Calls()
+        self.calls: Any = Calls()
         self.driver = running(self.calls)
         self.resource = Resource(configured(name=name, **config), self.inventory, self.driver, cdi(), LOG)
         self.following = asyncio.ensure_future(self.resource.releases.follow_holdings())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import Look, Notices, Watcher
@@ -37,7 +37,7 @@ class FpgaDriver:
         self._slots: Mapping[str, Slot] = {board.id: self._slot_of(board) for board in options.boards}
         """Replaced, never changed, because other threads read it."""
 
-    def devices(self) -> Iterable[Device]:
+    def devices(self) -> list[Device]:
         if self._options.discover:
             self._watcher.watch()
             self._find()
