@@ -23,8 +23,10 @@ def ask(command, config):
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_configuration_is_valid_and_warns_of_nothing(name, tmp_path):
+    """But of the hardware, which the tests' machine needn't have."""
     PAGE.write_files(tmp_path)
-    assert ask("check", tmp_path / name)["warnings"] == []
+    told = [warning["hint"] for warning in ask("check", tmp_path / name)["warnings"]]
+    assert [text for text in told if not text.startswith("nothing on this node matches it")] == []
 
 
 @pytest.fixture

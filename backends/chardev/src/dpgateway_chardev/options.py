@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dpgateway import refuse
 from dpgateway.sysfs import HOST_DEV, Roots, is_glob
+from dpgateway_chardev.doubts import doubts
 from dpgateway_chardev.grouping import Group, Kind
 from dpgateway_chardev.paths import not_absolute, not_under_dev, relative
 from dpgateway_chardev.patterns import excludes, matches, parse
@@ -151,7 +152,14 @@ class CharDeviceOptions:
         return Roots(sysfs=self.sysfs, dev=self.dev, proc=self.proc, udev=self.udev)
 
     def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
-        """For ``dpgateway check``: what gives containers more than is meant, as likely as not."""
+        """For ``dpgateway check``: what gives containers more than is meant, or nothing, as likely as not."""
+        yield from self._doubtful_paths(others)
+        if self.match:
+            yield from doubts(self, {name: other for name, other in others.items() if other.match})
+        if "m" in self.permissions:
+            yield "permissions: m lets a container make the device node itself (mknod), which drivers rarely need"
+
+    def _doubtful_paths(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         for number, path in enumerate(self.paths):
             for memory in _MEMORY if self.type == "char" else ():
                 if self._meet(path, f"{HOST_DEV}/{memory}", ()):
@@ -163,8 +171,6 @@ class CharDeviceOptions:
                 if shared and (other.type, other.dev) == (self.type, self.dev):
                     text = f"{name} offers it too, through {shared[0]}, so that two containers can get one device"
                     yield f"paths[{number}]: {text}; in one pool they exclude each other"
-        if "m" in self.permissions:
-            yield "permissions: m lets a container make the device node itself (mknod), which drivers rarely need"
 
     def _meet(self, path: str, theirs: str, their_exclude: Sequence[str]) -> bool:
         """Whether both name the same, or one names what the other's glob matches (a glob counts as its text)."""

@@ -1,0 +1,53 @@
+"""What ``dpgateway check`` says of a match on this node: what is likely to be a mistake here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, find
+from dpgateway_chardev.settings import NodeOption
+
+if TYPE_CHECKING:
+    from dpgateway_chardev.options import CharDeviceOptions
+
+
+def doubts(options: CharDeviceOptions, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
+    """``others``: of the resources before this one that aren't in its pool."""
+    try:
+        taken = _taken(options)
+        theirs = {name: _taken(other).keys() for name, other in others.items() if other.sysfs == options.sysfs}
+    except OSError as error:
+        yield f"match: {error.filename} can't be listed: {error.strerror}"
+        return
+    for number, match in enumerate(options.match):
+        if not match.optional and number not in taken.values():
+            yield f"match[{number}]: nothing on this node matches it; `dpgateway devices --explain` says why"
+    if taken:
+        yield from _companions(options)
+    for name, objects in theirs.items():
+        if both := sorted(f"/sys/{thing.path}" for thing in taken.keys() & objects):
+            more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+            text = f"{name} takes {both[0]}{more}, too, so that two containers can get it"
+            yield f"match[{taken[Object(both[0].removeprefix('/sys/'))]}]: {text}; in one pool they exclude each other"
+
+
+def _taken(options: CharDeviceOptions) -> dict[Object, int]:
+    """The objects that are matched, and by which alternative. Raises OSError."""
+    return {found.thing: number for number, found in find(Look(options.roots), options.match)}
+
+
+def _companions(options: CharDeviceOptions) -> Iterator[str]:
+    """Nodes that come with every device, and that are missing."""
+    dev = DevTree(options.dev)
+    for number, node in enumerate(options.nodes):
+        if not node.optional and (lacks := _lacks(dev, node, options.type)):
+            yield f"nodes[{number}]: {lacks[0]}, so all devices are Unhealthy"
+
+
+def _lacks(dev: DevTree, node: NodeOption, kind: str) -> Sequence[str]:
+    """Why each of the paths leads to no node, if they are constant and none does."""
+    if any("{" in path for path in node.host_path):
+        return ()
+    found = [dev.look(path.removeprefix(f"{HOST_DEV}/"), kind) for path in node.host_path]
+    return [one.reason for one in found if isinstance(one, NoNode)] if all(isinstance(o, NoNode) for o in found) else ()

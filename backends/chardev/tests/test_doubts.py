@@ -1,0 +1,55 @@
+"""What ``dpgateway check`` says of a match on this node."""
+
+import pytest
+from dpgateway_chardev import CharDevices
+
+from dpgateway import from_plain
+
+PCI = "/sys/devices/pci0000:00"
+
+
+@pytest.fixture
+def options(tree):
+    """Makes options for a tree with three functions."""
+    for number, driver in enumerate(("vfio-pci", "vfio-pci", "i40e")):
+        here = f"{PCI}/0000:01:00.{number}"
+        tree.write(f"""
+            {here}/driver -> /sys/bus/pci/drivers/{driver}
+            /sys/bus/pci/devices/0000:01:00.{number} -> {here}
+        """)
+    roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
+    return lambda match, **more: from_plain({"match": match, **roots, **more}, CharDevices.Options)
+
+
+VFIO = {"subsystem": "pci", "driver": "vfio-pci"}
+ALL = {"subsystem": "pci"}
+
+
+def test_a_match_that_is_right_raises_no_doubt(tree, options):
+    tree.write("c /dev/vfio/vfio 10:196")
+    one, other = options(VFIO, nodes=["/dev/vfio/vfio"]), options({"subsystem": "pci", "driver": "i40e"}, nodes=[])
+    assert list(other.warnings({"example.com/one": one})) == []
+
+
+def test_what_matches_nothing_here_is_named_unless_it_is_optional(options):
+    nothing = {"subsystem": "usb"}
+    found = list(options([VFIO, nothing, {**nothing, "optional": True}], nodes=[]).warnings({}))
+    assert found == ["match[1]: nothing on this node matches it; `dpgateway devices --explain` says why"]
+
+
+def test_companions_that_are_missing_are_named_if_anything_needs_them(tree, options):
+    nodes = ["/dev/vfio/vfio", "{devnode}", {"host_path": "/dev/kfd", "optional": True}]
+    assert list(options(VFIO, nodes=nodes).warnings({})) == [
+        "nodes[0]: no such device node: /dev/vfio/vfio, so all devices are Unhealthy"
+    ]
+    tree.write("c /dev/vfio/vfio2 10:196")
+    assert list(options(VFIO, nodes=[{"host_path": ["/dev/vfio/vfio", "/dev/vfio/vfio2"]}]).warnings({})) == []
+    (nothing,) = options({"subsystem": "usb"}, nodes=nodes).warnings({})
+    assert nothing.startswith("match[0]: nothing on this node")
+
+
+def test_resources_that_take_the_same_objects_are_named(options):
+    (found,) = options(ALL, nodes=[]).warnings({"example.com/vfio": options(VFIO, nodes=[])})
+    both = f"{PCI}/0000:01:00.0 and 1 more"
+    why = f"example.com/vfio takes {both}, too, so that two containers can get it; in one pool they exclude each other"
+    assert found == f"match[0]: {why}"
