@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dpgateway.sysfs.matching import Match, Mismatch, Test
+from dpgateway.sysfs.matching import Match, Mismatch
 from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Node
 from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.tests import Test
 
 
 @dataclass(frozen=True, slots=True)
