@@ -22,6 +22,11 @@ HARDWARE = "fpga"
 """Before a board's id, what other resources of its pool know the board by."""
 
 
+VERIFIED = (
+    "dfl, simulated: a board says which image it runs; fpga-manager, overlay: only that it runs one; "
+    "command: as `read` says"
+)
+"""How strongly each programmer verifies a board."""
 DISCOVERS = ("dfl", "fpga-manager", "overlay")
 """The programmers whose boards can be found in /sys."""
 
@@ -192,7 +197,7 @@ class FpgaOptions:
     )
     programmer: Literal["command", "dfl", "fpga-manager", "overlay", "simulated"] = field(
         default="simulated",
-        metadata={"help": "what programs the boards; README.md says how strongly each verifies them"},
+        metadata={"help": f"what programs the boards; {VERIFIED}"},
     )
     command: Command = field(default_factory=Command, metadata={"help": "options of the programmer command"})
     fpga_manager: FpgaManager = field(

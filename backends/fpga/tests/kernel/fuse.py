@@ -16,7 +16,7 @@ from typing import Any
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _HEADER = struct.Struct("=IIQQIIIHH")
 _ATTR = struct.Struct("=QQQQQQIIIIIIIIII")
-_MNT_DETACH = 2
+_MNT_FORCE, _MNT_DETACH = 1, 2
 _DIRECT, _PARALLEL = 1, 64
 LOOKUP, FORGET, GETATTR, SETATTR, READLINK, MKDIR, RMDIR, OPEN, READ, WRITE = 1, 2, 3, 4, 5, 9, 11, 14, 15, 16
 RELEASE, INIT, OPENDIR, READDIR, RELEASEDIR, INTERRUPT, IOCTL, BATCH_FORGET = 18, 26, 27, 28, 29, 36, 39, 42
@@ -189,6 +189,7 @@ def mounted(root, path):
     try:
         yield path
     finally:
+        _LIBC.umount2(str(path).encode(), _MNT_FORCE)  # aborts what hangs (fs/fuse/inode.c, fuse_umount_begin)
         _LIBC.umount2(str(path).encode(), _MNT_DETACH)
         os.close(server.device)
         thread.join(5)

@@ -1,9 +1,12 @@
 """A board is believed as far as its programmer can verify it, and no further."""
 
+import re
+
 import pytest
 from dpgateway_fpga import Board
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.programmers import Failed, Reading, Verification, verify
+from dpgateway_fpga.options import VERIFIED
+from dpgateway_fpga.programmers import PROGRAMMERS, Failed, Reading, Verification, verify
 
 IMAGE = Image(b"x", "ab" * 32)
 
@@ -27,6 +30,14 @@ class Programmer:
 
 def _verify(verification, reading):
     return verify(Programmer(verification, reading), Board("a"), IMAGE)
+
+
+def test_the_list_of_drivers_says_how_strongly_each_verifies(options):
+    identity, state, rest = VERIFIED.split("; ")
+    for names, verification in ((identity, Verification.IDENTITY), (state, Verification.STATE)):
+        for name in names.partition(":")[0].split(", "):
+            assert PROGRAMMERS[name](options).verification is verification
+    assert len(PROGRAMMERS) == len(re.findall(r"[a-z-]+(?=[,:])", VERIFIED)), rest
 
 
 @pytest.mark.parametrize("verification", Verification)

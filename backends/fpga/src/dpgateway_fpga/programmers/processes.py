@@ -78,7 +78,7 @@ class Processes:
     def run(self, board: Board, argv: Sequence[str], progress: Progress, keep: Collection[int] = ()) -> Ended:
         """Runs a program for a board; ``progress`` gets the last line that it printed. Raises Failed, OSError."""
         if why := self.left(board):
-            raise Failed(why)
+            raise Failed(why, again=True)
         output = os.memfd_create(
             "output", os.MFD_CLOEXEC
         )  # no pipe: a process that is left behind must not wait for us
@@ -89,7 +89,8 @@ class Processes:
                 self._left[board.id] = _Left(process, since)
                 raise Failed(
                     f"{argv[0]} (process {process.pid}) hasn't ended after {self._patience:g} s; it is left behind, "
-                    "because it can't be stopped without harm, and the board can be used again when it has ended"
+                    "because it can't be stopped without harm, and the board can be used again when it has ended",
+                    again=True,
                 )
             return Ended(process.returncode, _tail(output))
         finally:

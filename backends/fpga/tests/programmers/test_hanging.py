@@ -1,0 +1,87 @@
+"""A load that hangs in the kernel holds up nothing else: no other board, and not the end of the process."""
+
+import pickle
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from dpgateway_fpga.journal import Journal
+from dpgateway_fpga.programmers import Failed
+from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
+
+from dpgateway import Busy, DriverError
+
+PROGRAM = """
+import pickle, sys, threading
+options, image = pickle.loads(bytes.fromhex(sys.argv[1]))
+from dpgateway_fpga.journal import Journal
+from dpgateway_fpga.programmers import Failed
+from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
+reached = threading.Event()
+def work():
+    with Journal(options.state_dir).locked("fpga-a") as lock:
+        FpgaManagerProgrammer(options).program(options.boards[0], image, lambda _: reached.set(), lock)
+threading.Thread(target=work, daemon=True).start()
+assert reached.wait(10)
+"""
+
+
+def _reasons(driver):
+    return {device.id: device.health.reason for device in driver.devices() if not device.health.ok}
+
+
+def _start_container(driver, device):
+    """As the kubelet does it, again and again."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            return driver.prepare([device])
+        except DriverError:
+            assert time.monotonic() < end
+
+
+def test_a_board_whose_load_hangs_holds_up_no_other(kernel, real, start):
+    gate = kernel.manager("f8007000.devcfg").hold("write")
+    other = kernel.manager("f8008000.devcfg", 1)
+    driver = start(real(programmer="fpga-manager", wait=timedelta(seconds=0.1)))
+    hung, free = driver.devices()
+    told = ""
+    while ": write; it goes on" not in told:
+        with pytest.raises(Busy, match=r"^board 'fpga-a' is being programmed with crypto-v3 ") as busy:
+            driver.prepare([hung])
+        told = str(busy.value)
+    _start_container(driver, free)
+    assert other.state == "operating"
+    assert _reasons(driver) == {}
+    gate.open()
+    _start_container(driver, hung)
+
+
+def test_a_board_that_is_left_behind_can_be_had_again_when_its_load_has_ended(kernel, real, start):
+    manager = kernel.manager("f8007000.devcfg")
+    gate = manager.hold("write")
+    driver = start(real(programmer="fpga-manager", patience=timedelta(seconds=0.2), boards=real().boards[:1]))
+    (hung,) = driver.devices()
+    with pytest.raises(DriverError, match="it is left behind"):
+        driver.prepare([hung])
+    assert "it is left behind" in _reasons(driver)["fpga-a"]
+    with pytest.raises(Busy, match="another process is programming it, and has locked"):
+        driver.prepare([hung])
+    gate.open()
+    _start_container(driver, hung)
+    assert (_reasons(driver), manager.at_once) == ({}, 1)
+
+
+def test_the_process_ends_at_once_and_the_next_one_keeps_off_until_the_load_is_over(kernel, real, image):
+    gate = kernel.manager("f8007000.devcfg").hold("write")
+    options = replace(real(), programmer="fpga-manager")
+    arguments = pickle.dumps((options, image)).hex()
+    subprocess.run([sys.executable, "-c", PROGRAM, arguments], timeout=20, check=True)
+    with pytest.raises(Busy, match="another process is programming it"), Journal(options.state_dir).locked("fpga-a"):
+        pass
+    with pytest.raises(Failed, match=r"another process is programming it \(EAGAIN\); state: write$"):
+        FpgaManagerProgrammer(options).program(options.boards[0], image, print)
+    gate.open()
