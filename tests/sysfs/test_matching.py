@@ -116,6 +116,12 @@ def test_files_elsewhere_are_tested_by_templates(sticks, tree, roots):
     assert names(roots, attrs={"serial": "A1"}, file={"/proc/{attrs:serial}#x": {"present": False}}) == ["ttyUSB0"]
 
 
+def test_of_many_routes_each_is_seen(sticks, tree, roots):
+    lines = [f"eth0\t{number:08X}\t00000000" for number in range(1, 5000)]
+    tree.write("/proc/1/net/route = Iface\tDestination\\n" + "\\n".join(lines) + "\\nttyUSB1\t00000000\t0101A8C0")
+    assert names(roots, file={"/proc/1/net/route#{kernel}\t00000000": {"present": False}}) == ["ttyUSB0"]
+
+
 def test_a_virtual_function_is_known_by_its_number(tree, roots):
     pf = "/sys/devices/pci0000:00/0000:18:00.0"
     for number in range(12):

@@ -48,6 +48,26 @@ def test_of_several_paths_of_a_node_the_first_that_is_there_is_given(tree, drive
     )
 
 
+def test_a_link_of_udev_is_a_name_of_the_node(tree, drive, function):
+    here = function("0000:3b:00.0", "61")
+    tree.write(f"""
+        {here}/uevent = MAJOR=240\\nMINOR=61\\nDEVNAME=vfio/61
+        /run/udev/data/c240:61 = S:modem\\nS:serial/by-id/usb-A1
+        /dev/serial/by-id/usb-A1 -> /dev/vfio/61
+    """)
+    nodes = ["{symlink:/dev/serial/by-id/*}", {"host_path": "{devnode}", "container_path": "{symlink:/dev/mod*}"}]
+    driver = drive(FUNCTION, nodes=nodes, id="{symlink:/dev/serial/*}")
+    (device,) = driver.devices()
+    assert device.id == "/dev/serial/by-id/usb-A1"
+    assert driver.allocate([device]).device_nodes == (
+        DeviceNode("/dev/serial/by-id/usb-A1", None, "rw"),
+        DeviceNode("/dev/vfio/61", "/dev/modem", "rw"),
+    )
+    tree.write("/dev/serial/by-id/usb-A1 -> /dev/vfio/vfio\nc /dev/vfio/vfio 10:196")  # it leads elsewhere now
+    why = "expected /dev/serial/by-id/usb-A1 to be 240:61, as sysfs says, found 10:196"
+    assert reasons(driver) == {device.id: why}
+
+
 def test_an_alternative_of_match_may_have_nodes_of_its_own(tree, drive, function):
     function("0000:3b:00.0", "61")
     function("0000:3b:00.1", "62", "other", node="c /dev/control 240:1")
@@ -214,6 +234,7 @@ def test_an_expected_device_is_listed_though_it_isnt_there(drive, function):
         ({"access": [{"host_path": "x", "owner": 1}]}, "access", "expected an absolute path"),
         ({"requires": "{kernel}"}, "requires", "expected an absolute path"),
         ({"requires": "/{x}"}, "requires", "found {x}"),
+        ({"expected": ["a", "b::1"]}, "expected", "ends in '::' and digits"),
         ({"nodes": {"host_path": []}}, "nodes", "expected a template"),
         ({"numa": "{attrs:x}"}, "numa", "expected a test of the ancestor"),
     ],

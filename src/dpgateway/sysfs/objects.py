@@ -253,7 +253,7 @@ def wrong_path(path: str) -> str | None:
 
 def _after(text: str, key: str) -> str | None:
     for line in text.splitlines():
-        if found := re.fullmatch(rf"\s*{re.escape(key)}\s*[:=\s]\s*(.*)", line):
+        if key in line and (found := re.fullmatch(rf"\s*{re.escape(key)}\s*[:=\s]\s*(.*)", line)):
             return found[1].strip()
     return None
 

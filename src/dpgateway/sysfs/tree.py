@@ -18,6 +18,8 @@ MAX_LINKS = 40  # as the kernel: include/linux/namei.h, MAXSYMLINKS
 _PAGE = 4096
 LONGEST = 65536
 """Bytes of a file that are read. An attribute of sysfs has a page at most (Documentation/filesystems/sysfs.rst)."""
+LONGEST_IN_PROC = 4 * 1024 * 1024
+"""The same of a file in /proc: /proc/net/route has a line of 128 bytes for each route."""
 
 
 class OutsideError(Exception):
@@ -31,6 +33,7 @@ class Tree:
         """``root``: where this process sees what the host has at ``host``, for example ``/host/dev`` and ``/dev``."""
         self.root = root
         self.host = host
+        self._longest = LONGEST_IN_PROC if host == "/proc" else LONGEST
         self._plain: set[str] = set()
         """Real paths that were found to be no links. A tree is made for one look, in which nothing is asked twice."""
 
@@ -103,7 +106,7 @@ class Tree:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
                 return NoValue("is no regular file")
-            return _text(_bytes(file, status.st_size))
+            return _text(_bytes(file, status.st_size, self._longest), self._longest)
         except OSError as error:
             return NoValue(f"can't be read: {error.strerror}")
         finally:
@@ -130,17 +133,19 @@ def _unopened(error: OSError) -> NoValue:
     return NoValue(f"can't be opened: {error.strerror}")
 
 
-def _bytes(file: int, size: int) -> bytes:
-    """At most one more than LONGEST. Only a file without a size, as in /proc, may have more after a first read."""
-    read = os.read(file, min(max(size, _PAGE), LONGEST) + 1)
-    while not size and len(read) <= LONGEST and (more := os.read(file, LONGEST + 1 - len(read))):
-        read += more
-    return read
+def _bytes(file: int, size: int, longest: int) -> bytes:
+    """At most one more than the longest. Only a file without a size, as in /proc, may have more after a first read."""
+    parts = [os.read(file, min(max(size, _PAGE), longest) + 1)]
+    length = len(parts[0])
+    while not size and length <= longest and (more := os.read(file, longest + 1 - length)):
+        parts.append(more)
+        length += len(more)
+    return b"".join(parts)
 
 
-def _text(read: bytes) -> str | NoValue:
-    if len(read) > LONGEST:
-        return NoValue(f"is longer than {LONGEST} bytes")
+def _text(read: bytes, longest: int) -> str | NoValue:
+    if len(read) > longest:
+        return NoValue(f"is longer than {longest} bytes")
     try:
         text = read.decode().rstrip()
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from dpgateway import refuse
 from dpgateway.sysfs import HOST_DEV, Roots, is_glob
 from dpgateway_chardev.doubts import doubts
 from dpgateway_chardev.grouping import Group, Kind
-from dpgateway_chardev.paths import not_absolute, not_under_dev, relative
+from dpgateway_chardev.paths import no_id, not_absolute, not_under_dev, relative
 from dpgateway_chardev.patterns import excludes, matches, parse
 from dpgateway_chardev.settings import Access, MountOption, NodeOption, Parts, Probes, Requirement, wrong_permissions
 from dpgateway_chardev.templates import wrong_templates
@@ -108,6 +108,8 @@ class CharDeviceOptions:
         else:
             yield from (f"{key}: expected it with match only" for key in self._of_match if getattr(self, key))
             yield from self._wrong_health()
+        for number, id_ in enumerate(self.expected):
+            yield from no_id(f"expected[{number}]", id_)
         if self.match and self.exclude:
             yield "exclude: expected it with paths only"
         if self.type not in {"char", "block"}:

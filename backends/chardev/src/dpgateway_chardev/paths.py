@@ -30,12 +30,13 @@ def not_under_dev(what: str, paths: Sequence[str]) -> Iterator[str]:
         elif path in paths[:number]:
             yield f"{key}: {path!r} is listed twice"
         elif what == "paths" and not is_glob(path):
-            yield from _no_id(key, path)
+            yield from no_id(key, relative(path))
 
 
-def _no_id(what: str, path: str) -> Iterator[str]:
+def no_id(what: str, id_: str) -> Iterator[str]:
+    """Why a device can't be called so, if it can't."""
     try:
-        Device(relative(path))
+        Device(id_)
     except ValueError as error:
         yield f"{what}: {error}"
 
