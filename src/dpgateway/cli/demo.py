@@ -7,145 +7,22 @@ checks the result of each step, and prints it. A wrong result ends the demonstra
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
 import signal
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-from ruamel.yaml import YAML
 
 from dpgateway.cli.asking import asked
-from dpgateway.cli.output import print_line, print_table
+from dpgateway.cli.output import print_line
+from dpgateway.cli.stage import BOARD, NODE, PROGRAMMING, SENSOR, Stage, Unexpected, expect, stage_in
 from dpgateway.drivers.discovery import installed
 from dpgateway.errors import GatewayError
-from dpgateway_simulator import Kubelet
 
-SENSOR, BOARD, NODE = "demo.example/sensor", "demo.example/fpga-board", "demo.example/memory-node"
 BACKENDS = ("simulated", "fpga", "chardev")
-DEVICE_NODES = ("/dev/full", "/dev/null", "/dev/zero")
-PROGRAMMING = 1.0
-"""Seconds that a simulated board takes."""
-
-
-class Unexpected(GatewayError):
-    """A step's result is wrong."""
-
-
-def expect(what: str, found: object, expected: object) -> None:
-    if found != expected:
-        raise Unexpected(f"{what}: expected {expected}, found {found}")
-
-
-@dataclass
-class Stage:
-    """The gateway's process, the kubelet, and the files between them."""
-
-    folder: Path
-    kubelet: Kubelet
-    process: asyncio.subprocess.Process
-    steps: int = 0
-    held: dict[str, list[str]] = field(default_factory=dict)
-
-    def step(self, title: str) -> None:
-        self.steps += 1
-        click.echo()
-        print_line(f"{self.steps}. {title}", "cyan")
-
-    def say(self, text: str) -> None:
-        print_line(f"   {text}")
-
-    async def offered(self, counts: Mapping[str, tuple[int, int]], why: str) -> None:
-        """Waits until the kubelet has these counts: (capacity, allocatable) by resource."""
-        began = time.monotonic()
-
-        def all_there() -> bool:
-            return all(self.kubelet.counts(name) == pair for name, pair in counts.items())
-
-        try:
-            await self.kubelet.wait_for(all_there, 10)
-        except TimeoutError as error:
-            now = {name: self.kubelet.counts(name) for name in counts}
-            raise Unexpected(f"{why}: expected {dict(counts)}, found {now} after 10 s: {error}") from error
-        self.say(f"{why}: seen by the kubelet after {(time.monotonic() - began) * 1000:.0f} ms")
-
-    def table(self) -> None:
-        rows = []
-        for name in (SENSOR, BOARD, NODE):
-            capacity, allocatable = self.kubelet.counts(name)
-            rows.append([f"   {name}", str(capacity), str(allocatable), ", ".join(self.holders(name)) or "-"])
-        print_table(["   resource", "capacity", "allocatable", "held"], rows)
-
-    def holders(self, name: str) -> list[str]:
-        return [f"{held[1]} by {pod}" for pod, held in self.held.items() if held[0] == name]
-
-    async def pod(self, name: str, resource: str) -> None:
-        """Runs a pod with one device, and says what its container got."""
-        began = time.monotonic()
-        before = len(self.kubelet.events)
-        reply = await self.kubelet.admit(name, {"main": {resource: 1}})
-        if not reply["ok"]:
-            raise Unexpected(f"pod {name}: {reply['error']}")
-        given = [e for e in self.kubelet.events[before:] if e.kind == "allocate"]
-        ids = ", ".join(str(i) for e in given for i in e.fields["devices"])
-        self.held[name] = [resource, ids]
-        self.say(f"pod {name} got {ids} after {time.monotonic() - began:.2f} s: {_summary(reply)}")
-
-    async def refused(self, name: str, resource: str, count: int) -> None:
-        reply = await self.kubelet.admit(name, {"main": {resource: count}})
-        expect(f"pod {name} is admitted", reply["ok"], False)
-        self.say(f"pod {name}, which wants {count}, is refused: {reply['error']}")
-
-    def faults(self, *faults: Mapping[str, Any]) -> None:
-        """Gives the simulated sensors these faults from now on."""
-        new = self.folder / "sensors.new"
-        new.write_text(json.dumps({"faults": list(faults)}))
-        new.rename(self.folder / "sensors.json")
-
-
-def _summary(reply: Mapping[str, Any]) -> str:
-    options = reply["containers"][0]["options"]
-    parts = [f"{name}={value}" for name, value in sorted(options["envs"].items())]
-    parts += [f"{d['host_path']} ({d['permissions']})" for d in options["devices"]]
-    return ", ".join(parts) or "nothing but the device"
-
-
-def configuration(folder: Path) -> dict[str, Any]:
-    """What an operator would write, except that the hardware is simulated."""
-    boards = [{"id": f"board-{n}"} for n in (1, 2)]
-    bitstream = folder / "filter.bin"
-    bitstream.write_bytes(os.urandom(4096))
-    bitstream.chmod(0o600)
-    programmer = {"state_dir": str(folder / "boards"), "duration": f"{PROGRAMMING:g}s"}
-    fpga = {
-        "boards": boards,
-        "state_dir": str(folder / "journal"),
-        "bitstream": {"path": str(bitstream), "id": "filter"},
-        "simulated": programmer,
-    }
-    sensors = {
-        "count": 3,
-        "device_id_prefix": "sensor",
-        "env_prefix": "SENSOR",
-        "control_file": str(folder / "sensors.json"),
-    }
-    return {
-        "state_dir": str(folder / "state"),
-        "resources": [
-            {"name": SENSOR, "driver": "simulated", "options": sensors, "preference": "packed"},
-            {"name": BOARD, "driver": "fpga", "options": fpga},
-            {"name": NODE, "driver": "chardev", "options": {"paths": list(DEVICE_NODES)}},
-        ],
-    }
-
-
 ALL = {SENSOR: (3, 3), BOARD: (2, 2), NODE: (3, 3)}
 
 
@@ -245,27 +122,6 @@ async def end(stage: Stage) -> None:
 
 
 STEPS = (legacy, upgrade, restart, unplug, newest, ask, end)
-
-
-@contextlib.asynccontextmanager
-async def stage_in(folder: Path) -> AsyncIterator[Stage]:
-    """Starts the gateway, then a kubelet 1.9."""
-    plugins = folder / "device-plugins"
-    plugins.mkdir()
-    config = folder / "config.yaml"
-    YAML().dump(configuration(folder), config)
-    command = [sys.executable, "-m", "dpgateway", "run", "--config", str(config)]
-    command += ["--device-plugins-dir", str(plugins), "--node-name", "demo", "--log-format", "text"]
-    command += ["--control-socket", str(folder / "control.sock")]
-    with (folder / "gateway.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=log)
-    try:
-        async with Kubelet("1.9", plugins) as kubelet:
-            yield Stage(folder, kubelet, process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def play(folder: Path) -> None:
