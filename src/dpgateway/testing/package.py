@@ -119,6 +119,8 @@ sys.addaudithook(audit)
 importlib.import_module(sys.argv[1])
 watching = False
 found += [f"leaves {what}: {sorted(map(str, new))}" for what, now in state().items() if (new := now - before[what])]
+for stream in (sys.stdout, sys.stderr):
+    stream.flush()
 os.write(2, "; ".join(found).encode())
 os._exit(1 if found else 0)
 """

@@ -137,7 +137,7 @@ def test_output_that_cannot_be_written_ends_the_kubelet(tmp_path: Path) -> None:
     script.write_text("pause 1000\n")
     words = ["--device-plugins-dir", str(tmp_path / "dp"), "--script", str(script)]
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-c", RUN, *words]
+        command = [sys.executable, "-u", "-c", RUN, *words]  # else Python fails again at its exit to write the rest
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=20, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "OSError: [Errno 28] No space left on device"  # dpgateway says it in a line
