@@ -55,16 +55,17 @@ def test_a_terminal_of_forty_columns_goes_without_some(terminal):
         ["RESOURCE", "ID", "HEALTH"],
         ["example.com/a", "n1-0", "Healthy"],
         ["example.com/a", "bad\\x1b[2J", "Unhealthy"],
-        ["(no", "room", "for", "REASON,", "NUMA,", "SHARES)"],
+        ["(no", "room", "for", "REASON,", "NUMA,", "SHARES,"],
+        ["ATTRIBUTES)"],
     ]
     assert max(map(len, table)) <= 40
 
 
 def test_a_wide_terminal_has_the_columns_of_a_pipe(terminal):
     *_, head, good, bad = terminal(100)
-    assert head.split() == ["RESOURCE", "ID", "HEALTH", "REASON", "NUMA", "SHARES"]
-    assert good.split() == ["example.com/a", "n1-0", "Healthy", "-", "0,1", "1"]
-    assert bad.split() == ["example.com/a", "bad\\x1b[2J", "Unhealthy", "no", "power", "-", "1"]
+    assert head.split() == ["RESOURCE", "ID", "HEALTH", "REASON", "NUMA", "SHARES", "ATTRIBUTES"]
+    assert good.split() == ["example.com/a", "n1-0", "Healthy", "-", "0,1", "1", "serial=A1", "good=true"]
+    assert bad.split() == ["example.com/a", "bad\\x1b[2J", "Unhealthy", "no", "power", "-", "1", "-"]
 
 
 COLUMNS = {"NAME": ["NAME", "example.com/a"], "WHY": ["WHY", "no such node"], "N": ["N", "1"]}
