@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from dpgateway.deviceplugin.remembering import Remembering
-from dpgateway.node.holders import Claim
+from dpgateway.node.holders import Claim, Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Journal
 from dpgateway.process.observable import Observable
@@ -50,6 +51,29 @@ class Started(Remembering):
     async def start(self):
         await self.load()
         self.task = asyncio.create_task(self.follow())
+
+
+async def test_nothing_is_written_before_it_is_known_what_another_gateway_wrote(disk, holdings, log):
+    disk.save({"a": Claim("")})
+    give(holdings, "b")
+    waiting = Remembering(disk, holdings, Threads(), log)
+    await waiting.finish()
+    assert set(disk.load()) == {"a"}
+
+
+async def test_what_was_given_away_just_now_is_held_although_the_checkpoint_lacks_it(disk, holdings, log):
+    now = int(time.time())
+    disk.save({"new": Claim("", since=now), "old": Claim("", since=now - 60)})
+    await Remembering(disk, holdings, Threads(), log).load()
+    assert holdings.value.held == {"new"}
+
+
+async def test_what_the_checkpoint_has_already_is_held_as_long_as_it_says_so(disk, holdings, log):
+    disk.save({"new": Claim("", since=int(time.time()))})
+    now = time.monotonic()
+    holdings.publish(holdings.value.noted({"new": Noted()}, now, now))
+    await Remembering(disk, holdings, Threads(), log).load()
+    assert not holdings.value.granted
 
 
 @pytest.fixture

@@ -71,6 +71,16 @@ class Member:
         """Whether nobody waits for it, and its driver does nothing to a device."""
         return not self._handlers.calls and self._resource.idle
 
+    @property
+    def forsaken(self) -> bool:
+        """Whether the gateway that asked for it has ended."""
+        return self._peer.gone
+
+    @property
+    def parked(self) -> bool:
+        """Whether this gateway decides nothing any more."""
+        return self._handlers.successor is not None
+
     async def settle(self) -> None:
         """Returns once it was idle; there may be other calls by now."""
         while not self.idle:
@@ -169,7 +179,8 @@ class Handing:
 
     def asked(self, member: Member, newer: Peer) -> None:
         """Another gateway dialled."""
-        self._group.create_task(self._meet(member, newer), name=f"{member.name} newer gateway")
+        task = self._group.create_task(self._meet(member, newer), name=f"{member.name} newer gateway")
+        task.add_done_callback(lambda _: newer.close() if member.newer is not newer else None)
 
     async def _meet(self, member: Member, newer: Peer) -> None:
         try:
@@ -178,12 +189,13 @@ class Handing:
         except (OSError, TimeoutError):
             wanted = ""
         if wanted != ASK or member.name in self._running or member.given.done():
-            newer.close()
             return
         if member.newer is not None:
             member.newer.close()  # it has died, or asks once more
         member.newer = newer
         self._asked[member.name] = member
+        for name in [name for name, other in self._asked.items() if other.forsaken]:
+            self._asked.pop(name)
         names = self._together(member.name)
         if self._asked.keys() >= set(names):
             members = [self._asked.pop(name) for name in names]
@@ -218,10 +230,12 @@ class Handing:
             return False
         return True
 
-    async def end(self, member: Member) -> None:
-        """The resource ends."""
+    async def end(self, member: Member, grace: float) -> None:
+        """The resource ends; a handover that has begun, in ``grace`` seconds."""
         self._asked.pop(member.name, None)
         if (task := self._running.get(member.name)) is not None:
+            if member.parked:
+                await asyncio.wait({task}, timeout=grace)
             task.cancel()
             await asyncio.wait({task})
         await member.close()

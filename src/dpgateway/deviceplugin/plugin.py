@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ class Plugin:
         self._reminder = Reminder(self._remind)
         journal = Journal(front.state_dir, node.directory, config.name)
         self._remembering = Remembering(journal, holdings, front.threads, log)
+        self._resource.releases.resting = True  # as long as another gateway may serve the resource
         self._handing = front.handing
         self._member = Member(self._resource, self._endpoint, self.registrar, self._remembering, log)
         self._client = front.client
@@ -169,6 +171,8 @@ class Plugin:
             async with asyncio.timeout(WRITING):
                 await self._holdings_known()
         self.inventory.hold(self._holdings.value)
+        self.inventory.settle()
+        self._resource.releases.resting = False
         self._resource.releases.tell()
         if not self.inventory.list.value and not self.driver.said.value.failure:
             self._log.warning("there are no devices yet: %s finds none for the options at %s", *self._source)
@@ -183,7 +187,7 @@ class Plugin:
         version = 0
         while self.failure:
             version = await self.driver.said.newer(version)
-        await self._holdings_known()
+        await self._noted()
 
     async def _follow(self, taking: Taking) -> bool:
         """Whether it may register now, as the gateway does that served before."""
@@ -218,10 +222,13 @@ class Plugin:
         """Waits until it is known what containers hold: a first list that misses a held id may crash the kubelet, and
         one that is Unhealthy because nobody knows what the rest of the pool uses costs the pods that come just then.
         """
+        await self._noted()
+        await self._pools.known(self.name)
+
+    async def _noted(self) -> None:
         version = 0
         while not self._holdings.value.known:
             version = await self._holdings.newer(version)
-        await self._pools.known(self.name)
 
     def _failed(self, error: Exception) -> None:
         """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
@@ -235,8 +242,10 @@ class Plugin:
     async def drain(self, grace: float) -> None:
         """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
         self._reminder.close()
+        began = time.monotonic()
+        await self._handing.end(self._member, grace)
+        grace -= time.monotonic() - began
         self.registrar.stop()
-        await self._handing.end(self._member)
         self.inventory.close()
         await self._endpoint.drain(grace)
 

@@ -40,7 +40,7 @@ class Remembering:
         self._saved: Claims = {}
         self._complaint = ""
         self._busy: asyncio.Future[Any] | None = None
-        self._rests = False
+        self._rests = True
 
     async def load(self) -> None:
         """Publishes what an earlier gateway wrote down; nothing may be given away before."""
@@ -49,7 +49,7 @@ class Remembering:
             claims = await self._on_disk(self._journal.load, PATIENCE)
         except (GatewayError, OSError) as error:
             self._log.warning("what was given away before this start is known from the kubelet alone: %s", error)
-        self._saved = claims
+        self._saved, self._rests = claims, False
         self._holdings.publish(self._holdings.value.remembered(claims, _recent(claims)))
 
     async def follow(self) -> None:
@@ -76,7 +76,7 @@ class Remembering:
 
     async def _save(self, seconds: float, *, sync: bool = True) -> None:
         holdings = self._holdings.value
-        if self._rests or not holdings.remembers or holdings.claims == self._saved:
+        if self._rests or holdings.claims == self._saved:
             return
         try:
             await self._on_disk(partial(self._journal.save, holdings.claims, sync=sync), seconds)

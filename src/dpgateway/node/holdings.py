@@ -248,8 +248,9 @@ class Holdings:
         ``granted``: when it gave those that the note may not have yet.
         """
         ours = {i: _joined(claim, claims[i]) if i in claims else claim for i, claim in self.claims.items()}
-        given = {**(granted or {}), **self.granted}
-        return replace(self, claims={**claims, **ours}, granted=given, remembers=True)
+        note, written = self.note or {}, self.written
+        unnoted = {i: at for i, at in (granted or {}).items() if not (i in note and written >= at - CLOCK_STEP)}
+        return replace(self, claims={**claims, **ours}, granted={**unnoted, **self.granted}, remembers=True)
 
     def _landed(self, ids: tuple[str, ...]) -> Holdings:
         flights = list(self.in_flight)

@@ -51,6 +51,16 @@ class Peer:
         """The other process gets copies of the descriptors. Raises OSError."""
         socket.send_fds(self._socket, [text.encode()], descriptors)
 
+    @property
+    def gone(self) -> bool:
+        """Whether the other process has closed the connection, and everything was heard."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     async def hear(self) -> str:
         """The next text. Raises Gone if none will come, or OSError."""
         while True:
@@ -60,8 +70,10 @@ class Peer:
                 await self._readable()
 
     def _received(self) -> str:
-        raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
-        self._passed += map(forks.withhold, descriptors)
+        raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, MOST_DESCRIPTORS)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)  # recv_fds ignores MSG_CMSG_CLOEXEC
+            self._passed.append(forks.withhold(descriptor))
         if not raw:
             raise Gone("the other process has ended, or closed the connection")
         return raw.decode(errors="replace")

@@ -178,6 +178,11 @@ class Inventory:
         if self._exclude(others) and self.list.value is not None and self._settling is None and not self._closed:
             self._settling = asyncio.get_running_loop().call_later(SETTLING, self._publish)
 
+    def settle(self) -> None:
+        """Lists at once what :meth:`exclude` has changed."""
+        if self._settling is not None:
+            self._publish()
+
     def elsewhere(self, device: Device) -> str:
         """Which other resource of the pool uses the device's hardware, and who has it; empty if none does."""
         return next(filter(None, (one.says_of(device) for one in self._others())), "")
@@ -219,7 +224,7 @@ class Inventory:
         """Nothing is dropped from the list any more."""
         self._closed = True
         self._stop_timer()
-        self._settle()
+        self._stop_settling()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -228,13 +233,13 @@ class Inventory:
 
     # the list
 
-    def _settle(self) -> None:
+    def _stop_settling(self) -> None:
         if self._settling is not None:
             self._settling.cancel()
             self._settling = None
 
     def _publish(self) -> None:
-        self._settle()
+        self._stop_settling()
         offers, listed = self.ledger.offers(), self.list.value
         if listed is not None and _look_alike(listed, offers):
             self.list.amend(offers)

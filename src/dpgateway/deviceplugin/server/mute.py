@@ -11,6 +11,9 @@ import socket
 
 from dpgateway.process import forks
 
+LOOK = 1.0
+"""Seconds to the next look, while the older gateway may still read what the kubelet says."""
+
 
 class Mutes:
     """Those of one resource. Used from the event loop."""
@@ -21,20 +24,36 @@ class Mutes:
     def hold(self, descriptor: int) -> None:
         """The descriptor is this one's from now on."""
         self.descriptors.append(descriptor)
-        asyncio.get_running_loop().add_reader(descriptor, self._look, descriptor)
+        self._watch(descriptor)
+
+    def _watch(self, descriptor: int) -> None:
+        if descriptor in self.descriptors:
+            asyncio.get_running_loop().add_reader(descriptor, self._look, descriptor)
 
     def _look(self, descriptor: int) -> None:
-        """The kubelet has closed the connection, or has said something that nobody hears."""
-        asyncio.get_running_loop().remove_reader(descriptor)
-        with socket.socket(fileno=descriptor) as connection:
-            ended = not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            connection.detach()
-        if ended:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(descriptor)
+        if _ended(descriptor):
             self.descriptors.remove(descriptor)
             forks.close(descriptor)
+        else:
+            loop.call_later(LOOK, self._watch, descriptor)
 
     def close(self) -> None:
         for descriptor in self.descriptors:
             asyncio.get_running_loop().remove_reader(descriptor)
             forks.close(descriptor)
         self.descriptors.clear()
+
+
+def _ended(descriptor: int) -> bool:
+    """Whether the kubelet has closed the connection. What it says is left to the older gateway."""
+    connection = socket.socket(fileno=descriptor)
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:  # the older gateway was faster
+        return False
+    except OSError:
+        return True
+    finally:
+        connection.detach()

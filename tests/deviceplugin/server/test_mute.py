@@ -1,0 +1,63 @@
+import os
+import socket
+
+import pytest
+
+from dpgateway.deviceplugin.server.mute import Mutes
+from dpgateway.process import forks, unix
+from tests.support.waiting import turns, until
+
+
+@pytest.fixture
+async def held():
+    """What holds it, a copy of the kubelet's connection as the older gateway has it, and the kubelet's end."""
+    older, kubelet = socket.socketpair()
+    mutes = Mutes()
+    mutes.hold(forks.withhold(os.dup(older.fileno())))
+    yield mutes, older, kubelet
+    mutes.close()
+    older.close()
+    kubelet.close()
+
+
+async def test_the_connection_outlives_the_older_gateway(held):
+    mutes, older, kubelet = held
+    older.close()
+    await turns()
+    assert len(mutes.descriptors) == 1
+    kubelet.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        kubelet.recv(1)
+
+
+async def test_what_the_kubelet_says_is_left_to_the_older_gateway(held):
+    mutes, older, kubelet = held
+    kubelet.send(b"hello")
+    await turns()
+    assert older.recv(5) == b"hello"
+    assert len(mutes.descriptors) == 1
+
+
+async def test_it_is_closed_when_the_kubelet_has_closed_it(held):
+    mutes, _, kubelet = held
+    kubelet.close()
+    await until(lambda: not mutes.descriptors)
+
+
+async def test_what_is_held_is_let_go_at_the_end(held):
+    mutes, older, kubelet = held
+    older.close()
+    mutes.close()
+    assert kubelet.recv(1) == b""
+
+
+def test_the_connections_of_a_path_are_found_and_not_its_listener(short_path):
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        path = str(short_path / "socket")
+        listener.bind(path)
+        listener.listen()
+        client.connect(path)
+        accepted, _ = listener.accept()
+        assert unix.accepted({path}) == [accepted.fileno()]
+        accepted.close()
+        assert unix.accepted({path}) == []

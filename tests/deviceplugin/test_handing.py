@@ -1,0 +1,308 @@
+"""Two gateways in one process, or one and a test that plays the other, step by step."""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+
+import pytest
+
+from dpgateway import Allocation
+from dpgateway.deviceplugin.handing import keeps_one_client
+from dpgateway.process import forks
+from dpgateway.process.peers import Gone, Listener, Peer
+from dpgateway_simulator import Kubelet
+from tests.support.inside import Inside
+from tests.support.resources import Scripted, configured, scripted
+from tests.support.waiting import turns, until
+
+R, S = "example.com/thing", "example.com/other"
+
+
+@pytest.fixture
+async def make(short_path, kubelet):
+    """Makes gateways, not yet started."""
+    made = []
+
+    def one():
+        made.append(Inside(short_path / "device-plugins"))
+        return made[-1]
+
+    yield one
+    for gateway in made:
+        if gateway.task is not None and not gateway.task.done():
+            await gateway.end()
+
+
+@pytest.fixture
+async def kubelet(request, short_path):
+    async with Kubelet(getattr(request, "param", "1.37"), short_path / "device-plugins") as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+async def older(make, kubelet):
+    older = make()
+    older.serve(configured(driver_class=Scripted))
+    await offered(kubelet)
+    await until(path(older, "next").exists)
+    return older
+
+
+@pytest.fixture
+async def newer(older):
+    """What a newer gateway says, which the test plays."""
+    newer = Peer.dial(path(older, "next"))
+    yield newer
+    newer.close()
+
+
+def path(gateway, suffix, name=R):
+    return gateway.directory / "dpgateway" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.{suffix}"
+
+
+def registered(kubelet, name=R):
+    return sum(event.kind == "registered" and event.fields["resource"] == name for event in kubelet.events)
+
+
+async def offered(kubelet, *names):
+    for name in names or (R,):
+        await kubelet.wait_for(lambda name=name: kubelet.counts(name)[1] == 2)
+
+
+async def heard(peer, seconds=5):
+    async with asyncio.timeout(seconds):
+        return await peer.hear()
+
+
+@contextlib.contextmanager
+def passed(peer):
+    (descriptor,) = peer.passed()
+    yield descriptor
+    forks.close(descriptor)
+
+
+@pytest.mark.parametrize("kubelet", ["1.8", "1.9.5", "1.10", "1.24", "1.37"], indirect=True)
+async def test_a_newer_gateway_registers_and_the_older_one_waits_for_its_end(make, kubelet, older, caplog):
+    caplog.set_level("INFO", "dpgateway")
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    await until(lambda: any("handed over" in text for text in caplog.messages))
+    await offered(kubelet)
+    assert registered(kubelet) == 2
+    assert await kubelet.allocate(R, ["a"])
+    await newer.end()
+    await kubelet.wait_for(lambda: registered(kubelet) == 3)
+    await offered(kubelet)
+
+
+async def test_what_is_asked_of_the_older_one_is_answered_before_it_hands_over(make, kubelet, gate):
+    slow, older, newer = gate(Allocation(env={"A": "1"})), make(), make()
+    older.serve(configured(driver_class=scripted(allocate=slow)))
+    await offered(kubelet)
+    call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
+    await slow.entered()
+    newer.serve(configured(driver_class=Scripted))
+    await turns(200)
+    assert registered(kubelet) == 1
+    slow.open()
+    await call
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+
+
+async def test_the_driver_of_a_gateway_that_prepares_ends_that_first(make, kubelet, gate):
+    slow, older, newer = gate(), make(), make()
+    older.serve(configured(driver_class=scripted(prepare=slow), timeouts={"prepare": 0.01}))
+    await offered(kubelet)
+    with contextlib.suppress(Exception):  # the call goes on after its deadline
+        await kubelet.pre_start(R, ["a"])
+    newer.serve(configured(driver_class=Scripted))
+    await turns(200)
+    assert registered(kubelet) == 1
+    slow.open()
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+
+
+async def test_a_gateway_without_a_list_takes_nothing_over(make, kubelet, older, gate):
+    hangs, newer = gate([]), make()
+    newer.serve(configured(driver_class=scripted(devices=hangs), timeouts={"list": 0.01}))
+    await hangs.entered()
+    await asyncio.sleep(0.05)  # past its deadline; nothing happens, and there is nothing to wait for
+    assert registered(kubelet) == 1
+    assert await kubelet.allocate(R, ["a"])
+
+
+async def test_only_the_gateway_that_serves_tells_its_driver_what_is_free(make, kubelet, caplog):
+    caplog.set_level("INFO", "dpgateway")
+    told: dict[str, list[str]] = {"older": [], "newer": []}
+    drivers = [scripted(release=lambda devices, who=who: told[who].append(devices[0].id)) for who in told]
+    older, newer = make(), make()
+    older.serve(configured(driver_class=drivers[0]))
+    await offered(kubelet)
+    for pod in "pq":
+        assert (await kubelet.admit(pod, {"c": {R: 1}}))["ok"]
+    newer.serve(configured(driver_class=drivers[1]))
+    await until(lambda: any("handed over" in text for text in caplog.messages))
+    kubelet.remove("p")
+    await until(lambda: told["newer"])
+    assert [len(devices) for devices in told.values()] == [0, 1]
+
+
+# the test plays the newer gateway
+
+
+async def test_a_newer_gateway_that_dies_before_it_serves_is_as_if_it_had_never_asked(kubelet, older, newer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    newer.close()
+    assert await kubelet.allocate(R, ["a"])
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+
+
+async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_a_second(kubelet, older, newer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
+    assert await heard(newer) == "back"
+    await call
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+
+
+async def test_the_older_gateway_registers_again_if_the_newer_one_dies_while_it_does(kubelet, older, newer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    newer.send("serves")
+    assert await heard(newer) == "register"
+    newer.close()
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await offered(kubelet)
+
+
+async def test_the_lock_stays_with_whoever_of_the_two_is_left(older, newer):
+    newer.send("ask 1")
+    await heard(newer)
+    with passed(newer) as lock, path(older, "lock").open() as another:
+        newer.send("serves")
+        await heard(newer)
+        newer.send("listed")
+        with pytest.raises(Gone):
+            await heard(newer)
+        await older.end()
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert os.path.samestat(os.fstat(lock), os.fstat(another.fileno()))
+
+
+async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubelet, older, newer):
+    newer.send("ask 1")
+    await heard(newer)
+    newer.send("serves")
+    assert await heard(newer) == "register"
+    ending = asyncio.ensure_future(older.end())
+    await turns()
+    assert kubelet.counts(R) == (2, 2)
+    newer.send("listed")
+    await ending
+
+
+@pytest.mark.parametrize("text", ["ask 2", "what?"])
+async def test_whoever_asks_for_something_else_is_left_alone(kubelet, older, newer, text):
+    newer.send(text)
+    with pytest.raises(Gone):
+        await heard(newer)
+    assert await kubelet.allocate(R, ["a"])
+
+
+# the test plays the older gateway
+
+
+@pytest.fixture
+async def holder(make):
+    """Has the lock, and hears what a newer gateway asks."""
+    gateway = make()
+    peers: asyncio.Queue[Peer] = asyncio.Queue()
+    path(gateway, "lock").parent.mkdir(mode=0o700)
+    with path(gateway, "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        listener = Listener(path(gateway, "next"), peers.put_nowait)
+        yield lock, peers
+        listener.close()
+        while not peers.empty():
+            peers.get_nowait().close()
+
+
+async def asked(peers):
+    async with asyncio.timeout(5):
+        peer = await peers.get()
+    assert await heard(peer) == "ask 1"
+    return peer
+
+
+async def test_a_gateway_goes_on_alone_if_the_older_one_dies_after_it_gave_the_lock(make, kubelet, holder):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    older.close()
+    await offered(kubelet)
+
+
+async def test_a_gateway_that_was_too_slow_lets_go_and_asks_again(make, kubelet, holder):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("back")
+    again = await asked(peers)
+    assert registered(kubelet) == 0
+    older.close()
+    again.close()
+
+
+async def test_a_gateway_asks_once_it_has_a_list_and_not_before(make, kubelet, holder, gate):
+    _, peers = holder
+    slow, newer = gate([]), make()
+    newer.serve(configured(driver_class=scripted(devices=slow)))
+    await slow.entered()
+    await turns(200)
+    assert peers.empty()
+    slow.open()
+    (await asked(peers)).close()
+
+
+# pools
+
+
+async def test_a_pool_is_handed_over_as_one(make, kubelet):
+    """And not at all to a gateway that has only a part of it."""
+    older, part, whole = make(), make(), make()
+    both = [configured(name=name, driver_class=Scripted, pool="p") for name in (R, S)]
+    older.serve(*both)
+    await offered(kubelet, R, S)
+    part.serve(both[0])
+    await turns(500)
+    assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
+    await part.end()
+    whole.serve(*both)
+    await kubelet.wait_for(lambda: (registered(kubelet, R), registered(kubelet, S)) == (2, 2))
+    await offered(kubelet, R, S)
+
+
+@pytest.mark.parametrize(
+    ("agent", "one"),
+    [
+        ("grpc-go/1.3.0", False),
+        ("grpc-go/1.40.0", False),
+        ("grpc-go/1.47.0", True),
+        ("grpc-go/1.79.3", True),
+        ("grpc-go/1.81.1", False),
+        ("grpc-go/2.0", False),
+        ("another", True),
+    ],
+)
+def test_which_kubelets_end_a_newer_stream_with_an_older_one(agent, one):
+    assert keeps_one_client(agent) == one

@@ -1,0 +1,96 @@
+import asyncio
+import os
+import socket
+
+import pytest
+
+from dpgateway.process import forks
+from dpgateway.process.peers import Gone, Listener, Peer
+
+
+@pytest.fixture
+async def both(short_path):
+    """Who dialled, and whom it met."""
+    met: asyncio.Queue[Peer] = asyncio.Queue()
+    listener = Listener(short_path / "peer", met.put_nowait)
+    dialled = Peer.dial(short_path / "peer")
+    async with asyncio.timeout(5):
+        accepted = await met.get()
+    yield dialled, accepted
+    for one in (dialled, accepted, listener):
+        one.close()
+
+
+async def test_texts_arrive_whole_and_in_order(both):
+    dialled, accepted = both
+    for text in ("one", "two"):
+        dialled.send(text)
+    assert [await accepted.hear() for _ in range(2)] == ["one", "two"]
+    hearing = asyncio.ensure_future(dialled.hear())
+    await asyncio.sleep(0)
+    accepted.send("three")
+    assert await hearing == "three"
+
+
+async def test_a_descriptor_that_is_passed_is_the_same_file_and_is_no_childs(both, tmp_path):
+    dialled, accepted = both
+    with (tmp_path / "file").open("w") as file:
+        dialled.send("take", file.fileno())
+        await accepted.hear()
+        (passed,) = accepted.passed()
+        assert os.path.samestat(os.fstat(passed), os.fstat(file.fileno()))
+        assert not os.get_inheritable(passed)
+        forks.close(passed)
+    assert accepted.passed() == []
+
+
+async def test_descriptors_that_nobody_took_are_closed(both):
+    dialled, accepted = both
+    reader, writer = os.pipe()
+    dialled.send("take", writer)
+    os.close(writer)
+    await accepted.hear()
+    accepted.close()
+    assert os.read(reader, 1) == b""  # the last copy of the other end is closed
+    os.close(reader)
+
+
+async def test_the_end_of_the_other_is_noticed(both):
+    dialled, accepted = both
+    dialled.close()
+    with pytest.raises(Gone):
+        await accepted.hear()
+    with pytest.raises(OSError, match="Broken pipe"):
+        accepted.send("hello")
+
+
+async def test_a_path_is_taken_over_and_nobody_at_it_is_an_error(short_path):
+    path = short_path / "peer"
+    first = Listener(path, Peer.close)
+    met: asyncio.Queue[Peer] = asyncio.Queue()
+    second = Listener(path, met.put_nowait)
+    assert path.stat().st_mode & 0o777 == 0o600
+    Peer.dial(path).close()
+    (await met.get()).close()
+    assert [one.name for one in short_path.iterdir()] == ["peer"]
+    first.close()
+    second.close()
+    with pytest.raises(ConnectionRefusedError):
+        Peer.dial(path)
+
+
+async def test_a_path_may_be_longer_than_a_sockets(short_path):
+    deep = short_path.joinpath(*["d" * 50] * 3)
+    deep.mkdir(parents=True)
+    met: asyncio.Queue[Peer] = asyncio.Queue()
+    listener = Listener(deep / "peer", met.put_nowait)
+    Peer.dial(deep / "peer").close()
+    (await met.get()).close()
+    listener.close()
+
+
+async def test_another_kind_of_socket_is_an_error(short_path):
+    with socket.socket(socket.AF_UNIX) as plain:
+        plain.bind(str(short_path / "plain"))
+        with pytest.raises(OSError):  # noqa: PT011  which one depends on the kernel
+            Peer.dial(short_path / "plain")

@@ -1,0 +1,173 @@
+"""Hands the gateway over again and again under the device managers of nine kubelet releases, while pods come and go.
+
+``python -m tools.handovers`` prints, for each release, how long the kubelet had fewer devices than there are, and how
+many pods it refused: with handovers, and with as many pods without any. With releases as arguments, only those.
+``--end-first`` ends the old gateway before the new one starts, as ``systemctl restart`` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import shutil
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.real_kubelet.device_manager import DeviceManager
+from tests.real_kubelet.programs import RELEASES
+from tests.support.gateway import Gateway
+
+RESOURCES = [f"example.com/thing{number}" for number in range(4)]
+DEVICES = 64
+PER_SECOND = 20
+"""Pods, each of which gets one of every resource."""
+LIFE = 0.3
+"""Seconds that a pod lives."""
+BETWEEN = 0.5
+"""Seconds from one handover to the next one's start."""
+NUMBERS = itertools.count()
+
+
+@dataclass
+class Seen:
+    """What one kubelet did."""
+
+    gaps: list[float] = field(default_factory=list)
+    """Seconds in which it counted fewer devices, for each handover."""
+    pods: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """Pods, by the kubelet's reason."""
+
+
+class Churn:
+    """Pods that come and go, and what the kubelet counts meanwhile."""
+
+    def __init__(self, kubelet: DeviceManager, seen: Seen) -> None:
+        self._kubelet, self._seen = kubelet, seen
+        self.over = False
+        """Whether no more pods come."""
+        self._missing: list[tuple[float, float]] = []
+        """When the kubelet counted fewer devices than there are: the looks that saw it."""
+
+    async def pods(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            begin = time.monotonic()
+            for count in itertools.count():
+                await asyncio.sleep(begin + count / PER_SECOND - time.monotonic())
+                if self.over:
+                    return
+                group.create_task(self._pod(f"pod-{next(NUMBERS)}"))
+
+    async def _pod(self, name: str) -> None:
+        answer = await self._kubelet.admit(name, {"c": dict.fromkeys(RESOURCES, 1)})
+        self._seen.pods += 1
+        if not answer["ok"]:
+            self._seen.refused[str(answer.get("error") or answer)] += 1
+        await asyncio.sleep(LIFE)
+        await self._kubelet.remove(name)
+
+    async def look(self) -> None:
+        while True:
+            asked = time.monotonic()
+            counted = (await self._kubelet.capacity())["allocatable"]
+            if any(counted.get(resource) != DEVICES for resource in RESOURCES):
+                self._missing.append((asked, time.monotonic()))
+            await asyncio.sleep(0.001)
+
+    def gap(self, since: float) -> float:
+        """Seconds from the first look to the last that saw fewer."""
+        missing = [look for look in self._missing if look[0] >= since]
+        return missing[-1][1] - missing[0][0] if missing else 0.0
+
+
+def gateway(folder: Path, directory: Path) -> Gateway:
+    one = Gateway(folder, directory)
+    options = {"count": DEVICES, "prepare": True}
+    one.resources = [{"name": name, "driver": "simulated", "options": options} for name in RESOURCES]
+    return one
+
+
+async def start(one: Gateway) -> None:
+    """Returns when the kubelet has all its lists."""
+    seen = sum(" registered" in line or '"registered"' in line for line in one.log)
+    await one.start()
+    await one.said('"registered"', seen + len(RESOURCES), 60)
+
+
+async def measure(release: str, handovers: int, *, end_first: bool) -> tuple[Seen, Seen]:
+    """With handovers, and for about as long without."""
+    folder = Path(tempfile.mkdtemp(prefix="handovers-"))
+    kubelet = DeviceManager(release, folder / "device-plugins")
+    old, new = gateway(folder, kubelet.directory), gateway(folder, kubelet.directory)
+    try:
+        await kubelet.start()
+        await start(old)
+        await kubelet.wait_for(lambda seen: all(seen["allocatable"].get(one) == DEVICES for one in RESOURCES))
+        took, seen = time.monotonic(), Seen()
+        async with churning(kubelet, seen) as churn:
+            for _ in range(handovers):
+                since = time.monotonic()
+                if end_first:
+                    await old.end()
+                await start(new)
+                await old.end()
+                await asyncio.sleep(BETWEEN)
+                seen.gaps.append(churn.gap(since))
+                old, new = new, old
+        quiet = Seen()
+        async with churning(kubelet, quiet):
+            await asyncio.sleep(time.monotonic() - took)
+        await old.end()
+        return seen, quiet
+    finally:
+        for one in (old, new):
+            await one.close()
+        await kubelet.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def churning(kubelet: DeviceManager, seen: Seen) -> AsyncGenerator[Churn, None]:
+    churn = Churn(kubelet, seen)
+    looking, pods = asyncio.create_task(churn.look()), asyncio.create_task(churn.pods())
+    try:
+        yield churn
+    finally:
+        churn.over = True
+        await pods
+        looking.cancel()
+
+
+def line(release: str, seen: Seen, quiet: Seen) -> str:
+    gaps = sorted(1000 * gap for gap in seen.gaps)
+    with_gap = sum(gap > 0 for gap in gaps)
+    p99 = gaps[min(len(gaps) - 1, int(0.99 * len(gaps)))]
+    times = f"{with_gap} of {len(gaps)} | {statistics.median(gaps):.0f} | {p99:.0f} | {gaps[-1]:.0f}"
+    refused = f"{seen.refused.total()} of {seen.pods} | {quiet.refused.total()} of {quiet.pods}"
+    return f"| {release} | {times} | {refused} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("releases", nargs="*", default=RELEASES)
+    parser.add_argument("--handovers", type=int, default=20, help="for each release")
+    parser.add_argument("--end-first", action="store_true", help="as systemctl restart does")
+    words = parser.parse_args()
+    print("| kubelet | handovers with a gap | p50, ms | p99, ms | longest, ms | pods refused | without handovers |")
+    print("|---|---|---|---|---|---|---|")
+    for release in words.releases:
+        seen, quiet = asyncio.run(measure(release, words.handovers, end_first=words.end_first))
+        print(line(release, seen, quiet), flush=True)
+        for reason, count in (seen.refused + quiet.refused).most_common(5):
+            print(f"    {count}: {reason}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
