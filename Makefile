@@ -68,6 +68,11 @@ test-cluster: $(VENV)/.dev  ## the image and the chart on a real cluster of mixe
 	@$(BIN)/python -m tests.cluster.build
 	@$(BIN)/python -m pytest -q tests/cluster
 
+.PHONY: manifests
+manifests: $(VENV)/.dev  ## deploy/kubernetes, rendered from the chart (needs Go)
+	@$(BIN)/python -m tests.cluster.build kube
+	@$(BIN)/python -m tests.cluster.manifests
+
 .PHONY: pictures
 pictures: $(VENV)/.dev  ## the pictures of the page for people, in docs/reference (needs root and chromium-headless-shell)
 	@$(BIN)/python -m tests.browser.picture

@@ -1,4 +1,4 @@
-"""Builds the programs of the cluster: python -m tests.cluster.build. It needs Go and the Go module proxy.
+"""Builds the programs of the cluster: python -m tests.cluster.build [kube]. It needs Go and the Go module proxy.
 
 The binaries are beside those of tests/real_kubelet, whose newest kubelet and containerd are used here too. The control
 plane is of the same release as that kubelet, so that Go compiles what they share once.
@@ -60,9 +60,12 @@ def install_packages() -> None:
 
 
 def main() -> int:
-    todo = [program for program in PROGRAMS if not program.built]
-    install_packages()
-    missing = (missing_to_build() if todo else []) + missing_to_run()
+    only = sys.argv[1:]
+    todo = [program for program in PROGRAMS if not program.built and (not only or program.name in only)]
+    missing = missing_to_build() if todo else []
+    if not only:
+        install_packages()
+        missing += missing_to_run()
     for text in missing:
         print(f"missing: {text}", file=sys.stderr)
     return 1 if missing else build_all(todo, jobs=2)

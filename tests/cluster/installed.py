@@ -12,6 +12,7 @@ from tests.real_kubelet.node.image import IMAGE
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "dpgateway"
 NAMESPACE = "hardware"
 RELEASE = "dpgateway"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io%2Fname%3Ddpgateway"
 
 
 class Chart:
@@ -26,16 +27,26 @@ class Chart:
         where = ("--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=90s")
         return self._cluster.helm("upgrade", "--install", RELEASE, FOLDER, *where, f"--values={file}", *options)
 
+    def test(self) -> str:
+        return self._cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--logs", "--timeout=60s")
+
     def uninstall(self) -> None:
         if self._installed:
             self._cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
+            until("end of the gateways", lambda: not self._cluster.control.api("GET", PODS)["items"])
             self._installed = False
 
     def pods(self) -> dict[str, Any]:
-        """The gateways' pods that live, by their nodes."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io%2Fname%3Ddpgateway"
-        found = self._cluster.control.api("GET", path)["items"]
+        """The pods that live, by their nodes."""
+        found = self._cluster.control.api("GET", PODS)["items"]
         return {one["spec"]["nodeName"]: one for one in found if "deletionTimestamp" not in one["metadata"]}
+
+    def restarts(self) -> dict[str, tuple[str, int]]:
+        """Each node's pod, and how often its container was started again."""
+        pods = self.pods().items()
+        return {
+            node: (one["metadata"]["name"], one["status"]["containerStatuses"][0]["restartCount"]) for node, one in pods
+        }
 
     def status(self, node: str) -> Any:
         """What `dpgateway status` says on the node."""

@@ -1,13 +1,17 @@
-"""The chart on a cluster of mixed versions: resources come, pods get their devices."""
+"""The chart on a cluster of mixed versions: resources come, pods get their devices, changes reach the gateways."""
+
+import pytest
 
 from tests.cluster.installed import pod, simulated
+from tests.cluster.machine.box import ClusterError, until
 
 THING, ZERO = "example.com/thing", "example.com/zero"
-CONFIG = {"resources": [simulated(THING, 2), {"name": ZERO, "driver": "chardev", "options": {"paths": ["/dev/zero"]}}]}
+BOTH = [simulated(THING, 2), {"name": ZERO, "driver": "chardev", "options": {"paths": ["/dev/zero"]}}]
+BROKEN = {"name": THING, "driver": "simulated", "options": {"count": "two"}}
 
 
 def test_each_node_offers_its_devices_and_pods_get_them(cluster, chart):
-    chart.install({"config": CONFIG})
+    chart.install({"config": {"resources": BOTH}})
     for node in cluster.nodes:
         chart.until_offered(node, THING, 2)
         chart.until_offered(node, ZERO, 1)
@@ -17,3 +21,65 @@ def test_each_node_offers_its_devices_and_pods_get_them(cluster, chart):
         environment = cluster.kubectl("exec", f"user-{node}", "--", "env")
         assert [line for line in environment.splitlines() if line.startswith("THING_")] != []
         cluster.kubectl("exec", f"user-{node}", "--", "dd", "if=/dev/zero", "of=/dev/null", "count=1")
+        holders = {one["name"]: one["devices"] for one in chart.status(node)["resources"]}
+        assert [f"user-{node}" in str(devices) for devices in holders.values()] == [True, True]
+    assert "is valid" in chart.test()
+
+
+def test_a_changed_configuration_is_taken_over_without_a_restart_and_a_wrong_one_is_not(cluster, chart):
+    chart.install({"config": {"resources": [simulated(THING, 1)]}})
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, 1)
+    before = chart.restarts()
+    chart.install({"config": {"resources": [simulated(THING, 3)]}})
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, 3)
+    with pytest.raises(ClusterError, match="pre-upgrade"):
+        chart.install({"config": {"resources": [BROKEN]}})
+    chart.install({"config": {"resources": [BROKEN]}, "checkConfig": False})
+    with pytest.raises(ClusterError, match=r"config\.yaml:\d+: resources\[0\]\.options\.count"):
+        chart.test()
+    for node in cluster.nodes:
+        until_refused(chart, node, "options.count")
+        assert cluster.nodes[node].allocatable(THING) == 3
+    assert chart.restarts() == before
+
+
+def until_refused(chart, node, key):
+    until(f"refusal on {node}", lambda: key in str(chart.status(node)["reloads"]["refusal"]))
+
+
+def test_a_profile_moves_a_node_from_one_set_of_resources_to_another(cluster, chart):
+    few, many = ({"config": {"resources": [simulated(name, 1)]}} for name in ("example.com/few", "example.com/many"))
+    profiles = {
+        "few": few | {"nodeSelector": {"example.com/kind": "few"}},
+        "many": many | {"nodeSelector": {"example.com/kind": "many"}},
+    }
+    for node in cluster.nodes:
+        cluster.kubectl("label", "node", node, "example.com/kind=few")
+    chart.install({"profiles": profiles})
+    chart.until_offered("new", "example.com/few", 1)
+    cluster.kubectl("label", "node", "new", "--overwrite", "example.com/kind=many")
+    chart.until_offered("new", "example.com/many", 1)
+    chart.until_offered("middle", "example.com/few", 1)
+    assert {node: one["metadata"]["labels"]["app.kubernetes.io/component"] for node, one in chart.pods().items()} == {
+        "new": "many",
+        "middle": "few",
+        "old": "few",
+    }
+
+
+def test_another_image_takes_over_while_pods_keep_their_devices(cluster, chart):
+    values = {"config": {"resources": [simulated(THING, 2)]}}
+    chart.install(values)
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, 2)
+        cluster.apply(pod(f"user-{node}", node, {THING: 1}))
+    held = {node: cluster.wait_for_pod(f"user-{node}")["status"]["containerStatuses"] for node in cluster.nodes}
+    before = chart.restarts()
+    chart.install(values | {"podAnnotations": {"example.com/rolled": "out"}})
+    for node in cluster.nodes:
+        assert chart.restarts()[node] != before[node]
+        cluster.apply(pod(f"later-{node}", node, {THING: 1}))
+        cluster.wait_for_pod(f"later-{node}")
+        assert cluster.pod(f"user-{node}")["status"]["containerStatuses"] == held[node]

@@ -207,6 +207,7 @@ class Node(Box):
             "serializeImagePulls": False,
             "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
             "imageGCHighThresholdPercent": 100,
+            "nodeStatusUpdateFrequency": "1s",  # by default a new count is in the node object within 10 s
             "syncFrequency": "5s",  # a changed ConfigMap is in its pods within that, and not within 1 min
         }
 

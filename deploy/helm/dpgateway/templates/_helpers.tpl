@@ -57,3 +57,39 @@ gateway: {{ $common | toJson }}
 # Made by the chart from `config` in its values.
 {{ toYaml . }}
 {{- end -}}
+
+{{- /* Where a pod that belongs to a profile, but isn't its gateway, may run. Takes the profile's values. */ -}}
+{{- define "dpgateway.small" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "dpgateway.locked" -}}
+{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsUser: 0, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
+{{- end -}}
+
+{{- /* A pod that says whether a configuration is right. Takes "root", "values" and "configMap". */ -}}
+{{- define "dpgateway.check" -}}
+restartPolicy: Never
+{{ include "dpgateway.small" .values }}
+nodeSelector: {kubernetes.io/os: linux} # anywhere, because a profile may have no node yet
+containers:
+  - name: check
+    image: {{ include "dpgateway.image" (dict "image" .values.image "root" .root) }}
+    imagePullPolicy: {{ .values.image.pullPolicy }}
+    args: [check, --config, /etc/dpgateway/config.yaml]
+    securityContext: {{ include "dpgateway.locked" . }}
+    volumeMounts:
+      - {name: config, mountPath: /etc/dpgateway, readOnly: true}
+volumes:
+  - name: config
+    configMap: {name: {{ .configMap }}}
+{{- end -}}

@@ -1,0 +1,29 @@
+"""deploy/kubernetes, rendered from the chart: python -m tests.cluster.manifests writes it."""
+
+import re
+import tempfile
+from pathlib import Path
+
+from tests.cluster.build import KUBE
+from tests.cluster.machine.box import run
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "deploy" / "kubernetes" / "dpgateway.yaml"
+HEAD = (
+    "# Rendered from deploy/helm/dpgateway by `make manifests`: change that. Write your resources into the ConfigMap.\n"
+)
+HELMS_OWN = re.compile(r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n|^# Source: .*\n", re.MULTILINE)
+
+
+def rendered() -> str:
+    """What helm makes of the chart's own values, without what only helm has a use for."""
+    with tempfile.TemporaryDirectory(prefix="helm-") as where:
+        helm = Path(where) / "helm"
+        helm.symlink_to(KUBE.binary())
+        options = ("--namespace", "dpgateway", "--skip-tests", "--set", "checkConfig=false")
+        text = run(helm, "template", "dpgateway", ROOT / "deploy/helm/dpgateway", *options)
+    return HEAD + re.sub(r"\n+---\n", "\n---\n", HELMS_OWN.sub("", text))
+
+
+if __name__ == "__main__":
+    FILE.write_text(rendered())

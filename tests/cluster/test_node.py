@@ -1,0 +1,104 @@
+"""What happens to nodes under the gateway: kubelets die and are upgraded, power goes, and the gateway is taken away."""
+
+import signal
+
+import pytest
+
+from tests.cluster.installed import NAMESPACE, pod, simulated
+from tests.cluster.machine.box import ClusterError, until
+
+THING = "example.com/thing"
+VALUES = {"config": {"resources": [simulated(THING, 2)]}}
+
+
+@pytest.fixture
+def used(cluster, chart):
+    """On each node a pod has one of two devices."""
+    chart.install(VALUES)
+    for node in cluster.nodes:
+        chart.until_offered(node, THING, 2)
+        cluster.apply(pod(f"user-{node}", node, {THING: 1}))
+    return {node: container(cluster.wait_for_pod(f"user-{node}")) for node in cluster.nodes}
+
+
+def container(one):
+    return one["status"]["containerStatuses"][0]["containerID"]
+
+
+def test_a_killed_kubelet_has_its_devices_back_and_pods_keep_theirs(cluster, chart, used):
+    for name, node in cluster.nodes.items():
+        node.stop_kubelet(signal.SIGKILL)
+        node.start_kubelet(node.release)
+        until_served(chart, name)
+        cluster.apply(pod(f"later-{name}", name, {THING: 1}))
+        cluster.wait_for_pod(f"later-{name}")
+        assert container(cluster.pod(f"user-{name}")) == used[name]
+
+
+def test_a_kubelet_is_upgraded_in_place_under_running_pods(cluster, chart, used):
+    node = cluster.nodes["middle"]
+    try:
+        for release in ("1.37", "1.34"):
+            node.stop_kubelet()
+            node.start_kubelet(release)
+            until_version(node, release)
+            until_served(chart, "middle")
+            chart.until_offered("middle", THING, 2)
+            cluster.apply(pod(f"under-{release}", "middle", {THING: 1}))
+            cluster.wait_for_pod(f"under-{release}")
+            cluster.kubectl("delete", "pod", f"under-{release}", "--wait")
+    finally:
+        if node.release != "1.34":
+            node.stop_kubelet()
+            node.start_kubelet("1.34")
+    assert container(cluster.pod("user-middle")) == used["middle"]
+
+
+def test_a_node_that_lost_its_power_comes_back_with_its_devices(cluster, chart, used):
+    cluster.kubectl("drain", "new", "--ignore-daemonsets", "--force", "--delete-emptydir-data")
+    assert cluster.pod("user-new") is None
+    node = cluster.nodes["new"]
+    boot = node.object()["status"]["nodeInfo"]["bootID"]
+    node.power_off()
+    node.up()
+    until("boot", lambda: node.object()["status"]["nodeInfo"]["bootID"] != boot and node.ready())
+    cluster.kubectl("uncordon", "new")
+    until_served(chart, "new")
+    cluster.apply(pod("both", "new", {THING: 2}))
+    cluster.wait_for_pod("both")
+    assert container(cluster.pod("user-old")) == used["old"]
+
+
+def test_nothing_stays_on_the_nodes_but_the_pods(cluster, chart, used):
+    chart.install({**VALUES, "cleanUp": True})
+    for name, node in cluster.nodes.items():
+        assert sorted(path.name for path in node.device_plugins_dir.iterdir()) == [
+            "kubelet.sock",
+            "kubelet_internal_checkpoint",
+        ]
+        places = ("/var/lib", "/run", "/dev", "/etc")
+        ours = node.run("find", *places, "-xdev", "-name", "*dpgateway*", "-not", "-path", "*/containerd/*")
+        assert ours == ""
+        assert container(cluster.pod(f"user-{name}")) == used[name]
+    chart.uninstall()
+    own = cluster.kubectl(
+        "get", "daemonsets,configmaps,serviceaccounts", "--namespace", NAMESPACE, "--output=name"
+    ).split()
+    assert own == ["configmap/kube-root-ca.crt", "serviceaccount/default"]
+
+
+def until_version(node, release):
+    said = f"v{release}."
+    until(said, lambda: node.object()["status"]["nodeInfo"]["kubeletVersion"].startswith(said))
+
+
+def until_served(chart, node):
+    """Until the kubelet that is there now has the list."""
+
+    def served():
+        try:
+            return all(one["registration"]["state"] == "serving" for one in chart.status(node)["resources"])
+        except (ClusterError, KeyError):  # the pod, or its kubelet, isn't there yet
+            return False
+
+    until(f"stream to the kubelet of {node}", served)

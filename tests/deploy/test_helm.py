@@ -1,0 +1,112 @@
+"""The chart's schema knows what the gateway knows. tests/cluster renders the chart, and installs it."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from dpgateway.config.problems import Wrong
+from dpgateway.config.spelling import check_resource_name, parse_duration, parse_listen
+from dpgateway.config.values import Kubelet, ResourceKeys, Runtime, Shares, Timeouts, Web
+from dpgateway.model import Mount
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy/helm/dpgateway"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+DEFINED = SCHEMA["definitions"]
+CONFIG = DEFINED["config"]["properties"]
+RESOURCE = DEFINED["resource"]["properties"]
+
+
+def read(path):
+    return YAML(typ="safe", pure=True).load(path)
+
+
+@pytest.mark.parametrize(
+    ("schema", "keys"),
+    [
+        (DEFINED["resource"], ResourceKeys),
+        (RESOURCE["shares"]["oneOf"][1], Shares),
+        (RESOURCE["timeouts"], Timeouts),
+        (RESOURCE["mounts"]["items"], Mount),
+        (CONFIG["kubelet"], Kubelet),
+        (CONFIG["runtime"], Runtime),
+        (CONFIG["web"], Web),
+    ],
+    ids=["resource", "shares", "timeouts", "mounts", "kubelet", "runtime", "web"],
+)
+def test_the_schema_has_the_gateways_keys_and_no_other(schema, keys):
+    fields = dataclasses.fields(keys)
+    assert set(schema["properties"]) == {field.name for field in fields}
+    assert schema["additionalProperties"] is False
+
+
+def test_defaults_may_be_any_key_of_a_resource_but_two():
+    assert set(CONFIG["defaults"]["properties"]) == set(RESOURCE) - {"name", "driver"}
+
+
+def test_the_reference_names_the_keys_of_the_file():
+    text = (ROOT / "docs/reference/configuration.md").read_text()
+    section = text[text.index("## The file") : text.index("## A resource")]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(CONFIG)
+
+
+def accepted(schema, text):
+    other = schema.get("not", {}).get("pattern")
+    fits = len(text) >= schema.get("minLength", 0) and re.search(schema["pattern"], text) is not None
+    return fits and len(text) <= schema.get("maxLength", len(text)) and not (other and re.search(other, text))
+
+
+def judged(check, text):
+    try:
+        check(text)
+    except Wrong:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("text", ["10s", "1m30s", "500ms", "1.5h", "1h2m3s4ms", "600", "", "1d", "30s1m", "-1s", "1 s"])
+def test_the_schema_judges_durations_as_the_gateway_does(text):
+    assert accepted(DEFINED["duration"], text) == judged(parse_duration, text)
+
+
+NAMES = """
+    example.com/serial a/B_c.d Example.com/x example.com/ /x a/b/c a.kubernetes.io/x requests.a/x a/-x a..b/x -a/x a
+""".split()  # noqa: SIM905  a list of words is easier to read
+
+
+@pytest.mark.parametrize("text", [*NAMES, f"a/{'x' * 63}", f"a/{'x' * 64}"])
+def test_the_schema_judges_names_as_the_gateway_does(text):
+    assert accepted(RESOURCE["name"], text) == judged(check_resource_name, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["0.0.0.0:9480", "[::]:9480", "10.0.0.7:80", "localhost:9480", ":9480", "10.0.0.7", "x"]
+)
+def test_the_schema_judges_addresses_as_the_gateway_does(text):
+    assert accepted(CONFIG["web"]["properties"]["listen"], text) == judged(parse_listen, text)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:9480", "[::1]:9480", "0.0.0.0:0"])
+def test_the_pages_must_be_where_probes_reach_them(text):
+    assert judged(parse_listen, text)
+    assert not accepted(CONFIG["web"]["properties"]["listen"], text)
+
+
+def test_every_value_is_in_the_schema_and_in_the_file_with_its_default():
+    values = read(CHART / "values.yaml")
+    assert set(SCHEMA["properties"]) == {*values, "global"}
+    assert set(DEFINED["profile"]["properties"]) < set(values)
+    assert SCHEMA["additionalProperties"] is DEFINED["profile"]["additionalProperties"] is False
+
+
+def test_plain_manifests_are_yaml_and_name_the_gateways_own_directories():
+    documents = list(YAML(typ="safe", pure=True).load_all(ROOT / "deploy/kubernetes/dpgateway.yaml"))
+    (daemonset,) = [one for one in documents if one and one["kind"] == "DaemonSet"]
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    writable = {one["mountPath"] for one in container["volumeMounts"] if not one.get("readOnly")}
+    assert writable == {"/run", "/var/lib/kubelet/device-plugins", "/var/lib/dpgateway"}
