@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from dpgateway.errors import GatewayError
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Claims, claims_of_others
 from dpgateway.node.node import Node
@@ -57,7 +58,7 @@ class Left:
         try:
             async with asyncio.timeout(PATIENCE):
                 found, complaints = await self._threads.call("journals", find)
-        except (TimeoutError, OSError) as error:
+        except (GatewayError, OSError) as error:  # also without a thread
             found, complaints = {}, [str(error) or f"the disk hasn't answered for {PATIENCE:g} s"]
         for complaint in complaints:
             text = "what containers hold of resources that aren't configured any more isn't known: %s"
