@@ -24,6 +24,7 @@ SOURCES = {
     "v1alpha2": ("protos/v1alpha/v1alpha2.proto", FRONT),
     "v0_1": ("protos/v1alpha/v0_1.proto", FRONT),
     "podresources": ("protos/podresources/api.proto", NODE),
+    "cri": ("protos/cri/api.proto", NODE),
 }
 POOL_IMPORT = "from google.protobuf import descriptor_pool as _descriptor_pool"
 POOL_USE = "_descriptor_pool.Default()"

@@ -26,6 +26,7 @@ from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.left import Left
 from dpgateway.node.node import Node
+from dpgateway.node.runtime import Runtime
 from dpgateway.process.log import bind, recent
 from dpgateway.process.observable import Bell
 from dpgateway.process.tasks import persist
@@ -86,7 +87,7 @@ class Gateway:
         self._pools = Pools(Left(self._node, configuration.state_dir, self._threads))
         handing = Handing(self._pools.together, group)
         specs = SpecDirectories(configuration.runtime.cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
-        cdi = Cdi(specs, self._threads)
+        cdi = Cdi(specs, self._threads, Runtime(configuration.runtime.socket).knows_cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""

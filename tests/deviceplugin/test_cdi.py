@@ -12,7 +12,7 @@ from dpgateway.deviceplugin.cdi import Cdi, Way, way
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode
 from dpgateway.process.threads import Threads
-from tests.support.specs import of, write
+from tests.support.specs import cdi, known, of, write
 
 NAMED = Allocation(env={"A": "1"}, cdi_devices=("vendor.example/gpu=0",))
 EXPANDED = Allocation({"A": "1"}, (DeviceNode("/dev/null", "/dev/gpu", "rwm"),))
@@ -20,7 +20,7 @@ EXPANDED = Allocation({"A": "1"}, (DeviceNode("/dev/null", "/dev/gpu", "rwm"),))
 
 @pytest.fixture
 def names(tmp_path):
-    return Cdi(SpecDirectories((tmp_path / "cdi",), print), Threads())
+    return cdi(tmp_path / "cdi")
 
 
 @pytest.fixture
@@ -57,6 +57,15 @@ async def test_what_cannot_be_expanded_is_given_by_name_in_doubt_and_refused_oth
             await names.passed(NAMED, wanted, kubelet)
 
 
+@pytest.mark.parametrize(("runtime", "found"), [(True, NAMED), (None, EXPANDED), (False, EXPANDED)])
+async def test_what_the_runtime_is_decides_where_the_kubelet_passes_names_on(tmp_path, write_spec, runtime, found):
+    write_spec()
+    names = cdi(tmp_path / "cdi", runtime=runtime)
+    assert await names.passed(NAMED, "auto", kubelet=True) == (found, "")
+    assert await names.passed(NAMED, "auto", kubelet=False) == (EXPANDED, "")
+    assert await names.passed(NAMED, "never", kubelet=True) == (EXPANDED, "")
+
+
 @pytest.mark.parametrize("wanted", ["auto", "never"])
 async def test_a_name_that_stands_for_nothing_is_refused(names, wanted):
     with pytest.raises(CdiError, match=r"no spec has the CDI device vendor\.example/gpu=0; looked in /"):
@@ -72,5 +81,5 @@ async def test_a_disk_that_hangs_costs_no_more_than_its_deadline():
             return ()
 
     with pytest.raises(CdiError, match=r"the CDI specs couldn't be read within 0\.02 s"):
-        await Cdi(Hangs((), print), Threads(), 0.02).passed(NAMED, "auto", kubelet=True)
+        await Cdi(Hangs((), print), Threads(), known(None), 0.02).passed(NAMED, "auto", kubelet=True)
     Hangs.end.set()

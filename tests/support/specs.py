@@ -6,13 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway.cdi.directories import SpecDirectories
-from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.deviceplugin.cdi import Cdi, Known
 from dpgateway.process.threads import Threads
 
 
-def cdi(*directories: Path) -> Cdi:
-    """On a node with these directories of specs."""
-    return Cdi(SpecDirectories(directories, print), Threads())
+def cdi(*directories: Path, runtime: bool | None = None) -> Cdi:
+    """On a node with these directories of specs, and a runtime that does or doesn't know CDI."""
+    return Cdi(SpecDirectories(directories, print), Threads(), known(runtime))
+
+
+def known(value: bool | None) -> Known:
+    async def known() -> bool | None:
+        return value
+
+    return known
 
 
 def spec(kind: str = "vendor.example/gpu", version: str = "1.0.0", common: Any = None, **devices: Any) -> Any:

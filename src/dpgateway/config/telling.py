@@ -13,13 +13,16 @@ from dpgateway.config.document import Document, of_plain
 
 def told(configuration: Configuration) -> dict[str, Any]:
     """What JSON can hold."""
-    kubelet = configuration.kubelet
+    kubelet, runtime = configuration.kubelet, configuration.runtime
     places = {"device_plugins_dir": kubelet.device_plugins_dir, "pod_resources_socket": kubelet.pod_resources_socket}
     return {
         "resources": [resource.written for resource in configuration.resources],
         "kubelet": {key: str(path) for key, path in places.items() if path is not None} | {"apis": list(kubelet.apis)},
         "state_dir": str(configuration.state_dir),
-        "runtime": {"cdi_dirs": [str(path) for path in configuration.runtime.cdi_dirs]},
+        "runtime": {
+            "cdi_dirs": [str(path) for path in runtime.cdi_dirs],
+            **({} if runtime.socket is None else {"socket": str(runtime.socket)}),
+        },
     }
 
 

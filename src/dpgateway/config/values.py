@@ -264,6 +264,7 @@ class Kubelet:
 class Runtime:
     """The mapping ``runtime``: what is needed of the container runtime."""
 
+    socket: Path | None = _key(None, "its CRI socket, to ask who it is; else the only one in a usual place", _socket)
     cdi_dirs: tuple[Path, ...] = _key(CDI_DIRS, "where the CDI specs are; of two, the later one wins", _directories)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from dpgateway.cdi.directories import SpecDirectories, look
@@ -20,6 +21,9 @@ from dpgateway.process.threads import Threads
 
 PATIENCE = 5.0
 """Seconds that the specs' disk has to answer."""
+
+Known = Callable[[], Awaitable[bool | None]]
+"""Finds out whether something is so; None if that can't be known."""
 
 
 class Way(enum.Enum):
@@ -40,15 +44,17 @@ def way(wanted: CdiKind, kubelet: bool | None, runtime: bool | None) -> Way:
 class Cdi:
     """One for all resources; used from the event loop."""
 
-    def __init__(self, specs: SpecDirectories, threads: Threads, patience: float = PATIENCE) -> None:
-        self._specs, self._threads, self._patience = specs, threads, patience
+    def __init__(self, specs: SpecDirectories, threads: Threads, runtime: Known, patience: float = PATIENCE) -> None:
+        """``runtime``: says whether the runtime does something with names."""
+        self._specs, self._threads, self._runtime, self._patience = specs, threads, runtime, patience
 
     async def passed(self, allocation: Allocation, wanted: CdiKind, kubelet: bool | None) -> tuple[Allocation, str]:
         """The allocation as kubelet and runtime can take it, and what may be wrong with that; empty if nothing.
 
         ``kubelet``: whether it passes names on. Raises CdiError, also for a name that stands for nothing.
         """
-        chosen = way(wanted, kubelet, None)
+        runtime = None if way(wanted, kubelet, runtime=True) is Way.EXPANDED else await self._runtime()
+        chosen = way(wanted, kubelet, runtime)
         reading = self._threads.call("read CDI specs", partial(self._passed, allocation, chosen), self._patience)
         try:
             async with asyncio.timeout(self._patience):

@@ -1,0 +1,88 @@
+"""The container runtime is asked who it is, and what follows from that for CDI is known as far as it can be."""
+
+import grpc
+import grpc.aio
+import pytest
+
+from dpgateway.node.runtime import Runtime, knows_cdi
+from dpgateway_simulator.wire.runtime import v1
+
+
+@pytest.fixture
+async def serve():
+    """A runtime that says who it is, and counts how often it is asked."""
+    servers = []
+
+    async def serve(socket, raw):
+        asked = []
+
+        async def version(request, context):
+            asked.append(v1.VersionRequest().parse(request).version)
+            return raw
+
+        rows = {"Version": grpc.unary_unary_rpc_method_handler(version)}
+        servers.append(server := grpc.aio.server())
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", rows),))
+        server.add_insecure_port(f"unix:{socket}")
+        await server.start()
+        return asked
+
+    yield serve
+    for server in servers:
+        await server.stop(None)
+
+
+def runtime(name, version):
+    return bytes(v1.VersionResponse(version="0.1.0", runtime_name=name, runtime_version=version))
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "knows"),
+    [
+        ("containerd", "1.6.20~ds1", False),
+        ("containerd", "v1.7.27", None),  # only if enable_cdi is set
+        ("containerd", "v2.0.0", True),
+        ("containerd", "2.10.1", True),
+        ("cri-o", "1.22.1", False),
+        ("cri-o", "1.27.0", None),
+        ("cri-o", "1.34.0", True),
+        ("docker", "29.0.0", None),
+        ("containerd", "unknown", None),
+    ],
+)
+def test_which_runtime_knows_cdi(name, version, knows):
+    assert knows_cdi(name, version) is knows
+
+
+async def test_it_is_asked_once_for_each_of_its_lives(serve, short_path):
+    socket = short_path / "a.sock"
+    found = Runtime(socket)
+    assert await found.knows_cdi() is None
+    asked = await serve(socket, runtime("containerd", "1.6.20"))
+    assert [await found.knows_cdi() for _ in range(3)] == [False] * 3
+    assert asked == ["v1"]
+    socket.unlink()
+    await serve(socket, runtime("containerd", "v2.1.0"))
+    assert await found.knows_cdi() is True
+
+
+@pytest.mark.parametrize("raw", [b"\xff", runtime("", "")])
+async def test_one_that_does_not_say_who_it_is_may_know_anything(serve, short_path, raw):
+    asked = await serve(short_path / "a.sock", raw)
+    found = Runtime(short_path / "a.sock")
+    assert [await found.knows_cdi() for _ in range(2)] == [None, None]
+    assert len(asked) == 2
+
+
+async def test_what_is_no_runtime_may_know_anything(short_path):
+    (short_path / "a.sock").touch()
+    assert await Runtime(short_path / "a.sock").knows_cdi() is None
+
+
+async def test_without_a_socket_the_only_one_in_a_usual_place_counts(serve, short_path):
+    usual = short_path / "a.sock", short_path / "b.sock"
+    found = Runtime(None, usual)
+    await serve(usual[1], runtime("cri-o", "1.34.0"))
+    assert await found.knows_cdi() is True
+    usual[0].touch()  # nobody says which one the kubelet uses
+    assert await found.knows_cdi() is None
