@@ -87,20 +87,29 @@ async def test_a_container_gets_what_the_gateway_answers(node: Node, gateway: Ga
     assert annotations[f"example.com/thing_node-{index}"] == f"/dev/node-{index}"
 
 
-async def test_a_container_gets_its_cdi_device(node: Node, gateway: Gateway) -> None:
-    edits = {"env": ["CDI=yes"], "deviceNodes": [{"path": "/dev/example-cdi", "hostPath": "/dev/null"}]}
+@pytest.mark.parametrize("by_name", [True, False])
+async def test_a_container_gets_its_cdi_device(node: Node, gateway: Gateway, tmp_path: Path, by_name: bool) -> None:
+    """By name, where it can't be had otherwise, or as what its spec has."""
+    mount = {"hostPath": str(tmp_path), "containerPath": "/mnt/cdi", "options": ["rbind", "nosuid"] if by_name else []}
+    node_of = {"path": "/dev/example-cdi", "hostPath": "/dev/null", "type": "c", "major": 1, "minor": 3}
+    edits = {"env": ["CDI=yes"], "deviceNodes": [node_of], "mounts": [mount]}
     devices = [{"name": f"node-{index}", "containerEdits": edits} for index in range(2)]
     spec = {"cdiVersion": "0.5.0", "kind": "example.com/thing", "devices": devices}
     (node.cdi_dir / "example.json").write_text(json.dumps(spec))
     gateway.options["cdi_kind"] = "example.com/thing"
-    gateway.runtime = {"cdi_dirs": [str(node.cdi_dir)]}
+    gateway.resource["cdi"] = "auto" if by_name else "never"
+    gateway.runtime = {"cdi_dirs": [str(node.cdi_dir)], "socket": str(node.root / "containerd.sock")}
     before = node.kubelet_log().count(LISTED)
     await gateway.restart()
     await listed(node, before)
     await node.run_pod("a", ONE)
     container = (await node.wait_for_pod("a")).container_id("c")
-    shown = await node.exec(container, "sh", "-c", "test -c /dev/example-cdi && cat /proc/1/environ")
+    shown = await node.exec(container, "sh", "-c", "test -c /dev/example-cdi && cat /mnt/cdi/note /proc/1/environ")
+    assert "from the host" in shown.output
     assert "CDI=yes" in shown.output
+    (mounted,) = [one for one in (await node.spec(container))["mounts"] if one["destination"] == "/mnt/cdi"]
+    assert ("nosuid" in mounted["options"]) == by_name
+    assert not any("it isn't known that they arrive" in line for line in gateway.log)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
