@@ -1,0 +1,55 @@
+"""The same driver's CDI names under an old and a new kubelet, with the process itself."""
+
+import grpc
+import grpc.aio
+import pytest
+
+from dpgateway_simulator import Kubelet, PluginError
+from dpgateway_simulator.wire.runtime import v1
+from tests.support.gateway import Gateway
+from tests.support.specs import of, write
+
+R, GPU = "example.com/thing", "vendor.example/gpu=node-0"
+
+
+@pytest.fixture
+async def containerd(short_path):
+    """A runtime that knows CDI."""
+
+    async def version(request, context):
+        return bytes(v1.VersionResponse(runtime_name="containerd", runtime_version="v2.1.4"))
+
+    server = grpc.aio.server()
+    rows = {"Version": grpc.unary_unary_rpc_method_handler(version)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", rows),))
+    server.add_insecure_port(f"unix:{short_path}/c.sock")
+    await server.start()
+    yield short_path / "c.sock"
+    await server.stop(None)
+
+
+async def given(kubelet):
+    await kubelet.wait_for(lambda: kubelet.resources().get(R, {}).get("allocatable"))
+    return await kubelet.allocate(R, ["node-0"])
+
+
+async def test_names_are_expanded_for_an_old_kubelet_and_given_to_a_new_one(short_path, containerd):
+    specs = short_path / "cdi"
+    old, new = Kubelet("1.24", short_path / "dp"), Kubelet("1.31", short_path / "dp")
+    await old.start()
+    async with Gateway(short_path, short_path / "dp") as gateway:
+        gateway.runtime = {"socket": str(containerd), "cdi_dirs": [str(specs)]}
+        options = {"count": 1, "cdi_kind": "vendor.example/gpu"}
+        await gateway.start({"name": R, "driver": "simulated", "options": options})
+        with pytest.raises(PluginError, match=f"no spec has the CDI device {GPU}; looked in {specs}"):
+            await given(old)
+        write(specs / "a.json", of({"node-0": {"env": ["GPU=1"], "deviceNodes": [{"path": "/dev/null"}]}}))
+        answer = await given(old)
+        assert (answer.envs["GPU"], [one.host_path for one in answer.devices]) == ("1", ["/dev/null"])
+        assert not answer.cdi_devices
+        await old.kill()
+        await new.start()
+        answer = await given(new)
+        assert [one.name for one in answer.cdi_devices] == [GPU]
+        assert "GPU" not in answer.envs
+    await new.kill()
