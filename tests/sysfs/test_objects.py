@@ -1,12 +1,13 @@
 import dataclasses
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpgateway.sysfs import Look, NoValue, Object, Roots
+from dpgateway.sysfs import Look, NoValue, Object, Roots, Value
 
 P = "devices/pci0000:00/0000:3b:00.0"
 MISSING = NoValue.missing()
@@ -177,3 +178,34 @@ def test_whatever_there_is_has_a_value_and_nothing_outside_is_read(tmp_path_fact
         assert not outside & {entry.rpartition("/")[2] for entry in look.entries(thing, path)}
     list(look.objects("*"))
     assert look.env(thing, "x") == MISSING
+
+
+def test_what_changes_while_it_is_read_has_a_value_all_the_same(tree, roots):
+    """A file, a link, a directory and nothing take turns under one name."""
+    here = tree.at("/sys/devices/a")
+    here.mkdir()
+    done = threading.Event()
+
+    def change():
+        while not done.is_set():
+            (here / "x").write_text("1\n")
+            (here / "x").unlink()
+            (here / "x").symlink_to("../b")
+            (here / "x").unlink()
+            (here / "x").mkdir()
+            (here / "x").rmdir()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    found: set[Value] = set()
+    try:
+        for _ in range(300):
+            look, thing = Look(roots), Object("devices/a")
+            found |= {look.value(thing, "x"), look.value(thing, "x/y")}
+            assert set(look.entries(thing, "*")) <= {"x"}
+            assert list(look.objects("*")) == []
+    finally:
+        done.set()
+        thread.join()
+    texts = {value for value in found if isinstance(value, str)}
+    assert texts <= {"1", "b", ""}

@@ -1,7 +1,11 @@
 """A directory with real device nodes in it, which the driver takes for the host's /dev."""
 
+import json
 import os
 import stat
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,22 @@ from dpgateway import from_plain
 from dpgateway.testing import FakeTree, Recorder
 
 MAJOR = 240  # LOCAL/EXPERIMENTAL USE (Documentation/admin-guide/devices.txt); the nodes are never opened
+
+PRELUDE = """
+    import json, os, sys
+    sys.path[:] = json.loads(sys.argv[2])
+    from pathlib import Path
+    from dpgateway.testing import Recorder
+    from dpgateway_chardev import CharDevices
+
+    dev, recorder = Path(sys.argv[1]), Recorder()
+    def drive(*paths):
+        return CharDevices(CharDevices.Options(paths=paths, dev=str(dev)), recorder.context())
+    def listed(driver):
+        return {device.id: device.health.reason for device in driver.devices()}
+    def limit(what, number):
+        Path(f"/proc/sys/user/max_inotify_{what}").write_text(str(number))
+"""
 
 
 class Dev:
@@ -60,6 +80,21 @@ def dev(tmp_path):
     dev.path.mkdir()
     yield dev
     dev.close()
+
+
+@pytest.fixture
+def child(dev):
+    """Runs a script in a process of its own, with what ``PRELUDE`` has, in whatever namespaces a command makes."""
+
+    def child(script, *command):
+        code = textwrap.dedent(PRELUDE) + textwrap.dedent(script)
+        words = [*command, sys.executable, "-W", "error", "-c", code, str(dev.path), json.dumps(sys.path)]
+        ran = subprocess.run(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30, check=False
+        )
+        assert ran.returncode == 0, ran.stdout
+
+    return child
 
 
 @pytest.fixture

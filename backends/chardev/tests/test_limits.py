@@ -1,47 +1,14 @@
 """Without inotify, and without permission: in child processes, because this process keeps its limits and its user."""
 
-import json
 import os
-import subprocess
-import sys
-import textwrap
 
 import pytest
-
-PRELUDE = """
-    import json, os, sys
-    sys.path[:] = json.loads(sys.argv[2])
-    from pathlib import Path
-    from dpgateway.testing import Recorder
-    from dpgateway_chardev import CharDevices
-
-    dev, recorder = Path(sys.argv[1]), Recorder()
-    def drive(*paths):
-        return CharDevices(CharDevices.Options(paths=paths, dev=str(dev)), recorder.context())
-    def listed(driver):
-        return {device.id: device.health.reason for device in driver.devices()}
-    def limit(what, number):
-        Path(f"/proc/sys/user/max_inotify_{what}").write_text(str(number))
-"""
-
-
-def child(dev, script, *command):
-    code = textwrap.dedent(PRELUDE) + textwrap.dedent(script)
-    ran = subprocess.run(
-        [*command, sys.executable, "-W", "error", "-c", code, str(dev.path), json.dumps(sys.path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout
 
 
 @pytest.mark.parametrize(
     ("what", "name"), [("instances", "fs.inotify.max_user_instances"), ("watches", "max_user_watches")]
 )
-def test_without_inotify_the_list_is_right_and_the_watch_is_tried_again(dev, what, name):
+def test_without_inotify_the_list_is_right_and_the_watch_is_tried_again(child, dev, what, name):
     """The limits are those of a user namespace (namespaces(7), /proc/sys/user), so no other process has them."""
     dev.node("tty0", 0)
     script = f"""
@@ -62,10 +29,10 @@ def test_without_inotify_the_list_is_right_and_the_watch_is_tried_again(dev, wha
         assert listed(driver) == {{}}
         driver.close()
     """
-    child(dev, script, "unshare", "--user", "--map-root-user")
+    child(script, "unshare", "--user", "--map-root-user")
 
 
-def test_where_the_kernel_says_nothing_of_sysfs_the_log_says_so_once(dev):
+def test_where_the_kernel_says_nothing_of_sysfs_the_log_says_so_once(child):
     """In a user namespace, as in a pod with hostUsers: false."""
     script = """
         from dpgateway import from_plain
@@ -77,10 +44,10 @@ def test_where_the_kernel_says_nothing_of_sysfs_the_log_says_so_once(dev):
         assert "no uevents to a user namespace" in recorder.messages[0], recorder.messages
         driver.close()
     """
-    child(dev, script, "unshare", "--user", "--map-root-user")
+    child(script, "unshare", "--user", "--map-root-user")
 
 
-def test_what_may_not_be_looked_at_says_so(dev):
+def test_what_may_not_be_looked_at_says_so(child, dev):
     script = """
         os.chdir(dev)
         os.setgroups([])
@@ -101,4 +68,4 @@ def test_what_may_not_be_looked_at_says_so(dev):
     dev.link("ttyUSB0", "closed/tty0")
     (dev.path / "closed").chmod(0o000)
     os.chown(dev.path / "closed", 65534, 65534)
-    child(dev, script)
+    child(script)

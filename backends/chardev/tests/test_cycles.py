@@ -1,0 +1,84 @@
+"""1,000 times plugged and unplugged: no change is lost, and nothing is left."""
+
+import gc
+import os
+import threading
+from pathlib import Path
+
+from dpgateway.testing import Recorder
+
+CYCLES = 1000
+
+
+def left():
+    """Threads and open files of this process, and watches of its inotify instances."""
+    fds = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    watches = [Path("/proc/self/fdinfo", file.name).read_text().count("inotify wd:") for file in fds]
+    return threading.active_count(), len(fds), sum(watches)
+
+
+def test_a_node_that_comes_and_goes_is_noticed_each_time(dev):
+    driver = dev.drive("ttyUSB*", "bus/*/gps")
+
+    def until(expected):
+        """The driver is asked only when it has said that something changed, as the gateway does."""
+        while True:
+            assert dev.recorder.changed.wait(5), f"no change was told, expected {expected}"
+            dev.recorder.changed.clear()
+            if [one.id for one in driver.devices()] == expected:
+                return
+
+    def cycle(number):
+        """Each tenth time in a directory that comes and goes, too."""
+        name = "ttyUSB0" if number % 10 else f"bus/{number}/gps"
+        path = dev.node(name, number % 256)
+        until([name])
+        path.unlink()
+        until([])
+        if path.parent != dev.path:
+            path.parent.rmdir()
+
+    driver.devices()
+    dev.recorder.changed.clear()
+    for number in range(CYCLES // 10):
+        cycle(number)
+    gc.collect()
+    before, objects = left(), len(gc.get_objects())
+    for number in range(CYCLES // 10, CYCLES):
+        cycle(number)
+    gc.collect()
+    assert left() == before
+    assert len(gc.get_objects()) - objects < CYCLES // 10
+
+
+def test_the_last_of_a_thousand_quick_changes_counts(tree, drive):
+    """Nobody waits for a look between them, as when a plug has a bad contact."""
+    recorder = Recorder()
+    tree.write("""
+        /sys/devices/a/uevent = MAJOR=240\\nMINOR=1\\nDEVNAME=a
+        /sys/class/x/a -> /sys/devices/a
+    """)
+    driver = drive({"subsystem": "x"}, recorder)
+    driver.devices()
+    before, path = left(), tree.at("/dev/a")
+    looks = 0
+
+    def shake():
+        for _ in range(CYCLES):
+            os.mknod(path, 0o20600, os.makedev(240, 1))
+            path.unlink()
+        os.mknod(path, 0o20600, os.makedev(240, 1))
+
+    thread = threading.Thread(target=shake)
+    thread.start()
+
+    def healthy():
+        nonlocal looks
+        looks += 1
+        (device,) = driver.devices()
+        return device.health.ok and not thread.is_alive()
+
+    assert recorder.until(healthy)
+    thread.join()
+    assert looks < CYCLES, "several changes in a row are one"
+    assert left() == before
