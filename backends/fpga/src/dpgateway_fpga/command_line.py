@@ -41,7 +41,7 @@ def main() -> None:
 @CONTROL_SOCKET
 @output_option
 def list_(settings: Settings, control_socket: Path, output: str) -> None:
-    """List the boards: state, image, when it was programmed, who holds it, and what is wrong.
+    """List the boards, what they run, and who holds them.
 
     STATE is the board's own word, IMAGE what the journal says that it runs. VERIFIES says how far the board itself can
     tell which image it runs: identity, state or none. HOLDER is "?" where no gateway runs that could tell.

@@ -35,7 +35,7 @@ class Manager:
     def __init__(self, root, path, firmware, name="Xilinx Zynq FPGA Manager"):
         self.state, self.status, self.seen, self.loaded, self.at_once = "unknown", "", [], [], 0
         self.fail, self.error, self.gate = "", errno.EIO, {}
-        self.flags = "0"
+        self.flags, self.last = "0", "operating"
         self._firmware, self._lock, self._within = firmware, threading.Lock(), 0
         self.path = path
         for what, file in {
@@ -76,7 +76,7 @@ class Manager:
             if state == self.fail:
                 self.state, self.status = f"{state} error", "reconfig CRC error\nreconfig operation error\n"
                 raise OSError(self.error, "")
-        self.state, self.status = "operating", ""
+        self.state, self.status = self.last, ""
         self.loaded.append((name, content, self.flags))
 
     def _content(self, name):

@@ -76,6 +76,13 @@ def test_a_failed_load_says_what_the_kernel_says(manager, real, image, number, a
     assert programmer.read(boards[0]).fault is None
 
 
+def test_a_load_without_an_error_is_not_believed_before_the_manager_is_operating(manager, programmer, boards, image):
+    manager.last = "write complete"
+    programmer.program(boards[0], image, print)
+    with pytest.raises(Failed, match=r"^expected the board to be operating now, found the state 'write complete'$"):
+        verify(programmer, boards[0], image)
+
+
 def test_a_firmware_directory_that_the_kernel_does_not_search_is_told(manager, real, boards, image, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     options = replace(real(), fpga_manager=FpgaManager(firmware=tmp_path / "elsewhere"))

@@ -61,9 +61,11 @@ def test_a_load_that_fails_leaves_no_overlay(overlays, programmer, board, image)
 def test_a_board_whose_overlay_was_taken_away_is_not_operating(overlays, programmer, board, image):
     programmer.program(board, image, print)
     programmer.reset(board)
-    assert (list(overlays), programmer.read(board)) == ([], Reading("operating"))
+    assert (list(overlays), programmer.read(board)) == ([], Reading("operating without its overlay"))
     programmer.reset(board)
-    with pytest.raises(Failed, match="expected the board to be operating now"):
+    with pytest.raises(
+        Failed, match=r"^expected the board to be operating now, found the state 'operating without its overlay'$"
+    ):
         verify(programmer, board, image)
 
 

@@ -4,7 +4,6 @@ Started by its path, with nothing but the standard library, so that it begins to
 which step failed, with which errno, as JSON; exit code 1 then.
 """
 
-import ctypes
 import errno
 import fcntl
 import json
@@ -48,6 +47,8 @@ def flags(path: str, value: str) -> None:
 
 def reconfigure(path: str, number: str, port: int, descriptor: int) -> None:
     """Programs what the memory at ``descriptor`` has. O_EXCL: nobody else has the management engine open."""
+    import ctypes  # noqa: PLC0415  nothing else needs it, and where memory can't be executed its import may fail
+
     device = _device(path, number, os.O_EXCL)
     with mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE) as memory:
         first = ctypes.c_char.from_buffer(memory)
