@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 
 from dpgateway import DriverError
-from dpgateway_fpga.options import Bitstream
+from dpgateway_fpga.boards import Bitstream
 from dpgateway_fpga.trusted import check_owner_alone, trusted_directory
 
 

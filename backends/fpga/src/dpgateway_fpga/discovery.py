@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpgateway.sysfs import HOST_DEV, Look, NoValue, Object, Uevent, identity, name_matches, numa_of
-from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.boards import Board
+from dpgateway_fpga.options import FpgaOptions
 
 _DFL_MANAGER = "DFL FME FPGA Manager"  # drivers/fpga/dfl-fme-mgr.c
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import Look, Notices, Watcher
+from dpgateway_fpga.boards import Board
 from dpgateway_fpga.discovery import concerns, find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import Journal
-from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, Programmer
 from dpgateway_fpga.slot import Slot
 from dpgateway_fpga.station import Job

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from dpgateway import Busy, DriverError
 from dpgateway_fpga.bitstream import Image, read_image
+from dpgateway_fpga.boards import Bitstream, Board
 from dpgateway_fpga.journal import Entry, Journal
-from dpgateway_fpga.options import Bitstream, Board
 from dpgateway_fpga.programmers import Programmer, Progress, Verification, verify
 
 _PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from dpgateway import DriverError
 from dpgateway.sysfs import Look
+from dpgateway_fpga.boards import Board
 from dpgateway_fpga.discovery import find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import Entry, Journal
-from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, Reading, Verification, verify
 
 _log = logging.getLogger("dpgateway.fpga")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpgateway import DriverError
 from dpgateway.sysfs import Look, Object
-from dpgateway_fpga.options import Board
+from dpgateway_fpga.boards import Board
 
 
 @dataclass(frozen=True, slots=True)

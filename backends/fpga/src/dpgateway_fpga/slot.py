@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 
 from dpgateway import Busy, Context, Device, DriverError, Health
+from dpgateway_fpga.boards import Bitstream
 from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
-from dpgateway_fpga.options import Bitstream, FpgaOptions
+from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import Progress
 from dpgateway_fpga.station import Job, station
 

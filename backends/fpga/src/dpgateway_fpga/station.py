@@ -10,7 +10,7 @@ from typing import Protocol
 from weakref import WeakSet, WeakValueDictionary
 
 from dpgateway import Busy
-from dpgateway_fpga.options import Bitstream
+from dpgateway_fpga.boards import Bitstream
 from dpgateway_fpga.programmers import Progress
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from dpgateway_fpga import Board
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.options import VERIFIED
 from dpgateway_fpga.programmers import PROGRAMMERS, Failed, Reading, Verification, verify
+from dpgateway_fpga.ways import VERIFIED
 
 IMAGE = Image(b"x", "ab" * 32)
 

@@ -16,7 +16,8 @@ from dpgateway import DriverError
 from dpgateway.sysfs import Look, NoValue, Object
 from dpgateway_fpga import gbs, places
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.boards import Board
+from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.manager_state import Watched, load, reading
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification

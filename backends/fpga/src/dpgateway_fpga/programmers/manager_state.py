@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from dpgateway.sysfs import Look, NoValue, Object, Roots
-from dpgateway_fpga.options import Board
+from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading
 

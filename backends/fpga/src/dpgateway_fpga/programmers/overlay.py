@@ -16,7 +16,8 @@ from dpgateway import DriverError
 from dpgateway.sysfs import Look
 from dpgateway_fpga import dtbo, places
 from dpgateway_fpga.bitstream import Image, read_image
-from dpgateway_fpga.options import Board, FpgaOptions
+from dpgateway_fpga.boards import Board
+from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.fpga_manager import DIRECTORY
 from dpgateway_fpga.programmers.manager_state import Watched, load, reading
 from dpgateway_fpga.programmers.processes import Processes

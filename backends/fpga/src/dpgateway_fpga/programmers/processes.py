@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from dpgateway_fpga.options import Board
+from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.programmer import Failed, Progress
 
 CHILD = Path(__file__).with_name("child.py")

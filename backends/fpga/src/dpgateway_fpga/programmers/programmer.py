@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.options import Board
+from dpgateway_fpga.boards import Board
 
 Progress = Callable[[str], None]
 """Hears what is going on, in a few words ("write init"), at each change; on the thread that called ``program``."""

@@ -13,9 +13,10 @@ from typing import ClassVar
 
 from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.options import Board, Simulated
+from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
 from dpgateway_fpga.trusted import trusted_directory
+from dpgateway_fpga.ways import Simulated
 
 
 class SimulatedProgrammer:

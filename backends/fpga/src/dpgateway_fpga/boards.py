@@ -1,0 +1,92 @@
+"""A board, and what is programmed onto it, as the configuration has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpgateway import Device, DeviceNode, refuse
+
+# A board's id is the name of its state file, so the id can't contain a slash or begin with a dot.
+_BOARD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MIB = 1024 * 1024
+HARDWARE = "fpga"
+"""Before a board's id, what other resources of its pool know the board by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One board of the pool."""
+
+    id: str = field(metadata={"help": "names the board for ever, for example its serial number or bus address"})
+    nodes: tuple[str, ...] = field(
+        default=(), metadata={"help": "the device nodes that a container gets with the board"}
+    )
+    numa: int | None = field(default=None, metadata={"help": "the NUMA node that the board is near"})
+    address: str | None = field(
+        default=None,
+        metadata={"help": "the board's name on its bus in /sys, 0000:3b:00.0 or f8007000.devcfg; else the id"},
+    )
+    port: int = field(default=0, metadata={"help": "with dfl: which port of the board"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not _BOARD_ID.fullmatch(self.id):
+            yield f"id: expected at most 63 letters, digits and any of ._:- after the first, found {self.id!r}"
+        else:
+            yield from _wrong("id", lambda: Device(self.id))
+        if self.numa is not None and self.numa < 0:
+            yield f"numa: expected 0 or more, found {self.numa}"
+        if self.port < 0:
+            yield f"port: expected 0 or more, found {self.port}"
+        yield from _wrong("nodes", lambda: [DeviceNode(node) for node in self.nodes])
+
+    @property
+    def place(self) -> str:
+        return self.address or self.id
+
+    def device(self) -> Device:
+        return Device(
+            self.id, numa_nodes=() if self.numa is None else (self.numa,), hardware=(f"{HARDWARE} {self.id}",)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bitstream:
+    """The file that is programmed onto the boards."""
+
+    path: Path = field(
+        metadata={"help": "a file of root, or of the gateway's user, that nobody else can write or replace"}
+    )
+    id: str = field(metadata={"help": "the bitstream's name for containers, as FPGA_BITSTREAM"})
+    sha256: str | None = field(default=None, metadata={"help": "only a file with this digest is programmed"})
+    max_mib: int = field(default=256, metadata={"help": "a larger file is refused, because it is read into memory"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not self.path.is_absolute():
+            yield f"path: expected an absolute path, found {str(self.path)!r}"
+        if not self.id:
+            yield "id: expected a non-empty string"
+        if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
+            yield f"sha256: expected 64 lower-case hexadecimal digits, found {self.sha256!r}"
+        if self.max_mib < 1:
+            yield f"max_mib: expected 1 or more, found {self.max_mib}"
+
+    @property
+    def max_bytes(self) -> int:
+        return self.max_mib * _MIB
+
+
+def _wrong(key: str, make: Callable[[], object]) -> Iterator[str]:
+    try:
+        make()
+    except ValueError as error:
+        yield f"{key}: {error}"

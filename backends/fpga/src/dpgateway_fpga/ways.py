@@ -1,0 +1,86 @@
+"""The options of each way to program boards, but those of tools, which are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from dpgateway import refuse
+from dpgateway_fpga.boards import Bitstream
+
+VERIFIED = (
+    "dfl, simulated: a board says which image it runs; fpga-manager, overlay: only that it runs one; "
+    "command: as `read` says"
+)
+"""How strongly each programmer verifies a board."""
+DISCOVERS = ("dfl", "fpga-manager", "overlay")
+"""The programmers whose boards can be found in /sys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """How the simulated programmer behaves."""
+
+    state_dir: Path = field(
+        # As on a board, the loaded bitstream outlives the gateway, but not a reboot: /run is emptied at boot.
+        default=Path("/run/dpgateway/fpga-simulated"),
+        metadata={"help": "where the simulated programmer keeps what each board runs"},
+    )
+    duration: timedelta = field(default=timedelta(seconds=1), metadata={"help": "how long programming takes"})
+    fail_first: int = field(default=0, metadata={"help": "this many attempts fail, on each board, before one succeeds"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if not self.state_dir.is_absolute():
+            yield f"state_dir: expected an absolute path, found {str(self.state_dir)!r}"
+        if self.duration < timedelta():
+            yield f"duration: expected 0s or more, found {self.duration.total_seconds():g}s"
+        if self.fail_first < 0:
+            yield f"fail_first: expected 0 or more, found {self.fail_first}"
+
+
+@dataclass(frozen=True, slots=True)
+class FpgaManager:
+    """How the kernel's fpga_manager is told to load an image from a file."""
+
+    flags: int = field(default=0, metadata={"help": "written to `flags` before each load; 1: partial reconfiguration"})
+    firmware: Path = field(
+        default=Path("/lib/firmware"),
+        metadata={"help": "where the host's /lib/firmware is seen; images are put in its directory dpgateway"},
+    )
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.flags < 0:
+            yield f"flags: expected 0 or more, found {self.flags}"
+        if not self.firmware.is_absolute():
+            yield f"firmware: expected an absolute path, found {str(self.firmware)!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """How the kernel is told to apply an overlay for the device tree, which has it load the image."""
+
+    file: Bitstream | None = field(
+        default=None, metadata={"help": "the compiled overlay; its firmware-name is replaced by the image's"}
+    )
+    configfs: Path = field(
+        default=Path("/sys/kernel/config/device-tree/overlays"), metadata={"help": "where the kernel has its overlays"}
+    )
+    firmware: Path = field(
+        default=Path("/lib/firmware"),
+        metadata={"help": "where the host's /lib/firmware is seen; images are put in its directory dpgateway"},
+    )
+
+    def __post_init__(self) -> None:
+        refuse(
+            f"{key}: expected an absolute path, found {str(path)!r}"
+            for key, path in (("configfs", self.configfs), ("firmware", self.firmware))
+            if not path.is_absolute()
+        )
