@@ -4,11 +4,13 @@ import json
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpgateway.cdi.expansion import HostNode, Resolved, expand
 from dpgateway.cdi.spec import Edits, read
 from dpgateway.errors import CdiError
-from dpgateway.model import Allocation, DeviceNode, Mount
+from dpgateway.model import Allocation, DeviceNode, Mount, place
 from tests.support.specs import spec
 
 NULL = HostNode("c", 1, 3, 0o666, 0, 0)
@@ -121,6 +123,36 @@ def test_all_that_cannot_be_expanded_is_told_at_once():
         intelRdt={}, mounts=[{"hostPath": "a", "containerPath": "/a", "type": "tmpfs", "options": ["noexec"]}]
     )
     assert len(re.findall("gpu=0", told)) == 4
+
+
+PATHS = st.sampled_from(["/a", "/a/b", "/dev/null", "//a/./c", "/é", "/a/"])
+NODES = st.builds(DeviceNode, PATHS, PATHS, st.sampled_from(["r", "rw", "rwm", "m"]))
+MOUNTS = st.builds(Mount, PATHS, PATHS, st.booleans())
+PLACES = st.lists(NODES | MOUNTS, max_size=4, unique_by=lambda one: place(str(one.container_path)))
+ENV = st.dictionaries(st.sampled_from(["A", "B", "é"]), st.sampled_from(["", "=", "a=b", " x ", "é", "0"]))
+
+
+@settings(max_examples=30)
+@given(ENV, PLACES, st.booleans())
+def test_what_a_spec_says_of_an_allocation_is_expanded_to_the_same(env, places, common):
+    nodes = tuple(one for one in places if isinstance(one, DeviceNode))
+    mounts = tuple(one for one in places if isinstance(one, Mount))
+    edits = {
+        "env": [f"{name}={value}" for name, value in env.items()],
+        "deviceNodes": [
+            {"path": one.container_path, "hostPath": one.host_path, "permissions": one.permissions} for one in nodes
+        ],
+        "mounts": [
+            {
+                "hostPath": one.host_path,
+                "containerPath": one.container_path,
+                "options": ["rbind", "ro" if one.read_only else "rw"],
+            }
+            for one in mounts
+        ],
+    }
+    one = resolved(common=edits) if common else resolved(**edits)
+    assert expanded(one) == Allocation(env, nodes, mounts)
 
 
 def test_nothing_resolved_leaves_the_rest():

@@ -1,8 +1,11 @@
 """A spec is read as the runtimes read it; what is wrong with it is told with its key."""
 
+import contextlib
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpgateway.cdi.spec import VERSIONS, Edits, Hook, read
 from dpgateway.errors import CdiError
@@ -54,7 +57,7 @@ def test_yaml_and_json_say_the_same_and_every_field_is_known():
     [
         ("", "/etc/cdi/a.json: an empty file"),
         ("{", "/etc/cdi/a.json:1: found broken YAML"),
-        ("[" * 1500, "nested deeper than"),
+        ("[" * 1000 + "]" * 1000, "nested deeper than"),
         ("[]", "found an empty list, expected a mapping"),
         (spec(a={}) | {"more": 1}, "more: found an unknown key"),
         (spec(a={"moUnts": []}), "devices[0].containerEdits.moUnts: found an unknown key"),
@@ -108,6 +111,28 @@ def test_what_is_newer_than_the_declared_version_is_an_error(needed, content):
     before = VERSIONS[VERSIONS.index(needed) - 1]
     assert f"cdiVersion: found {before!r}, expected at least {needed}, because" in wrong(content, cdiVersion=before)
     assert read(json.dumps({**content, "cdiVersion": f"v{needed}"}), "a").needed_version() == needed
+
+
+WORDS = ["cdiVersion", "kind", "devices", "name", "containerEdits", "env", "mounts", "deviceNodes", "intelRdt", "path"]
+TEXTS = st.sampled_from([*WORDS, "1.0.0", "v.example/gpu", "A=1", "\0", "\ud800", ""]) | st.text(max_size=5)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@settings(max_examples=30)
+@given(ANYTHING, st.sampled_from(["edits", "device", "spec"]))
+def test_whatever_a_file_says_it_is_a_spec_or_an_error(anything, where):
+    content = spec(a=anything) if where == "edits" else {"kind": "v/c", "cdiVersion": "1.0.0", "devices": [anything]}
+    with contextlib.suppress(CdiError):
+        assert read(json.dumps(anything if where == "spec" else content), "a.json").devices
+
+
+def test_many_devices_are_read_at_once():
+    many = of({f"d{number}": {} for number in range(1000)})
+    assert len(read(json.dumps(many), "a.json").devices) == 1000
 
 
 def test_a_spec_that_needs_nothing_new_may_be_of_the_oldest_version():

@@ -24,6 +24,8 @@ MOST = 4096
 ENDINGS = frozenset({".json", ".yaml"})
 """What the runtimes read (scanSpecDirs, pkg/cdi/spec-dirs.go)."""
 MOST_NAMED = 10
+PATIENCE = 5.0
+"""Seconds that somebody waits who asks while the specs are read already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,13 @@ class SpecDirectories:
 
     def resolve(self, names: Iterable[str]) -> tuple[Resolved, ...]:
         """What each name stands for. Raises CdiError, which names where was looked and what was found."""
-        with self._lock:
+        if not self._lock.acquire(timeout=PATIENCE):  # so that a disk which hangs keeps one thread, and no more
+            raise CdiError("the CDI specs can't be read, because a disk hangs")
+        try:
             found = [self._look(directory) for directory in self._directories]
             self._tell(found)
+        finally:
+            self._lock.release()
         return tuple(_resolved(name, found) for name in names)
 
     def _look(self, directory: Path) -> _Directory:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -167,7 +168,8 @@ class Spec:
         names = [device.name for device in self.devices]
         if not names:
             yield "devices: expected at least one"
-        yield from (f"devices: expected each name once, found {name!r} twice" for name in _twice(names))
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        yield from (f"devices: expected each name once, found {name!r} twice" for name in twice[:1])
         version = self.cdiVersion.removeprefix("v")
         if version not in VERSIONS:
             yield f"cdiVersion: expected one of {', '.join(VERSIONS)}, found {self.cdiVersion!r}"
@@ -204,7 +206,3 @@ def _written(text: str, file: str) -> Written | None:
         return unplaced(json.loads(text), Place(file))
     except (ValueError, RecursionError):
         return parse(text, file)
-
-
-def _twice(names: list[str]) -> list[str]:
-    return sorted({name for name in names if names.count(name) > 1})
