@@ -79,3 +79,23 @@ async def test_what_a_pod_has_under_one_name_is_nobodys_under_another_whatever_r
     kubelet.remove("encoder")
     await healthy(kubelet, SHARED, 2)
     assert (await kubelet.admit("viewers", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]
+
+
+async def test_a_node_that_restarts_gives_nobody_what_its_pod_has(process, kubelet, short_path):
+    """Also if the checkpoint is lost: then the kubelet admits its pods again, and chooses as if nothing were held."""
+    await remembered(process)
+    for checkpoint in ("kept", "lost"):
+        registered = sum("registered" in line for line in process.log)
+        await process.end(signal.SIGKILL)
+        await kubelet.kill()
+        if checkpoint == "lost":
+            (short_path / "device-plugins" / "kubelet_internal_checkpoint").unlink()
+        await kubelet.start()
+        await process.start()
+        await process.said("registered", registered + 2)
+        await refused(kubelet)
+        assert not (await kubelet.admit("viewer", {"a": {SHARED: 1}}))["ok"]
+    assert (await kubelet.admit("encoder", {"c": {GPU: 1}}))["ok"]
+    await refused(kubelet)
+    kubelet.remove("encoder")
+    await healthy(kubelet, SHARED, 2)
