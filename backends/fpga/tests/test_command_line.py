@@ -46,12 +46,14 @@ def run(configuration, tmp_path, monkeypatch):
 
 
 @contextmanager
-def gateway(path, *held):
+def gateway(path, *held, started=True, failure=None):
     """Says of itself what a gateway says, as far as it matters here: which boards are held, and as what."""
     pod = {"namespace": "team", "pod": "encoder-0"}
     resources = [
         {
             "name": f"example.com/{name}",
+            "started": started,
+            "failure": failure,
             "devices": [
                 {"device": board, "held": (name, board) in held, "holders": [pod] if (name, board) in held else []}
                 for board in "ab"
@@ -122,6 +124,16 @@ def test_a_gateway_that_serves_other_resources_does_not_know_who_holds_the_board
         refused = run("program", "a", "example.com/aes")
     assert refused.exit_code == 1
     assert "the running gateway doesn't serve example.com/new" in refused.stderr
+
+
+@pytest.mark.parametrize("how", [{"started": False}, {"failure": {"reason": "a bug", "since": None}}])
+def test_a_gateway_without_a_list_of_boards_does_not_know_who_holds_them(run, tmp_path, how):
+    with gateway(tmp_path / "control.sock", **how):
+        refused = run("program", "b")
+    assert refused.exit_code == 1
+    assert (
+        "no list of devices for example.com/fft; `dpgateway status` says why. Start the gateway, or" in refused.stderr
+    )
 
 
 def test_a_failure_names_the_board_and_is_listed(run, configuration):

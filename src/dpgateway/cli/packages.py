@@ -36,7 +36,7 @@ __all__ = [
 
 
 class NotServed(GatewayError):
-    """The running gateway has another configuration than the one that was read."""
+    """The running gateway can't say it of a resource: it has another configuration, or no devices yet."""
 
 
 def resources(settings: Settings, driver: str) -> Sequence[ResourceConfig]:
@@ -63,6 +63,8 @@ def holders(control_socket: Path, names: Sequence[str]) -> Mapping[str, Sequence
     if missing := [name for name in names if name not in known]:
         raise NotServed(f"the running gateway doesn't serve {', '.join(missing)}")
     for name in names:
+        if known[name]["failure"] or not known[name]["started"]:
+            raise NotServed(f"the running gateway has no list of devices for {name}; `dpgateway status` says why")
         for device in known[name]["devices"]:
             if device["held"]:
                 held.setdefault(device["device"], []).append(_text(name, device["holders"]))
