@@ -1,9 +1,13 @@
 """The tutorial's driver: its very text is written, tested, packaged and run as the page says, in a new environment."""
 
 import ast
+import re
+import sys
+import types
 
 import pytest
 
+from dpgateway.testing import Recorder
 from tests.docs.conftest import Place
 from tests.docs.pages import Page, check_output
 
@@ -37,6 +41,36 @@ def test_the_driver_is_a_page_of_code():
     code = PAGE.files[DRIVER]
     ast.parse(code)
     assert len(code.splitlines()) <= 60
+
+
+def test_three_lines_notice_a_chip_that_comes_and_goes(tmp_path):
+    made, watching, closing = [
+        line.partition("  #")[0] for line in re.findall(r"^self\._watcher.*$", PAGE.text, re.MULTILINE)
+    ]
+    (imports,) = re.findall(r"`(from dpgateway\.sysfs import .*?)`", PAGE.text)
+    code = PAGE.files[DRIVER].replace("@dataclass", f"{imports}\n\n@dataclass", 1)
+    for before, line in (
+        ("        self._options = options\n", made),
+        ("    def devices(self) -> list[Device]:\n", watching),
+    ):
+        assert before in code
+        code = code.replace(before, f"{before}        {line}\n")
+    code = code.replace("    def _health(", f"    def close(self):\n        {closing}\n\n    def _health(", 1)
+    module = types.ModuleType("gpio_with_hotplug")
+    sys.modules[module.__name__] = module
+    exec(compile(code, "the tutorial", "exec"), module.__dict__)  # noqa: S102  that is what the page says
+    recorder, chip = Recorder(), tmp_path / "gpiochip0"
+    driver = module.GpioDriver(module.GpioOptions({"relay": 17}, chip), recorder.context())
+    try:
+        assert not driver.devices()[0].health.ok
+        for change, healthy in ((lambda: chip.symlink_to("/dev/null"), True), (chip.unlink, False)):
+            recorder.changed.clear()
+            change()
+            assert recorder.changed.wait(5)
+            assert driver.devices()[0].health.ok == healthy
+    finally:
+        driver.close()
+        del sys.modules[module.__name__]
 
 
 def test_the_tutorial_and_the_skeleton_have_the_same_entry_point(results, place: Place):
