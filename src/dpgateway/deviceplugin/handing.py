@@ -24,10 +24,12 @@ from dpgateway.process.peers import Gone, Peer
 
 ASKING = 1.0
 """Seconds in which whoever dials says what it wants."""
-SERVING = 1.0
+SERVING = 2.0
 """Seconds that the newer gateway has to serve. Calls of the kubelet wait meanwhile."""
 LISTING = 10.0
 """Seconds that it has to register and send its list; the kubelet dials for up to 10 s."""
+LINGER = 0.1
+"""Seconds in which a kubelet may still call the older gateway, because it chose that before it knew the newer one."""
 _LOOK = 0.02
 """Seconds between two looks at what the driver does."""
 
@@ -61,6 +63,7 @@ class Member:
         self._handlers = endpoint.handlers
         self._registrar, self._remembering = registrar, remembering
         self._successor = Successor()
+        self.closed = False
         self.newer: Peer | None = None
         """The gateway that asked for it."""
         self.given: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -160,6 +163,7 @@ class Member:
 
     async def close(self) -> None:
         """The resource ends. A newer gateway that serves it already goes on without this one."""
+        self.closed = True
         await self._successor.end()
         if self.newer is not None:
             self.newer.close()
@@ -179,6 +183,9 @@ class Handing:
 
     def asked(self, member: Member, newer: Peer) -> None:
         """Another gateway dialled."""
+        if member.closed:
+            newer.close()
+            return
         task = self._group.create_task(self._meet(member, newer), name=f"{member.name} newer gateway")
         task.add_done_callback(lambda _: newer.close() if member.newer is not newer else None)
 
@@ -188,7 +195,7 @@ class Handing:
                 wanted = await newer.hear()
         except (OSError, TimeoutError):
             wanted = ""
-        if wanted != ASK or member.name in self._running or member.given.done():
+        if wanted != ASK or member.name in self._running or member.given.done() or member.closed:
             return
         if member.newer is not None:
             member.newer.close()  # it has died, or asks once more
@@ -238,4 +245,6 @@ class Handing:
                 await asyncio.wait({task}, timeout=grace)
             task.cancel()
             await asyncio.wait({task})
+        if member.given.done() and member.given.result():
+            await asyncio.sleep(LINGER)
         await member.close()
