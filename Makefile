@@ -63,6 +63,10 @@ DRIVERS ?= chardev fpga simulated
 image: $(VENV)/.dev  ## the container image as an OCI archive, dist/dpgateway-image.tar: DRIVERS="chardev ../mine" (needs Debian 12)
 	@$(BIN)/python -m tools.image $(DRIVERS:%=--driver=%) dist/dpgateway-image.tar
 
+.PHONY: dist
+dist: $(VENV)/.dev  ## all that a release is made of, in dist: packages, image, chart, checksums (needs Debian 12)
+	@$(BIN)/python -m tools.dist dist
+
 .PHONY: test-cluster
 test-cluster: $(VENV)/.dev  ## the image and the chart on a real cluster of mixed versions (needs root, Go and Debian 12)
 	@$(BIN)/python -m tests.cluster.build

@@ -1,0 +1,56 @@
+"""What a release is made of: python -m tools.dist [FOLDER] writes it into the folder, `dist` by default.
+
+Wheels and source archives of all four packages, the image with its list of parts, the chart, and their SHA256SUMS.
+"""
+
+import gzip
+import hashlib
+import io
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.packages import OWN, ROOT, build
+
+CHART = ROOT / "deploy" / "helm" / "dpgateway"
+SUMS = "SHA256SUMS"
+
+
+def make(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    build(OWN, folder)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    package_chart(folder / f"dpgateway-chart-{version}.tgz")
+    drivers = [f"--driver={project.name}" for project in OWN[1:]]
+    image = folder / f"dpgateway-image-{version}.tar"
+    subprocess.run([sys.executable, "-m", "tools.image", *drivers, str(image)], cwd=ROOT, check=True)
+    (folder / SUMS).write_text("".join(sums(folder)))
+
+
+def package_chart(path: Path) -> None:
+    """What `helm package` makes: files below the chart's name, links replaced by what they lead to."""
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
+        for file in sorted(one for one in CHART.rglob("*") if one.is_file()):
+            data = file.read_bytes()
+            info = tarfile.TarInfo(f"{CHART.name}/{file.relative_to(CHART)}")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+
+
+def sums(folder: Path) -> Iterator[str]:
+    """Lines for `sha256sum --check`."""
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and file.name != SUMS:
+            with file.open("rb") as stream:
+                yield f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {file.name}\n"
+
+
+if __name__ == "__main__":
+    make(Path(*sys.argv[1:2] or ["dist"]))
