@@ -21,6 +21,7 @@ from dpgateway.deviceplugin.server.successor import Successor
 from dpgateway.deviceplugin.server.taking import ASK, BACK, LISTED, REGISTER, SERVES
 from dpgateway.process.log import bind
 from dpgateway.process.peers import Gone, Peer
+from dpgateway.process.tasks import within
 
 ASKING = 1.0
 """Seconds in which whoever dials says what it wants."""
@@ -247,4 +248,6 @@ class Handing:
             await asyncio.wait({task})
         if member.given.done() and member.given.result():
             await asyncio.sleep(LINGER)
+            with contextlib.suppress(TimeoutError):  # what was passed on is answered
+                await within(grace, member.settle())
         await member.close()
