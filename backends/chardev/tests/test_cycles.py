@@ -10,6 +10,12 @@ from dpgateway.testing import Recorder
 CYCLES = 1000
 
 
+def assert_no_more_than(before):
+    """There may be less, because what an earlier test left may end meanwhile."""
+    now = left()
+    assert all(one <= most for one, most in zip(now, before, strict=True)), f"{now}, before {before}"
+
+
 def left():
     """Threads and open files of this process, and watches of its inotify instances."""
     fds = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
@@ -47,7 +53,7 @@ def test_a_node_that_comes_and_goes_is_noticed_each_time(dev):
     for number in range(CYCLES // 10, CYCLES):
         cycle(number)
     gc.collect()
-    assert left() == before
+    assert_no_more_than(before)
     assert len(gc.get_objects()) - objects < CYCLES // 10
 
 
@@ -81,4 +87,4 @@ def test_the_last_of_a_thousand_quick_changes_counts(tree, drive):
     assert recorder.until(healthy)
     thread.join()
     assert looks < CYCLES, "several changes in a row are one"
-    assert left() == before
+    assert_no_more_than(before)
