@@ -12,6 +12,7 @@ from dpgateway.deviceplugin.handing import Handing
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.node.directory import Places
 from dpgateway.node.left import Left
@@ -41,9 +42,9 @@ class Running:
         self.directory = directory
 
     async def list(self):
-        """The first list that a kubelet would get."""
+        """The first list that a kubelet would get, which is told of the resource once this is ready."""
+        await until(lambda: self.plugin.registrar.standing.value[0] is not State.UNREADY)
         path = self.directory / "dpgateway" / f"{hashlib.sha256(NAME.encode()).hexdigest()[:16]}.sock"
-        await until(path.exists)
         client = Client(path)
         stream = client.watch()
         first = health(await stream.read())
