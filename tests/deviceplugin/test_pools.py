@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -17,7 +17,7 @@ from dpgateway.deviceplugin.resource import Resource
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.errors import DriverTimeout, RequestError
 from dpgateway.model import Allocation, Device
-from dpgateway.node.holders import Container, Noted
+from dpgateway.node.holders import Claim, Container, Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Claims
 from dpgateway.process.observable import Observable
@@ -105,7 +105,8 @@ class Served:
 
     async def refusal(self, *ids):
         with pytest.raises(RequestError) as caught:
-            await self.resource.allocate([ids], APIS[0])
+            async with asyncio.timeout(5):
+                await self.resource.allocate([ids], APIS[0])
         return str(caught.value)
 
     def end(self):
@@ -311,6 +312,18 @@ async def test_what_a_failed_allocate_gave_is_nobodys_before_its_driver_was_told
     assert fft.reasons == {}
 
 
+async def test_what_only_an_old_journal_knows_is_given_to_nobody_before_the_rest_of_the_pool_is_known(make):
+    """A gateway was killed before it wrote down that the driver had been told, and that another name was given away."""
+    raw, aes = await make(RAW, known=False, devices=[BOTH]), await make(AES, known=False)
+    raw.remember({"both": Claim("", hardware=frozenset({"b0", "b1"}))})
+    raw.note()
+    assert "it isn't known yet what containers hold as example.com/aes" in await raw.refusal("both")
+    aes.remember()
+    aes.note("b0")
+    await turns()
+    assert "b0 is held as example.com/aes" in await raw.refusal("both")
+
+
 # any sequence of events
 
 NAMES = (AES, FFT, RAW)
@@ -471,4 +484,7 @@ class Events(RuleBasedStateMachine):
 
 
 TestEvents = Events.TestCase
-TestEvents.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
+# Without shrinking, which may take minutes, in which nobody sees that something is wrong.
+TestEvents.settings = settings(
+    deadline=None, max_examples=25, stateful_step_count=30, phases=set(Phase) - {Phase.shrink, Phase.explain}
+)

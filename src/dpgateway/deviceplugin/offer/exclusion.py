@@ -100,7 +100,8 @@ def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) 
 
     ``others``: what the other resources of the pool use.
     """
-    held = {own.device(offered) for offered in own.ids}
+    # What is freed may be another one's by now: an earlier gateway may have died before it wrote down who was told.
+    held = {own.device(offered) for offered in own.ids - own.holdings.freed}
     unsure = next((one.unsure for one in others if one.unsure), "")
     forgotten = ""
     if own.forgotten:
