@@ -1,8 +1,12 @@
 """For the tests of the gateway and of the backends alike."""
 
+import faulthandler
 import gc
+import os
+import signal
 import threading
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 import pytest_timeout
@@ -28,15 +32,18 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
-    """Names a test that hangs, shows what each thread does, and ends the process.
+    """Names a test that hangs, shows what each thread does, and ends all tests.
 
     Both ways of pytest-timeout do less: a signal ends no test whose tasks or fixtures hang, because it comes once; a
-    thread ends them all, but doesn't say which test it was.
+    thread ends them all, but doesn't say which test it was. With several workers (pytest-xdist) nobody sees what one of
+    them says, and when it ends, the others may wait for ever for what it had to do.
     """
 
     def end() -> None:
-        terminal = item.config.get_terminal_writer()
-        terminal.line(f"\n{item.nodeid} has taken {settings.timeout:g} s: it hangs")
+        text = f"\n{item.nodeid} has taken {settings.timeout:g} s: it hangs\n"
+        if hasattr(item.config, "workerinput"):
+            _end_all(text)
+        item.config.get_terminal_writer().line(text)
         pytest_timeout.timeout_timer(item, settings)
 
     timer = threading.Timer(settings.timeout, end)
@@ -49,3 +56,13 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Setting
     item.cancel_timeout = cancel
     timer.start()
     return True
+
+
+def _end_all(text: str) -> None:
+    """For a worker: says why, and what each thread does, where its controller speaks, and ends that and all workers."""
+    controller = os.getppid()
+    with Path(f"/proc/{controller}/fd/2").open("a") as errors:
+        errors.write(text)
+        errors.flush()
+        faulthandler.dump_traceback(errors, all_threads=True)
+    os.kill(controller, signal.SIGTERM)

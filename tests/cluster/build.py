@@ -8,11 +8,10 @@ plane is of the same release as that kubelet, so that Go compiles what they shar
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.real_kubelet.build import build_all, missing_to_build
+from tests.real_kubelet.build import build_all, install_packages, missing_to_build
 from tests.real_kubelet.programs import CONTAINERD, KUBELET, VERSION, Program
 
 GO = Path(__file__).resolve().parent / "go"
@@ -20,7 +19,6 @@ DEBIAN = {
     "containerd": "containerd",
     "runc": "runc",
     "busybox": "busybox-static",
-    "mmdebstrap": "mmdebstrap",
     "openssl": "openssl",
     "ip": "iproute2",
     "nsenter": "util-linux",
@@ -49,22 +47,12 @@ def missing_to_run() -> list[str]:
     return [f"no {name}: install {package}" for name, package in DEBIAN.items() if not shutil.which(name)]
 
 
-def install_packages() -> None:
-    """Debian's packages for the cluster, where that can be done; else missing_to_run() says what is missing."""
-    wanted = [package for name, package in DEBIAN.items() if not shutil.which(name)]
-    if not wanted or os.geteuid() != 0 or not shutil.which("apt-get"):
-        return
-    print(f"installing {' '.join(wanted)}", flush=True)
-    subprocess.run(["apt-get", "update", "-qq"], check=False)  # an old index may do
-    subprocess.run(["apt-get", "install", "-qq", "-y", "--no-install-recommends", *wanted], check=False)
-
-
 def main() -> int:
     only = sys.argv[1:]
     todo = [program for program in PROGRAMS if not program.built and (not only or program.name in only)]
     missing = missing_to_build() if todo else []
     if not only:
-        install_packages()
+        install_packages(DEBIAN)
         missing += missing_to_run()
     for text in missing:
         print(f"missing: {text}", file=sys.stderr)

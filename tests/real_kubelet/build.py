@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.real_kubelet.programs import KUBELET, PROGRAMS, Program, cache
@@ -46,9 +47,9 @@ def missing_to_run() -> list[str]:
     return missing + [f"no {name}: install {package}" for name, package in DEBIAN.items() if not shutil.which(name)]
 
 
-def install_packages() -> None:
-    """Debian's packages for the whole kubelet, where that can be done; else missing_to_run() says what is missing."""
-    wanted = [package for name, package in DEBIAN.items() if not shutil.which(name)]
+def install_packages(packages: Mapping[str, str] = DEBIAN) -> None:
+    """Debian's packages, by a program of each, where that can be done; else missing_to_run() says what is missing."""
+    wanted = [package for name, package in packages.items() if not shutil.which(name)]
     if not wanted or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
     print(f"installing {' '.join(wanted)}", flush=True)
