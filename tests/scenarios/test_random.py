@@ -258,7 +258,7 @@ class Node(RuleBasedStateMachine):
 
 
 def test_a_node_lives_at_random(make: Make) -> None:
-    lives = 100 if make is Real else 20 if REAL else 4
+    lives = 200 if make is Real else 50 if REAL else 4
     number = os.environ.get("DPGATEWAY_SEED")
     machine = type("Node", (Node,), {"make": staticmethod(make)})
     chosen = settings(

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpgateway import DriverError
 from dpgateway.sysfs import Look, Object
 from dpgateway_fpga import places
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers.manager_state import Watched, load, reading
+from dpgateway_fpga.programmers.manager_state import Watched, load, read
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
 from dpgateway_fpga.staging import staged
@@ -37,11 +36,7 @@ class FpgaManagerProgrammer:
         return image.sha256
 
     def read(self, board: Board) -> Reading:
-        look = Look(self._roots)
-        try:
-            found = reading(look, places.manager(look, board))
-        except (DriverError, OSError) as error:
-            return Reading("absent", fault=str(error))
+        found = read(self._roots, board)
         return replace(found, fault=self._processes.left(board) or found.fault)
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:

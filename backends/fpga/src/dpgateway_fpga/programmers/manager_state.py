@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from dpgateway import DriverError
 from dpgateway.sysfs import Look, NoValue, Object, Roots
+from dpgateway_fpga import places
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading
@@ -23,6 +25,15 @@ def reading(look: Look, manager: Object) -> Reading:
     errors = "" if isinstance(status, NoValue) else ", ".join(status.split("\n"))
     fault = f"state: {state}; status: {errors}" if errors else f"state: {state}" if state.endswith(" error") else None
     return Reading(state, operating=state == OPERATING, fault=fault)
+
+
+def read(roots: Roots, board: Board) -> Reading:
+    """The reading of a board's manager; a board without one is absent."""
+    look = Look(roots)
+    try:
+        return reading(look, places.manager(look, board))
+    except (DriverError, OSError) as error:
+        return Reading("absent", fault=str(error))
 
 
 class Watched:

@@ -19,7 +19,7 @@ from dpgateway_fpga.bitstream import Image, read_image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.fpga_manager import DIRECTORY
-from dpgateway_fpga.programmers.manager_state import Watched, load, reading
+from dpgateway_fpga.programmers.manager_state import Watched, load, read
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
 from dpgateway_fpga.staging import staged
@@ -39,11 +39,7 @@ class OverlayProgrammer:
         return image.sha256
 
     def read(self, board: Board) -> Reading:
-        look = Look(self._roots)
-        try:
-            found = reading(look, places.manager(look, board))
-        except (DriverError, OSError) as error:
-            return Reading("absent", fault=str(error))
+        found = read(self._roots, board)
         if found.operating and not self._applied(board):
             found = replace(found, state=f"{found.state} without its overlay", operating=False)
         return replace(found, fault=self._processes.left(board) or found.fault)
