@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import threading
-from pathlib import Path
 
 import pytest
 
 from dpgateway import Allocation, Device
 from dpgateway_simulator import Kubelet
+from tests.support.counting import descriptors
 from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
@@ -141,10 +141,6 @@ async def test_a_driver_that_fails_in_every_way_leaves_the_others_alone(gateway,
 def of(resource):
     """Tasks of one resource, by name."""
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(resource)]
-
-
-def descriptors():
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def test_one_resource_that_is_stopped_leaves_nothing_and_the_other_is_not_touched(gateway, kubelet, short_path):
