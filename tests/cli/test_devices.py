@@ -105,6 +105,14 @@ def test_a_wrong_configuration_is_said_on_standard_error(line):
     assert result.stderr.startswith(f"{config}:2: resources[0].options.mode: found 1, expected a string")
 
 
+def test_all_that_is_wrong_is_said_at_once_the_drivers_options_too(line):
+    config = line.config("resources:\n" + entry("a", "1") + entry("b", "list", ", shares: no"))
+    result = line("devices", "--config", config)
+    assert (result.exit_code, result.stdout) == (2, "")
+    places = [text.split(": found")[0] for text in result.stderr.splitlines() if text.startswith(str(config))]
+    assert places == [f"{config}:2: resources[0].options.mode", f"{config}:3: resources[1].shares"]
+
+
 def test_what_was_looked_at_is_explained(line):
     config = line.config("resources:\n" + entry("a", "list"))
     result = line("devices", "--config", config, "--node-name", "n1", "--explain")

@@ -11,10 +11,9 @@ import click
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.cli.questions import Answer, ask_all
-from dpgateway.config import ResourceConfig, load, nothing_served
+from dpgateway.cli.reading import read_whole
+from dpgateway.config import ResourceConfig, nothing_served
 from dpgateway.deviceplugin.offer.shares import share_ids
-from dpgateway.drivers import discovery
-from dpgateway.drivers.loading import Loading
 from dpgateway.model import Candidate, Device
 
 COLUMNS = ("resource", "id", "health", "reason", "numa", "shares", "attributes")
@@ -49,11 +48,8 @@ def devices(context: click.Context, settings: Settings, explain: str | None, out
     With --explain it lists what the drivers looked at: the device that it is, or the first test that it failed, with
     what was found and what was expected. The exit code is 1, too, if no driver knows OBJECT.
     """
-    document = load(settings.config).for_node(settings.node_name)
     with apart():
-        loading = Loading(discovery.named(document.drivers), document)
-        loading.wait()
-        configuration = loading.complete(discovery.installed(), {})
+        document, configuration = read_whole(settings)
         found = asyncio.run(ask_all(configuration.resources, settings.node_name, explain))
     if output == "json":
         print_json([_as_json(answer) | ({} if explain is None else _explained(answer)) for answer in found])

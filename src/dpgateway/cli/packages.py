@@ -14,9 +14,8 @@ from dpgateway.cli.asking import asked
 from dpgateway.cli.group import Telling
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import ResourceConfig, load
-from dpgateway.drivers import discovery
-from dpgateway.drivers.loading import Loading
+from dpgateway.cli.reading import read_whole
+from dpgateway.config import ResourceConfig
 from dpgateway.errors import ConfigurationError, GatewayError
 
 __all__ = [
@@ -41,11 +40,8 @@ class NotServed(GatewayError):
 
 def resources(settings: Settings, driver: str) -> Sequence[ResourceConfig]:
     """The node's resources of one driver, with their options. Raises ConfigurationError."""
-    document = load(settings.config).for_node(settings.node_name)
     with apart():
-        loading = Loading(discovery.named(document.drivers), document)
-        loading.wait()
-        configuration = loading.complete(discovery.installed(), {})
+        _, configuration = read_whole(settings)
     ours = [one for one in configuration.resources if one.driver == driver]
     if failed := [f"{one.name}: {one.failure}" for one in ours if one.failure is not None]:
         raise ConfigurationError("\n".join(failed))
