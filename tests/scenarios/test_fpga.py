@@ -1,0 +1,220 @@
+"""One FPGA board with two functions on a whole node, with real containers: the kernel's side of the board is a file
+system of the tests, so the code that runs is the one that touches a real /sys.
+"""
+
+import asyncio
+import hashlib
+import shutil
+import signal
+import tempfile
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.fpga.tests.kernel.fuse import Directory, Link, Text, mounted
+from backends.fpga.tests.kernel.manager import Gate, Manager
+from tests.real_kubelet.node.node import Node
+from tests.real_kubelet.node.waiting import until
+from tests.scenarios.gateway import Gateway
+
+AES, FFT = "example.com/aes", "example.com/fft"
+ADDRESS = "f8007000.devcfg"
+BOARD = f"devices/platform/axi/{ADDRESS}/fpga_manager/fpga0"
+# one node at a time: two that start at once wait for one another too long
+pytestmark = pytest.mark.xdist_group("node")
+LISTED = "Processed device updates for resource"  # in the kubelet's log
+FIRST = "cat /mnt/board/state /mnt/board/runs > /tmp/new; mv /tmp/new /tmp/first"
+FOREVER = "trap 'exit 0' TERM; while :; do sleep 1; done"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="scenario-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def board(folder: Path) -> Iterator[Manager]:
+    """Under ``host/sys``; its file ``runs`` says which image it has, which no real board does."""
+    host = Directory()
+    (folder / "host").mkdir()
+    (folder / "firmware").mkdir()
+    manager = Manager(host, f"sys/{BOARD}", folder / "firmware")
+    host.make(f"sys/devices/platform/axi/{ADDRESS}/subsystem", Link("../../../../bus/platform"))
+    host.make("sys/class/fpga_manager/fpga0", Link(f"../../{BOARD}"))
+    host.make(f"sys/{BOARD}/runs", Text(lambda: f"{running(manager)}\n"))
+    with mounted(host, folder / "host"):
+        yield manager
+
+
+def running(board: Manager) -> str:
+    return board.loaded[-1][1].decode() if board.loaded else "nothing"
+
+
+@pytest.fixture
+async def node(folder: Path, board: Manager) -> AsyncIterator[Node]:
+    async with Node(folder / "node") as node:
+        yield node
+
+
+@pytest.fixture
+async def gateway(node: Node, folder: Path, board: Manager) -> AsyncIterator[Gateway]:
+    """With the board at the kubelet under both names."""
+    gateway = Gateway(folder, node.device_plugins_dir)
+    await gateway.start(function(folder, AES), function(folder, FFT))
+    await listed(node, 2)
+    async with gateway:
+        yield gateway
+        assert await gateway.end() == 0
+    print("\n".join(gateway.log))  # noqa: T201 - pytest shows it when the scenario failed
+
+
+def function(folder: Path, name: str) -> dict[str, Any]:
+    image = folder / name.rpartition("/")[2]
+    image.write_text(image.name)
+    image.chmod(0o600)
+    options = {
+        "boards": [{"id": "b0", "address": ADDRESS}],
+        "bitstream": {"path": str(image), "id": image.name, "sha256": hashlib.sha256(image.read_bytes()).hexdigest()},
+        "programmer": "fpga-manager",
+        "fpga_manager": {"firmware": str(folder / "firmware")},
+        "sysfs": str(folder / "host/sys"),
+        "state_dir": str(folder / "fpga"),
+        "wait": "3s",  # of the kubelet's 30, because a test waits for it
+    }
+    mounts = [{"host_path": str(folder / "host/sys" / BOARD), "container_path": "/mnt/board", "read_only": True}]
+    return {"name": name, "driver": "fpga", "pool": "boards", "options": options, "mounts": mounts}
+
+
+async def listed(node: Node, count: int) -> None:
+    async def there() -> bool:
+        return node.kubelet_log().count(LISTED) >= count
+
+    await until("list of devices at the kubelet", there)
+
+
+async def run(node: Node, name: str, resource: str) -> None:
+    """A pod whose container first writes down what the board runs."""
+    limits = {"limits": {resource: 1}}
+    container = {"name": "c", "resources": limits, "command": ["/bin/sh", "-c", f"{FIRST}; {FOREVER}"]}
+    await node.run_pod(name, [container], restartPolicy="Always")
+
+
+async def first(node: Node, name: str) -> str:
+    """What the board ran at the first instruction of the pod's container."""
+    container = (await node.wait_for_pod(name)).container_id("c")
+
+    async def written() -> str:
+        return (await node.exec(container, "cat", "/tmp/first")).output
+
+    return await until("first words of the container", written)
+
+
+async def at(gate: Gate) -> None:
+    assert await asyncio.to_thread(gate.reached.wait, 30), "nothing programs the board"
+
+
+async def event(node: Node, pod: str, *texts: str) -> None:
+    """An event of the pod, which a kubelet without an API server writes into its log."""
+
+    async def told() -> bool:
+        lines = (line for line in node.kubelet_log().splitlines() if "Event occurred" in line and f"{pod}-node" in line)
+        return any(all(text in line for text in texts) for line in lines)
+
+    await until(f"event of {pod} with {texts}", told)
+
+
+async def test_a_container_runs_on_its_image_and_another_function_waits_for_its_end(
+    node: Node, gateway: Gateway, board: Manager
+) -> None:
+    gate = board.hold("write")
+    await run(node, "a", AES)
+    await at(gate)
+    pod = await node.pod("a")
+    assert pod is not None
+    assert not pod.containers.get("c", {}).get("containerID"), str(pod)
+    gate.open()
+    assert await first(node, "a") == "operating\naes\n"
+
+    before = (await node.wait_for_pod("a")).container_id("c")
+    await node.kill_container(before)
+
+    async def again() -> bool:
+        pod = await node.pod("a")
+        return pod is not None and pod.all_running and pod.container_id("c") != before
+
+    await until("second container", again)
+    assert await first(node, "a") == "operating\naes\n"
+    assert len(board.loaded) == 1, "a restart programmed it again"
+
+    await run(node, "b", FFT)
+    refused = await node.wait_for_pod("b", "Failed")
+    assert refused.reason == "UnexpectedAdmissionError"
+    assert FFT in refused.message
+    await shown(gateway, FFT, f"held as {AES} by default/a-node")
+    assert running(board) == "aes"
+    await node.delete_pod("a")
+    await healthy(node, FFT)
+    await run(node, "c", FFT)
+    assert await first(node, "c") == "operating\nfft\n"
+    assert board.at_once == 1
+
+
+async def test_why_a_load_failed_is_an_event_of_the_pod_and_it_heals_by_itself(
+    node: Node, gateway: Gateway, board: Manager
+) -> None:
+    board.fail = "write"
+    await run(node, "a", AES)
+    await event(node, "a", "Failed", "b0", "Input/output error", "write error", "reconfig CRC error")
+    await event(node, "a", "Failed", "b0", "Input/output error", "write error", "reconfig CRC error")
+    await shown(gateway, FFT, "reconfig CRC error")
+    board.fail = ""
+    assert await first(node, "a") == "operating\naes\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("who", ["kubelet", "gateway"])
+async def test_who_ends_while_a_board_is_programmed_finds_it_right_afterwards(
+    node: Node, gateway: Gateway, board: Manager, who: str, number: signal.Signals
+) -> None:
+    gate = board.hold("write")
+    await run(node, "a", AES)
+    await at(gate)
+    lists = node.kubelet_log().count(LISTED)
+    if who == "kubelet":  # it admits the pod again, which has no container yet: then it wants the list before
+        await node.restart_kubelet(number, before_pods=listed(node, lists + 2))
+    else:
+        await gateway.restart(number)
+        await listed(node, lists + 2)
+    assert not board.loaded
+    gate.open()
+    assert await first(node, "a") == "operating\naes\n"
+    await run(node, "b", FFT)
+    assert (await node.wait_for_pod("b", "Failed")).reason == "UnexpectedAdmissionError"
+    assert running(board) == "aes"
+    assert board.at_once == 1
+
+
+async def shown(gateway: Gateway, resource: str, text: str) -> None:
+    """Until `dpgateway status` says this of the resource."""
+    command = (*gateway.command, "status", resource, f"--control-socket={gateway.folder / 'control.sock'}")
+
+    async def told() -> bool:
+        process = await asyncio.create_subprocess_exec(*command, "--output=json", stdout=PIPE)
+        return text in (await process.communicate())[0].decode()
+
+    await until(f"{text!r} as status of {resource}", told)
+
+
+async def healthy(node: Node, resource: str) -> None:
+    """Until the kubelet can give the resource's board away."""
+
+    async def told() -> bool:
+        lines = [line for line in node.kubelet_log().splitlines() if LISTED in line and f'"{resource}"' in line]
+        return "healthyCount=1" in lines[-1]
+
+    await until(f"board as {resource}", told)
