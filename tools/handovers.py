@@ -1,8 +1,9 @@
 """Hands the gateway over again and again under the device managers of nine kubelet releases, while pods come and go.
 
-``python -m tools.handovers`` prints, for each release, how long the kubelet had fewer devices than there are, and how
-many pods it refused: with handovers, and with as many pods without any. With releases as arguments, only those.
-``--end-first`` ends the old gateway before the new one starts, as ``systemctl restart`` does.
+``python -m tools.handovers`` prints, for each release, how long the kubelet had fewer devices than there are, how many
+pods it refused, and how long the slowest pod waited for its device: with handovers, and as many pods without any. With
+releases as arguments, only those. ``--end-first`` ends the old gateway before the new one starts, as ``systemctl
+restart`` does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +25,10 @@ from tests.real_kubelet.device_manager import DeviceManager
 from tests.real_kubelet.programs import RELEASES
 from tests.support.gateway import Gateway
 
-RESOURCES = [f"example.com/thing{number}" for number in range(4)]
 DEVICES = 64
+"""Of each resource."""
 PER_SECOND = 20
-"""Pods, each of which gets one of every resource."""
+"""Pods, each of which gets one device, of one resource after the other."""
 LIFE = 0.3
 """Seconds that a pod lives."""
 BETWEEN = 0.5
@@ -41,7 +42,8 @@ class Seen:
 
     gaps: list[float] = field(default_factory=list)
     """Seconds in which it counted fewer devices, for each handover."""
-    pods: int = 0
+    waits: list[float] = field(default_factory=list)
+    """Seconds until the kubelet answered, for each pod."""
     refused: Counter[str] = field(default_factory=Counter)
     """Pods, by the kubelet's reason."""
 
@@ -49,8 +51,8 @@ class Seen:
 class Churn:
     """Pods that come and go, and what the kubelet counts meanwhile."""
 
-    def __init__(self, kubelet: DeviceManager, seen: Seen) -> None:
-        self._kubelet, self._seen = kubelet, seen
+    def __init__(self, kubelet: DeviceManager, resources: Sequence[str], seen: Seen) -> None:
+        self._kubelet, self._resources, self._seen = kubelet, resources, seen
         self.over = False
         """Whether no more pods come."""
         self._missing: list[tuple[float, float]] = []
@@ -63,11 +65,13 @@ class Churn:
                 await asyncio.sleep(begin + count / PER_SECOND - time.monotonic())
                 if self.over:
                     return
-                group.create_task(self._pod(f"pod-{next(NUMBERS)}"))
+                resource = self._resources[count % len(self._resources)]
+                group.create_task(self._pod(f"pod-{next(NUMBERS)}", resource))
 
-    async def _pod(self, name: str) -> None:
-        answer = await self._kubelet.admit(name, {"c": dict.fromkeys(RESOURCES, 1)})
-        self._seen.pods += 1
+    async def _pod(self, name: str, resource: str) -> None:
+        asked = time.monotonic()
+        answer = await self._kubelet.admit(name, {"c": {resource: 1}})
+        self._seen.waits.append(time.monotonic() - asked)
         if not answer["ok"]:
             self._seen.refused[str(answer.get("error") or answer)] += 1
         await asyncio.sleep(LIFE)
@@ -77,7 +81,7 @@ class Churn:
         while True:
             asked = time.monotonic()
             counted = (await self._kubelet.capacity())["allocatable"]
-            if any(counted.get(resource) != DEVICES for resource in RESOURCES):
+            if any(counted.get(resource) != DEVICES for resource in self._resources):
                 self._missing.append((asked, time.monotonic()))
             await asyncio.sleep(0.001)
 
@@ -87,31 +91,31 @@ class Churn:
         return missing[-1][1] - missing[0][0] if missing else 0.0
 
 
-def gateway(folder: Path, directory: Path) -> Gateway:
+def gateway(folder: Path, directory: Path, resources: Sequence[str]) -> Gateway:
     one = Gateway(folder, directory)
     options = {"count": DEVICES, "prepare": True}
-    one.resources = [{"name": name, "driver": "simulated", "options": options} for name in RESOURCES]
+    one.resources = [{"name": name, "driver": "simulated", "options": options} for name in resources]
     return one
 
 
 async def start(one: Gateway) -> None:
     """Returns when the kubelet has all its lists."""
-    seen = sum(" registered" in line or '"registered"' in line for line in one.log)
+    one.log.clear()
     await one.start()
-    await one.said('"registered"', seen + len(RESOURCES), 60)
+    await one.said('"registered"', len(one.resources), 60)
 
 
-async def measure(release: str, handovers: int, *, end_first: bool) -> tuple[Seen, Seen]:
+async def measure(release: str, handovers: int, resources: Sequence[str], *, end_first: bool) -> tuple[Seen, Seen]:
     """With handovers, and for about as long without."""
     folder = Path(tempfile.mkdtemp(prefix="handovers-"))
     kubelet = DeviceManager(release, folder / "device-plugins")
-    old, new = gateway(folder, kubelet.directory), gateway(folder, kubelet.directory)
+    old, new = (gateway(folder, kubelet.directory, resources) for _ in range(2))
     try:
         await kubelet.start()
         await start(old)
-        await kubelet.wait_for(lambda seen: all(seen["allocatable"].get(one) == DEVICES for one in RESOURCES))
+        await kubelet.wait_for(lambda seen: all(seen["allocatable"].get(one) == DEVICES for one in resources))
         took, seen = time.monotonic(), Seen()
-        async with churning(kubelet, seen) as churn:
+        async with churning(kubelet, resources, seen) as churn:
             for _ in range(handovers):
                 since = time.monotonic()
                 if end_first:
@@ -122,7 +126,7 @@ async def measure(release: str, handovers: int, *, end_first: bool) -> tuple[See
                 seen.gaps.append(churn.gap(since))
                 old, new = new, old
         quiet = Seen()
-        async with churning(kubelet, quiet):
+        async with churning(kubelet, resources, quiet):
             await asyncio.sleep(time.monotonic() - took)
         await old.end()
         return seen, quiet
@@ -134,8 +138,8 @@ async def measure(release: str, handovers: int, *, end_first: bool) -> tuple[See
 
 
 @contextlib.asynccontextmanager
-async def churning(kubelet: DeviceManager, seen: Seen) -> AsyncGenerator[Churn, None]:
-    churn = Churn(kubelet, seen)
+async def churning(kubelet: DeviceManager, resources: Sequence[str], seen: Seen) -> AsyncGenerator[Churn, None]:
+    churn = Churn(kubelet, resources, seen)
     looking, pods = asyncio.create_task(churn.look()), asyncio.create_task(churn.pods())
     try:
         yield churn
@@ -150,20 +154,23 @@ def line(release: str, seen: Seen, quiet: Seen) -> str:
     with_gap = sum(gap > 0 for gap in gaps)
     p99 = gaps[min(len(gaps) - 1, int(0.99 * len(gaps)))]
     times = f"{with_gap} of {len(gaps)} | {statistics.median(gaps):.0f} | {p99:.0f} | {gaps[-1]:.0f}"
-    refused = f"{seen.refused.total()} of {seen.pods} | {quiet.refused.total()} of {quiet.pods}"
-    return f"| {release} | {times} | {refused} |"
+    refused = " | ".join(f"{one.refused.total()} of {len(one.waits)}" for one in (seen, quiet))
+    waits = " | ".join(f"{1000 * max(one.waits):.0f}" for one in (seen, quiet))
+    return f"| {release} | {times} | {refused} | {waits} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("releases", nargs="*", default=RELEASES)
     parser.add_argument("--handovers", type=int, default=20, help="for each release")
+    parser.add_argument("--resources", type=int, default=4)
     parser.add_argument("--end-first", action="store_true", help="as systemctl restart does")
     words = parser.parse_args()
-    print("| kubelet | handovers with a gap | p50, ms | p99, ms | longest, ms | pods refused | without handovers |")
-    print("|---|---|---|---|---|---|---|")
+    resources = [f"example.com/thing{number}" for number in range(words.resources)]
+    print("| kubelet | handovers with a gap | p50, ms | p99 | longest | pods refused | without | longest wait, ms | without |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for release in words.releases:
-        seen, quiet = asyncio.run(measure(release, words.handovers, end_first=words.end_first))
+        seen, quiet = asyncio.run(measure(release, words.handovers, resources, end_first=words.end_first))
         print(line(release, seen, quiet), flush=True)
         for reason, count in (seen.refused + quiet.refused).most_common(5):
             print(f"    {count}: {reason}", flush=True)
