@@ -54,6 +54,10 @@ test-monitoring: $(VENV)/.dev  ## what Prometheus' own tool says of metrics, ale
 	@$(BIN)/python -m tests.monitoring.build
 	@$(BIN)/python -m pytest -q tests/monitoring
 
+.PHONY: test-systemd
+test-systemd: $(VENV)/.dev  ## the service under a real systemd, in namespaces of its own (needs root and systemd)
+	@$(BIN)/python -m pytest -q tests/systemd
+
 .PHONY: test-page
 test-page: $(VENV)/.dev  ## the page for people in a real browser (needs root and chromium-headless-shell)
 	@$(BIN)/python -m pytest -q tests/browser

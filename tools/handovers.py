@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--end-first", action="store_true", help="as systemctl restart does")
     words = parser.parse_args()
     resources = [f"example.com/thing{number}" for number in range(words.resources)]
-    print("| kubelet | handovers with a gap | p50, ms | p99 | longest | pods refused | without | longest wait, ms | without |")
+    print("| kubelet | with a gap | p50, ms | p99 | longest | pods refused | without | longest wait, ms | without |")
     print("|---|---|---|---|---|---|---|---|---|")
     for release in words.releases:
         seen, quiet = asyncio.run(measure(release, words.handovers, resources, end_first=words.end_first))

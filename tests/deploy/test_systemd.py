@@ -32,7 +32,7 @@ def settings(text):
     return found
 
 
-UNIT = settings((FOLDER / "dpgateway.service").read_text())
+UNIT = settings((FOLDER / "dpgateway@.service").read_text())
 
 
 def one(key):
@@ -60,7 +60,7 @@ class TestUnit:
         variables = dict(value.split("=", 1) for value in UNIT["Environment"])
         assert variables["DPGATEWAY_CONFIG"] == str(DEFAULT_CONFIG)
         assert installed("deploy/systemd/config.yaml") == str(DEFAULT_CONFIG)
-        assert installed("deploy/systemd/dpgateway.service") == "/etc/systemd/system/dpgateway.service"
+        assert installed("deploy/systemd/dpgateway@.service") == "/etc/systemd/system/dpgateway@.service"
         assert f"cat > {one('EnvironmentFile').removeprefix('-')} <<" in PAGE.text
 
     def test_the_page_removes_all_that_it_and_the_service_make(self):
@@ -68,7 +68,7 @@ class TestUnit:
         state = f"/run/{one('RuntimeDirectory')}"
         assert removed == {
             "/opt/dpgateway",
-            "/etc/systemd/system/dpgateway.service",
+            "/etc/systemd/system/dpgateway@.service",
             one("EnvironmentFile").removeprefix("-"),
             str(DEFAULT_CONFIG.parent),
             f"{DEVICE_PLUGINS_DIR}/dpgateway",
@@ -81,6 +81,12 @@ class TestUnit:
         assert UNIT["Type"] == ["notify", "notify-reload"]  # systemd before 253 ignores the second one
         assert one("ExecReload") == "/bin/kill -HUP $MAINPID"
         assert (one("Restart"), one("RestartPreventExitStatus"), one("StartLimitIntervalSec")) == ("always", "2", "0")
+
+    def test_it_waits_for_the_gateway_that_takes_over_while_it_is_restarted(self):
+        """tests/systemd runs it."""
+        assert "systemctl start %p@%i-next" in one("ExecStop")
+        assert one("ExecStartPost") == "-/bin/systemctl stop --no-block %p@%i-next"
+        assert ["systemctl", "start", "dpgateway@node-next"] in COMMANDS
 
     def test_it_comes_before_the_kubelet_and_outlives_it(self):
         assert one("Before") == "kubelet.service"

@@ -1,0 +1,98 @@
+"""The service under a real systemd: what a kubelet notices of its restart, and of a new program that doesn't work."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from dpgateway_simulator import Kubelet
+from tests.support.waiting import until
+from tests.systemd.machine import Machine
+
+R = "example.com/thing"
+RESOURCE = {"name": R, "driver": "simulated", "options": {"count": 4}}
+SERVICE, NEXT = "dpgateway@node", "dpgateway@node-next"
+
+
+@pytest.fixture
+async def machine() -> AsyncIterator[Machine]:
+    """The service serves."""
+    async with Machine() as machine:
+        machine.configure(RESOURCE)
+        await machine.done("start", SERVICE)
+        yield machine
+
+
+@pytest.fixture
+async def kubelet(machine: Machine) -> AsyncIterator[Kubelet]:
+    """It has the devices."""
+    async with Kubelet("1.37", machine.device_plugins) as kubelet:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == (4, 4), 60)
+        yield kubelet
+
+
+@contextlib.contextmanager
+def used(kubelet: Kubelet) -> Iterator[list[object]]:
+    """Whatever else than four devices the kubelet counts meanwhile, or Allocate answers."""
+    wrong: list[object] = []
+
+    async def look() -> None:
+        while True:
+            if (counts := kubelet.counts(R)) != (4, 4):
+                wrong.append(counts)
+            try:
+                await kubelet.allocate(R, ["node-0"])
+            except Exception as error:
+                wrong.append(error)
+            await asyncio.sleep(0.005)
+
+    looking = asyncio.create_task(look())
+    yield wrong
+    looking.cancel()
+
+
+async def main_pid(machine: Machine, unit: str = SERVICE) -> str:
+    return await machine.done("show", "--property=MainPID", "--value", unit)
+
+
+async def ended(machine: Machine, unit: str) -> bool:
+    return await machine.state(unit) == "inactive"
+
+
+async def test_a_restart_is_unnoticed(machine: Machine, kubelet: Kubelet) -> None:
+    before = await main_pid(machine)
+    with used(kubelet) as wrong:
+        await machine.done("restart", SERVICE)
+        assert await main_pid(machine) not in {before, "0"}
+        assert await machine.state(SERVICE) == "active"
+        await until(lambda: ended(machine, NEXT))
+    assert not wrong, machine.log()
+    assert machine.log().count("took over from another gateway") == 2
+
+
+async def test_a_stop_is_a_stop(machine: Machine, kubelet: Kubelet) -> None:
+    await machine.done("stop", SERVICE)
+    await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 0)
+    assert (await machine.state(SERVICE), await machine.state(NEXT)) == ("inactive", "inactive")
+    assert not list((machine.device_plugins / "dpgateway").iterdir())
+    assert "took over" not in machine.log()
+
+
+async def test_a_new_program_that_does_not_start_is_noticed_before_the_old_one_ends(
+    machine: Machine, kubelet: Kubelet
+) -> None:
+    before = await main_pid(machine)
+    with used(kubelet) as wrong:
+        machine.configure({**RESOURCE, "sharse": 2})
+        code, said = await machine.systemctl("start", NEXT)
+        assert (code, await machine.state(NEXT)) == (1, "failed"), said
+        assert await main_pid(machine) == before
+    assert not wrong, machine.log()
+
+
+async def test_a_gateway_that_was_killed_is_started_again(machine: Machine, kubelet: Kubelet) -> None:
+    await machine.done("kill", "--signal=KILL", SERVICE)
+    await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 0)
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (4, 4), 60)
+    assert await until(lambda: main_pid(machine)) != "0"
