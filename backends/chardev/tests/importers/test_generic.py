@@ -217,9 +217,7 @@ def test_paths_that_belong_together(imported, tree):
 def test_all_that_is_in_a_directory(imported):
     written = imported(CAPTURE)
     names = ("controlC0", "pcmC0D0c", "controlC1", "pcmC1D0c")
-    assert written.nodes("squat.ai/audio") == {
-        "audio": [(f"/dev/snd/{one}", f"/dev/snd/{one}", "mrw") for one in names]
-    }
+    assert written.nodes("squat.ai/audio") == {"snd": [(f"/dev/snd/{one}", f"/dev/snd/{one}", "mrw") for one in names]}
     assert written.resources["squat.ai/audio"].shares.count == 10
 
 

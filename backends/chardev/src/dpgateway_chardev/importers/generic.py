@@ -1,6 +1,7 @@
 """generic-device-plugin: its groups of paths and of USB devices, as paths or match of this driver.
 
-Its ids are SHA-1 sums of a number and of all paths of a group, as shares of a device with one path can have them.
+Its ids are SHA-1 sums of a number and of all paths of a group, as shares of a device can have them whose own id is
+these paths.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dpgateway_chardev.importers.generic_config import Device, Group, Path, conf
 from dpgateway_chardev.importers.generic_match import DIRECTORIES, OTHER_DIRECTORIES, directory, together, usb
 
 _IDS = "{sha1:{share}/dev/{id}}"
-"""Source: deviceplugin/path.go, discoverPath."""
+"""Source: deviceplugin/path.go, discoverPath. The first path is one below /dev, and an id is written without that."""
 
 
 def generic_device_plugin(source: Source) -> Imported:
@@ -45,19 +46,29 @@ class _Converted:
             self._lose(
                 self._at("groups"), "different counts", f"shares hold for all devices; {min(counts)} is the least"
             )
-        if "paths" in options:
-            more: dict[str, Any] = {"shares": {"count": min(counts), "ids": _IDS}}
+        if why := self._other_ids(options):
+            more: dict[str, Any] = {"shares": min(counts)} if min(counts) > 1 else {}
+            self._lose(self._at(), "the ids", f"{why}; {RUNNING}")
         else:
-            more = {"shares": min(counts)} if min(counts) > 1 else {}
-            self._lose(self._at(), "the ids", f"there they are SHA-1 sums of paths; {RUNNING}")
+            more = {"shares": {"count": min(counts), "ids": _IDS}}
         return Resource(self._name, self._at(), DRIVER, options, more)
 
+    def _other_ids(self, options: dict[str, Any]) -> str:
+        """Why devices can't have the ids that they have there; empty if they can."""
+        if "paths" in options:
+            return ""
+        if any(group.usb for group in self._device.groups):
+            return "there they are made of the numbers that USB devices get anew at each plug"
+        if any(path.optional for group in self._device.groups for path in group.paths):
+            return "there they are made of what is there, so they change when an optional path comes or goes"
+        return ""
+
     def _options(self) -> dict[str, Any] | None:
-        groups, name = self._device.groups, self._device.name.strip()
+        groups = self._device.groups
         if any(group.usb for group in groups):
             return self._usb()
         if len(groups) == len(groups[0].paths) == 1 and groups[0].paths[0].path.rstrip("/") in DIRECTORIES:
-            return directory(groups[0].paths[0], name)
+            return directory(groups[0].paths[0])
         if any(len(group.paths) > 1 for group in groups) and (options := together(groups)) is not None:
             return options
         alone = [(number, group.paths[0]) for number, group in enumerate(groups) if self._is_alone(number, group)]

@@ -37,10 +37,11 @@ def _stick(usb: Usb) -> dict[str, Any]:
     return {"subsystem": "usb", "attr": attributes | ({"serial": {"exact": usb.serial}} if usb.serial else {})}
 
 
-def directory(path: Path, name: str) -> dict[str, Any]:
-    """One device with all nodes that are in the directory."""
+def directory(path: Path) -> dict[str, Any]:
+    """One device with all nodes that are in the directory, whose name is its id."""
     where = path.path.rstrip("/")
-    match = {"subsystem": DIRECTORIES[where], "env": {"DEVNAME": f"{where.removeprefix('/dev/')}/*"}}
+    name = where.removeprefix("/dev/")
+    match = {"subsystem": DIRECTORIES[where], "env": {"DEVNAME": f"{name}/*"}}
     return {"match": match, "group": name, "permissions": path.permissions or "mrw"}
 
 
@@ -48,7 +49,8 @@ def together(groups: Sequence[Group]) -> dict[str, Any] | None:
     """Options for groups of several paths that are alike but for their numbers; None if they aren't.
 
     The object of the first node stands for all: ``/dev/snd/controlC1`` and ``/dev/snd/pcmC1D0c`` are the device of
-    ``controlC1``, with the nodes ``/dev/snd/controlC{number}`` and ``/dev/snd/pcmC{number}D0c``.
+    ``controlC1``, with the nodes ``/dev/snd/controlC{number}`` and ``/dev/snd/pcmC{number}D0c``. Its id is all of its
+    paths, unless some of them are optional.
     """
     columns = list(zip(*(group.paths for group in groups), strict=False))
     alike = len({len(group.paths) for group in groups}) == 1 and all(len(set(map(_kind, one))) == 1 for one in columns)
@@ -58,16 +60,19 @@ def together(groups: Sequence[Group]) -> dict[str, Any] | None:
     if columns[0][0].type == "Mount" or columns[0][0].optional or not all(map(_has_object, first)):
         return None
     numbers = [_DIGITS.split(path)[-2] if path[-1].isdigit() else "" for path in first]
-    nodes, mounts = list[Any](), list[Any]()
+    nodes, mounts, paths = list[Any](), list[Any](), ""
     for column in columns:
         host = _template([one.path.strip() for one in column], numbers)
         inside = _template([_inside(one) for one in column], numbers)
         if host is None or inside is None:
             return None
         (nodes if column[0].type == "Device" else mounts).append(_given(column[0], host, inside))
+        paths += host
     names = [path.removeprefix("/dev/") for path in first]
     match = {"subsystem": _subsystem(first[0]), "kernel": [name.rpartition("/")[2] for name in names]}
     options: dict[str, Any] = {"match": match | {"env": {"DEVNAME": names}}, "nodes": nodes}
+    if not any(column[0].optional for column in columns):
+        options["group" if len(groups) == 1 else "id"] = paths.removeprefix("/dev/")
     return options | ({"mounts": mounts} if mounts else {})
 
 

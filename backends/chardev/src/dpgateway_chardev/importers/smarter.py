@@ -58,7 +58,7 @@ def smarter_device_manager(source: Source) -> Imported:
             else:
                 more = {"shares": {"count": one.nummaxdevices, "ids": "{share}"}}
                 path = Path(f"/dev/{name}", permissions="rw")
-                options = directory(path, name) if path.path in DIRECTORIES else {"paths": [path.path]}
+                options = directory(path) if path.path in DIRECTORIES else {"paths": [path.path]}
                 resources[resource] = Resource(resource, written.place, DRIVER, options, more)
     return Imported(tuple(resources.values()), tuple(lost))
 
