@@ -1,5 +1,6 @@
 """All four formats are read alike; anything else is an error, never an empty answer."""
 
+import contextlib
 import json
 
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.checkpoint import notes
+from dpgateway.node.checkpoint import answers, layouts, notes
 from dpgateway.node.holders import Container
+from dpgateway.node.releases import Layout
 
 THING, OTHER = "example.com/thing", "example.com/other"
 
@@ -54,6 +56,45 @@ each_format = pytest.mark.parametrize("document", FORMATS.values(), ids=FORMATS)
 def test_what_all_containers_of_all_pods_hold(document):
     found = notes(json.dumps(document).encode())
     assert {name: set(ids) for name, ids in found.items()} == {THING: {"a", "a::1", "b"}, OTHER: {"a"}}
+
+
+def test_each_format_is_recognized():
+    found = [layouts(json.dumps(document).encode()) for document in FORMATS.values()]
+    assert found == [{layout} for layout in Layout]
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        ({"Entries": None}, {Layout.PER_DEVICE}),
+        ({"PodDeviceEntries": None}, {Layout.PER_CONTAINER}),
+        ({"Data": {"PodDeviceEntries": None}, "Checksum": 1}, {Layout.CHECKED, Layout.BY_NODE}),
+        (
+            {"Data": {"PodDeviceEntries": [entry(THING, DeviceIDs=None)]}, "Checksum": 1},
+            {Layout.CHECKED, Layout.BY_NODE},
+        ),
+    ],
+)
+def test_a_format_that_nothing_tells_may_be_several(document, found):
+    assert layouts(json.dumps(document).encode()) == found
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        (V1_8, {THING: (b"", b"", b""), OTHER: (b"",)}),
+        (LISTS, {THING: (b"\n\0", b""), OTHER: (b"",)}),
+        ({"Data": NODES, "Checksum": 1}, {THING: (b"\n\0", b""), OTHER: (b"",)}),
+    ],
+)
+def test_what_containers_were_given_with_their_devices(document, found):
+    assert answers(json.dumps(document).encode()) == found
+
+
+def test_an_answer_that_no_kubelet_writes():
+    document = {"PodDeviceEntries": [entry(THING, DeviceIDs=["a"], AllocResp="not base 64!")]}
+    with pytest.raises(KubeletError, match="not in a format of any kubelet"):
+        answers(json.dumps(document).encode())
 
 
 def test_the_numa_nodes_that_the_kubelet_knew():
@@ -171,6 +212,9 @@ JSON = st.recursive(
 
 
 def is_an_answer_or_a_kubelet_error(raw):
+    for read in (layouts, answers):
+        with contextlib.suppress(KubeletError):
+            read(raw)
     try:
         held = notes(raw)
     except KubeletError:

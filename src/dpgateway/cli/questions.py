@@ -30,6 +30,8 @@ class Answer:
     failure: str | None = None
     candidates: tuple[Candidate, ...] | None = None
     """What it looked at for its devices; None, if it wasn't asked, or has no method ``explain``."""
+    abilities: frozenset[str] = frozenset()
+    """Which optional methods it has."""
 
 
 class Question:
@@ -48,13 +50,13 @@ class Question:
         if not self._asked.done():
             return Answer(self._resource, failure=f"the driver didn't answer within {format_duration(timeout)}")
         try:
-            devices, candidates = self._asked.result()
+            devices, candidates, able = self._asked.result()
         except GatewayError as error:
             return Answer(self._resource, failure=f"the driver failed: {error}")
         shares = self._resource.shares
         unfit = clash(tuple(device.id for device in devices), shares.count, shares.ids or "")
         unfit = unfit or too_long(devices, shares.count, form=shares.ids or "")
-        return Answer(self._resource, devices, unfit or None, candidates)
+        return Answer(self._resource, devices, unfit or None, candidates, able)
 
     @property
     def answered(self) -> bool:
@@ -66,16 +68,17 @@ class Question:
         self._asked.exception()  # nobody else asks for one that comes late
         await self._threads.call(f"close {self._resource.name}", self._close)
 
-    def _ask(self) -> tuple[tuple[Device, ...], tuple[Candidate, ...] | None]:
+    def _ask(self) -> tuple[tuple[Device, ...], tuple[Candidate, ...] | None, frozenset[str]]:
         method = "__init__"
         try:
             self._driver = self._resource.driver_class(self._resource.options, self._context())
             method = "devices"
             devices = answers.devices(self._driver.devices())
-            if self._explain is None or "explain" not in abilities(self._driver):
-                return devices, None
+            able = abilities(self._driver)
+            if self._explain is None or "explain" not in able:
+                return devices, None, able
             method = "explain"
-            return devices, answers.candidates(self._driver.explain(self._explain or None))
+            return devices, answers.candidates(self._driver.explain(self._explain or None)), able
         except BaseException as error:  # SystemExit, too, must not pass for silence
             fault = answers.fault(method, error)
         raise fault

@@ -15,14 +15,17 @@ thread run until it returns.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from json import scanner
 from typing import Any
 
 from dpgateway.errors import KubeletError
 from dpgateway.node.holders import Container, Note, Noted
+from dpgateway.node.releases import Layout
 
 NAME = "kubelet_internal_checkpoint"
 
@@ -38,19 +41,52 @@ def notes(raw: bytes) -> Mapping[str, Note]:
 
     An id has no NUMA nodes if the kubelet knew none, or if a release before 1.20 wrote the file.
     """
-    try:
-        document = _decoder(len(raw)).decode(raw.decode())
+    with _told_by_a_kubelet():
         held: dict[str, dict[str, Noted]] = defaultdict(dict)
-        for entry in _entries(document):
+        for entry in _entries(_document(raw)):
             ids = held[_text(entry["ResourceName"])]
             containers = _containers(entry)
             near: dict[int, Noted] = {}  # what many ids share, for there may be millions
             for id_, node in _ids(entry):
                 noted = near.get(node) or near.setdefault(node, Noted(_nodes(node), containers))
                 ids[id_] = ids[id_].joined(noted) if id_ in ids else noted
+    return held
+
+
+def layouts(raw: bytes) -> frozenset[Layout]:
+    """The formats that this may be: several, if nothing is in it that tells them apart. Raises KubeletError."""
+    with _told_by_a_kubelet():
+        document = _document(raw)
+        entries = _entries(document)
+        if "Data" not in document:
+            return frozenset({Layout.PER_CONTAINER if "PodDeviceEntries" in document else Layout.PER_DEVICE})
+        kinds = {type(entry["DeviceIDs"]) for entry in entries}
+        told = {Layout.BY_NODE} if dict in kinds else {Layout.CHECKED} if list in kinds else set()
+        return frozenset(told or {Layout.CHECKED, Layout.BY_NODE})
+
+
+def answers(raw: bytes) -> Mapping[str, tuple[bytes, ...]]:
+    """What containers were given with their devices, by resource: the plugins' answers to Allocate, which the kubelet
+    uses again when a container restarts. 1.8 doesn't write them down. Raises KubeletError.
+    """
+    with _told_by_a_kubelet():
+        found: dict[str, list[bytes]] = defaultdict(list)
+        for entry in _entries(_document(raw)):
+            found[_text(entry["ResourceName"])].append(base64.b64decode(entry.get("AllocResp") or ""))
+    return {resource: tuple(some) for resource, some in found.items()}
+
+
+@contextmanager
+def _told_by_a_kubelet() -> Iterator[None]:
+    try:
+        yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise KubeletError(f"{NAME}: not in a format of any kubelet from 1.8 to 1.37: {error!r}") from error
-    return held
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = _decoder(len(raw)).decode(raw.decode())
+    return document
 
 
 def _decoder(length: int) -> json.JSONDecoder:
@@ -60,7 +96,7 @@ def _decoder(length: int) -> json.JSONDecoder:
     return decoder
 
 
-def _entries(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
+def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
     data = document.get("Data", document)
     return _list(data["PodDeviceEntries"] if "PodDeviceEntries" in data else data["Entries"])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 import grpc.aio
@@ -45,34 +46,44 @@ def knows_cdi(name: str, version: str) -> bool | None:
     return True if release >= _KNOWS_CDI[name] else False if release < _IGNORES_CDI[name] else None
 
 
+class Said(NamedTuple):
+    """What a runtime says of itself."""
+
+    name: str
+    version: str
+
+
 class Runtime:
     """Used from the event loop."""
 
     def __init__(self, socket: Path | None, usual: Sequence[Path] = SOCKETS) -> None:
         """Without a ``socket`` the runtime is the one that serves where runtimes usually do, if it is the only one."""
-        self._socket, self._usual = socket, usual
-        self._known: tuple[object, bool | None] | None = None
+        self._candidates: Sequence[Path] = usual if socket is None else (socket,)
+        self._known: tuple[object, Said] | None = None
 
     async def knows_cdi(self) -> bool | None:
-        """Asked once for each life of the runtime, because a runtime makes its socket when it starts."""
-        there = [(one, which) for one in self._candidates() if (which := _which(one)) is not None]
+        """Whether it passes CDI devices on by their names; None if that can't be told."""
+        said = await self.said()
+        return None if said is None else knows_cdi(*said)
+
+    async def said(self) -> Said | None:
+        """Asked once for each life of the runtime, because a runtime makes its socket when it starts. None if there
+        isn't one alone, or it doesn't say who it is.
+        """
+        there = [(one, which) for one in self._candidates if (which := _which(one)) is not None]
         if len(there) != 1:
             return None
         if self._known is None or self._known[0] != there[0]:
-            name, version = await self._version(there[0][0])
-            if not name:
+            said = await self._version(there[0][0])
+            if not said.name:
                 return None
-            knows = knows_cdi(name, version)
-            word = {True: "knows", False: "doesn't know", None: "may know"}[knows]
-            _log.info("the container runtime %s %s %s CDI", name, version, word)
-            self._known = there[0], knows
+            word = {True: "knows", False: "doesn't know", None: "may know"}[knows_cdi(*said)]
+            _log.info("the container runtime %s %s %s CDI", *said, word)
+            self._known = there[0], said
         return self._known[1]
 
-    def _candidates(self) -> Sequence[Path]:
-        return self._usual if self._socket is None else (self._socket,)
-
-    async def _version(self, socket: Path) -> tuple[str, str]:
-        """The runtime's name and version; empty if it doesn't say them."""
+    async def _version(self, socket: Path) -> Said:
+        """Empty if it doesn't say it."""
         request = wire.VersionRequest(version="v1").SerializeToString()
         try:
             address = unix.Address(socket)
@@ -85,8 +96,8 @@ class Runtime:
         except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
             told = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
             _log.debug("the container runtime on %s doesn't say who it is: %s", socket, told)
-            return "", ""
-        return answer.runtime_name, answer.runtime_version
+            return Said("", "")
+        return Said(answer.runtime_name, answer.runtime_version)
 
 
 def _which(socket: Path) -> tuple[int, ...] | None:

@@ -12,6 +12,7 @@ from dpgateway.deviceplugin.offer.shares import device_id
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.model import Offer, Offers
+from dpgateway.node import releases
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
 from dpgateway.status.counting import counts
@@ -38,10 +39,6 @@ _NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
 _UNREADY = Registration(
     State.UNREADY.value, None, registered=False, streaming=False, listed=False, api=None, failure=None
 )
-_ONLY = {"v1alpha1": "1.8", "v1alpha2": "1.9"}
-"""The release of each older device-plugin API: docs/reference/kubelets.md."""
-_SERVING = {"v1": "1.20 or later", "v1alpha1": "1.13 to 1.19"}
-"""The releases of each version of PodResources; the newer one is asked for first (pkg/kubelet/apis/podresources)."""
 _REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
 
@@ -163,11 +160,11 @@ def kubelet(node: Node, api: str | None) -> Kubelet:
 
 def release(api: str | None, pod_resources: str | None) -> str | None:
     """The kubelet's release, as far as it follows from the APIs that it speaks: no kubelet tells it on a socket."""
-    if api in _ONLY:
-        return _ONLY[api]
-    if pod_resources is not None:
-        return _SERVING[pod_resources]
-    return "1.10 or later" if api is not None else None
+    if api is None and pod_resources is None:
+        return None
+    by_api = releases.span(lambda one: api in {None, one.api})
+    by_pods = releases.span(lambda one: pod_resources in {None, one.pod_resources})
+    return str(by_api.within(by_pods) or by_api)
 
 
 def pod_resources(node: Node) -> PodResources:

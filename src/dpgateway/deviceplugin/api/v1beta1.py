@@ -6,6 +6,8 @@ they don't know: topology since 1.16, preferred allocation since 1.19, CDI names
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dpgateway.deviceplugin.api.table import Api, Call, Rpc
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.model import Grant, Offer, Options, Preference, Registration
@@ -78,6 +80,20 @@ def to_allocations(grants: tuple[Grant, ...]) -> bytes:
         for name in allocation.cdi_devices:
             container.cdi_devices.add(name=name)
     return answer.SerializeToString()
+
+
+class Given(NamedTuple):
+    """What an answer to one container has that not every kubelet, or runtime, does something with."""
+
+    annotations: tuple[str, ...] = ()
+    """Their keys."""
+    cdi_devices: tuple[str, ...] = ()
+
+
+def from_answer(raw: bytes) -> Given:
+    """What a kubelet wrote down of an answer, also one of 1.9, whose fields have the same numbers."""
+    answer = wire.ContainerAllocateResponse.FromString(raw)
+    return Given(tuple(sorted(answer.annotations)), tuple(one.name for one in answer.cdi_devices))
 
 
 def from_prepare(raw: bytes) -> tuple[str, ...]:

@@ -1,0 +1,181 @@
+"""Asks a node what ``preflight`` has to know of it. Nothing here changes anything, and nothing has to be there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from dpgateway.cli.asking import NoGateway, asked
+from dpgateway.cli.options import Settings
+from dpgateway.cli.output import apart
+from dpgateway.cli.questions import Answer, ask_all
+from dpgateway.config import Configuration, load
+from dpgateway.deviceplugin.api.v1beta1 import from_answer
+from dpgateway.deviceplugin.offer.shares import share_ids
+from dpgateway.drivers import discovery
+from dpgateway.drivers.loading import Loading
+from dpgateway.errors import GatewayError, KubeletError
+from dpgateway.node import checkpoint
+from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
+from dpgateway.node.journal import claims_of_others
+from dpgateway.node.podresources import PodResources
+from dpgateway.node.releases import Release
+from dpgateway.node.runtime import SOCKETS, knows_cdi
+from dpgateway.node.runtime import Runtime as AskedRuntime
+from dpgateway.preflight import Facts, Held, Runtime, Served, clues
+from dpgateway.preflight.clues import Clue
+from dpgateway.process.threads import Threads
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What was found on the node, and how."""
+
+    facts: Facts
+    answers: tuple[Answer, ...]
+    """What the drivers said."""
+    clues: tuple[Clue, ...]
+    """From which the present kubelet's release is known."""
+    unknown: tuple[str, ...]
+    """What couldn't be asked, and why."""
+    directory: Path
+    """The kubelet's device-plugins directory."""
+
+
+def find(settings: Settings, control: Path, to: Release, present: Clue | None) -> Node:
+    """Asks all. ``present``: what the operator says of the present kubelet. Raises ConfigurationError."""
+    document = load(settings.config).for_node(settings.node_name)
+    with apart():
+        loading = Loading(discovery.named(document.drivers), document)
+        loading.wait()
+        configuration = loading.complete(discovery.installed(), {})
+        return asyncio.run(_asked(settings, configuration, control, to, present))
+
+
+async def _asked(
+    settings: Settings, configuration: Configuration, control: Path, to: Release, present: Clue | None
+) -> Node:
+    directory = settings.device_plugins_dir(configuration)
+    places = Places.of(directory, configuration.kubelet.pod_resources_socket)
+    gateway, no_gateway = await asyncio.to_thread(_gateway, control)
+    pods, no_pods = await _pod_resources(places)
+    held = _held(directory)
+    found = (present,) if present else tuple(_clues(gateway, pods, held))
+    runtime, no_runtime = await _runtime(configuration.runtime.socket)
+    answers = await ask_all(configuration.resources, settings.node_name)
+    facts = Facts(
+        clues.present(found),
+        to,
+        held,
+        tuple(map(_served, answers)),
+        _ours(gateway, configuration, directory),
+        configuration.kubelet.apis,
+        runtime,
+        no_runtime,
+        _cgroups(CGROUPS),
+    )
+    return Node(facts, tuple(answers), found, tuple(filter(None, (no_gateway, no_pods, no_runtime))), directory)
+
+
+def _gateway(control: Path) -> tuple[Any, str]:
+    """The running gateway's status, or why there is none."""
+    try:
+        with asked(control, "status") as answers:
+            return next(answers, None), ""
+    except NoGateway as error:
+        return None, str(error)
+
+
+async def _pod_resources(places: Places) -> tuple[str | None, str]:
+    """The newest version of PodResources that the kubelet serves, or why that isn't known."""
+    if not places.pod_resources.exists():
+        return (
+            None,
+            f"the kubelet can't be asked: there is no {places.pod_resources}, which kubelets from 1.15 on serve",
+        )
+    kubelet = PodResources(places.pod_resources, Threads(idle=0))
+    try:
+        await kubelet.list(())
+    except (GatewayError, OSError) as error:
+        return None, f"the kubelet can't be asked: {error}"
+    finally:
+        await kubelet.close()
+    return kubelet.api, ""
+
+
+def _held(directory: Path) -> Held:
+    """A kubelet that never gave anything away has no checkpoint; a directory that isn't there is no kubelet's."""
+    try:
+        raw, _ = read_checkpoint(directory)
+        given = {name: [from_answer(one) for one in some] for name, some in checkpoint.answers(raw).items()}
+        return Held(
+            checkpoint.notes(raw),
+            checkpoint.layouts(raw),
+            frozenset(name for name, some in given.items() if any(one.annotations for one in some)),
+            frozenset(name for name, some in given.items() if any(one.cdi_devices for one in some)),
+        )
+    except FileNotFoundError:
+        return Held() if is_there(directory) else Held(unread=why_none(directory))
+    except DecodeError as error:
+        return Held(unread=f"{directory / checkpoint.NAME}: what a container was given is no answer: {error}")
+    except (OSError, KubeletError) as error:
+        return Held(unread=str(error))
+
+
+def _clues(gateway: Any, pods: str | None, held: Held) -> Iterator[Clue]:  # noqa: ANN401  JSON
+    api = gateway and gateway["kubelet"]["there"] and gateway["kubelet"]["api"]
+    if api:
+        yield clues.registered(api)
+    if pods is not None:
+        yield clues.lists_pods(pods)
+    if held.layouts:
+        yield clues.wrote(held.layouts)
+
+
+def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozenset[str]:  # noqa: ANN401  JSON
+    """Resources that a gateway serves now, or gave away before, as its journals say."""
+    serves = {one["name"] for one in gateway["resources"]} if gateway else set()
+    names = {one.name for one in configuration.resources}
+    journals, _ = claims_of_others(configuration.state_dir, directory, names)
+    return frozenset(serves | journals.keys())
+
+
+async def _runtime(socket: Path | None) -> tuple[Runtime | None, str]:
+    said = await AskedRuntime(socket).said()
+    if said is None:
+        where = ", ".join(map(str, SOCKETS if socket is None else [socket]))
+        return None, f"the container runtime can't be asked: expected one that answers CRI v1, at {where}"
+    return Runtime(*said, knows_cdi(*said)), ""
+
+
+def _served(answer: Answer) -> Served:
+    resource, shares = answer.resource, answer.resource.shares
+    offered = {
+        id_: device.health.reason or ("" if device.health.ok else "no reason")
+        for device in answer.devices
+        for id_ in share_ids(device.id, shares.count, shares.ids or "")
+    }
+    return Served(
+        resource.name,
+        resource.driver,
+        answer.failure,
+        offered,
+        numa=any(device.numa_nodes for device in answer.devices),
+        prepares="prepare" in answer.abilities,
+        prefers=resource.preference != "none" or "prefer" in answer.abilities,
+        annotates=bool(resource.annotations),
+    )
+
+
+def _cgroups(root: Path) -> int | None:
+    """The file is at the root of version 2 alone (cgroups(7))."""
+    if (root / "cgroup.controllers").exists():
+        return 2
+    return 1 if root.is_dir() else None

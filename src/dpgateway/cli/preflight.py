@@ -1,0 +1,147 @@
+"""``dpgateway preflight``: what the upgrade of this node's kubelet would do, before it is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from dpgateway.cli.facts import Node, find
+from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
+from dpgateway.cli.output import print_json, print_line, print_table
+from dpgateway.errors import ConfigurationError
+from dpgateway.node import releases
+from dpgateway.node.releases import Release
+from dpgateway.preflight import SCHEMA, Finding, clues, judge, verdict
+from dpgateway.preflight.clues import Clue
+
+STYLES = {"loss": "red", "unknown": "yellow", "change": ""}
+T = TypeVar("T")
+
+
+def _version(read: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    def convert(_context: click.Context, _parameter: click.Parameter, value: str | None) -> T | None:
+        try:
+            return None if value is None else read(value)
+        except ConfigurationError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return convert
+
+
+@click.command()
+@configured
+@click.option(
+    "--to",
+    required=True,
+    metavar="VERSION",
+    callback=_version(releases.release),
+    envvar="DPGATEWAY_TO",
+    show_envvar=True,
+    help=f"The kubelet that this node is to get, such as 1.{releases.NEWEST}; an older one is a downgrade.",
+)
+@click.option(
+    "--from",
+    "present",
+    metavar="VERSION",
+    callback=_version(clues.said),
+    envvar="DPGATEWAY_FROM",
+    show_envvar=True,
+    help="The kubelet that it has now.  [default: as far as it can be told from what the kubelet does]",
+)
+@CONTROL_SOCKET
+@output_option
+@click.pass_context
+def preflight(  # noqa: PLR0913  one for each option
+    context: click.Context, settings: Settings, *, to: Release, present: Clue | None, control_socket: Path, output: str
+) -> None:
+    """Say what the upgrade of this node's kubelet would do, before it is done.
+
+    Reads the kubelet's checkpoint and the configuration, asks each resource's driver for its devices, the kubelet, the
+    container runtime and the running gateway who they are, and says what follows from that: held devices that would not
+    be listed, kubelets that forget who holds what, APIs and features that go or come, and what on this node the new
+    kubelet does not work with. Nothing is changed, and nothing has to run; what could not be asked is named.
+
+    Exits with 0 if nothing is lost, with 1 if something is, or if that can't be told, and with 2 if the configuration
+    or the usage is wrong. With --from less is unknown.
+    """
+    node = find(settings, control_socket, to, present)
+    findings = judge(node.facts)
+    if output == "json":
+        print_json(_as_json(settings, node, findings))
+    else:
+        _print(node, findings)
+    context.exit(0 if verdict(findings) == "safe" else 1)
+
+
+def _as_json(settings: Settings, node: Node, findings: tuple[Finding, ...]) -> dict[str, object]:
+    facts = node.facts
+    return {
+        "schema": SCHEMA,
+        "node_name": settings.node_name,
+        "config": str(settings.config),
+        "device_plugins_dir": str(node.directory),
+        "to": str(facts.to),
+        "from": {
+            "oldest": str(facts.present.oldest),
+            "newest": str(facts.present.newest),
+            "clues": [clue.source for clue in node.clues],
+        },
+        "verdict": verdict(findings),
+        "findings": [asdict(one) for one in findings],
+        "resources": [
+            {
+                "name": one.name,
+                "driver": one.driver,
+                "offered": None if one.failure else len(one.offered),
+                "held": len(facts.held.notes.get(one.name, {})),
+            }
+            for one in facts.served
+        ],
+        "checkpoint": {
+            "formats": sorted(layout.value for layout in facts.held.layouts),
+            "unread": facts.held.unread or None,
+        },
+        "runtime": facts.runtime and asdict(facts.runtime),
+        "cgroups": facts.cgroups,
+        "not_asked": list(node.unknown),
+    }
+
+
+def _print(node: Node, findings: tuple[Finding, ...]) -> None:
+    facts = node.facts
+    known = ", ".join(clue.source for clue in node.clues) or "nothing tells it"
+    print_line(f"kubelet {facts.to} in place of {facts.present} ({known})")
+    if facts.runtime is not None:
+        word = {True: "knows CDI", False: "doesn't know CDI", None: "may know CDI"}[facts.runtime.cdi]
+        print_line(f"container runtime: {facts.runtime.name} {facts.runtime.version}, {word}")
+    for text in node.unknown:
+        print_line(f"not known: {text}", "yellow")
+    if facts.served:
+        held = {one.name: str(len(facts.held.notes.get(one.name, {}))) for one in facts.served}
+        rows = [
+            (one.name, one.driver, "?" if one.failure else str(len(one.offered)), held[one.name])
+            for one in facts.served
+        ]
+        print_table(("resource", "driver", "offered", "held"), rows)
+    for one in findings:
+        about = f"{one.resource}: " if one.resource else ""
+        print_line(f"{one.level}: {about}{one.text}", STYLES[one.level])
+        if one.advice:
+            print_line(f"    what to do: {one.advice}")
+    _print_verdict(node, findings)
+
+
+def _print_verdict(node: Node, findings: tuple[Finding, ...]) -> None:
+    count = Counter(one.level for one in findings)
+    end = {
+        "loss": f"{count['loss']} of these {len(findings)} would be a loss",
+        "unknown": f"whether something would be lost can't be told: {count['unknown']} unknown",
+        "safe": f"nothing would be lost with kubelet {node.facts.to}",
+    }
+    which = verdict(findings)
+    print_line(end[which], {"loss": "red", "unknown": "yellow", "safe": "green"}[which])

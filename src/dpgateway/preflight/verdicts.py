@@ -1,0 +1,189 @@
+"""What follows from the facts. Each function looks at one thing, and knows no other; none compares versions, because
+what a release does is in the table of ``dpgateway.node.releases``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from dpgateway.node.holders import Note
+from dpgateway.node.releases import ALL
+from dpgateway.preflight import features
+from dpgateway.preflight.values import Facts, Finding, Verdict
+
+_ORDER = {"loss": 0, "unknown": 1, "change": 2}
+_SHOWN = 5
+"""Ids that a text names; ``Finding.ids`` has all."""
+_KEEPS = "the gateway goes on listing what is held, Unhealthy, so running containers keep it"
+_CRASHES = "; this kubelet can crash if nobody lists an id that a container holds, so keep the gateway running"
+
+
+def judge(facts: Facts) -> tuple[Finding, ...]:
+    """All that is found, what is lost first."""
+    looks = (_memory, _ids, _unserved, _drivers, _apis, features.findings, _readmission, _node, _runtime)
+    return tuple(sorted(chain.from_iterable(look(facts) for look in looks), key=lambda one: _ORDER[one.level]))
+
+
+def verdict(findings: Iterable[Finding]) -> Verdict:
+    levels = {one.level for one in findings}
+    return "loss" if "loss" in levels else "unknown" if "unknown" in levels else "safe"
+
+
+def _memory(facts: Facts) -> Iterator[Finding]:
+    """Whether the new kubelet understands who holds what."""
+    held, to = facts.held, facts.to
+    if held.unread:
+        text = f"who holds what isn't known: {held.unread}"
+        yield Finding("unknown", "checkpoint-unread", text, f"drain the node before it gets a kubelet {to}")
+        return
+    ids = tuple(sorted({id_ for note in held.notes.values() for id_ in note}))
+    if not ids:
+        return
+    pods = _pods(*held.notes.values())
+    unread = held.layouts - to.reads
+    if unread:
+        text = (
+            f"kubelet {to} can't read this checkpoint ({_written(unread)}): it forgets what containers of "
+            f"{_count(len(pods), 'pod')} hold, and may give these devices to other pods as well"
+        )
+        yield Finding("loss", "checkpoint-forgotten", text, _way_around(facts), ids=ids, pods=pods)
+    elif held.layouts & to.reads_lately:
+        text = (
+            f"the first patches of kubelet {to} can't read this checkpoint, and forget what containers of "
+            f"{_count(len(pods), 'pod')} hold (kubernetes #102880); the last ones can"
+        )
+        advice = f"take the newest patch of {to}, or drain the node first"
+        yield Finding("unknown", "checkpoint-by-patch", text, advice, ids=ids, pods=pods)
+
+
+def _written(layouts: Iterable[object]) -> str:
+    texts = []
+    for layout in layouts:
+        writers = [one for one in ALL if one.writes is layout]
+        first, last = writers[0], writers[-1]
+        texts.append(f"as {first} writes it" if first is last else f"as {first} to {last} write it")
+    return " or ".join(sorted(texts))
+
+
+def _way_around(facts: Facts) -> str:
+    """A release between that reads this format, and writes one that the new kubelet reads."""
+    layouts, to = facts.held.layouts, facts.to
+    bridges = [one for one in ALL if layouts <= one.reads - one.reads_lately and one.writes in to.reads]
+    through = f", or go through a kubelet {bridges[0]} to {bridges[-1]}, which reads this format" if bridges else ""
+    return f"drain the node first{through}"
+
+
+def _ids(facts: Facts) -> Iterator[Finding]:
+    """Whether what is held would be listed."""
+    for one in facts.served:
+        note = facts.held.notes.get(one.name, {})
+        if one.failure is not None:
+            continue
+        if missing := _subset(note, (id_ for id_ in note if id_ not in one.offered)):
+            text = f"containers hold {_names(missing)}, which driver {one.driver} doesn't list; {_KEEPS}"
+            text += _CRASHES if facts.to.unlisted_crashes else ""
+            advice = "`dpgateway devices` shows what the driver finds; a pod that starts again gets another device"
+            yield Finding("loss", "id-unlisted", text, advice, one.name, tuple(missing), _pods(missing))
+        if ill := _subset(note, (id_ for id_ in note if one.offered.get(id_))):
+            reasons = ", ".join(sorted({one.offered[id_] for id_ in ill}))
+            text = f"containers hold {_names(ill)}, which would be Unhealthy: {reasons}"
+            yield Finding("change", "id-unhealthy", text, "", one.name, tuple(ill), _pods(ill))
+
+
+def _unserved(facts: Facts) -> Iterator[Finding]:
+    """What is held of resources that the configuration doesn't have."""
+    names = {one.name for one in facts.served}
+    for name, note in sorted(facts.held.notes.items()):
+        if name in names or not note:
+            continue
+        ids, pods = tuple(sorted(note)), _pods(note)
+        if name in facts.ours:
+            text = f"containers hold {_names(note)}, which dpgateway gave them, but the configuration has no {name} for"
+            text += f" this node any more{_CRASHES if facts.to.unlisted_crashes else ''}"
+            advice = f"drain the node first, or configure {name} as long as it is held"
+            yield Finding("loss", "resource-unserved", text, advice, name, ids, pods)
+        else:
+            text = f"containers hold {_names(note)}, but not from dpgateway: ask the plugin that serves {name}"
+            yield Finding("change", "resource-of-others", text, "", name, ids, pods)
+
+
+def _drivers(facts: Facts) -> Iterator[Finding]:
+    for one in facts.served:
+        if one.failure is not None:
+            text = f"its devices aren't known: {one.failure} (driver {one.driver})"
+            note = facts.held.notes.get(one.name, {})
+            yield Finding("unknown", "driver-failed", text, "mend it first", one.name, tuple(sorted(note)), _pods(note))
+
+
+def _apis(facts: Facts) -> Iterator[Finding]:
+    to, now = facts.to, sorted({one.api for one in facts.present.releases})
+    if to.api not in facts.apis:
+        text = f"kubelet {to} speaks {to.api}, which the configuration's kubelet.apis leaves out: it gets no resource"
+        yield Finding("loss", "api-refused", text, "remove kubelet.apis from the configuration")
+    elif now != [to.api]:
+        text = f"kubelet {to} speaks {to.api}, the present one {' or '.join(now)}; the gateway speaks them all"
+        yield Finding("change", "api-changes", text)
+    if to.gated:
+        text = f"kubelet {to} has no device plugins unless it has --feature-gates=DevicePlugins=true"
+        yield Finding("change", "feature-gate", text)
+
+
+def _readmission(facts: Facts) -> Iterator[Finding]:
+    if facts.to.needs_healthy and not facts.present.oldest.needs_healthy and any(facts.held.notes.values()):
+        text = (
+            f"kubelet {facts.to} refuses a pod that it admits again while none of the pod's containers runs and a "
+            "device of the pod isn't Healthy or not yet listed, as after a reboot"
+        )
+        yield Finding("change", "readmission", text, "have the gateway start before, or with, the kubelet")
+
+
+def _node(facts: Facts) -> Iterator[Finding]:
+    to = facts.to
+    if not to.refuses_cgroup_v1 or facts.present.oldest.refuses_cgroup_v1 or facts.cgroups == 2:
+        return
+    found = "this node has cgroup v1" if facts.cgroups else "which version of cgroups this node has isn't known"
+    text = f"{found}; with version 1 kubelet {to} doesn't start unless its configuration has failCgroupV1: false"
+    advice = "move the node to cgroup v2, or set failCgroupV1: false before the upgrade"
+    yield Finding("loss" if facts.cgroups else "unknown", "cgroup-v1", text, advice)
+
+
+def _runtime(facts: Facts) -> Iterator[Finding]:
+    to, runtime = facts.to, facts.runtime
+    if runtime is None:
+        if to.cri_v1_only and not facts.present.oldest.cri_v1_only:
+            text = f"kubelet {to} needs a container runtime that speaks CRI v1; the runtime isn't known"
+            advice = "name its socket as runtime.socket in the configuration, or the present kubelet with --from"
+            yield Finding("unknown", "runtime-unknown", f"{text}: {facts.no_runtime}", advice)
+        return
+    who = f"{runtime.name} {runtime.version}"
+    loses_annotation = not to.cdi_annotation and any(one.cdi_annotation for one in facts.present.releases)
+    for name in sorted(facts.held.named if to.cdi else ()):
+        if runtime.cdi is False:
+            text = f"containers got devices by their CDI names, which {who} drops: restarted, they are without them"
+            yield Finding("loss", "cdi-dropped", text, "drain the node, or upgrade the runtime first", name)
+        elif runtime.cdi is None and loses_annotation:
+            text = f"kubelet {to} says CDI names over CRI alone, no longer in an annotation; whether {who} heeds them"
+            advice = "with containerd 1.7.2 and later set enable_cdi = true"
+            yield Finding("unknown", "cdi-unsure", f"{text} isn't known", advice, name)
+    if to.cdi and runtime.cdi is False and not facts.held.named:
+        text = f"{who} doesn't know CDI: the gateway says in other words what CDI names stand for, or refuses them"
+        yield Finding("change", "cdi-expanded", text)
+
+
+def _pods(*notes: Note) -> tuple[str, ...]:
+    return tuple(sorted({uid for note in notes for noted in note.values() for uid in noted.pods}))
+
+
+def _subset(note: Note, ids: Iterable[str]) -> Note:
+    return {id_: note[id_] for id_ in sorted(ids)}
+
+
+def _names(note: Note) -> str:
+    ids = sorted(note)
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return ", ".join(ids[:_SHOWN]) + more
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

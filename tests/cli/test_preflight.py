@@ -1,0 +1,222 @@
+"""The command, on a node that is a directory: what it reads, what it prints, and its exit code."""
+
+import asyncio
+import base64
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
+from dpgateway_simulator import Kubelet
+from tests.node.test_checkpoint import FORMATS, JSON, entry
+
+pytestmark = pytest.mark.usefixtures("fake_driver")
+
+REFERENCE = (Path(__file__).parents[2] / "docs/reference/preflight.md").read_text()
+R = "example.com/a"
+SERVED = f"resources: [{{name: {R}, driver: fake, options: {{mode: list}}}}]"
+SURE = "--from=1.26", "--to=1.34"
+"""Between these nothing depends on the machine that runs the tests."""
+
+
+@pytest.fixture
+def node(line, tmp_path):
+    return Node(line, tmp_path / "device-plugins")
+
+
+class Node:
+    def __init__(self, line, directory):
+        self.line, self.directory = line, directory
+        directory.mkdir()
+        self.configure(SERVED)
+
+    def configure(self, text):
+        state = self.directory.parent / "state"
+        self.config = self.line.config(f"{text}\nstate_dir: {state}\nruntime: {{socket: /nonexistent.sock}}\n")
+
+    def hold(self, document):
+        (self.directory / "kubelet_internal_checkpoint").write_text(json.dumps(document))
+
+    def says(self, *arguments, code):
+        given = [f"--config={self.config}", f"--device-plugins-dir={self.directory}", "--node-name=n1"]
+        result = self.line("preflight", *given, *(arguments or SURE))
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+    def json(self, *arguments, code):
+        return json.loads(self.says(*(arguments or SURE), "--output=json", code=code))
+
+    def found(self, *arguments, code):
+        return [(one["level"], one["code"], one["resource"]) for one in self.json(*arguments, code=code)["findings"]]
+
+
+def by_node(*entries):
+    return {"Data": {"PodDeviceEntries": list(entries), "RegisteredDevices": {}}, "Checksum": 1}
+
+
+def test_nothing_is_lost(node):
+    node.hold(by_node(entry(R, DeviceIDs={"-1": ["n1-0"]})))
+    text = node.says(code=0)
+    assert text.splitlines()[0] == "kubelet 1.34 in place of 1.26 (--from)"
+    assert [line.split() for line in text.splitlines()[-2:]] == [
+        [R, "fake", "2", "1"],
+        ["nothing", "would", "be", "lost", "with", "kubelet", "1.34"],
+    ]
+
+
+def test_a_loss_in_words_says_what_to_do(node):
+    node.hold(by_node(entry(R, DeviceIDs={"-1": ["gone"]})))
+    lines = node.says(code=1).splitlines()
+    assert lines[-3].startswith(f"loss: {R}: containers hold gone, which driver fake doesn't list; ")
+    assert lines[-2].startswith("    what to do: ")
+    assert lines[-1] == "1 of these 1 would be a loss"
+
+
+SPANS = [("1.8", "1.8"), ("1.9", "1.10"), ("1.11", "1.19"), ("1.20", "1.37")]
+
+
+@pytest.mark.parametrize(("name", "span"), list(zip(FORMATS, SPANS, strict=True)), ids=FORMATS)
+@pytest.mark.parametrize("to", ["1.9", "1.34"])
+def test_each_format_of_the_checkpoint(node, name, span, to):
+    """Nobody says which kubelet it is, so the file does."""
+    node.hold(FORMATS[name])
+    reads = {"1.9": "1.9-1.10", "1.34": "1.20-1.37"}[to]
+    told = node.json(f"--to={to}", code=0 if (to, name) == ("1.9", reads) else 1)  # with 1.34 the runtime matters
+    assert ("checkpoint-forgotten" in {one["code"] for one in told["findings"]}) == (name != reads)
+    assert told["from"]["clues"] == ["its checkpoint's format"]
+    assert (told["from"]["oldest"], told["from"]["newest"]) == span
+
+
+def test_all_of_the_json(node):
+    node.hold(by_node(entry(R, DeviceIDs={"-1": ["bad\x1b[2J"]})))
+    told = node.json(code=0)
+    assert [one.partition(":")[0] for one in told.pop("not_asked")] == [
+        "no gateway is running",
+        "the kubelet can't be asked",
+        "the container runtime can't be asked",
+    ]
+    assert told.pop("cgroups") in {1, 2, None}
+    assert told == {
+        "schema": 1,
+        "node_name": "n1",
+        "config": str(node.config),
+        "device_plugins_dir": str(node.directory),
+        "to": "1.34",
+        "from": {"oldest": "1.26", "newest": "1.26", "clues": ["--from"]},
+        "verdict": "safe",
+        "findings": [
+            {
+                "level": "change",
+                "code": "id-unhealthy",
+                "text": "containers hold bad\x1b[2J, which would be Unhealthy: no power",
+                "advice": "",
+                "resource": R,
+                "ids": ["bad\x1b[2J"],
+                "pods": ["1a"],
+            }
+        ],
+        "resources": [{"name": R, "driver": "fake", "offered": 2, "held": 1}],
+        "checkpoint": {"formats": ["by NUMA node"], "unread": None},
+        "runtime": None,
+    }
+
+
+def test_each_field_of_the_json_is_documented(node):
+    section = REFERENCE[REFERENCE.index("### Preflight") : REFERENCE.index("### Finding")]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(node.json(code=0))
+
+
+def test_what_a_container_was_given_tells_what_it_uses(node):
+    answer = wire.ContainerAllocateResponse(annotations={"a": "b"}, cdi_devices=[wire.CDIDevice(name="v.example/c=d")])
+    given = base64.b64encode(answer.SerializeToString()).decode()
+    node.hold(by_node(entry(R, DeviceIDs={"-1": ["n1-0"]}, AllocResp=given)))
+    found = node.found("--from=1.31", "--to=1.9", code=1)
+    assert {("loss", "annotations-lost", R), ("loss", "cdi-lost", R), ("loss", "topology-lost", R)} <= set(found)
+
+
+def test_an_answer_that_is_none(node):
+    node.hold(by_node(entry(R, DeviceIDs={"-1": ["n1-0"]}, AllocResp="/w==")))
+    assert node.found(code=1) == [("unknown", "checkpoint-unread", "")]
+
+
+def test_shares_are_what_is_listed(node):
+    node.hold(by_node(entry(R, DeviceIDs={"-1": ["n1-0::1"]})))
+    assert node.found(code=1) == [("loss", "id-unlisted", R)]
+    node.configure(SERVED.replace("}}]", "}, shares: 2}]"))
+    assert node.found(code=0) == []
+
+
+def test_a_driver_that_fails(node):
+    node.configure(SERVED.replace("list", "bug"))
+    assert node.found(code=1) == [("unknown", "driver-failed", R)]
+
+
+def test_an_api_that_the_configuration_leaves_out(node):
+    node.configure(f"{SERVED}\nkubelet: {{apis: [v1alpha2]}}")
+    assert node.found(code=1) == [("loss", "api-refused", "")]
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"null"])
+def test_a_checkpoint_that_can_not_be_read(node, raw):
+    (node.directory / "kubelet_internal_checkpoint").write_bytes(raw)
+    told = node.json(code=1)
+    assert told["verdict"] == "unknown"
+    assert "not in a format of any kubelet" in told["checkpoint"]["unread"]
+
+
+@given(JSON)
+@settings(deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_the_checkpoint_there_is_a_verdict(node, document):
+    node.hold(document)
+    result = node.line("preflight", f"--config={node.config}", f"--device-plugins-dir={node.directory}", *SURE)
+    assert result.exit_code in {0, 1}
+    assert result.stdout.splitlines()[-1].startswith(("nothing would be lost", "whether something would", "1 of these"))
+
+
+def test_a_node_without_a_kubelet(node):
+    node.directory.rmdir()
+    told = node.json("--to=1.37", code=1)
+    assert (told["from"]["oldest"], told["from"]["newest"], told["from"]["clues"]) == ("1.8", "1.37", [])
+    assert "doesn't exist" in told["checkpoint"]["unread"]
+
+
+def test_a_kubelet_that_never_gave_anything_away(node):
+    assert node.found(code=0) == []
+
+
+def test_what_another_plugin_gave_is_no_loss(node):
+    node.hold(by_node(entry("example.com/other", DeviceIDs={"-1": ["x"]})))
+    assert node.found(code=0) == [("change", "resource-of-others", "example.com/other")]
+
+
+async def test_a_kubelet_that_runs_tells_what_it_serves(line, short_path):
+    """It has the checkpoint's format and PodResources."""
+    node = Node(line, short_path / "device-plugins")
+    async with Kubelet("1.16", node.directory):
+        told = await asyncio.to_thread(node.json, "--to=1.19", code=0)
+    assert (told["from"]["oldest"], told["from"]["newest"]) == ("1.13", "1.19")
+    assert told["from"]["clues"] == ["it serves PodResources v1alpha1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "Missing option '--to'"),
+        (["--to=1.38"], "kubelets newer than 1.37 are unknown to this dpgateway"),
+        (["--to=1.7"], "expected a kubelet's version from 1.8 to 1.37"),
+        (["--to=1.37", "--from=old"], "found 'old', expected a kubelet's version"),
+    ],
+)
+def test_wrong_usage(line, arguments, expected):
+    result = line("preflight", *arguments)
+    assert result.exit_code == 2
+    assert expected in " ".join(result.stderr.split())
+
+
+def test_a_configuration_that_is_wrong(line, tmp_path):
+    result = line("preflight", "--to=1.37", f"--config={tmp_path}/none.yaml")
+    assert result.exit_code == 2
+    assert "none.yaml" in result.stderr
