@@ -19,9 +19,10 @@ APIS = "v1beta1", "v1alpha2", "v1alpha1"
 
 def facts(present, to, **others):
     """A node where nothing is wrong, of which all is known."""
-    usual = {"held": HELD, "served": (SERVED,), "apis": APIS, "cgroups": 2}
-    usual["runtime"] = Runtime("containerd", "2.1.0", cdi=True)
-    return Facts(Span(release(present), release(present)), release(to), **usual | others)
+    span = Span(release(present), release(present))
+    runtime = Runtime("containerd", "2.1.0", cdi=True)
+    usual = Facts(span, release(to), HELD, (SERVED,), apis=APIS, runtime=runtime, cgroups=2)
+    return replace(usual, **others)
 
 
 def found(facts):
