@@ -209,6 +209,21 @@ async def test_shares_of_a_device_are_given_to_many_under_one_name_and_to_nobody
     assert fft.reasons.keys() == {"b0"}
 
 
+async def test_a_kubelet_that_may_have_refused_a_pod_gets_the_list_again_because_it_then_writes_that_down(make):
+    aes = await make(AES)
+    await aes.give("b0")
+    aes.note("b0", pod="refused")
+    aes.holdings.publish(aes.holdings.value.ended(frozenset(), frozenset(["refused"])))
+    await turns()
+    lists, listed = aes.inventory.list.version, aes.inventory.list.value
+    aes.holdings.publish(aes.holdings.value.heard({}, aes._clock.monotonic() + 1))
+    await turns()
+    assert (aes.inventory.list.version, aes.inventory.list.value) == (lists + 1, listed)
+    aes.holdings.publish(aes.holdings.value.heard({}, aes._clock.monotonic() + 1.1))
+    await turns()
+    assert aes.inventory.list.version == lists + 1
+
+
 async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_given(make, pool):
     aes = await make(AES)
     assert pool.known.is_set()

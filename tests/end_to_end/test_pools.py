@@ -99,3 +99,13 @@ async def test_a_node_that_restarts_gives_nobody_what_its_pod_has(process, kubel
     await refused(kubelet)
     kubelet.remove("encoder")
     await healthy(kubelet, SHARED, 2)
+
+
+async def test_what_a_pod_was_given_that_the_kubelet_then_refused_is_soon_free(process, kubelet):
+    """The pod never gets a directory, and the kubelet writes nothing down of its refusal."""
+    kubelet.remove("encoder")
+    await healthy(kubelet, SHARED, 2)
+    assert not (await kubelet.admit("greedy", {"c": {GPU: 1, SHARED: 1}}))["ok"]
+    assert not (await kubelet.admit("greedier", {"c": {GPU: 1}, "d": {SHARED: 1}}))["ok"]
+    await healthy(kubelet, SHARED, 2)
+    assert (await kubelet.admit("viewers", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]

@@ -10,7 +10,7 @@ import pytest
 from dpgateway.node.asking import Asking
 from dpgateway.node.directory import Places
 from dpgateway.node.holders import Container, Holder, Noted
-from dpgateway.node.holdings import Holdings
+from dpgateway.node.holdings import DOUBT, Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED
 from dpgateway.process.observable import Observable
@@ -159,6 +159,19 @@ async def test_an_answer_that_says_nothing_new_wakes_nobody(asked):
     asked.kubelet.answers["v1"] = encoded(ENCODER, PLAYER)
     await asked.more_calls()
     await until(lambda: asked.holdings.version > version)
+
+
+async def test_while_something_is_in_doubt_the_kubelet_is_asked_again_without_a_hint(asked):
+    """It has taken back what it gave to a pod that it refused, and hasn't written that down."""
+    asked.pod.rmdir()
+    asked.kubelet.answers["v1"] = encoded()
+    asked.start()
+    await until(lambda: asked.value.doubted > Holdings().doubted)
+    first, version = asked.value.doubted, asked.holdings.version
+    await until(lambda: asked.value.doubted > first)
+    assert asked.value.doubted - first >= DOUBT
+    assert asked.holdings.version > version, "whoever sends lists hears of it"
+    assert asked.value.freed == frozenset()
 
 
 async def test_the_last_answer_stays_while_the_kubelet_is_away(asked):

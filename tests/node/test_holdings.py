@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.node.holders import Claim, Container, Holder, Noted
-from dpgateway.node.holdings import CLOCK_STEP, LINGER, NOTED_WITHIN, Holdings
+from dpgateway.node.holdings import CLOCK_STEP, DOUBT, LINGER, NOTED_WITHIN, Holdings
 
 NOW = 1_700_000_000.0
 
@@ -212,6 +212,37 @@ def test_when_to_look_again():
 IDS = st.sets(st.sampled_from("abcd"), min_size=1).map(lambda ids: tuple(sorted(ids)))
 
 
+def doubtful(written=NOW, **pods):
+    """Noted, and no pod has a directory yet."""
+    return Holdings().noted(of(**pods), written, written).ended(frozenset(), frozenset(pods.values()))
+
+
+def test_what_a_pod_without_a_directory_has_is_in_doubt_if_list_that_came_after_it_leaves_it_out():
+    holdings = doubtful(a="1")
+    assert not holdings.in_doubt
+    assert not holdings.heard({}, NOW - 1).in_doubt
+    assert not holdings.heard({"a": HOLDER}, NOW + 1).in_doubt
+    assert holdings.heard({}, NOW + 1).in_doubt
+    assert not holdings.heard({}, NOW + 1).ended(frozenset("1")).in_doubt
+    assert not holdings.heard({}, NOW + 1).began(("a",)).in_doubt
+
+
+def test_what_was_given_and_is_neither_noted_nor_listed_is_in_doubt():
+    holdings = given(noted(), "a", now=NOW + 1)
+    assert not holdings.heard({}, NOW).in_doubt
+    assert holdings.heard({}, NOW + 2).in_doubt
+    assert not holdings.heard({"a": HOLDER}, NOW + 2).in_doubt
+
+
+def test_a_doubt_frees_nothing_and_is_told_of_once_a_while():
+    holdings = doubtful(a="1").heard({}, NOW + 1)
+    assert (holdings.freed, holdings.in_use) == (frozenset(), {"a"})
+    assert holdings.doubted == NOW + 1
+    assert holdings.heard({}, NOW + 1 + DOUBT / 2).doubted == NOW + 1
+    assert holdings.heard({}, NOW + 1 + DOUBT).doubted == NOW + 1 + DOUBT
+    assert holdings.noted({}, NOW + 2, NOW + 2).freed == {"a"}
+
+
 class Events(RuleBasedStateMachine):
     """A kubelet that notes within NOTED_WITHIN seconds what it allocated, and what it freed when it next allocates."""
 
@@ -231,6 +262,8 @@ class Events(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 1.0, 6.0, 30.0]))
     def time_passes(self, seconds):
         self.now += seconds
+        if any(self.now - at >= NOTED_WITHIN for at in self.unnoted.values()):
+            self.write(complete=False)
 
     @rule(ids=IDS)
     def allocate_begins(self, ids):

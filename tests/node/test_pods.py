@@ -33,6 +33,18 @@ def test_a_directory_that_was_never_seen_may_not_have_come_yet(pods, folder):
     assert pods.gone(["1", "2"], started=True) == {"1"}
 
 
+def test_a_pod_is_starting_while_its_directory_may_still_come(pods, folder):
+    (folder / "2").mkdir()
+    pods.gone(["1", "2"], started=False)
+    assert pods.starting == {"1"}
+    pods.gone(["1", "2"], started=True)
+    assert pods.starting == frozenset()
+    (folder / "2").rmdir()
+    folder.rmdir()
+    pods.gone(["1", "2"], started=False)
+    assert pods.starting == frozenset(), "nobody can tell"
+
+
 def test_an_empty_directory_may_be_another_one(pods):
     assert pods.gone(["1"], started=True) == frozenset()
     assert pods.gone(["1"], started=False, sure=True) == frozenset()

@@ -217,4 +217,18 @@ async def healthy(node: Node, resource: str) -> None:
         lines = [line for line in node.kubelet_log().splitlines() if LISTED in line and f'"{resource}"' in line]
         return "healthyCount=1" in lines[-1]
 
-    await until(f"board as {resource}", told)
+    await until(f"board as {resource}", told, 20)  # a pod that should have a directory by now is gone after 60 s
+
+
+@pytest.mark.parametrize("containers", [1, 2])
+async def test_a_board_is_soon_free_after_a_pod_that_wanted_it_twice(
+    node: Node, gateway: Gateway, board: Manager, containers: int
+) -> None:
+    """One container asks for both names, or each of two for one: the kubelet has given the first when it refuses."""
+    wanted = [{AES: 1}, {FFT: 1}] if containers == 2 else [{AES: 1, FFT: 1}]
+    await node.run_pod("a", {f"c{number}": limits for number, limits in enumerate(wanted)})
+    await node.wait_for_pod("a", "Failed")
+    for resource in (AES, FFT):
+        await healthy(node, resource)
+    await run(node, "b", FFT)
+    assert await first(node, "b") == "operating\nfft\n"

@@ -43,6 +43,8 @@ class Releases:
                 self._inventory.use()
                 if self._ledger.lost:
                     self._inventory.look_later()
+            if holdings.doubted != before.doubted:
+                self._inventory.repeat()
             if not holdings.only_gave_since(before):
                 self.tell()
             before = holdings

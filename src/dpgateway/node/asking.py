@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from dpgateway.errors import GatewayError
 from dpgateway.node.directory import Places
-from dpgateway.node.holdings import Holdings
+from dpgateway.node.holdings import DOUBT, Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED, PodDirectories
 from dpgateway.process.log import bind
@@ -87,6 +87,8 @@ class Asking:
         """Seconds until a look without a hint. A kubelet that starts serves this API a little later than the other."""
         if self._failures:
             return doubling(self._failures, SLOW)
+        if any(holdings.value.in_doubt for holdings in self._holdings.values()):
+            return DOUBT
         return SLOW if self._pods.seen and self._pods.watched else BLIND
 
     def _look(self) -> None:
@@ -97,9 +99,12 @@ class Asking:
         # whoever answers on the socket has its pods beside it (pkg/kubelet/kubelet_getters.go, every release)
         gone = self._pods.gone(named, started=started, sure=self.answered is not None)
         for holdings in self._holdings.values():
-            ended = gone & holdings.value.pods
-            if ended != holdings.value.gone:
-                holdings.publish(holdings.value.ended(ended))
+            before = holdings.value
+            after = before.ended(gone & before.pods, self._pods.starting & before.pods)
+            if after.gone != before.gone:
+                holdings.publish(after)
+            elif after.starting != before.starting:
+                holdings.amend(after)
 
     async def _ask(self) -> None:
         if self._another_kubelet:
@@ -125,4 +130,5 @@ class Asking:
             holdings = self._holdings[resource]
             before, heard = holdings.value, holdings.value.heard(listing[resource], asked)
             news = heard.listed != before.listed or (heard.unlisted and heard.freed != before.freed)
+            news = news or heard.doubted != before.doubted
             (holdings.publish if news else holdings.amend)(heard)

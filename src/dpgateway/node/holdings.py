@@ -10,6 +10,10 @@ Five sources, none of which is enough:
 - what is *listed*: the kubelet's answer to PodResources List. It leaves out the containers that only initialise a pod,
   and a static pod that is being ended while its containers still run (both seen on 1.37).
 
+A kubelet that refuses a pod takes back what it gave to it, at the latest when List is asked, but doesn't write that
+down before it has another reason to write (seen on 1.37). So what isn't listed, although it was given to a pod that has
+no directory, is *in doubt*: a list that is sent to the kubelet has it write the note.
+
 From these follow two things that aren't the same. An id is *held* while the kubelet may name it again: it must stay on
 the list. It is *in use* while a container may use its device: a driver isn't told that it is free. A *claim* is an id
 that was in use, as long as nobody was told that it is free.
@@ -36,6 +40,9 @@ until then; a later one is right."""
 
 CLOCK_STEP = 0.02
 """Seconds by which a file's time may lag behind the clock, because the kernel stamps files with its last tick."""
+
+DOUBT = 1.0
+"""Seconds between two times that a kubelet is made to write the note while something is in doubt."""
 
 LONG_AGO = float("-inf")
 
@@ -71,12 +78,16 @@ class Holdings:
     """Whether the claims have what earlier gateways wrote down."""
     gone: frozenset[str] = frozenset()
     """The uids of pods that the note or a claim names, and that are gone."""
+    starting: frozenset[str] = frozenset()
+    """The uids of pods that the note or a claim names, and that have no directory, although it may come yet."""
     listed: Mapping[str, Holder] = field(default_factory=dict)
     """The last answer to List, without what was allocated since."""
     unlisted: Mapping[str, float] = field(default_factory=dict)
     """The ids that this kubelet listed and doesn't list any more, and when that was first seen."""
     asked: float = LONG_AGO
     """When the last List that was answered began."""
+    doubted: float = LONG_AGO
+    """When a List began that left something in doubt; at least DOUBT apart."""
 
     # what is held
 
@@ -108,6 +119,18 @@ class Holdings:
         if pods and pods <= self.gone:
             return True
         return id_ in self.unlisted and self.asked - self.unlisted[id_] >= LINGER
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether only another note can tell if the kubelet has taken an id back, from a pod that it refused."""
+        note = self.note or {}
+        noted = (id_ for id_ in self.living if note[id_].pods and note[id_].pods <= self.starting)
+        unlisted = {*(id_ for id_ in noted if self.asked > self.written), *self._unanswered()} - self.listed.keys()
+        return not unlisted.issubset(set().union(*self.in_flight))
+
+    def _unanswered(self) -> Iterable[str]:
+        """The granted ids of which List should have told."""
+        return (id_ for id_, at in self.granted.items() if self.asked > at)
 
     @cached_property
     def freed(self) -> frozenset[str]:
@@ -182,16 +205,17 @@ class Holdings:
         """
         return replace(self, kubelet_since=since, kubelet=kubelet, listed={}, unlisted={})
 
-    def ended(self, pods: frozenset[str]) -> Holdings:
-        """Those of the named pods that are gone now."""
-        return replace(self, gone=pods)
+    def ended(self, pods: frozenset[str], starting: frozenset[str] = frozenset()) -> Holdings:
+        """Those of the named pods that are gone now, and those that have no directory and may get one yet."""
+        return replace(self, gone=pods, starting=starting)
 
     def heard(self, listed: Mapping[str, Holder], asked: float) -> Holdings:
         """List was asked at ``asked``, and this is its answer."""
         told = {i: h for i, h in listed.items() if self.granted.get(i, LONG_AGO) < asked and not self._flies(i)}
         missing = [i for i in (*self.listed, *self.unlisted) if i not in listed]
         unlisted = {i: self.unlisted.get(i, asked) for i in missing}
-        return replace(self, listed=told, unlisted=unlisted, asked=asked)
+        new = replace(self, listed=told, unlisted=unlisted, asked=asked)
+        return replace(new, doubted=asked) if new.in_doubt and asked - self.doubted >= DOUBT else new
 
     def _flies(self, id_: str) -> bool:
         return any(id_ in ids for ids in self.in_flight)

@@ -36,6 +36,8 @@ class PodDirectories:
         """Whether the directory could be looked into, the last time."""
         self.watched = False
         """Whether ``changed`` is called. The directory may have come after the last attempt to watch it."""
+        self.starting: frozenset[str] = frozenset()
+        """The pods of the last look that have no directory, and may get one yet."""
         self._known: frozenset[str] = frozenset()
 
     async def run(self) -> None:
@@ -71,10 +73,11 @@ class PodDirectories:
         try:
             there = frozenset(path.name for path in self._directory.iterdir())
         except OSError:
-            self.seen = False
+            self.seen, self.starting = False, frozenset()
             return frozenset()
         self.seen = True
         missing = wanted - there
         gone = missing if started and (there or sure) else missing & self._known
+        self.starting = missing - gone
         self._known = wanted & (self._known | there)
         return gone

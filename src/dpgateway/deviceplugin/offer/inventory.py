@@ -238,6 +238,13 @@ class Inventory:
             self._settling.cancel()
             self._settling = None
 
+    def repeat(self) -> None:
+        """Has the kubelet write its checkpoint, as it does for each list (pkg/kubelet/cm/devicemanager/manager.go,
+        genericDeviceUpdateCallback, from 1.10 on).
+        """
+        if self.list.value is not None:
+            self.list.publish(self.list.value)
+
     def _publish(self) -> None:
         self._stop_settling()
         offers, listed = self.ledger.offers(), self.list.value
