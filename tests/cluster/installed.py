@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.machine.box import until
+from tests.cluster.machine.box import ClusterError, until
 from tests.cluster.machine.cluster import Cluster
 from tests.real_kubelet.node.image import IMAGE
 
@@ -38,8 +38,15 @@ class Chart:
 
     def pods(self) -> dict[str, Any]:
         """The pods that live, by their nodes."""
+        return {one["spec"]["nodeName"]: one for one in self._living() if "nodeName" in one["spec"]}
+
+    def uids(self) -> set[str]:
+        """Of all pods that live: in a rolling update a node may have two."""
+        return {one["metadata"]["uid"] for one in self._living()}
+
+    def _living(self) -> list[dict[str, Any]]:
         found = self._cluster.control.api("GET", PODS)["items"]
-        return {one["spec"]["nodeName"]: one for one in found if "deletionTimestamp" not in one["metadata"]}
+        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
 
     def restarts(self) -> dict[str, tuple[str, int]]:
         """Each node's pod, and how often its container was started again."""
@@ -53,6 +60,17 @@ class Chart:
         name = self.pods()[node]["metadata"]["name"]
         command = ("dpgateway", "status", "--output", "json")
         return json.loads(self._cluster.kubectl("exec", "--namespace", NAMESPACE, name, "--", *command))
+
+    def until_served(self, node: str) -> None:
+        """Until the kubelet that is there now has the list of every resource."""
+
+        def served() -> bool:
+            try:
+                return all(one["registration"]["state"] == "serving" for one in self.status(node)["resources"])
+            except (ClusterError, KeyError):  # the pod, or its kubelet, isn't there yet
+                return False
+
+        until(f"stream to the kubelet of {node}", served)
 
     def until_offered(self, node: str, resource: str, count: int | None) -> None:
         """Until the scheduler sees that many. A kubelet writes its node object every 10 s."""

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.cluster.installed import NAMESPACE, pod, simulated
-from tests.cluster.machine.box import ClusterError, until
+from tests.cluster.machine.box import until
 
 THING = "example.com/thing"
 VALUES = {"config": {"resources": [simulated(THING, 2)]}}
@@ -29,7 +29,7 @@ def test_a_killed_kubelet_has_its_devices_back_and_pods_keep_theirs(cluster, cha
     for name, node in cluster.nodes.items():
         node.stop_kubelet(signal.SIGKILL)
         node.start_kubelet(node.release)
-        until_served(chart, name)
+        chart.until_served(name)
         cluster.apply(pod(f"later-{name}", name, {THING: 1}))
         cluster.wait_for_pod(f"later-{name}")
         assert container(cluster.pod(f"user-{name}")) == used[name]
@@ -42,7 +42,7 @@ def test_a_kubelet_is_upgraded_in_place_under_running_pods(cluster, chart, used)
             node.stop_kubelet()
             node.start_kubelet(release)
             until_version(node, release)
-            until_served(chart, "middle")
+            chart.until_served("middle")
             chart.until_offered("middle", THING, 2)
             cluster.apply(pod(f"under-{release}", "middle", {THING: 1}))
             cluster.wait_for_pod(f"under-{release}")
@@ -63,7 +63,7 @@ def test_a_node_that_lost_its_power_comes_back_with_its_devices(cluster, chart, 
     node.up()
     until("boot", lambda: node.object()["status"]["nodeInfo"]["bootID"] != boot and node.ready())
     cluster.kubectl("uncordon", "new")
-    until_served(chart, "new")
+    chart.until_served("new")
     cluster.apply(pod("both", "new", {THING: 2}))
     cluster.wait_for_pod("both")
     assert container(cluster.pod("user-old")) == used["old"]
@@ -90,15 +90,3 @@ def test_nothing_stays_on_the_nodes_but_the_pods(cluster, chart, used):
 def until_version(node, release):
     said = f"v{release}."
     until(said, lambda: node.object()["status"]["nodeInfo"]["kubeletVersion"].startswith(said))
-
-
-def until_served(chart, node):
-    """Until the kubelet that is there now has the list."""
-
-    def served():
-        try:
-            return all(one["registration"]["state"] == "serving" for one in chart.status(node)["resources"])
-        except (ClusterError, KeyError):  # the pod, or its kubelet, isn't there yet
-            return False
-
-    until(f"stream to the kubelet of {node}", served)

@@ -77,11 +77,19 @@ def make(root: Path, drivers: Sequence[str]) -> None:
     _compile(root)
 
 
+def download(packages: Sequence[str], where: Path) -> None:
+    """With apt's index as it is; a new one when there is none, or when it names packages that are no longer there."""
+    command = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *packages]
+    if subprocess.run(command, cwd=where, check=False).returncode:
+        subprocess.run(["apt-get", "update", "-qq"], check=True)
+        subprocess.run(command, cwd=where, check=True)
+
+
 def _unpack(root: Path) -> list[Part]:
     parts = []
     with tempfile.TemporaryDirectory(prefix="debian-") as where:
         Path(where).chmod(0o755)  # apt downloads as a user of its own
-        subprocess.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *DEBIAN], cwd=where, check=True)
+        download(DEBIAN, Path(where))
         for package in sorted(Path(where).glob("*.deb")):
             subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
             fields = ["dpkg-deb", "--show", "--showformat=${Package} ${Version} ${Architecture}", str(package)]

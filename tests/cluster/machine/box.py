@@ -87,6 +87,10 @@ class Box:
         self._holder, self._services = None, {}
 
     @property
+    def is_open(self) -> bool:
+        return self._holder is not None
+
+    @property
     def pid(self) -> int:
         """Of the first process, as the machine sees it."""
         return self._first

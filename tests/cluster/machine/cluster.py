@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,8 @@ from tests.cluster.machine.control import Control
 from tests.cluster.machine.node import Node
 from tests.real_kubelet.node.image import write_image
 
-NET = "10.88"
+NETS = tuple(f"10.{number}" for number in range(88, 100))
+"""The first two numbers of every address of a cluster."""
 
 
 class Cluster:
@@ -22,7 +24,8 @@ class Cluster:
     def __init__(self, nodes: Mapping[str, tuple[str, bool]]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cluster-"))
         self.folder.chmod(0o755)  # mounts of the nodes' files are made in it
-        self.control = Control(self.folder / "control", NET)
+        self._claim, net = _free_net()
+        self.control = Control(self.folder / "control", net)
         self.nodes = {
             name: Node(self.control, name, number, release, own_containerd=own)
             for number, (name, (release, own)) in enumerate(nodes.items(), 1)
@@ -49,6 +52,7 @@ class Cluster:
         for node in self.nodes.values():
             node.power_off()
         self.control.close()
+        self._claim.close()
         shutil.rmtree(self.folder)
 
     def kubectl(self, *argv: object, **more: object) -> str:
@@ -83,3 +87,15 @@ class Cluster:
         except ClusterError as error:
             raise ClusterError(f"{error}; last seen: {json.dumps(seen)}") from None
         return self.pod(name, namespace)
+
+
+def _free_net() -> tuple[socket.socket, str]:
+    """Addresses that no other cluster of this machine has while the socket is open. It ends with its process."""
+    claim = socket.socket(socket.AF_UNIX)
+    for net in NETS:
+        try:
+            claim.bind(f"\0dpgateway-cluster-{net}")
+        except OSError:
+            continue
+        return claim, net
+    raise ClusterError(f"all of {NETS[0]} to {NETS[-1]} have a cluster already")

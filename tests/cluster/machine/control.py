@@ -11,8 +11,9 @@ from tests.cluster.machine.box import Box, ClusterError, run, until
 from tests.cluster.machine.pki import Pki
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm")
-LINK = "dpgw-cluster"
-"""The machine's own end of the network."""
+
+BRIDGE = "02:00:00:00:00:01"
+"""Without an address of its own a bridge takes one of its ports', and another one when that port's node goes off."""
 
 
 class Control(Box):
@@ -21,6 +22,7 @@ class Control(Box):
     def __init__(self, folder: Path, net: str) -> None:
         super().__init__(folder, "control")
         self.net, self.address, self.bin = net, f"{net}.0.1", folder / "bin"
+        self._link = f"dpgw-{net}"  # the machine's own end of the network
 
     def up(self) -> None:
         self.bin.mkdir(parents=True)
@@ -41,7 +43,7 @@ class Control(Box):
 
     def close(self) -> None:
         super().close()
-        run("sh", "-c", f"ip link delete {LINK} 2>&1 || true")
+        run("sh", "-c", f"ip link delete {self._link} 2>&1 || true")
 
     def plug(self, box: Box, address: str) -> None:
         """Gives a box its eth0 on the bridge."""
@@ -72,13 +74,16 @@ class Control(Box):
         return json.loads(data) if answer.getheader("Content-Type") == "application/json" else data.decode()
 
     def _open_network(self) -> None:
-        bridge = ["ip link add br0 type bridge", "ip link set br0 up", f"ip address add {self.address}/24 dev br0"]
-        self.open([*bridge, f"ip address add {self.net}.128.1/32 dev lo", "mount -t tmpfs tmpfs /run"])
-        run("sh", "-c", f"ip link delete {LINK} 2>&1 || true")  # of tests that were killed just now
-        run("ip", "link", "add", LINK, "type", "veth", "peer", "name", "host", "netns", self.pid)
+        # a bridge without an address of its own takes one of its ports', and another one when that port's node goes off
+        bridge = [f"ip link add br0 address {BRIDGE} type bridge", "ip link set br0 up"]
+        addresses = {"br0": f"{self.address}/24", "lo": f"{self.net}.128.1/32"}
+        own = [f"ip address add {address} dev {link}" for link, address in addresses.items()]
+        self.open([*bridge, *own, "mount -t tmpfs tmpfs /run"])
+        run("sh", "-c", f"ip link delete {self._link} 2>&1 || true")  # of tests that were killed just now
+        run("ip", "link", "add", self._link, "type", "veth", "peer", "name", "host", "netns", self.pid)
         self.run("ip", "link", "set", "host", "master", "br0", "up")
-        run("ip", "address", "add", f"{self.net}.0.254/24", "dev", LINK)
-        run("ip", "link", "set", LINK, "up")
+        run("ip", "address", "add", f"{self.net}.0.254/24", "dev", self._link)
+        run("ip", "link", "set", self._link, "up")
         run("ip", "route", "replace", f"{self.net}.0.0/16", "via", self.address)
 
     def _start_api_server(self) -> None:

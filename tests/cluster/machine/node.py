@@ -67,7 +67,7 @@ class Node(Box):
         self._control, self._number, self._own_containerd = control, number, own_containerd
         self._address, self._pods = f"{control.net}.0.{10 + number}", f"{control.net}.{number}.0/24"
         self._bin = CONTAINERD.directory if own_containerd else Path("/usr/bin")
-        self._cgroup = f"dpgateway-{name}"
+        self._cgroup = f"dpgateway-{control.net}-{name}"
         self.device_plugins_dir = self.folder / "kubelet" / "device-plugins"
 
     def up(self) -> None:
