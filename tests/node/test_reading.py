@@ -41,6 +41,13 @@ class Read:
         await self._reader.read()
         return self.holders[THING].value
 
+    async def told(self, *asked):
+        """The resources whose watchers hear of another look at the file."""
+        before = {name: holdings.version for name, holdings in self.holders.items()}
+        self._reader.ask(*asked)
+        await self._reader.read()
+        return {name for name, version in before.items() if self.holders[name].version > version}
+
 
 @pytest.fixture
 async def reads(tmp_path):
@@ -60,6 +67,28 @@ async def test_each_resource_gets_its_note(reads):
 
 async def test_without_a_file_nobody_holds_anything(reads):
     assert (await reads.read()).held == set()
+
+
+async def test_a_look_that_finds_the_same_is_news_only_for_whom_it_was_made(reads):
+    reads.write(thing=["a"], other=["c"])
+    assert await reads.told() == {THING, OTHER}
+    reads.write(ago=30, thing=["a"], other=["c"])
+    assert await reads.told() == set()
+    assert await reads.told(THING) == {THING}
+    assert await reads.told() == set()
+    reads.write(thing=["a"])
+    assert await reads.told() == {OTHER}
+
+
+async def test_what_is_freed_is_news_until_somebody_was_told(reads):
+    reads.write(thing=["a"])
+    await reads.read()
+    reads.write(ago=30, thing=[])
+    assert await reads.told() == {THING}
+    assert await reads.told() == {THING}
+    holdings = reads.holders[THING]
+    holdings.publish(holdings.value.told(["a"]))
+    assert await reads.told() == set()
 
 
 async def test_each_look_at_the_file_is_news_also_when_there_is_none_any_more(reads):

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Plugin:
         self._source = _source(config)
         self._log = log = bind(_log, resource=config.name, driver=config.driver)
         self._holdings = holdings = node.holdings[config.name]
-        self.inventory = Inventory(config, holdings, node.reader.ask, log)
+        self.inventory = Inventory(config, holdings, partial(node.reader.ask, config.name), log)
         self._pools = front.pools
         self._pools.join(self.inventory)
         self._resource = Resource(config, self.inventory, driver, front.cdi, log)

@@ -129,6 +129,4 @@ class Asking:
         for resource in listing.keys() & self._holdings.keys():  # some may have come or gone meanwhile
             holdings = self._holdings[resource]
             before, heard = holdings.value, holdings.value.heard(listing[resource], asked)
-            news = heard.listed != before.listed or (heard.unlisted and heard.freed != before.freed)
-            news = news or heard.doubted != before.doubted
-            (holdings.publish if news else holdings.amend)(heard)
+            (holdings.publish if heard.is_news_after(before) else holdings.amend)(heard)

@@ -167,6 +167,12 @@ class Holdings:
         theirs = before.note, before.gone, before.unlisted, before.asked, before.remembers
         return all(map(operator.is_, ours, theirs)) and self.claims.keys() >= before.claims.keys()
 
+    def is_news_after(self, before: Holdings) -> bool:
+        """Whether anybody who watches has something to do: not if only times differ, such as when the kubelet wrote.
+        What is freed is news until somebody was told, because perhaps nobody could be told yet.
+        """
+        return bool(self.freed or _TOLD(self) != _TOLD(before))
+
     def look_again(self, lost: Iterable[str]) -> float | None:
         """Seconds after which one of the ``lost`` ids may be free although the note doesn't change; None: never."""
         waits = self.note is not None and not self.granted.keys().isdisjoint(lost)
@@ -180,7 +186,7 @@ class Holdings:
         if note is not None:
             granted = {id_: at for id_, at in granted.items() if not _is_in(note, id_, at, written, now)}
         new = replace(self, note=note, looked=True, written=written, granted=granted)
-        if note is None or written < self.kubelet_since:
+        if not note or written < self.kubelet_since:
             return new
         claims = {id_: self._claim(id_, note[id_].pods) for id_ in new.living}
         return replace(new, claims={**self.claims, **claims})
@@ -280,6 +286,11 @@ class Holdings:
         flights = list(self.in_flight)
         flights.remove(ids)
         return replace(self, in_flight=tuple(flights))
+
+
+_TOLD = operator.attrgetter(
+    *("note", "looked", "remembers", "gone", "listed", "doubted", "granted", "in_flight", "claims", "in_use", "freed")
+)
 
 
 def _joined(ours: Claim, earlier: Claim) -> Claim:

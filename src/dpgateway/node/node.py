@@ -97,7 +97,8 @@ class Node:
             self._since = since = (stamped(found.ctime / 1e9) if found else time.monotonic(), str(found))
             self.since = since[0]
             for holdings in self.holdings.values():
-                holdings.publish(holdings.value.new_kubelet(*since))
+                before, under_it = holdings.value, holdings.value.new_kubelet(*since)
+                (holdings.publish if under_it.is_news_after(before) else holdings.amend)(under_it)
             self.asking.new_kubelet()
         if change in (Change.GONE, Change.BACK):
             self.since = time.monotonic()

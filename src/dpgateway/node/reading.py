@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -54,6 +54,8 @@ class Reader:
         self._directory, self._holders, self._threads, self._published = directory, holders, threads, published
         self._timer: asyncio.TimerHandle | None = None
         self._asked = asyncio.Event()
+        self._wanted: set[str] = set()
+        """The resources for which the next look is published, also if it finds the same again."""
         self._begun = 0
         self._finished: Observable[None] = Observable(None)
         """Its version counts the reads that have finished."""
@@ -68,7 +70,8 @@ class Reader:
                 await self._asked.wait()
                 self._ask_no_more()
                 self._begun = self._finished.version + 1
-                await self._read()
+                wanted, self._wanted = self._wanted, set()
+                await self._read(wanted)
                 self._finished.publish(None)
                 self._published()
         finally:
@@ -79,8 +82,9 @@ class Reader:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(READING, self.ask)
 
-    def ask(self) -> None:
-        """A read that begins after this moment; its result is published."""
+    def ask(self, *resources: str) -> None:
+        """A read that begins after this moment; what is new is published, and for ``resources`` whatever is found."""
+        self._wanted.update(resources)
         self._asked.set()
 
     async def read(self) -> None:
@@ -94,7 +98,7 @@ class Reader:
             self._timer.cancel()
             self._timer = None
 
-    async def _read(self) -> None:
+    async def _read(self, wanted: Collection[str]) -> None:
         written = LONG_AGO
         notes: Mapping[str, Note] | None = None
         try:
@@ -102,14 +106,14 @@ class Reader:
             written = self._written(found)
             notes = known = await self._call(partial(checkpoint.notes, raw))
         except FileNotFoundError:
-            self._publish(lambda _, holdings: holdings.missing(time.monotonic()))
+            self._publish(lambda _, holdings: holdings.missing(time.monotonic()), wanted)
             return
         except (OSError, GatewayError) as error:  # also without a thread
             self._complain(f"no id is dropped from any list, because the checkpoint can't be read: {error}", written)
         else:
             self._complain(self._crowded(known), written)
         now = time.monotonic()
-        self._publish(lambda resource, holdings: holdings.noted(_note(notes, resource), written, now))
+        self._publish(lambda resource, holdings: holdings.noted(_note(notes, resource), written, now), wanted)
 
     def _call(self, function: Callable[[], T]) -> asyncio.Future[T]:
         return self._threads.call("read the checkpoint", function)
@@ -131,9 +135,12 @@ class Reader:
             f"{'; '.join(dict.fromkeys(crowded.values()))}"
         )
 
-    def _publish(self, change: Callable[[str, Holdings], Holdings]) -> None:
+    def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
+        """Most looks tell most resources nothing, and a kubelet that starts writes its checkpoint for each of them."""
         for resource, holdings in self._holders.items():
-            holdings.publish(change(resource, holdings.value))
+            before, found = holdings.value, change(resource, holdings.value)
+            news = resource in wanted or found.is_news_after(before)
+            (holdings.publish if news else holdings.amend)(found)
 
     def _complain(self, text: str, written: float) -> None:
         """Logs ``text`` once, but not while a kubelet may be writing the file: 1.8 and 1.9 write it in place."""

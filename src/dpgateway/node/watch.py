@@ -150,7 +150,7 @@ async def _reading(inotify: Inotify) -> AsyncIterator[Events]:
 async def _next(events: Events, seconds: float) -> Event | None:
     """None: nothing happened for so long."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, seconds)):
+        async with asyncio.timeout(max(0.0, seconds)) if events.empty() else contextlib.nullcontext():
             event = await events.get()
             if isinstance(event, Exception):
                 raise event
