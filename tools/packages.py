@@ -6,7 +6,6 @@ Sources are built from a copy, because setuptools leaves a `build` behind, from 
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,9 +34,6 @@ def _build(project: Path, folder: Path, where: Path) -> Path:
     python = [sys.executable, "-W", "error::DeprecationWarning:setuptools", "-c", BUILD_SDIST, str(folder)]
     built = subprocess.run(python, cwd=copy, check=True, stdout=subprocess.PIPE, text=True)
     sdist = folder / built.stdout.splitlines()[-1]
-    with tarfile.open(sdist) as tar:
-        tar.extractall(where / "sdist", filter="data")
-    (unpacked,) = (where / "sdist").iterdir()
     pip = [
         sys.executable,
         "-m",
@@ -48,6 +44,6 @@ def _build(project: Path, folder: Path, where: Path) -> Path:
         "--no-deps",
         "--no-build-isolation",
     ]
-    subprocess.run([*pip, f"--wheel-dir={where / 'wheel'}", str(unpacked)], check=True)
+    subprocess.run([*pip, f"--wheel-dir={where / 'wheel'}", str(sdist)], check=True)
     (wheel,) = (where / "wheel").iterdir()
     return Path(shutil.move(wheel, folder / wheel.name))

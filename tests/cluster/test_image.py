@@ -17,16 +17,16 @@ MB = 1_000_000
 class Archive:
     def __init__(self, path):
         with tarfile.open(path) as tar:
-            manifest = self.read(tar, "index.json")["manifests"][0]
+            manifest = json.loads(self.read(tar, "index.json"))["manifests"][0]
             self.name = manifest["annotations"]["io.containerd.image.name"]
-            self.manifest = self.read(tar, self.blob(manifest))
-            self.config = self.read(tar, self.blob(self.manifest["config"]))["config"]
+            self.manifest = json.loads(self.read(tar, self.blob(manifest)))
+            self.config = json.loads(self.read(tar, self.blob(self.manifest["config"])))["config"]
 
     @staticmethod
     def read(tar, name):
         file = tar.extractfile(name)
         assert file is not None
-        return json.load(file)
+        return file.read()
 
     @staticmethod
     def blob(described):
@@ -43,8 +43,9 @@ def root(image, archive, tmp_path_factory):
     """What a container of the image sees as its root."""
     folder = tmp_path_factory.mktemp("root")
     (layer,) = archive.manifest["layers"]
-    with tarfile.open(image) as tar, tarfile.open(fileobj=tar.extractfile(archive.blob(layer)), mode="r:gz") as files:
-        files.extractall(folder, filter="fully_trusted")  # noqa: S202  it is our own
+    with tarfile.open(image) as tar:
+        packed = archive.read(tar, archive.blob(layer))
+    subprocess.run(["tar", "-xzC", folder], input=packed, check=True)  # tarfile's words for it came with 3.11.4
     return folder
 
 
