@@ -12,10 +12,12 @@ from functools import partial
 from importlib.metadata import version
 
 from dpgateway.cdi.directories import SpecDirectories
+from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config import Changes, Configuration, ResourceConfig, told
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing
+from dpgateway.deviceplugin.keeping import Keeping
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -84,10 +86,14 @@ class Gateway:
         places = Places.of(directory, configuration.kubelet.pod_resources_socket)
         self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
-        self._pools = Pools(Left(self._node, configuration.state_dir, self._threads))
+        left = Left(self._node, configuration.state_dir, self._threads)
+        self._pools = Pools(left)
         handing = Handing(self._pools.together, group)
-        specs = SpecDirectories(configuration.runtime.cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
-        cdi = Cdi(specs, self._threads, Runtime(configuration.runtime.socket).knows_cdi)
+        cdi_dirs = configuration.runtime.cdi_dirs
+        specs = SpecDirectories(cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
+        own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, partial(_log.warning, "a CDI spec: %s"))
+        self._keeping = Keeping(own, self._node.holdings, left.known.wait, self._threads)
+        cdi = Cdi(specs, own, self._threads, Runtime(configuration.runtime.socket).knows_cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
@@ -102,6 +108,7 @@ class Gateway:
             self._spawn("watch the kubelet", self._node.run),
             self._spawn("sweep", self._sweep),
             self._spawn("follow the pools", self._pools.run),
+            self._spawn("keep CDI specs", self._keeping.run),
         ]
         resources = self._first.resources
         for config in resources:

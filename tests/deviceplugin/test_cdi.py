@@ -12,7 +12,7 @@ from dpgateway.deviceplugin.cdi import Cdi, Way, way
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode
 from dpgateway.process.threads import Threads
-from tests.support.specs import cdi, known, of, write
+from tests.support.specs import asked, cdi, known, of, own, write
 
 NAMED = Allocation(env={"A": "1"}, cdi_devices=("vendor.example/gpu=0",))
 EXPANDED = Allocation({"A": "1"}, (DeviceNode("/dev/null", "/dev/gpu", "rwm"),))
@@ -36,7 +36,9 @@ def test_names_are_given_only_where_they_arrive():
     wanted: tuple[CdiKind, ...] = get_args(CdiKind)
     known = True, None, False
     found = {case: way(*case) for case in itertools.product(wanted, known, known)}
-    assert [case for case, chosen in found.items() if chosen is Way.NAMES] == [("auto", True, True)]
+    sure = [case for case, chosen in found.items() if chosen is Way.NAMES]
+    either = [("always", True, True), ("always", True, None), ("always", None, True), ("always", None, None)]
+    assert sure == [("auto", True, True), *either]
     either = [case for case, chosen in found.items() if chosen is Way.EITHER]
     assert either == [("auto", True, None), ("auto", None, True), ("auto", None, None)]
 
@@ -44,32 +46,73 @@ def test_names_are_given_only_where_they_arrive():
 @pytest.mark.parametrize("kubelet", [False, None, True])
 async def test_what_can_be_expanded_is_expanded_where_it_is_not_known_that_names_arrive(names, write_spec, kubelet):
     write_spec()
-    assert await names.passed(NAMED, "auto", kubelet) == (EXPANDED, "")
+    assert await names.passed(NAMED, asked("auto", kubelet=kubelet)) == (EXPANDED, "")
 
 
 async def test_what_cannot_be_expanded_is_given_by_name_in_doubt_and_refused_otherwise(names, write_spec):
     write_spec(hooks=[{"hookName": "poststop", "path": "/bin/h"}])
-    allocation, doubt = await names.passed(NAMED, "auto", kubelet=True)
+    allocation, doubt = await names.passed(NAMED, asked("auto", kubelet=True))
     assert allocation == NAMED
     assert doubt.startswith("CDI devices are given by name, though it isn't known that they arrive: vendor.example/gpu")
-    for wanted, kubelet in (("auto", False), ("never", True)):
+    for question in (asked("auto", kubelet=False), asked("never", kubelet=True), asked("always", kubelet=False)):
         with pytest.raises(CdiError, match=r"gpu=0 .*: its hook poststop /bin/h can't be expanded"):
-            await names.passed(NAMED, wanted, kubelet)
+            await names.passed(NAMED, question)
 
 
 @pytest.mark.parametrize(("runtime", "found"), [(True, NAMED), (None, EXPANDED), (False, EXPANDED)])
 async def test_what_the_runtime_is_decides_where_the_kubelet_passes_names_on(tmp_path, write_spec, runtime, found):
     write_spec()
     names = cdi(tmp_path / "cdi", runtime=runtime)
-    assert await names.passed(NAMED, "auto", kubelet=True) == (found, "")
-    assert await names.passed(NAMED, "auto", kubelet=False) == (EXPANDED, "")
-    assert await names.passed(NAMED, "never", kubelet=True) == (EXPANDED, "")
+    assert await names.passed(NAMED, asked("auto", kubelet=True)) == (found, "")
+    assert await names.passed(NAMED, asked("auto", kubelet=False)) == (EXPANDED, "")
+    assert await names.passed(NAMED, asked("never", kubelet=True)) == (EXPANDED, "")
 
 
 @pytest.mark.parametrize("wanted", ["auto", "never"])
 async def test_a_name_that_stands_for_nothing_is_refused(names, wanted):
     with pytest.raises(CdiError, match=r"no spec has the CDI device vendor\.example/gpu=0; looked in /"):
-        await names.passed(NAMED, wanted, kubelet=True)
+        await names.passed(NAMED, asked(wanted, kubelet=True))
+
+
+PLAIN = Allocation({"A": "1"}, (DeviceNode("/dev/null"),), annotations={"n": "1"})
+
+
+@pytest.mark.parametrize(("kubelet", "runtime"), list(itertools.product((True, None), repeat=2)))
+async def test_always_gives_all_by_name_and_warns_if_it_is_not_known_that_it_arrives(tmp_path, kubelet, runtime):
+    given, doubt = await cdi(tmp_path, runtime=runtime).passed(PLAIN, asked("always", kubelet=kubelet))
+    (written,) = own(tmp_path).all()
+    assert given == Allocation(annotations={"n": "1"}, cdi_devices=(written.given.name,))
+    assert (written.given.resource, written.given.ids) == ("example.com/thing", ("a",))
+    assert written.spec.exists()
+    assert doubt == (
+        "" if kubelet and runtime else "CDI devices are given by name, though it isn't known that they arrive"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "runtime", "who"),
+    [(False, True, "kubelet"), (None, False, "container runtime"), (True, False, "container runtime")],
+)
+async def test_always_gives_what_a_spec_would_say_where_it_would_not_arrive(tmp_path, kubelet, runtime, who):
+    given, told = await cdi(tmp_path, runtime=runtime).passed(PLAIN, asked("always", kubelet=kubelet))
+    assert given == PLAIN
+    assert f"because this {who} doesn't know CDI" in told
+    assert own(tmp_path).all() == ()
+
+
+async def test_always_is_refused_if_the_spec_cannot_be_written_or_a_name_of_the_driver_stands_for_nothing(tmp_path):
+    write(tmp_path / "cdi" / "state", "")
+    with pytest.raises(CdiError, match=r"the CDI spec .* can't be written"):
+        await cdi(tmp_path / "cdi").passed(PLAIN, asked("always", kubelet=True))
+    with pytest.raises(CdiError, match="no spec has the CDI device"):
+        await cdi(tmp_path).passed(NAMED, asked("always", kubelet=True))
+    assert own(tmp_path).all() == ()
+
+
+@pytest.mark.parametrize("wanted", ["auto", "never"])
+async def test_without_names_nothing_is_asked_and_nothing_is_written(tmp_path, wanted):
+    assert await cdi(tmp_path).passed(PLAIN, asked(wanted, kubelet=None)) == (PLAIN, "")
+    assert own(tmp_path).all() == ()
 
 
 async def test_a_disk_that_hangs_costs_no_more_than_its_deadline():
@@ -81,5 +124,5 @@ async def test_a_disk_that_hangs_costs_no_more_than_its_deadline():
             return ()
 
     with pytest.raises(CdiError, match=r"the CDI specs couldn't be read within 0\.02 s"):
-        await Cdi(Hangs((), print), Threads(), known(None), 0.02).passed(NAMED, "auto", kubelet=True)
+        await Cdi(Hangs((), print), own(), Threads(), known(None), 0.02).passed(NAMED, asked("auto", kubelet=True))
     Hangs.end.set()

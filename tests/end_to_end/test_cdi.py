@@ -1,5 +1,9 @@
 """The same driver's CDI names under an old and a new kubelet, with the process itself."""
 
+import json
+import shutil
+import signal
+
 import grpc
 import grpc.aio
 import pytest
@@ -8,6 +12,7 @@ from dpgateway_simulator import Kubelet, PluginError
 from dpgateway_simulator.wire.runtime import v1
 from tests.support.gateway import Gateway
 from tests.support.specs import of, write
+from tests.support.waiting import until
 
 R, GPU = "example.com/thing", "vendor.example/gpu=node-0"
 
@@ -53,3 +58,26 @@ async def test_names_are_expanded_for_an_old_kubelet_and_given_to_a_new_one(shor
         assert [one.name for one in answer.cdi_devices] == [GPU]
         assert "GPU" not in answer.envs
     await new.kill()
+
+
+async def test_what_any_driver_gives_is_a_spec_that_outlives_the_gateway_and_a_reboot(short_path, containerd):
+    specs = short_path / "cdi"
+    kubelet = Kubelet("1.37", short_path / "dp")
+    await kubelet.start()
+    async with Gateway(short_path, short_path / "dp") as gateway:
+        gateway.runtime = {"socket": str(containerd), "cdi_dirs": [str(specs)]}
+        options = {"count": 1, "env_prefix": "GOT"}
+        await gateway.start({"name": R, "driver": "simulated", "options": options, "cdi": "always"})
+        answer = await given(kubelet)
+        (spec,) = specs.iterdir()
+        document = json.loads(spec.read_text())
+        (device,) = document["devices"]
+        assert [one.name for one in answer.cdi_devices] == [f"{document['kind']}={device['name']}"]
+        assert not answer.envs
+        assert device["containerEdits"]["env"][0].startswith("GOT")
+        await gateway.end(signal.SIGKILL)
+        shutil.rmtree(specs)
+        await gateway.start({"name": R, "driver": "simulated", "options": options, "cdi": "auto"})
+        await until(spec.exists)
+        assert json.loads(spec.read_text()) == document
+    await kubelet.kill()

@@ -6,13 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway.cdi.directories import SpecDirectories
-from dpgateway.deviceplugin.cdi import Cdi, Known
+from dpgateway.cdi.own import OwnSpecs
+from dpgateway.config.values import CdiKind
+from dpgateway.deviceplugin.cdi import Asked, Cdi, Known
 from dpgateway.process.threads import Threads
 
 
 def cdi(*directories: Path, runtime: bool | None = None) -> Cdi:
     """On a node with these directories of specs, and a runtime that does or doesn't know CDI."""
-    return Cdi(SpecDirectories(directories, print), Threads(), known(runtime))
+    return Cdi(SpecDirectories(directories, print), own(*directories), Threads(), known(runtime))
+
+
+def own(*directories: Path) -> OwnSpecs:
+    """The gateway's own specs in the last of these directories, where it remembers them, too."""
+    last = directories[-1] if directories else Path("/nowhere")
+    return OwnSpecs(last / "state", last, Path("/dp"), print)
+
+
+def asked(wanted: CdiKind, *, kubelet: bool | None) -> Asked:
+    return Asked("example.com/thing", ("a",), wanted, kubelet)
 
 
 def known(value: bool | None) -> Known:

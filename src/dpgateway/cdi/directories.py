@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpgateway.cdi.expansion import HostNode, Resolved
+from dpgateway.cdi.making import OWN
 from dpgateway.cdi.spec import Spec, read
 from dpgateway.errors import CdiError
 
@@ -107,8 +108,8 @@ class SpecDirectories:
 
 
 def _files(directory: Path) -> list[Path]:
-    _check_owner(directory, directory.stat())
-    files = sorted(file for file in directory.iterdir() if file.suffix in ENDINGS)
+    check_owner(directory, directory.stat())
+    files = sorted(file for file in directory.iterdir() if file.suffix in ENDINGS and not OWN.fullmatch(file.name))
     if len(files) > MOST:
         raise CdiError(f"{directory}: {len(files)} specs, expected at most {MOST}")
     return [file for file in files if not file.is_dir()]
@@ -135,7 +136,7 @@ def _text(file: Path, directory: Path) -> str:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise CdiError(f"{file}: expected a file")
-        _check_owner(file, status)
+        check_owner(file, status)
         raw = stream.read(LARGEST + 1)
     if len(raw) > LARGEST:
         raise CdiError(f"{file}: more than {LARGEST} bytes")
@@ -145,7 +146,7 @@ def _text(file: Path, directory: Path) -> str:
         raise CdiError(f"{file}: expected text in UTF-8: {error}") from error
 
 
-def _check_owner(path: Path, status: os.stat_result) -> None:
+def check_owner(path: Path, status: os.stat_result) -> None:
     """Refuses what another user could change, because a spec says which of the host's devices a container gets."""
     if os.geteuid() != 0:
         return

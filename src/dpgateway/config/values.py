@@ -26,7 +26,7 @@ from dpgateway.model import Allocation, Mount, place
 
 Distinct = Literal["prefer", "require"]
 PreferenceKind = Literal["none", "packed", "spread"]
-CdiKind = Literal["auto", "never"]
+CdiKind = Literal["auto", "always", "never"]
 ApiName = Literal["v1beta1", "v1alpha2", "v1alpha1"]
 
 DEVICE_PLUGINS_DIR = Path("/var/lib/kubelet/device-plugins")
@@ -209,7 +209,7 @@ class ResourceKeys:
         default=Shares(1), metadata=_about("under how many ids each device is offered") | {"expand": _expand_shares}
     )
     preference: PreferenceKind = _key("none", "which devices the kubelet is advised to take")
-    cdi: CdiKind = _key("auto", "whether containers get their CDI devices by name, or what the names stand for")
+    cdi: CdiKind = _key("auto", "whether what containers get has CDI names; never: what the names stand for")
     pool: str | None = _key(None, "resources of one pool may be the same hardware, and exclude each other", _pool)
     keep_lost: timedelta = _key(timedelta(minutes=10), "how long a vanished device that nobody holds stays listed")
     refresh: timedelta = _key(
@@ -265,7 +265,7 @@ class Runtime:
     """The mapping ``runtime``: what is needed of the container runtime."""
 
     socket: Path | None = _key(None, "its CRI socket, to ask who it is; else the only one in a usual place", _socket)
-    cdi_dirs: tuple[Path, ...] = _key(CDI_DIRS, "where the CDI specs are; of two, the later one wins", _directories)
+    cdi_dirs: tuple[Path, ...] = _key(CDI_DIRS, "where CDI specs are; the last wins, and gets our own", _directories)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 A kubelet or a runtime that doesn't know CDI drops the names in silence, and the container starts without its device. So
 where that may be, what the names stand for is said in words that every kubelet knows; and a name that stands for
 nothing fails the Allocate, because the runtime would refuse the container again and again.
+
+With ``always`` what a resource gives without names gets one, too, by a spec that the gateway writes.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 
 from dpgateway.cdi.directories import SpecDirectories, look
 from dpgateway.cdi.expansion import expand
+from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config.values import CdiKind
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation
@@ -21,6 +25,7 @@ from dpgateway.process.threads import Threads
 
 PATIENCE = 5.0
 """Seconds that the specs' disk has to answer."""
+UNSURE = "CDI devices are given by name, though it isn't known that they arrive"
 
 Known = Callable[[], Awaitable[bool | None]]
 """Finds out whether something is so; None if that can't be known."""
@@ -38,32 +43,58 @@ def way(wanted: CdiKind, kubelet: bool | None, runtime: bool | None) -> Way:
     """``kubelet``, ``runtime``: whether they do something with names; None if that isn't known."""
     if wanted == "never" or kubelet is False or runtime is False:
         return Way.EXPANDED
-    return Way.NAMES if kubelet and runtime else Way.EITHER
+    return Way.NAMES if wanted == "always" or (kubelet and runtime) else Way.EITHER
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks, and what the configuration says of it."""
+
+    resource: str
+    ids: tuple[str, ...]
+    wanted: CdiKind
+    kubelet: bool | None
+    """Whether it passes names on."""
 
 
 class Cdi:
     """One for all resources; used from the event loop."""
 
-    def __init__(self, specs: SpecDirectories, threads: Threads, runtime: Known, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, specs: SpecDirectories, own: OwnSpecs, threads: Threads, runtime: Known, patience: float = PATIENCE
+    ) -> None:
         """``runtime``: says whether the runtime does something with names."""
-        self._specs, self._threads, self._runtime, self._patience = specs, threads, runtime, patience
+        self._specs, self._own, self._threads = specs, own, threads
+        self._runtime, self._patience = runtime, patience
 
-    async def passed(self, allocation: Allocation, wanted: CdiKind, kubelet: bool | None) -> tuple[Allocation, str]:
+    async def passed(self, allocation: Allocation, asked: Asked) -> tuple[Allocation, str]:
         """The allocation as kubelet and runtime can take it, and what may be wrong with that; empty if nothing.
 
-        ``kubelet``: whether it passes names on. Raises CdiError, also for a name that stands for nothing.
+        Raises CdiError, also for a name that stands for nothing, and if a spec can't be written.
         """
-        runtime = None if way(wanted, kubelet, runtime=True) is Way.EXPANDED else await self._runtime()
-        chosen = way(wanted, kubelet, runtime)
-        reading = self._threads.call("read CDI specs", partial(self._passed, allocation, chosen), self._patience)
+        if not allocation.cdi_devices and asked.wanted != "always":
+            return allocation, ""
+        runtime = None if way(asked.wanted, asked.kubelet, runtime=True) is Way.EXPANDED else await self._runtime()
+        passed = partial(self._always if asked.wanted == "always" else self._passed, allocation, asked, runtime)
+        working = self._threads.call("read CDI specs", passed, self._patience)
         try:
             async with asyncio.timeout(self._patience):
-                return await reading
+                return await working
         except TimeoutError:
             raise CdiError(f"the CDI specs couldn't be read within {self._patience:g} s") from None
 
-    def _passed(self, allocation: Allocation, chosen: Way) -> tuple[Allocation, str]:
+    def _always(self, allocation: Allocation, asked: Asked, runtime: bool | None) -> tuple[Allocation, str]:
         """Blocks."""
+        if way(asked.wanted, asked.kubelet, runtime) is Way.EXPANDED:
+            who = "kubelet" if asked.kubelet is False else "container runtime"
+            text = f"'cdi: always' gives no CDI devices, but what they stand for, because this {who} doesn't know CDI"
+            return self._passed(allocation, asked, runtime)[0], text
+        self._specs.resolve(allocation.cdi_devices)
+        return self._own.write(asked.resource, asked.ids, allocation), "" if asked.kubelet and runtime else UNSURE
+
+    def _passed(self, allocation: Allocation, asked: Asked, runtime: bool | None) -> tuple[Allocation, str]:
+        """Blocks."""
+        chosen = way(asked.wanted, asked.kubelet, runtime)
         resolved = self._specs.resolve(allocation.cdi_devices)
         if chosen is Way.NAMES:
             return allocation, ""
@@ -71,5 +102,5 @@ class Cdi:
             return expand(allocation, resolved, look), ""
         except CdiError as error:
             if chosen is Way.EITHER:
-                return allocation, f"CDI devices are given by name, though it isn't known that they arrive: {error}"
+                return allocation, f"{UNSURE}: {error}"
             raise

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS, Api, Call
-from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.deviceplugin.cdi import Asked, Cdi
 from dpgateway.deviceplugin.offer.allocations import Additions, add
 from dpgateway.deviceplugin.offer.exclusion import hardware, shared
 from dpgateway.deviceplugin.offer.inventory import Inventory
@@ -98,7 +98,7 @@ class Resource:
         with self._allocating(ids) as behind:
             allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(ids, devices, behind))
             self.releases.owe(ids, behind)
-            allocation = await self._with_cdi(self._complete(allocation, len(ids)), api)
+            allocation = await self._with_cdi(self._complete(allocation, len(ids)), ids, api)
             if "prepare" in calls.abilities and not api.can(Call.PREPARE):
                 await self._prepare(calls, ids, devices, once=False)
             self._devices(ids)  # a device that died meanwhile isn't given away
@@ -156,15 +156,15 @@ class Resource:
             self._log_once(logging.INFO, f"the configuration replaces the driver's {what}")
         return complete
 
-    async def _with_cdi(self, allocation: Allocation, api: Api) -> Allocation:
+    async def _with_cdi(self, allocation: Allocation, ids: tuple[str, ...], api: Api) -> Allocation:
         """The allocation as this kubelet and its runtime can take it."""
-        if allocation.cdi_devices:
-            try:
-                allocation, doubt = await self._cdi.passed(allocation, self._config.cdi, api.passes_cdi(self.agent))
-            except CdiError as error:
-                raise RequestError(f"resource {self.name}: {error}") from error
-            if doubt:
-                self._log_once(logging.WARNING, doubt)
+        asked = Asked(self.name, ids, self._config.cdi, api.passes_cdi(self.agent))
+        try:
+            allocation, doubt = await self._cdi.passed(allocation, asked)
+        except CdiError as error:
+            raise RequestError(f"resource {self.name}: {error}") from error
+        if doubt:
+            self._log_once(logging.WARNING, doubt)
         for field in api.losses:
             if getattr(allocation, field):
                 self._log_once(

@@ -1,0 +1,182 @@
+"""The specs that gateways write themselves, on disk. Blocks, so it is used on a thread.
+
+What was given is written down in ``state_dir`` first, and only then the spec is made from it: so a spec that isn't
+there, after a reboot for example, is made again, and only what was written down is ever removed. Both files are
+replaced whole, under a lock that all gateways of the directory share, because during an upgrade there are two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpgateway.cdi.directories import LARGEST, check_owner, look
+from dpgateway.cdi.expansion import HostNode
+from dpgateway.cdi.making import Given, given, says_nothing, text_of
+from dpgateway.errors import CdiError
+from dpgateway.model import Allocation
+from dpgateway.process.directories import make_private
+
+PATIENCE = 5.0
+"""Seconds that somebody waits while another one writes."""
+TEMPORARY = ".dpgateway-"
+"""How the name of a file begins that isn't whole yet; runtimes read only what ends in .json or .yaml."""
+OVER = 60.0
+"""Seconds after which a temporary file was left by a gateway that died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One spec of ours."""
+
+    given: Given
+    record: Path
+    """What was written down of it."""
+    date: float
+    """When it was given last, in seconds since 1970."""
+
+    @property
+    def spec(self) -> Path:
+        return Path(self.given.directory) / self.given.file
+
+
+class OwnSpecs:
+    """May be used from several threads, and beside another gateway."""
+
+    def __init__(
+        self, state_dir: Path, directory: Path, device_plugins_dir: Path, complain: Callable[[str], None]
+    ) -> None:
+        """``directory``: where new specs go, so that runtimes find them. ``complain`` gets what stays undone."""
+        self._records = state_dir / "cdi"
+        self._directory, self._device_plugins_dir = directory, device_plugins_dir
+        self._complain, self._told = complain, frozenset[str]()
+        self._lock = threading.Lock()
+
+    def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
+        """The allocation with a name in place of what a spec can say. Raises CdiError; then there is no spec."""
+        if says_nothing(allocation):
+            return allocation
+        kubelet, nodes = str(self._device_plugins_dir), allocation.device_nodes
+        what = Given(str(self._directory), kubelet, resource, ids, allocation.env, nodes, allocation.mounts)
+        text, record = text_of(what, _real), what.to_json()
+        if max(len(text), len(record)) > LARGEST:
+            raise CdiError(f"the CDI spec {what.file} would have more than {LARGEST} bytes; give the container less")
+        try:
+            with self._alone():
+                one = Written(what, self._records / what.file, 0.0)
+                _replace(one.record, record)
+                _update(one.spec, text)
+        except OSError as error:
+            where = f"{self._directory / what.file}, from {self._records}"
+            raise CdiError(f"the CDI spec {where}, can't be written: {error.strerror or error}") from error
+        return Allocation(annotations=allocation.annotations, cdi_devices=(what.name, *allocation.cdi_devices))
+
+    def all(self) -> tuple[Written, ...]:
+        """Those that this kubelet's gateways wrote, and that weren't removed. Raises OSError."""
+        found = []
+        wrong = set()
+        for record in sorted(self._records.glob("dpgateway-*.json")):
+            try:
+                what = given(_read(record), record.name)
+                if what.device_plugins_dir == str(self._device_plugins_dir):
+                    found.append(Written(what, record, record.stat().st_mtime))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                wrong.add(f"{record}: not a record that a gateway wrote, so its spec stays: {error}")
+        self._tell(wrong)
+        return tuple(found)
+
+    def keep(self, written: Iterable[Written]) -> None:
+        """Makes these specs again where they aren't as they should be. Raises CdiError or OSError."""
+        wrong = []
+        for one in written:
+            try:
+                text = text_of(one.given, _real)
+                with self._alone():
+                    if one.record.exists():
+                        _update(one.spec, text)
+            except (CdiError, OSError) as error:
+                wrong.append(f"{one.spec}: {error}")
+        if wrong:
+            raise CdiError("; ".join(wrong[:3]))
+
+    def remove(self, written: Iterable[Written]) -> int:
+        """Removes these specs but those that were given again meanwhile; returns how many. Raises OSError."""
+        removed = 0
+        for one in written:
+            with self._alone(), contextlib.suppress(FileNotFoundError):  # another gateway removed it
+                if one.record.stat().st_mtime == one.date:
+                    one.spec.unlink(missing_ok=True)
+                    one.record.unlink()
+                    removed += 1
+        return removed
+
+    def sweep(self) -> None:
+        """Removes what gateways left that died while they wrote."""
+        now = time.time()
+        for directory in (self._records, self._directory):
+            for path in directory.glob(f"{TEMPORARY}*"):
+                if now - path.lstat().st_mtime > OVER:
+                    path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._lock.acquire(timeout=PATIENCE):  # so that a disk which hangs keeps one thread, and no more
+            raise CdiError("the CDI specs can't be written, because a disk hangs")
+        try:
+            make_private(self._records)
+            with (self._records / "lock").open("wb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+        finally:
+            self._lock.release()
+
+    def _tell(self, wrong: set[str]) -> None:
+        for text in sorted(wrong - self._told):
+            self._complain(text)
+        self._told = frozenset(wrong)
+
+
+def _real(path: str) -> tuple[str, HostNode | None]:
+    return os.path.realpath(path), look(path)
+
+
+def _read(path: Path) -> str:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+        return file.read(LARGEST + 1).decode()
+
+
+def _update(path: Path, text: str) -> None:
+    """Writes it unless it is so already, because a change makes runtimes read all specs again."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    check_owner(path.parent, path.parent.stat())
+    try:
+        if _read(path) == text:
+            return
+    except (FileNotFoundError, UnicodeDecodeError):
+        pass
+    _replace(path, text)
+
+
+def _replace(path: Path, text: str) -> None:
+    """With mode 0600, because the environment may be a secret. Raises OSError; then the file is as it was."""
+    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

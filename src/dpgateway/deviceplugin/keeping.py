@@ -1,0 +1,101 @@
+"""Keeps the CDI specs that gateways wrote, as long as containers need them: also over restarts and reboots, and also of
+resources that aren't configured any more.
+
+A kubelet remembers what an Allocate answered, and tells the runtime the same name whenever the container starts again.
+So a spec is needed while one of its ids is held. It is looked at now and then, because links to device nodes change,
+and others may empty the directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from dpgateway.cdi.own import OwnSpecs, Written
+from dpgateway.errors import GatewayError
+from dpgateway.node.holdings import NOTED_WITHIN, Holdings
+from dpgateway.process.log import bind
+from dpgateway.process.observable import Observable
+from dpgateway.process.threads import Threads
+
+T = TypeVar("T")
+
+PAUSE = 5.0
+"""Seconds between two looks."""
+PATIENCE = 10.0
+"""Seconds that the disk has to answer."""
+
+_log = bind(__name__)
+
+
+class Keeping:
+    """Used from the event loop."""
+
+    def __init__(
+        self,
+        specs: OwnSpecs,
+        holdings: Mapping[str, Observable[Holdings]],
+        left_known: Callable[[], Awaitable[object]],
+        threads: Threads,
+        pause: float = PAUSE,
+    ) -> None:
+        """``holdings``: by resource, also those that aren't configured any more, once ``left_known`` has returned."""
+        self._specs, self._holdings, self._left_known = specs, holdings, left_known
+        self._threads, self._pause = threads, pause
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Never returns."""
+        await self._try(self._restore)
+        await self._left_known()
+        while True:
+            await self._try(self._look)
+            await asyncio.sleep(self._pause)
+
+    async def _restore(self) -> None:
+        """All were needed when the gateway ended."""
+        await self._on_thread(self._specs.sweep)
+        await self._on_thread(partial(self._specs.keep, await self._on_thread(self._specs.all)))
+
+    async def _look(self) -> None:
+        written = await self._on_thread(self._specs.all)
+        if not written:
+            return
+        now = time.time()
+        keep = [one for one in written if self._needed(one, now)]
+        over = [one for one in written if one not in keep]
+        if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
+            _log.info("removed CDI specs that nobody needs any more: %d", removed)
+        await self._on_thread(partial(self._specs.keep, keep))
+
+    def _needed(self, one: Written, now: float) -> bool:
+        """While it is young, the gateway that this one follows, or goes before, may know more."""
+        return abs(now - one.date) < NOTED_WITHIN or needed(one, self._holdings.get(one.given.resource))
+
+    async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+            self._complaint = ""
+        except (GatewayError, OSError) as error:  # also without a thread
+            text = f"containers whose CDI specs aren't right can't start again: {error}"
+            if text != self._complaint:
+                _log.warning("%s", text)
+            self._complaint = text
+
+    async def _on_thread(self, function: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._threads.call("keep CDI specs", function, PATIENCE)
+        except TimeoutError:
+            raise TimeoutError(f"the disk hasn't answered for {PATIENCE:g} s") from None
+
+
+def needed(one: Written, holdings: Observable[Holdings] | None) -> bool:
+    """Whether a container may use it. None: nothing of the resource is held any more."""
+    if holdings is None:
+        return False
+    held = holdings.value
+    return not (held.known and held.remembers) or not held.last_known.isdisjoint(one.given.ids)

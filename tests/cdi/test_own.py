@@ -1,0 +1,178 @@
+"""The gateway's own specs are written whole, made again where they are missing, and nobody else's is touched."""
+
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from dpgateway.cdi.own import OwnSpecs
+from dpgateway.errors import CdiError
+from dpgateway.model import Allocation, DeviceNode, Mount
+from tests.support.specs import spec, write
+
+R = "example.com/thing"
+FULL = Allocation({"A": "1"}, (DeviceNode("/dev/null"),), (Mount("/a", "/a"),), {"n": "1"}, ("v.example/c=d",))
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def complaints():
+    return []
+
+
+@pytest.fixture
+def specs(tmp_path, run, complaints):
+    return OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaints.append)
+
+
+def files(run):
+    return sorted(path.name for path in run.iterdir()) if run.exists() else []
+
+
+def test_an_allocation_becomes_a_name_before_the_drivers_own(specs, run):
+    given = specs.write(R, ("a",), FULL)
+    (one,) = specs.all()
+    assert given == Allocation(annotations={"n": "1"}, cdi_devices=(one.given.name, "v.example/c=d"))
+    assert files(run) == [one.spec.name]
+    document = json.loads(one.spec.read_text())
+    (device,) = document["devices"]
+    assert f"{document['kind']}={device['name']}" == one.given.name
+    assert one.spec.stat().st_mode & 0o777 == one.record.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_same_given_again_is_the_same_spec_and_no_work_for_runtimes(specs):
+    again = specs.write(R, ("a",), FULL)
+    (before,) = specs.all()
+    written = before.spec.stat()
+    assert specs.write(R, ("a",), FULL) == again
+    (after,) = specs.all()
+    assert after.spec.stat() == written
+    assert specs.write(R, ("b",), FULL) != again
+
+
+def test_what_a_spec_would_say_nothing_of_has_none(specs, run):
+    nothing = Allocation(annotations={"n": "1"}, cdi_devices=("v.example/c=d",))
+    assert specs.write(R, ("a",), nothing) == nothing
+    assert files(run) == []
+
+
+def test_a_spec_that_is_missing_or_another_is_made_again(specs):
+    for change in (lambda path: path.unlink(), lambda path: path.write_bytes(b"\xff{")):
+        specs.write(R, ("a",), FULL)
+        (one,) = specs.all()
+        text = one.spec.read_text()
+        change(one.spec)
+        specs.keep([one])
+        assert one.spec.read_text() == text
+    one.spec.unlink()
+    one.spec.parent.rmdir()  # as a reboot leaves it
+    specs.keep([one])
+    assert one.spec.read_text() == text
+
+
+def test_a_link_that_leads_elsewhere_by_now_is_followed_again(specs, tmp_path):
+    link = tmp_path / "link"
+    for target in ("/dev/null", "/dev/zero"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        specs.write(R, ("a",), Allocation(device_nodes=(DeviceNode(str(link), "/dev/x"),)))
+        (one,) = specs.all()
+        specs.keep([one])
+        (device,) = json.loads(one.spec.read_text())["devices"]
+        assert device["containerEdits"]["deviceNodes"][0]["hostPath"] == target
+
+
+def test_what_is_removed_is_ours_and_was_not_given_again(specs, run):
+    others = write(run / "vendor.json", spec(a={}))
+    specs.write(R, ("a",), FULL)
+    before = specs.all()
+    os.utime(before[0].record, (1, 1))
+    assert specs.remove(before) == 0  # it was given again since somebody looked
+    over = specs.all()
+    assert specs.remove(over) == 1
+    assert specs.remove(over) == 0
+    assert specs.all() == ()
+    assert files(run) == [others.name]
+
+
+def test_the_specs_of_another_kubelet_and_broken_records_stay(specs, tmp_path, run, complaints):
+    other = OwnSpecs(tmp_path / "state", run, tmp_path / "other", complaints.append)
+    other.write(R, ("a",), FULL)
+    specs.write(R, ("a",), FULL)
+    (ours,), (theirs,) = specs.all(), other.all()
+    assert ours.spec != theirs.spec
+    ours.record.write_text("{")
+    for _ in range(2):
+        assert specs.all() == ()
+    assert [text.partition(": ")[0] for text in complaints] == [str(ours.record)]
+    assert files(run) == sorted([ours.spec.name, theirs.spec.name])
+
+
+def test_what_cannot_be_written_is_refused_and_leaves_nothing_half_done(tmp_path, complaints):
+    (tmp_path / "file").write_text("")
+    blocked = OwnSpecs(tmp_path / "state", tmp_path / "file" / "cdi", tmp_path / "dp", complaints.append)
+    with pytest.raises(CdiError, match=r"the CDI spec .*/file/cdi/dpgateway-\w+\.json, .* can't be written: Not a dir"):
+        blocked.write(R, ("a",), FULL)
+    blocked = OwnSpecs(tmp_path / "file", tmp_path / "run", tmp_path / "dp", complaints.append)
+    with pytest.raises(CdiError, match="can't be written"):
+        blocked.write(R, ("a",), FULL)
+    assert files(tmp_path / "run") == []
+
+
+def test_a_spec_that_nobody_could_read_back_is_refused(specs, run):
+    with pytest.raises(CdiError, match="would have more than 1048576 bytes"):
+        specs.write(R, ("a",), Allocation({"A": "a" * 1_100_000}))
+    assert files(run) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is told apart from others")
+def test_a_directory_that_others_may_write_is_refused(specs, run):
+    run.mkdir()
+    run.chmod(0o777)
+    with pytest.raises(CdiError, match="expected only root to own it and to write it"):
+        specs.write(R, ("a",), FULL)
+    assert files(run) == []
+
+
+def test_what_a_gateway_left_that_died_while_it_wrote_is_removed_later(specs, run):
+    specs.write(R, ("a",), FULL)
+    (one,) = specs.all()
+    young, old = run / ".dpgateway-young", run / ".dpgateway-old"
+    for path in (young, old):
+        path.write_text("{")
+    os.utime(old, (time.time() - 100,) * 2)
+    specs.sweep()
+    assert files(run) == sorted([young.name, one.spec.name])
+
+
+def test_two_gateways_write_and_remove_at_once_and_every_spec_is_whole(specs, tmp_path, run, complaints):
+    other = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaints.append)
+    wrong = []
+
+    def work(mine):
+        for _ in range(8):
+            mine.write(R, ("a",), FULL)
+            for path in run.iterdir():
+                try:
+                    json.loads(path.read_text() if path.suffix == ".json" else "{}")
+                except FileNotFoundError:
+                    pass
+                except ValueError as error:
+                    wrong.append(error)
+            mine.remove(mine.all())
+
+    both = [threading.Thread(target=work, args=(mine,)) for mine in (specs, other)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert wrong == []
+    assert complaints == []
+    specs.remove(specs.all())
+    assert files(run) == []

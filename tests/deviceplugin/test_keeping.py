@@ -1,0 +1,119 @@
+"""The gateway's own CDI specs stay as long as containers need them, and no longer."""
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+
+import pytest
+
+from dpgateway.cdi.own import OwnSpecs
+from dpgateway.deviceplugin.keeping import Keeping
+from dpgateway.model import Allocation
+from dpgateway.node.holders import Noted
+from dpgateway.node.holdings import Holdings
+from dpgateway.process.observable import Observable
+from dpgateway.process.threads import Threads
+from tests.support.waiting import until
+
+R = "example.com/thing"
+FREE = Holdings().remembered({}).noted({}, 0.0, 0.0)
+HELD = Holdings().remembered({}).noted({"a": Noted()}, 0.0, 0.0)
+
+
+@pytest.fixture
+def specs(tmp_path):
+    return OwnSpecs(tmp_path / "state", tmp_path / "run", tmp_path / "dp", print)
+
+
+@pytest.fixture
+def given(specs):
+    """Writes a spec as it was written some time ago."""
+
+    def given(*ids, resource=R, ago=100.0):
+        name = specs.write(resource, ids, Allocation({"A": ",".join(ids)})).cdi_devices[0]
+        (one,) = (one for one in specs.all() if one.given.name == name)
+        os.utime(one.record, (time.time() - ago,) * 2)
+        return one
+
+    return given
+
+
+@pytest.fixture
+async def keep(specs):
+    """Keeps them, until the test's end."""
+    tasks = []
+
+    async def keep(holdings, *, known=True):
+        left_known = asyncio.Event()
+        if known:
+            left_known.set()
+        keeping = Keeping(specs, holdings, left_known.wait, Threads(), pause=0.01)
+        tasks.append(asyncio.create_task(keeping.run()))
+        return left_known
+
+    yield keep
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_spec_goes_when_none_of_its_devices_is_held_any_more(keep, given):
+    first, both, other = given("a"), given("a", "b"), given("b")
+    holdings = Observable(HELD)
+    await keep({R: holdings})
+    await until(lambda: not other.spec.exists())
+    assert not other.record.exists()
+    assert first.spec.exists()
+    assert both.spec.exists()
+    holdings.publish(FREE)
+    await until(lambda: not first.spec.exists() and not both.spec.exists())
+
+
+async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is_known_what_is_left(keep, given):
+    gone, left = given("a", resource="example.com/gone"), given("a", resource="example.com/left")
+    gone.spec.unlink()
+    known = await keep({"example.com/left": Observable(HELD)}, known=False)
+    await until(gone.spec.exists)  # at the start all are needed
+    known.set()
+    await until(lambda: not gone.spec.exists() and not gone.record.exists())
+    assert left.spec.exists()
+
+
+@pytest.mark.parametrize(
+    "unknown", [Holdings(), Holdings().remembered({}), Holdings().noted({}, 0.0, 0.0)], ids=["both", "note", "journal"]
+)
+async def test_nothing_goes_while_nobody_knows_what_is_held(keep, given, unknown):
+    unsure, over = given("a"), given("a", resource="example.com/free")
+    await keep({R: Observable(unknown), "example.com/free": Observable(FREE)})
+    await until(lambda: not over.spec.exists())
+    assert unsure.spec.exists()
+
+
+async def test_a_young_spec_stays_because_another_gateway_may_have_given_it(keep, given):
+    young, old = given("a", ago=1), given("b")
+    await keep({R: Observable(FREE)})
+    await until(lambda: not old.spec.exists())
+    assert young.spec.exists()
+
+
+async def test_a_spec_that_somebody_removed_under_a_container_is_made_again(keep, given):
+    one = given("a")
+    await keep({R: Observable(HELD)})
+    for _ in range(2):
+        one.spec.unlink()
+        await until(one.spec.exists)
+
+
+async def test_a_directory_that_cannot_be_written_is_told_once_and_tried_again(keep, given, caplog):
+    one = given("a")
+    one.spec.unlink()
+    one.spec.parent.rmdir()
+    one.spec.parent.write_text("")
+    await keep({R: Observable(HELD)})
+    await until(lambda: caplog.messages)
+    one.spec.parent.unlink()
+    await until(one.spec.exists)
+    (told,) = caplog.messages
+    assert "containers whose CDI specs aren't right can't start again" in told
