@@ -24,8 +24,12 @@ async def containerd(short_path):
     async def version(request, context):
         return bytes(v1.VersionResponse(runtime_name="containerd", runtime_version="v2.1.4"))
 
+    async def status(request, context):
+        return bytes(v1.StatusResponse(info={"config": '{"enableCDI": true}'}))
+
     server = grpc.aio.server()
-    rows = {"Version": grpc.unary_unary_rpc_method_handler(version)}
+    answers = {"Version": version, "Status": status}
+    rows = {name: grpc.unary_unary_rpc_method_handler(answer) for name, answer in answers.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", rows),))
     server.add_insecure_port(f"unix:{short_path}/c.sock")
     await server.start()

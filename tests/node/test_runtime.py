@@ -4,7 +4,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from dpgateway.node.runtime import Runtime, knows_cdi
+from dpgateway.node.runtime import Runtime, enables_cdi, knows_cdi
 from dpgateway_simulator.wire.runtime import v1
 
 
@@ -13,14 +13,19 @@ async def serve():
     """A runtime that says who it is, and counts how often it is asked."""
     servers = []
 
-    async def serve(socket, raw):
-        asked = []
+    async def serve(socket, raw, raw_status=None, **info):
+        asked: list[str | bool] = []
+
+        async def status(request, context):
+            asked.append(v1.StatusRequest().parse(request).verbose)
+            return raw_status or bytes(v1.StatusResponse(info=info))
 
         async def version(request, context):
             asked.append(v1.VersionRequest().parse(request).version)
             return raw
 
-        rows = {"Version": grpc.unary_unary_rpc_method_handler(version)}
+        answers = {"Version": version, "Status": status}
+        rows = {name: grpc.unary_unary_rpc_method_handler(answer) for name, answer in answers.items()}
         servers.append(server := grpc.aio.server())
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", rows),))
         server.add_insecure_port(f"unix:{socket}")
@@ -37,21 +42,45 @@ def runtime(name, version):
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "knows"),
+    ("name", "version", "knows", "enabled", "disabled"),
     [
-        ("containerd", "1.6.20~ds1", False),
-        ("containerd", "v1.7.27", None),  # only if enable_cdi is set
-        ("containerd", "v2.0.0", True),
-        ("containerd", "2.10.1", True),
-        ("cri-o", "1.22.1", False),
-        ("cri-o", "1.27.0", None),
-        ("cri-o", "1.34.0", True),
-        ("docker", "29.0.0", None),
-        ("containerd", "unknown", None),
+        ("containerd", "1.6.20~ds1", False, False, False),
+        ("containerd", "v1.7.1", False, False, False),
+        ("containerd", "v1.7.27", None, True, False),  # enable_cdi is false by default
+        ("containerd", "v2.0.0", True, True, False),
+        ("containerd", "2.10.1", True, True, False),
+        ("containerd", "2.1", True, True, False),
+        ("cri-o", "1.22.1", False, False, False),
+        ("cri-o", "1.27.0", None, True, False),
+        ("cri-o", "1.34.0", True, True, False),
+        ("docker", "29.0.0", None, None, None),
+        ("containerd", "unknown", None, None, None),
     ],
 )
-def test_which_runtime_knows_cdi(name, version, knows):
-    assert knows_cdi(name, version) is knows
+def test_which_runtime_knows_cdi(name, version, knows, enabled, disabled):
+    assert [knows_cdi(name, version, said) for said in (None, True, False)] == [knows, enabled, disabled]
+
+
+@pytest.mark.parametrize(
+    ("config", "enabled"),
+    [
+        ('{"enableCDI": true, "cdiSpecDirs": ["/etc/cdi"]}', True),
+        ('{"enableCDI": false}', False),
+        ('{"enableCDI": null}', None),
+        ('{"enableCDI": "true"}', None),
+        ('{"sandboxImage": "pause"}', None),  # containerd 1.6
+        ("[]", None),
+        ("", None),
+        ("[crio]", None),
+        ("[" * 100_000, None),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_a_runtime_says_whether_it_is_told_to_do_cdi(serve, short_path, config, enabled):
+    assert enables_cdi({"config": config}) is enabled
+    asked = await serve(short_path / "a.sock", runtime("containerd", "v1.7.27"), config=config, golang="go1.23")
+    assert await Runtime(short_path / "a.sock").knows_cdi() is enabled
+    assert asked == ["v1", True]
 
 
 async def test_it_is_asked_once_for_each_of_its_lives(serve, short_path):
@@ -60,7 +89,7 @@ async def test_it_is_asked_once_for_each_of_its_lives(serve, short_path):
     assert await found.knows_cdi() is None
     asked = await serve(socket, runtime("containerd", "1.6.20"))
     assert [await found.knows_cdi() for _ in range(3)] == [False] * 3
-    assert asked == ["v1"]
+    assert asked == ["v1", True]
     socket.unlink()
     await serve(socket, runtime("containerd", "v2.1.0"))
     assert await found.knows_cdi() is True
@@ -71,7 +100,12 @@ async def test_one_that_does_not_say_who_it_is_may_know_anything(serve, short_pa
     asked = await serve(short_path / "a.sock", raw)
     found = Runtime(short_path / "a.sock")
     assert [await found.knows_cdi() for _ in range(2)] == [None, None]
-    assert len(asked) == 2
+    assert asked.count("v1") == 2
+
+
+async def test_one_that_does_not_tell_its_configuration_is_known_by_its_version(serve, short_path):
+    await serve(short_path / "a.sock", runtime("containerd", "v2.1.0"), raw_status=b"\xff")
+    assert await Runtime(short_path / "a.sock").knows_cdi() is True
 
 
 async def test_what_is_no_runtime_may_know_anything(short_path):

@@ -152,7 +152,7 @@ async def _runtime(socket: Path | None) -> tuple[Runtime | None, str]:
     if said is None:
         where = ", ".join(map(str, SOCKETS if socket is None else [socket]))
         return None, f"the container runtime can't be asked: expected one that answers CRI v1, at {where}"
-    return Runtime(*said, knows_cdi(*said)), ""
+    return Runtime(said.name, said.version, knows_cdi(*said)), ""
 
 
 def _served(answer: Answer) -> Served:

@@ -1,18 +1,19 @@
-"""Asks the container runtime who it is: Version, of the Container Runtime Interface.
+"""Asks the container runtime who and how it is: Version and Status, of the Container Runtime Interface.
 
-From that follows whether it does something with the names of CDI devices, or drops them in silence.
+From these follows whether it does something with the names of CDI devices, or drops them in silence.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from dpgateway.node.wire import cri_pb2 as wire
 from dpgateway.process import unix
@@ -24,10 +25,10 @@ SOCKETS = tuple(map(Path, _USUAL))
 DEADLINE = 1.0
 """Seconds; a container waits for the answer."""
 
-_KNOWS_CDI = {"containerd": (2, 0), "cri-o": (1, 28)}
+_KNOWS_CDI = {"containerd": (2, 0, 0), "cri-o": (1, 28, 0)}
 """From when on names that come over CRI count without being turned on (containerd #9621, cri-o #6944)."""
-_IGNORES_CDI = {"containerd": (1, 7), "cri-o": (1, 23)}
-"""Before these nothing knows CDI."""
+_IGNORES_CDI = {"containerd": (1, 7, 2), "cri-o": (1, 23, 0)}
+"""Before these nothing knows names that come over CRI: containerd 1.7.0 and 1.7.1 know only those in annotations."""
 _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
@@ -36,14 +37,34 @@ _OPTIONS = [
 
 _log = bind(__name__)
 
+M = TypeVar("M", bound=Message)
 
-def knows_cdi(name: str, version: str) -> bool | None:
-    """Whether this runtime passes CDI devices to containers by their names; None if that can't be told."""
-    found = re.match(r"v?(\d+)\.(\d+)", version)
+
+def knows_cdi(name: str, version: str, enabled: bool | None = None) -> bool | None:
+    """Whether this runtime passes CDI devices to containers by their names; None if that can't be told.
+
+    ``enabled``: what its configuration says; None if that isn't known.
+    """
+    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
     if found is None or name not in _KNOWS_CDI:
         return None
-    release = int(found[1]), int(found[2])
-    return True if release >= _KNOWS_CDI[name] else False if release < _IGNORES_CDI[name] else None
+    release = int(found[1]), int(found[2]), int(found[3] or 0)
+    if release < _IGNORES_CDI[name]:
+        return False
+    return enabled if enabled is not None else True if release >= _KNOWS_CDI[name] else None
+
+
+def enables_cdi(info: Mapping[str, str]) -> bool | None:
+    """What a runtime's configuration says, as Status tells it; None if it says nothing.
+
+    containerd tells all of it as JSON, since 1.7 with ``enableCDI``, which is false by default in 1.7 and true in 2.0
+    (Status in pkg/cri/server/status.go, PluginConfig in pkg/cri/config/config.go).
+    """
+    try:
+        enabled = json.loads(info.get("config", ""))["enableCDI"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return enabled if isinstance(enabled, bool) else None
 
 
 class Said(NamedTuple):
@@ -51,6 +72,7 @@ class Said(NamedTuple):
 
     name: str
     version: str
+    enables_cdi: bool | None = None
 
 
 class Runtime:
@@ -74,30 +96,38 @@ class Runtime:
         if len(there) != 1:
             return None
         if self._known is None or self._known[0] != there[0]:
-            said = await self._version(there[0][0])
+            said = await _ask(there[0][0])
             if not said.name:
                 return None
             word = {True: "knows", False: "doesn't know", None: "may know"}[knows_cdi(*said)]
-            _log.info("the container runtime %s %s %s CDI", *said, word)
+            _log.info("the container runtime %s %s %s CDI", said.name, said.version, word)
             self._known = there[0], said
         return self._known[1]
 
-    async def _version(self, socket: Path) -> Said:
-        """Empty if it doesn't say it."""
-        request = wire.VersionRequest(version="v1").SerializeToString()
+
+async def _ask(socket: Path) -> Said:
+    """Empty if it doesn't say it."""
+    version = await _called(socket, "Version", wire.VersionRequest(version="v1"), wire.VersionResponse)
+    if not version.runtime_name:
+        return Said("", "")
+    status = await _called(socket, "Status", wire.StatusRequest(verbose=True), wire.StatusResponse)
+    return Said(version.runtime_name, version.runtime_version, enables_cdi(status.info))
+
+
+async def _called(socket: Path, method: str, request: Message, answers: type[M]) -> M:
+    """Empty if there is no answer."""
+    try:
+        address = unix.Address(socket)
         try:
-            address = unix.Address(socket)
-            try:
-                async with grpc.aio.insecure_channel(str(address), options=_OPTIONS) as channel:
-                    raw = await channel.unary_unary("/runtime.v1.RuntimeService/Version")(request, timeout=DEADLINE)
-            finally:
-                address.close()
-            answer = wire.VersionResponse.FromString(raw)
-        except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
-            told = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
-            _log.debug("the container runtime on %s doesn't say who it is: %s", socket, told)
-            return Said("", "")
-        return Said(answer.runtime_name, answer.runtime_version)
+            async with grpc.aio.insecure_channel(str(address), options=_OPTIONS) as channel:
+                call = channel.unary_unary(f"/runtime.v1.RuntimeService/{method}")
+                return answers.FromString(await call(request.SerializeToString(), timeout=DEADLINE))
+        finally:
+            address.close()
+    except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
+        told = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
+        _log.debug("the container runtime on %s doesn't answer %s: %s", socket, method, told)
+        return answers()
 
 
 def _which(socket: Path) -> tuple[int, ...] | None:

@@ -24,17 +24,25 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _pool.POOL.AddSerializedFile(b'\n\x18\x64pgateway/wire/cri.proto\x12\nruntime.v1\"!\n\x0eVersionRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"n\n\x0fVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1b\n\x13runtime_api_version\x18\x04 \x01(\t2V\n\x0eRuntimeService\x12\x44\n\x07Version\x12\x1a.runtime.v1.VersionRequest\x1a\x1b.runtime.v1.VersionResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _pool.POOL.AddSerializedFile(b'\n\x18\x64pgateway/wire/cri.proto\x12\nruntime.v1\"!\n\x0eVersionRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"n\n\x0fVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1b\n\x13runtime_api_version\x18\x04 \x01(\t\" \n\rStatusRequest\x12\x0f\n\x07verbose\x18\x01 \x01(\x08\"q\n\x0eStatusResponse\x12\x32\n\x04info\x18\x02 \x03(\x0b\x32$.runtime.v1.StatusResponse.InfoEntry\x1a+\n\tInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32\x99\x01\n\x0eRuntimeService\x12\x44\n\x07Version\x12\x1a.runtime.v1.VersionRequest\x1a\x1b.runtime.v1.VersionResponse\"\x00\x12\x41\n\x06Status\x12\x19.runtime.v1.StatusRequest\x1a\x1a.runtime.v1.StatusResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dpgateway.wire.cri_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_STATUSRESPONSE_INFOENTRY']._loaded_options = None
+  _globals['_STATUSRESPONSE_INFOENTRY']._serialized_options = b'8\001'
   _globals['_VERSIONREQUEST']._serialized_start=40
   _globals['_VERSIONREQUEST']._serialized_end=73
   _globals['_VERSIONRESPONSE']._serialized_start=75
   _globals['_VERSIONRESPONSE']._serialized_end=185
-  _globals['_RUNTIMESERVICE']._serialized_start=187
-  _globals['_RUNTIMESERVICE']._serialized_end=273
+  _globals['_STATUSREQUEST']._serialized_start=187
+  _globals['_STATUSREQUEST']._serialized_end=219
+  _globals['_STATUSRESPONSE']._serialized_start=221
+  _globals['_STATUSRESPONSE']._serialized_end=334
+  _globals['_STATUSRESPONSE_INFOENTRY']._serialized_start=291
+  _globals['_STATUSRESPONSE_INFOENTRY']._serialized_end=334
+  _globals['_RUNTIMESERVICE']._serialized_start=337
+  _globals['_RUNTIMESERVICE']._serialized_end=490
 # @@protoc_insertion_point(module_scope)

@@ -34,6 +34,21 @@ class VersionResponse(betterproto.Message):
     runtime_api_version: str = betterproto.string_field(4)
 
 
+@dataclass(eq=False, repr=False)
+class StatusRequest(betterproto.Message):
+    verbose: bool = betterproto.bool_field(1)
+
+
+@dataclass(eq=False, repr=False)
+class StatusResponse(betterproto.Message):
+    info: Dict[str, str] = betterproto.map_field(
+        2, betterproto.TYPE_STRING, betterproto.TYPE_STRING
+    )
+    """
+    What the runtime says of itself if it is asked verbosely. The keys and the values are the runtime's own.
+    """
+
+
 class RuntimeServiceStub(betterproto.ServiceStub):
     async def version(
         self,
@@ -52,10 +67,30 @@ class RuntimeServiceStub(betterproto.ServiceStub):
             metadata=metadata,
         )
 
+    async def status(
+        self,
+        status_request: "StatusRequest",
+        *,
+        timeout: Optional[float] = None,
+        deadline: Optional["Deadline"] = None,
+        metadata: Optional["MetadataLike"] = None
+    ) -> "StatusResponse":
+        return await self._unary_unary(
+            "/runtime.v1.RuntimeService/Status",
+            status_request,
+            StatusResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 class RuntimeServiceBase(ServiceBase):
 
     async def version(self, version_request: "VersionRequest") -> "VersionResponse":
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def status(self, status_request: "StatusRequest") -> "StatusResponse":
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def __rpc_version(
@@ -65,6 +100,13 @@ class RuntimeServiceBase(ServiceBase):
         response = await self.version(request)
         await stream.send_message(response)
 
+    async def __rpc_status(
+        self, stream: "grpclib.server.Stream[StatusRequest, StatusResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        response = await self.status(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> Dict[str, grpclib.const.Handler]:
         return {
             "/runtime.v1.RuntimeService/Version": grpclib.const.Handler(
@@ -72,5 +114,11 @@ class RuntimeServiceBase(ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 VersionRequest,
                 VersionResponse,
+            ),
+            "/runtime.v1.RuntimeService/Status": grpclib.const.Handler(
+                self.__rpc_status,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                StatusRequest,
+                StatusResponse,
             ),
         }
