@@ -14,11 +14,10 @@ from dpgateway.cli.asking import NoGateway, asked
 from dpgateway.cli.options import Settings
 from dpgateway.cli.output import apart
 from dpgateway.cli.questions import Answer, ask_all
-from dpgateway.config import Configuration, load
+from dpgateway.cli.reading import read_whole
+from dpgateway.config import Configuration
 from dpgateway.deviceplugin.api.v1beta1 import from_answer
 from dpgateway.deviceplugin.offer.shares import share_ids
-from dpgateway.drivers import discovery
-from dpgateway.drivers.loading import Loading
 from dpgateway.errors import GatewayError, KubeletError
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
@@ -51,11 +50,8 @@ class Node:
 
 def find(settings: Settings, control: Path, to: Release, present: Clue | None) -> Node:
     """Asks all. ``present``: what the operator says of the present kubelet. Raises ConfigurationError."""
-    document = load(settings.config).for_node(settings.node_name)
     with apart():
-        loading = Loading(discovery.named(document.drivers), document)
-        loading.wait()
-        configuration = loading.complete(discovery.installed(), {})
+        _, configuration = read_whole(settings)
         return asyncio.run(_asked(settings, configuration, control, to, present))
 
 
