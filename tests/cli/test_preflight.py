@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, given, settings
 
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway_simulator import Kubelet
+from dpgateway_simulator.kubelet.checkpoint import write
+from dpgateway_simulator.kubelet.ledger import Holding
+from dpgateway_simulator.wire.dialects import Answer
 from tests.node.test_checkpoint import FORMATS, JSON, entry
 
 pytestmark = pytest.mark.usefixtures("fake_driver")
@@ -121,6 +124,7 @@ def test_all_of_the_json(node):
         "resources": [{"name": R, "driver": "fake", "offered": 2, "held": 1}],
         "checkpoint": {"formats": ["by NUMA node"], "unread": None},
         "runtime": None,
+        "rehearsal": None,
     }
 
 
@@ -174,6 +178,46 @@ def test_whatever_the_checkpoint_there_is_a_verdict(node, document):
     result = node.line("preflight", f"--config={node.config}", f"--device-plugins-dir={node.directory}", *SURE)
     assert result.exit_code in {0, 1}
     assert result.stdout.splitlines()[-1].startswith(("nothing would be lost", "whether something would", "1 of these"))
+
+
+class TestTheRehearsal:
+    """A gateway of its own, on devices on paper, and a simulated kubelet that reads a copy of the checkpoint."""
+
+    WROTE = (
+        Holding("p1", "c", R, {-1: ["n1-0"]}, Answer()),
+        Holding("p2", "c", R, {-1: ["n1-0::1"]}, Answer()),
+    )
+
+    def rehearse(self, node, layout, code):
+        node.configure(SERVED.replace("}}]", "}, shares: 2}]"))
+        text = write(layout, self.WROTE, {R: ["n1-0", "n1-0::1"]})
+        (node.directory / "kubelet_internal_checkpoint").write_text(text)
+        told = node.json(*SURE, "--rehearse", code=code)
+        assert (node.directory / "kubelet_internal_checkpoint").read_text() == text
+        return told
+
+    def test_a_kubelet_that_remembers(self, node):
+        told = self.rehearse(node, "by NUMA node", 0)
+        assert told["findings"] == []
+        assert told["rehearsal"] == {
+            "kubelet": "1.34",
+            "pods": [{"pod": pod, "admitted": True, "reason": "", "allocated": 0} for pod in ("p1", "p2")],
+            "ids": [
+                {"resource": R, "id": "n1-0", "before": ["p1/c"], "after": ["p1/c"]},
+                {"resource": R, "id": "n1-0::1", "before": ["p2/c"], "after": ["p2/c"]},
+            ],
+            "crashed": "",
+        }
+
+    def test_a_kubelet_that_forgets(self, node):
+        told = self.rehearse(node, "with checksum", 1)
+        codes = {one["code"] for one in told["findings"]}
+        assert "checkpoint-forgotten" in codes
+        assert codes & {"rehearsal-allocated", "rehearsal-holders", "rehearsal-refused"}
+
+    def test_who_holds_what_is_not_known(self, node):
+        (node.directory / "kubelet_internal_checkpoint").write_text("{")
+        assert node.json(*SURE, "--rehearse", code=1)["rehearsal"] is None
 
 
 def test_a_node_without_a_kubelet(node):

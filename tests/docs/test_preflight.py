@@ -4,14 +4,16 @@ import dataclasses
 import re
 from pathlib import Path
 
+import pytest
+
 from dpgateway.node.releases import NEWEST, OLDEST, Layout
-from dpgateway.preflight import SCHEMA, Finding, features, verdicts
+from dpgateway.preflight import SCHEMA, Finding, Rehearsal, features, rehearsed, verdicts
 from tests.docs.pages import Page
 
 TEXT = Page("reference/preflight.md").text
 SECTIONS = dict(re.findall(r"^##+ ([^\n]+)\n(.*?)(?=^##+ |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = re.findall(r"^\| (`.*?`) \| ([a-z, ]+) \|", SECTIONS["What it finds"], re.MULTILINE)
-SOURCE = Path(verdicts.__file__).read_text()
+SOURCE = "".join(Path(module.__file__).read_text() for module in (verdicts, rehearsed))
 
 
 def test_each_code_with_its_levels():
@@ -23,10 +25,13 @@ def test_each_code_with_its_levels():
         assert code in documented[level].split(", ")
 
 
-def test_each_field():
-    assert re.findall(r"^\| `(\w+)` \|", SECTIONS["Finding"], re.MULTILINE) == [
-        one.name for one in dataclasses.fields(Finding)
-    ]
+@pytest.mark.parametrize("kind", [Finding, Rehearsal])
+def test_each_field(kind):
+    documented = re.findall(r"^\| `(\w+)` \|", SECTIONS[kind.__name__], re.MULTILINE)
+    assert documented == [one.name for one in dataclasses.fields(kind)]
+
+
+def test_the_version():
     assert f"the version of this format: {SCHEMA} |" in TEXT
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from asyncio.subprocess import PIPE
+from typing import Any
 
 import pytest
 
@@ -33,14 +34,14 @@ PAIRS = [
 """Each format of the checkpoint meets a kubelet that reads it, where there is one, and one that doesn't."""
 
 
-async def says(gateway: Gateway, to: str) -> dict:
+async def says(gateway: Gateway, to: str) -> dict[str, Any]:
     """Nothing runs but the gateway."""
     given = [f"--config={gateway.folder}/config.yaml", f"--device-plugins-dir={gateway.device_plugins_dir}"]
     given += ["--node-name=node", f"--control-socket={gateway.folder}/control.sock", "--output=json", f"--to={to}"]
     process = await asyncio.create_subprocess_exec(*COMMAND, "preflight", *given, stdout=PIPE)
     output, _ = await process.communicate()
     assert process.returncode in (0, 1)
-    told: dict = json.loads(output)
+    told: dict[str, Any] = json.loads(output)
     return told
 
 

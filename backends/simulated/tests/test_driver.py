@@ -30,6 +30,22 @@ def test_two_devices_named_after_their_node_and_nothing_given(start):
     assert not hasattr(driver, "prepare")
 
 
+def test_ids_of_ones_own(start):
+    driver = start(ids=("b", "a"), count=9, numa=(0, 1), faults=(Fault(extra=1),))
+    assert list(driver.devices()) == [
+        Device("b", numa_nodes=(0,)),
+        Device("a", numa_nodes=(1,)),
+        Device("node-a-2", numa_nodes=(0,)),
+    ]
+    assert driver.allocate(driver.devices()[1:2]) is not None
+
+
+@pytest.mark.parametrize(("ids", "found"), [(("a", "a"), "'a', 'a'"), (("",), "''")])
+def test_ids_that_are_none(ids, found):
+    with pytest.raises(ValueError, match=f"ids: expected texts that differ, found {found}"):
+        SimulatedOptions(ids=ids)
+
+
 def test_a_cdi_kind(start):
     driver = start(cdi_kind="vendor.example/thing")
     assert driver.allocate(driver.devices()).cdi_devices == (

@@ -18,7 +18,7 @@ import click
 
 from dpgateway.cli.asking import asked
 from dpgateway.cli.output import print_line
-from dpgateway.cli.stage import BOARD, NODE, PROGRAMMING, SENSOR, Stage, Unexpected, expect, stage_in
+from dpgateway.cli.stage import BOARD, LOG, NODE, PROGRAMMING, SENSOR, Stage, Unexpected, expect, stage_in
 from dpgateway.drivers.discovery import installed
 from dpgateway.errors import GatewayError
 
@@ -155,7 +155,7 @@ def demo() -> None:
         try:
             _run(lambda: asyncio.run(play(folder)))
         except GatewayError:
-            log = folder / "gateway.log"
+            log = folder / LOG
             click.echo()
             print_line("the gateway's log:", "red")
             click.echo(log.read_text() if log.exists() else "(none)")

@@ -76,7 +76,7 @@ class Group(Telling):
         try:
             command: click.Command = getattr(_imported(module), attribute)
         except ModuleNotFoundError as error:
-            raise _unavailable(cmd_name, module, error) from error
+            raise unavailable(cmd_name, module, error) from error
         return command
 
     def resolve_command(
@@ -107,7 +107,8 @@ def _imported(module: str) -> ModuleType:
         gc.enable()
 
 
-def _unavailable(name: str, module: str, error: ModuleNotFoundError) -> Exception:
+def unavailable(name: str, module: str, error: ModuleNotFoundError) -> Exception:
+    """What to say if a command, or an option, lacks a package."""
     missing = str(error.name)
     if missing == module:
         return click.ClickException(f"{name} isn't part of this installation")

@@ -11,16 +11,21 @@ from typing import TypeVar
 import click
 
 from dpgateway.cli.facts import Node, find
+from dpgateway.cli.group import unavailable
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.errors import ConfigurationError
 from dpgateway.node import releases
-from dpgateway.node.releases import Release
-from dpgateway.preflight import SCHEMA, Finding, clues, judge, verdict
+from dpgateway.preflight import SCHEMA, Finding, Rehearsal, clues, judge, verdict
 from dpgateway.preflight.clues import Clue
 
 STYLES = {"loss": "red", "unknown": "yellow", "change": ""}
 T = TypeVar("T")
+
+
+def _known(version: str) -> str:
+    releases.release(version)
+    return version
 
 
 def _version(read: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
@@ -39,7 +44,7 @@ def _version(read: Callable[[str], T]) -> Callable[[click.Context, click.Paramet
     "--to",
     required=True,
     metavar="VERSION",
-    callback=_version(releases.release),
+    callback=_version(_known),
     envvar="DPGATEWAY_TO",
     show_envvar=True,
     help=f"The kubelet that this node is to get, such as 1.{releases.NEWEST}; an older one is a downgrade.",
@@ -53,11 +58,25 @@ def _version(read: Callable[[str], T]) -> Callable[[click.Context, click.Paramet
     show_envvar=True,
     help="The kubelet that it has now.  [default: as far as it can be told from what the kubelet does]",
 )
+@click.option(
+    "--rehearse",
+    is_flag=True,
+    envvar="DPGATEWAY_REHEARSE",
+    show_envvar=True,
+    help="Also play the upgrade, with a simulated kubelet and a copy of the checkpoint; needs the simulator.",
+)
 @CONTROL_SOCKET
 @output_option
 @click.pass_context
 def preflight(  # noqa: PLR0913  one for each option
-    context: click.Context, settings: Settings, *, to: Release, present: Clue | None, control_socket: Path, output: str
+    context: click.Context,
+    settings: Settings,
+    *,
+    to: str,
+    present: Clue | None,
+    rehearse: bool,
+    control_socket: Path,
+    output: str,
 ) -> None:
     """Say what the upgrade of this node's kubelet would do, before it is done.
 
@@ -66,19 +85,36 @@ def preflight(  # noqa: PLR0913  one for each option
     be listed, kubelets that forget who holds what, APIs and features that go or come, and what on this node the new
     kubelet does not work with. Nothing is changed, and nothing has to run; what could not be asked is named.
 
+    With --rehearse a simulated kubelet of the new version reads a copy of the checkpoint, in a temporary directory,
+    and admits its pods again, beside a gateway that serves this node's resources by devices on paper. A pod that is
+    refused, or that counts as the holder of something else than before, is a loss.
+
     Exits with 0 if nothing is lost, with 1 if something is, or if that can't be told, and with 2 if the configuration
     or the usage is wrong. With --from less is unknown.
     """
-    node = find(settings, control_socket, to, present)
-    findings = judge(node.facts)
+    node = find(settings, control_socket, releases.release(to), present)
+    rehearsal = _rehearsed(to, node) if rehearse else None
+    findings = judge(node.facts, rehearsal)
     if output == "json":
-        print_json(_as_json(settings, node, findings))
+        print_json(_as_json(settings, node, findings, rehearsal))
     else:
-        _print(node, findings)
+        _print(node, findings, rehearsal)
     context.exit(0 if verdict(findings) == "safe" else 1)
 
 
-def _as_json(settings: Settings, node: Node, findings: tuple[Finding, ...]) -> dict[str, object]:
+def _rehearsed(to: str, node: Node) -> Rehearsal | None:
+    """None if who holds what isn't known, which is a finding already."""
+    try:
+        from dpgateway.cli import rehearsal  # noqa: PLC0415  an installation may lack the simulator
+    except ModuleNotFoundError as error:
+        raise unavailable("preflight --rehearse", "dpgateway.cli.rehearsal", error) from error
+    held = node.facts.held
+    return None if held.unread else rehearsal.rehearse(to, node.directory, node.answers, held.notes)
+
+
+def _as_json(
+    settings: Settings, node: Node, findings: tuple[Finding, ...], rehearsal: Rehearsal | None
+) -> dict[str, object]:
     facts = node.facts
     return {
         "schema": SCHEMA,
@@ -109,10 +145,11 @@ def _as_json(settings: Settings, node: Node, findings: tuple[Finding, ...]) -> d
         "runtime": facts.runtime and asdict(facts.runtime),
         "cgroups": facts.cgroups,
         "not_asked": list(node.unknown),
+        "rehearsal": rehearsal and asdict(rehearsal),
     }
 
 
-def _print(node: Node, findings: tuple[Finding, ...]) -> None:
+def _print(node: Node, findings: tuple[Finding, ...], rehearsal: Rehearsal | None) -> None:
     facts = node.facts
     known = ", ".join(clue.source for clue in node.clues) or "nothing tells it"
     print_line(f"kubelet {facts.to} in place of {facts.present} ({known})")
@@ -128,12 +165,22 @@ def _print(node: Node, findings: tuple[Finding, ...]) -> None:
             for one in facts.served
         ]
         print_table(("resource", "driver", "offered", "held"), rows)
+    if rehearsal is not None:
+        kept = sum(one.admitted for one in rehearsal.pods)
+        print_line(f"rehearsal: kubelet {rehearsal.kubelet} admitted {kept} of {len(rehearsal.pods)} pods again")
+        if rehearsal.ids:
+            rows = [(one.resource, one.id, _who(one.before), _who(one.after)) for one in rehearsal.ids]
+            print_table(("resource", "id", "held before", "held after"), rows)
     for one in findings:
         about = f"{one.resource}: " if one.resource else ""
         print_line(f"{one.level}: {about}{one.text}", STYLES[one.level])
         if one.advice:
             print_line(f"    what to do: {one.advice}")
     _print_verdict(node, findings)
+
+
+def _who(holders: tuple[str, ...]) -> str:
+    return ", ".join(holders) or "-"
 
 
 def _print_verdict(node: Node, findings: tuple[Finding, ...]) -> None:

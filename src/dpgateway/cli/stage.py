@@ -25,6 +25,8 @@ from dpgateway_simulator import Kubelet
 
 SENSOR, BOARD, NODE = "demo.example/sensor", "demo.example/fpga-board", "demo.example/memory-node"
 DEVICE_NODES = ("/dev/full", "/dev/null", "/dev/zero")
+LOG = "gateway.log"
+"""The gateway's log, in the folder of the stage."""
 PROGRAMMING = 1.0
 """Seconds that a simulated board takes."""
 
@@ -141,21 +143,32 @@ def configuration(folder: Path) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def stage_in(folder: Path) -> AsyncIterator[Stage]:
-    """Starts the gateway, then a kubelet 1.9."""
-    plugins = folder / "device-plugins"
-    plugins.mkdir()
+async def gateway_in(
+    folder: Path, plugins: Path, node: str, content: object
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Starts the gateway as on a node, with all that it writes in ``folder``; ``content``: its configuration."""
     config = folder / "config.yaml"
-    YAML().dump(configuration(folder), config)
+    YAML().dump(content, config)
     command = [sys.executable, "-m", "dpgateway", "run", "--config", str(config)]
-    command += ["--device-plugins-dir", str(plugins), "--node-name", "demo", "--log-format", "text"]
+    command += ["--device-plugins-dir", str(plugins), "--node-name", node, "--log-format", "text"]
     command += ["--control-socket", str(folder / "control.sock")]
-    with (folder / "gateway.log").open("wb") as log:
+    with (folder / LOG).open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=log)
     try:
-        async with Kubelet("1.9", plugins) as kubelet:
-            yield Stage(folder, kubelet, process)
+        yield process
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def stage_in(folder: Path) -> AsyncIterator[Stage]:
+    """Starts the gateway, then a kubelet 1.9."""
+    plugins = folder / "device-plugins"
+    plugins.mkdir()
+    async with (
+        gateway_in(folder, plugins, "demo", configuration(folder)) as process,
+        Kubelet("1.9", plugins) as kubelet,
+    ):
+        yield Stage(folder, kubelet, process)

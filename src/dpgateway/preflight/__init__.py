@@ -2,7 +2,8 @@
 node for these values is in ``dpgateway.cli``, what each kubelet does is in ``dpgateway.node.releases``.
 """
 
+from dpgateway.preflight.rehearsed import Rehearsal
 from dpgateway.preflight.values import SCHEMA, Facts, Finding, Held, Runtime, Served, Verdict
 from dpgateway.preflight.verdicts import judge, verdict
 
-__all__ = ["SCHEMA", "Facts", "Finding", "Held", "Runtime", "Served", "Verdict", "judge", "verdict"]
+__all__ = ["SCHEMA", "Facts", "Finding", "Held", "Rehearsal", "Runtime", "Served", "Verdict", "judge", "verdict"]

@@ -9,7 +9,8 @@ from itertools import chain
 
 from dpgateway.node.holders import Note
 from dpgateway.node.releases import ALL
-from dpgateway.preflight import features
+from dpgateway.preflight import features, rehearsed
+from dpgateway.preflight.rehearsed import Rehearsal
 from dpgateway.preflight.values import Facts, Finding, Verdict
 
 _ORDER = {"loss": 0, "unknown": 1, "change": 2}
@@ -19,10 +20,12 @@ _KEEPS = "the gateway goes on listing what is held, Unhealthy, so running contai
 _CRASHES = "; this kubelet can crash if nobody lists an id that a container holds, so keep the gateway running"
 
 
-def judge(facts: Facts) -> tuple[Finding, ...]:
+def judge(facts: Facts, rehearsal: Rehearsal | None = None) -> tuple[Finding, ...]:
     """All that is found, what is lost first."""
     looks = (_memory, _ids, _unserved, _drivers, _apis, features.findings, _readmission, _node, _runtime)
-    return tuple(sorted(chain.from_iterable(look(facts) for look in looks), key=lambda one: _ORDER[one.level]))
+    played = rehearsed.findings(rehearsal) if rehearsal is not None else ()
+    found = chain(played, chain.from_iterable(look(facts) for look in looks))
+    return tuple(sorted(found, key=lambda one: _ORDER[one.level]))
 
 
 def verdict(findings: Iterable[Finding]) -> Verdict:

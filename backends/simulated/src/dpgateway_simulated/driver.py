@@ -21,6 +21,7 @@ class SimulatedOptions:
     """By default there are two devices, and everything else is off."""
 
     count: int = field(default=2, metadata={"help": "how many devices there are"})
+    ids: tuple[str, ...] = field(default=(), metadata={"help": "the ids of all devices; count is then of no effect"})
     device_id_prefix: str = field(default="", metadata={"help": "ids are <prefix>-<node name>-<index>"})
     env_prefix: str = field(default="", metadata={"help": "sets <prefix>_<id>=/dev/<id> for each device"})
     annotation_prefix: str = field(default="", metadata={"help": "annotates <prefix>_<id>=/dev/<id> for each device"})
@@ -37,9 +38,16 @@ class SimulatedOptions:
     def __post_init__(self) -> None:
         refuse(self._problems())
 
+    @property
+    def number(self) -> int:
+        """How many devices there are, if none is absent or extra."""
+        return len(self.ids) or self.count
+
     def _problems(self) -> Iterator[str]:
         if self.count < 0:
             yield f"count: expected 0 or more, found {self.count}"
+        if "" in self.ids or len(set(self.ids)) < len(self.ids):
+            yield f"ids: expected texts that differ, found {', '.join(map(repr, self.ids))}"
         if self.cdi_kind and not _CDI_KIND.fullmatch(self.cdi_kind):
             yield f"cdi_kind: expected vendor.example/class, found {self.cdi_kind!r}"
         if min(self.numa, default=0) < 0:
@@ -58,7 +66,7 @@ class SimulatedDriver:
     def __init__(self, options: SimulatedOptions, context: Context) -> None:
         self._options, self._node_name, self._log = options, context.node_name, context.log
         self._paper = {
-            device.id: (index, device) for index, device in enumerate(map(self._device, range(options.count)))
+            device.id: (index, device) for index, device in enumerate(map(self._device, range(options.number)))
         }
         self._timeline = Timeline(context.changed)
         if options.prepare:
@@ -102,8 +110,9 @@ class SimulatedDriver:
 
     def _device(self, index: int) -> Device:
         parts = (self._options.device_id_prefix, self._node_name, str(index))
-        numa = self._options.numa
-        return Device("-".join(filter(None, parts)), numa_nodes=(numa[index % len(numa)],) if numa else ())
+        numa, ids = self._options.numa, self._options.ids
+        id_ = ids[index] if index < len(ids) else "-".join(filter(None, parts))
+        return Device(id_, numa_nodes=(numa[index % len(numa)],) if numa else ())
 
     def _plan(self, source: str, faults: Sequence[Fault]) -> None:
         ids = [tuple(self._device(index).id for index in fault.indexes) for fault in faults]
@@ -120,7 +129,7 @@ class SimulatedDriver:
         faults = self._timeline.active()
         if not faults:
             return self._paper
-        count = self._options.count
+        count = self._options.number
         extra = range(count, count + sum(fault.extra for fault in faults))
         present = self._paper | {(device := self._device(index)).id: (index, device) for index in extra}
         for fault in faults:

@@ -1,0 +1,145 @@
+"""Plays the upgrade of a node's kubelet: a simulated kubelet reads a copy of the node's checkpoint and admits its pods
+again, beside a gateway that serves the node's resources, with the node's ids, by devices that exist on paper.
+
+The node's own gateway, kubelet, drivers and hardware have no part in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpgateway.cli.questions import Answer
+from dpgateway.cli.stage import LOG, Unexpected, gateway_in
+from dpgateway.deviceplugin.offer.shares import share_ids
+from dpgateway.drivers.discovery import installed
+from dpgateway.node import checkpoint
+from dpgateway.node.holders import Note
+from dpgateway.preflight import Rehearsal
+from dpgateway.preflight.rehearsed import Again, Id
+from dpgateway_simulator import Crashed, Kubelet
+
+PATIENCE = 30.0
+"""Seconds until all resources are with the kubelet; a gateway takes one, on a machine that isn't busy."""
+NODE = "rehearsal"
+KEPT = "shares", "preference"
+"""What the gateway itself does with devices, so that the rehearsal has it from the node's configuration."""
+
+Pods = Mapping[str, Mapping[str, Mapping[str, int]]]
+"""How many devices of which resource each container of each pod holds."""
+
+
+def rehearse(version: str, directory: Path, answers: Sequence[Answer], notes: Mapping[str, Note]) -> Rehearsal:
+    """``directory`` has the node's checkpoint, if there is one. Resources whose drivers failed have no part. Raises
+    Unexpected if it can't be played.
+    """
+    if "simulated" not in installed():
+        raise Unexpected("a rehearsal needs the driver simulated: install dpgateway-simulated")
+    served = [answer for answer in answers if answer.failure is None]
+    names = {answer.resource.name for answer in served}
+    notes = {name: note for name, note in notes.items() if name in names}
+    with tempfile.TemporaryDirectory(prefix="dpgateway-") as name:
+        folder = Path(name)
+        (folder / "dp").mkdir()
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(directory / checkpoint.NAME, folder / "dp" / checkpoint.NAME)
+        return asyncio.run(_play(folder, version, served, notes))
+
+
+async def _play(folder: Path, version: str, served: Sequence[Answer], notes: Mapping[str, Note]) -> Rehearsal:
+    pods, kubelet = _pods(notes), Kubelet(version, folder / "dp")
+    running = [f"{pod}/{container}" for pod, containers in pods.items() for container in containers]
+    async with gateway_in(folder, folder / "dp", NODE, _configuration(folder, served)):
+        try:
+            await kubelet.start(sources_ready=not pods, running=running)
+            await _registered(kubelet, folder, served)
+            again = [await _admitted(kubelet, pod, containers) for pod, containers in pods.items()]
+            kubelet.sources_ready()
+            return Rehearsal(kubelet.version, tuple(again), tuple(_ids(kubelet, notes)))
+        except Crashed as crash:
+            return Rehearsal(kubelet.version, crashed=str(crash))
+        finally:
+            await kubelet.kill()
+
+
+def _configuration(folder: Path, served: Sequence[Answer]) -> dict[str, Any]:
+    return {"state_dir": str(folder / "state"), "resources": [_resource(answer) for answer in served]}
+
+
+def _resource(answer: Answer) -> dict[str, Any]:
+    ill: dict[str, list[str]] = defaultdict(list)
+    for device in answer.devices:
+        if not device.health.ok:
+            ill[device.health.reason or "no reason"].append(device.id)
+    options = {
+        "ids": [device.id for device in answer.devices],
+        "count": len(answer.devices),
+        "prepare": "prepare" in answer.abilities,
+        "faults": [{"unhealthy": reason, "devices": ids} for reason, ids in ill.items()],
+    }
+    kept = {key: answer.resource.written[key] for key in KEPT if key in answer.resource.written}
+    return {"name": answer.resource.name, "driver": "simulated", "options": options, **kept}
+
+
+def _pods(notes: Mapping[str, Note]) -> Pods:
+    pods: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    for name, note in notes.items():
+        for noted in note.values():
+            for container in noted.containers:
+                pods[container.pod_uid][container.name][name] += 1
+    return pods
+
+
+async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[Answer]) -> None:
+    """Until the kubelet has each list."""
+    healthy = {answer.resource.name: sum(1 for _ in _healthy(answer)) for answer in served}
+
+    def all_there() -> bool:
+        seen = kubelet.resources()
+        return all(
+            name in seen and seen[name]["plugin"] == "connected" and seen[name]["allocatable"] == count
+            for name, count in healthy.items()
+        )
+
+    try:
+        await kubelet.wait_for(all_there, PATIENCE)
+    except TimeoutError as error:
+        log = (folder / LOG).read_text()
+        raise Unexpected(f"the rehearsal's gateway isn't with its kubelet: {error}; its log:\n{log}") from error
+
+
+def _healthy(answer: Answer) -> Iterator[str]:
+    shares = answer.resource.shares
+    for device in answer.devices:
+        if device.health.ok:
+            yield from share_ids(device.id, shares.count, shares.ids or "")
+
+
+async def _admitted(kubelet: Kubelet, pod: str, containers: Mapping[str, Mapping[str, int]]) -> Again:
+    before = len(kubelet.events)
+    reply = await kubelet.admit(pod, containers, start=False)
+    given = [event for event in kubelet.events[before:] if event.kind == "allocate"]
+    allocated = sum(len(event.fields["devices"]) for event in given)
+    return Again(pod, admitted=reply["ok"], reason=reply.get("error") or "", allocated=allocated)
+
+
+def _ids(kubelet: Kubelet, notes: Mapping[str, Note]) -> Iterator[Id]:
+    seen = kubelet.resources()
+    after: dict[tuple[str, str], tuple[str, ...]] = {
+        (name, device["id"]): tuple(sorted(device["holders"]))
+        for name in notes
+        for device in seen.get(name, {"devices": []})["devices"]
+    }
+    before = {
+        (name, id_): tuple(sorted(f"{one.pod_uid}/{one.name}" for one in noted.containers))
+        for name, note in notes.items()
+        for id_, noted in note.items()
+    }
+    for name, id_ in sorted(before.keys() | {key for key, holders in after.items() if holders}):
+        yield Id(name, id_, before.get((name, id_), ()), after.get((name, id_), ()))

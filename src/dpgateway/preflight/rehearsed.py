@@ -1,0 +1,73 @@
+"""What became of the pods in the rehearsal, and what follows from that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpgateway.preflight.values import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A pod that the new kubelet admits again, or doesn't."""
+
+    pod: str
+    """Its uid."""
+    admitted: bool
+    reason: str
+    """Why it isn't; empty if it is."""
+    allocated: int
+    """How many devices were allocated to it, although it has some: the kubelet has forgotten these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """Who held an id before, and who does after."""
+
+    resource: str
+    id: str
+    before: tuple[str, ...]
+    """Containers, each as its pod's uid, a slash and its name."""
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The upgrade, as it was played."""
+
+    kubelet: str
+    """The version that was played."""
+    pods: tuple[Again, ...] = ()
+    ids: tuple[Id, ...] = ()
+    """Those that somebody held before, or holds after."""
+    crashed: str = ""
+    """Why the kubelet crashed; empty if it didn't."""
+
+
+def findings(rehearsal: Rehearsal) -> Iterator[Finding]:
+    played = f"in the rehearsal kubelet {rehearsal.kubelet}"
+    if rehearsal.crashed:
+        yield Finding("loss", "rehearsal-crashed", f"{played} crashed: {rehearsal.crashed}", "drain the node first")
+    for one in rehearsal.pods:
+        if not one.admitted:
+            text = f"{played} refused pod {one.pod}: {one.reason}"
+            yield Finding("loss", "rehearsal-refused", text, "drain the node first", pods=(one.pod,))
+        elif one.allocated:
+            text = (
+                f"{played} had forgotten what pod {one.pod} holds, and allocated {one.allocated} devices to it again; "
+            )
+            text += "a real kubelet takes any that it counts as free"
+            yield Finding("loss", "rehearsal-allocated", text, "drain the node first", pods=(one.pod,))
+    for resource in sorted({one.resource for one in rehearsal.ids}):
+        other = [one for one in rehearsal.ids if one.resource == resource and one.before != one.after]
+        if other:
+            moves = "; ".join(f"{one.id}: {_who(one.before)} before, {_who(one.after)} after" for one in other)
+            ids = tuple(one.id for one in other)
+            pods = tuple(sorted({who.partition("/")[0] for one in other for who in one.before}))
+            text = f"{played} counted other holders: {moves}"
+            yield Finding("loss", "rehearsal-holders", text, "drain the node first", resource, ids, pods)
+
+
+def _who(holders: tuple[str, ...]) -> str:
+    return " and ".join(holders) or "nobody"
