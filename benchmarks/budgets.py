@@ -49,8 +49,8 @@ FLIP = (
     "list is checked and compared device by device before it is sent"
 )
 MATCHED = (
-    "each change leads to a look at all objects and nodes, which takes %(matched.first_look.ms).0f ms of CPU time; "
-    "then what is found can't be wrong, whatever message was lost"
+    "several changes in a row are one, so that the driver waits for some milliseconds; then it looks at what the "
+    "change may have touched, and all of the list is compared"
 )
 FIRST = "a list is sent in one piece, but by an asynchronous generator that can be ended, not by one write"
 

@@ -79,6 +79,15 @@ def test_devices_of_a_drivers_own_class_are_copied_where_they_were_listed():
     assert elsewhere(read) == (("a", "no power", (1,)), "b", False, (listed[1], A))
 
 
+def test_the_very_same_device_is_copied_once():
+    """A thousand devices, of which one has changed, are a thousand values that are known."""
+    same, plain = board("a"), Device("c")
+    before = answers.devices([same, board("b"), plain])
+    after = answers.devices([same, board("b"), plain], before)
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
+    assert answers.own(after)[0] is same
+
+
 def test_plain_devices_pass_as_they_are():
     first, second = answers.devices([A, B])
     assert (first, second) == (A, B)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.sysfs import Interest, Notices, Watcher
+from dpgateway.sysfs import Changes, Interest, Notices, Watcher
+from dpgateway.sysfs.watching import MOST
 
 
 def watches():
@@ -65,6 +66,56 @@ def test_a_watch_that_is_no_longer_wanted_ends_without_a_word(watched, tmp_path)
     assert not told.acquire(blocking=False)
 
 
+def test_says_which_names_changed(watched, tmp_path):
+    """Of a directory by all paths that lead to it. Nobody need ask twice."""
+    watcher, told = watched
+    (tmp_path / "link").symlink_to(tmp_path)
+    watcher.watch({str(tmp_path): Interest({"x"}), f"{tmp_path}/link": Interest({"y"})})
+    assert watcher.changes() is None, "without an event anything may have changed"
+    (tmp_path / "x").touch()
+    (tmp_path / "other").touch()
+    assert told.acquire(timeout=5)
+    assert watcher.changes() == Changes(files=frozenset({f"{tmp_path}/x", f"{tmp_path}/link/x"}))
+    assert watcher.changes() is None
+
+
+def test_which_directory_came_is_said_too(watched, tmp_path):
+    watcher, told = watched
+    watcher.watch({f"{tmp_path}/a/b": Interest({"x"})})
+    (tmp_path / "a").mkdir()
+    assert told.acquire(timeout=5)
+    assert watcher.changes() == Changes(files=frozenset({f"{tmp_path}/a"}))
+
+
+@pytest.mark.parametrize("number", [MOST, MOST + 1])
+def test_too_many_changes_may_be_anything(watched, tmp_path, number):
+    watcher, _ = watched
+    watcher.watch({str(tmp_path): Interest(globs={"*"})})
+    for one in range(number):
+        (tmp_path / f"{one}").symlink_to("x")
+    watcher.close()
+    changes = watcher.changes()
+    assert (changes and len(changes.files)) == (None if number > MOST else MOST)
+
+
+def test_a_directory_that_goes_may_be_anything(watched, tmp_path):
+    watcher, _ = watched
+    (tmp_path / "a").mkdir()
+    watcher.watch({str(tmp_path): Interest({"x"}), f"{tmp_path}/a": Interest({"y"})})
+    (tmp_path / "a").rmdir()
+    (tmp_path / "x").touch()
+    watcher.close()
+    assert watcher.changes() is None
+
+
+def test_where_not_all_can_be_watched_anything_may_have_changed(watched, tmp_path):
+    watcher, _ = watched
+    watcher.watch({str(tmp_path): Interest({"x"}), f"{tmp_path}/{300 * 'a'}": Interest({"x"})})  # a name too long
+    (tmp_path / "x").touch()
+    watcher.close()
+    assert watcher.changes() is None
+
+
 def change(path="/sys/devices/virtual/mem/null"):
     """Has the kernel say that an object of sysfs changed, which needs root."""
     Path(path, "uevent").write_text("change")
@@ -112,6 +163,35 @@ def test_what_changed_last_is_told_before_the_end(listener):
     change()
     watcher.close()
     assert told.acquire(blocking=False)
+    assert watcher.changes() == Changes(frozenset({"devices/virtual/mem/null"}))
+
+
+def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything():
+    """A look for another reason may come between an event and the word of it."""
+    told, go_on, taken = threading.Semaphore(0), threading.Event(), []
+
+    def changed():
+        told.release()
+        go_on.wait()
+
+    def matters(event):
+        """Everybody looks when something else happens."""
+        if event.path.endswith("/zero"):
+            taken.append(watcher.changes())
+        return event.path.endswith("/null")
+
+    log = logging.LoggerAdapter(logging.getLogger(__name__))
+    watcher = Watcher("test", changed, Notices(log, logging.WARNING), matters)
+    watcher.watch({})
+    change()
+    assert told.acquire(timeout=5)
+    change()
+    change("/sys/devices/virtual/mem/zero")
+    go_on.set()
+    watcher.close()
+    assert taken == [Changes(frozenset({"devices/virtual/mem/null"}))]
+    assert told.acquire(blocking=False)
+    assert watcher.changes() == Changes()
 
 
 def test_a_directorys_changes_are_told_beside(listener, tmp_path):

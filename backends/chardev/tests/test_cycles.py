@@ -65,12 +65,13 @@ def test_the_last_of_a_thousand_quick_changes_counts(tree, drive):
     driver = drive({"subsystem": "x"}, recorder)
     driver.devices()
     before, path = left(), tree.at("/dev/a")
-    looks = 0
+    looks, last = 0, threading.Event()
 
     def shake():
         for _ in range(CYCLES):
             os.mknod(path, 0o20600, os.makedev(240, 1))
             path.unlink()
+        last.set()
         os.mknod(path, 0o20600, os.makedev(240, 1))
 
     thread = threading.Thread(target=shake)
@@ -79,8 +80,9 @@ def test_the_last_of_a_thousand_quick_changes_counts(tree, drive):
     def healthy():
         nonlocal looks
         looks += 1
+        is_last = last.is_set()
         (device,) = driver.devices()
-        return device.health.ok and not thread.is_alive()
+        return is_last and device.health.ok
 
     assert recorder.until(healthy)
     thread.join()

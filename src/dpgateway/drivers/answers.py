@@ -35,9 +35,14 @@ def own(devices: Iterable[Device]) -> tuple[Device, ...]:
     return tuple([device.own if type(device) is Copy else device for device in devices])
 
 
-def devices(answer: object) -> tuple[Device, ...]:
-    """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``."""
-    listed = tuple([_copied(device) for device in _sequence("devices()", answer, MOST_DEVICES, Device)])
+def devices(answer: object, before: Iterable[Device] = ()) -> tuple[Device, ...]:
+    """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``.
+
+    ``before``: what this returned the last time. A device is a value, so the very same one needs no new copy.
+    """
+    copies = {id(device.own): device for device in before if type(device) is Copy}
+    items = _sequence("devices()", answer, MOST_DEVICES, Device)
+    listed = tuple([copies.get(id(device)) or _copied(device) for device in items])
     ids = [device.id for device in listed]
     if len(set(ids)) < len(ids):
         ((twice, _),) = Counter(ids).most_common(1)

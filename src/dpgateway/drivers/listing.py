@@ -69,6 +69,7 @@ class ListLane:
         self._threads, self._announcements, self._log, self._tally = threads, announcements, log, tally
         self._failures = 0
         self._last_failure = ""
+        self._last: tuple[Device, ...] = ()
 
     def amend(self, config: ResourceConfig) -> None:
         """Another deadline, from the next call on, and another pause: it begins with a call at once."""
@@ -98,7 +99,7 @@ class ListLane:
         asked, late = time.monotonic(), False
 
         def call() -> tuple[Device, ...]:
-            return answers.ask("devices", lambda: answers.devices(driver.devices()))
+            return answers.ask("devices", lambda: answers.devices(driver.devices(), self._last))
 
         future = self._threads.call(f"{self._name} list", call, self._deadline)
         try:
@@ -122,6 +123,7 @@ class ListLane:
             seconds = time.monotonic() - asked
             self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})
         self._failures, self._last_failure = 0, ""
+        self._last = devices
         yield devices
 
     def _failed(self, reason: str, error: Exception | None = None) -> Answer:

@@ -5,6 +5,7 @@ those that the match takes. docs/how-to/match-devices.md says what people write.
 """
 
 from dpgateway.sysfs.attributes import attributes
+from dpgateway.sysfs.changes import UNTOLD, Changes, Trace, places
 from dpgateway.sysfs.explaining import Tried, tried
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.finding import find
@@ -26,6 +27,8 @@ __all__ = [
     "FIELDS",
     "HOST_DEV",
     "LASTING",
+    "UNTOLD",
+    "Changes",
     "DevTree",
     "Interest",
     "Look",
@@ -42,6 +45,7 @@ __all__ = [
     "Template",
     "TemplateError",
     "Test",
+    "Trace",
     "Tried",
     "Uevent",
     "Uevents",
@@ -56,6 +60,7 @@ __all__ = [
     "name_matches",
     "numa_nodes",
     "numa_of",
+    "places",
     "tried",
     "value_matches",
 ]

@@ -10,7 +10,9 @@ import os
 import stat
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from dpgateway.sysfs.changes import Trace
 from dpgateway.sysfs.patterns import name_matches
 from dpgateway.sysfs.tree import OutsideError, Tree
 
@@ -61,8 +63,8 @@ class Interest:
 class WatchedTree(Tree):
     """A tree of which it is noted what answers depended on."""
 
-    def __init__(self, root: str, host: str) -> None:
-        super().__init__(root, host)
+    def __init__(self, root: str, host: str, trace: Trace | None = None) -> None:
+        super().__init__(str(Path(root)), host, trace)
         self.interests: defaultdict[str, Interest] = defaultdict(Interest)
         """The names that the answers depended on, by real directory."""
 
@@ -79,16 +81,12 @@ class WatchedTree(Tree):
 class DevTree(WatchedTree):
     """One look at /dev."""
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root, HOST_DEV)
-        self._looked: dict[tuple[str, str], Node | NoNode] = {}
+    def __init__(self, root: str, trace: Trace | None = None) -> None:
+        super().__init__(root, HOST_DEV, trace)
 
     def look(self, path: str, expected: str) -> Node | NoNode:
         """The device node of type ``expected`` (char, block) at ``path``, or why there is none."""
-        key = (path, expected)
-        if key not in self._looked:
-            self._looked[key] = self._look(path, expected)
-        return self._looked[key]
+        return self.trace.once((HOST_DEV, path, expected), lambda: self._look(path, expected))
 
     def _look(self, path: str, expected: str) -> Node | NoNode:
         shown = f"{HOST_DEV}/{path}"

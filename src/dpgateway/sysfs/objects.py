@@ -10,10 +10,11 @@ Nothing is read before it is asked for, and nothing twice in one look.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dpgateway.sysfs.changes import Trace
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
 from dpgateway.sysfs.tree import OutsideError, Tree
 from dpgateway.sysfs.values import NoValue, Roots, Value
@@ -56,19 +57,23 @@ class Look:
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
-        self._tree, self._proc = Tree(roots.sysfs, "/sys"), Tree(roots.proc, "/proc")
-        self._udev = Tree(roots.udev, "/run/udev")
+        self.trace = trace = Trace()
+        """Where it is noted on what answers depend."""
+        self._tree, self._proc = Tree(roots.sysfs, "/sys", trace), Tree(roots.proc, "/proc", trace)
+        self._udev = Tree(roots.udev, "/run/udev", trace)
         self.asked_udev = False
         """Whether any answer depended on what udev has found out."""
         self._parsed: dict[tuple[str, str], dict[str, str]] = {}
-        self._files: dict[str, Value] = {}
-        self._noted: dict[str, Value] = {}
         self._values: dict[tuple[str, str], Value] = {}
-        self._found: dict[tuple[str, str], Sequence[str]] = {}
         self._names: dict[tuple[str, str], Sequence[str]] = {}
 
-    def objects(self, subsystem: str) -> Iterator[Object]:
-        """The objects of a bus or class, or of all whose names a udev glob matches, each once. Raises OSError."""
+    def objects(self, subsystem: str, known: dict[str, dict[str, Object]] | None = None) -> Iterator[Object]:
+        """The objects of a bus or class, or of all whose names a udev glob matches, each once. Raises OSError.
+
+        ``known``: those of an earlier look, by directory and name, which are not looked at again; it is brought up to
+        date.
+        """
+        known = {} if known is None else known
         seen: set[str] = set()
         for kind, below in _PLACES:
             names = (
@@ -77,17 +82,25 @@ class Look:
                 else (subsystem.split("|"))
             )
             for name in names:
-                yield from self._objects_in(f"{kind}/{name}{below}", seen)
+                directory = f"{kind}/{name}{below}"
+                before = known.get(directory, {})
+                known[directory] = now = dict(self._objects_in(directory, before))
+                for thing in now.values():
+                    if thing.path not in seen:
+                        seen.add(thing.path)
+                        yield thing
 
-    def _objects_in(self, directory: str, seen: set[str]) -> Iterator[Object]:
+    def _objects_in(self, directory: str, known: Mapping[str, Object]) -> Iterator[tuple[str, Object]]:
         for name in self._listed(directory):
+            if name in known:
+                yield name, known[name]
+                continue
             try:
                 path = self._tree.follow(name, directory)
             except (OutsideError, OSError):  # a link that leads nowhere, because the object is just going
                 continue
-            if path not in seen and self._tree.is_directory(path):
-                seen.add(path)
-                yield Object(path)
+            if self._tree.is_directory(path):
+                yield name, Object(path)
 
     def object(self, path: str) -> Object | None:
         """The object at a path relative to /sys, also through links: ``dev/char/188:0``. None, if there is none."""
@@ -95,18 +108,23 @@ class Look:
         return Object(real) if isinstance(real, str) and self.exists(Object(real)) else None
 
     def exists(self, thing: Object) -> bool:
+        self._tree.note(thing.path)
         return self._tree.is_directory(thing.path)
 
     def value(self, thing: Object, path: str) -> Value:
         """What an attribute says, without white space at its end. ``path``: see above."""
         key = (thing.path, path)
-        if key not in self._values:
-            self._values[key] = self._read(thing, path)
+        self.trace.asked.add(key)
+        if "/" in path or is_glob(path):
+            self._values[key] = self.trace.once(key, lambda: self._reached(thing, path))
+        elif key not in self._values:
+            self._values[key] = self._tree.read(f"{thing.path}/{path}")
         return self._values[key]
 
     def known(self, thing: Object, path: str) -> str | None:
-        """What an attribute says, if it has been read in this look, and could be."""
-        value = self._values.get((thing.path, path))
+        """What an attribute says, if it has been read for what is being asked, and could be."""
+        key = (thing.path, path)
+        value = self._values.get(key) if key in self.trace.asked else None
         return value if isinstance(value, str) else None
 
     def subsystem(self, thing: Object) -> Value:
@@ -116,10 +134,8 @@ class Look:
         """The paths that exist, in the order of names. Links are followed. A path of the host, below /proc or /sys, is
         found as such; others are below the object, and relative to it.
         """
-        key = ("" if path.startswith("/") else thing.path, path)
-        if key not in self._found:
-            self._found[key] = tuple(self._matching(thing, path))
-        return self._found[key]
+        key = ("entries", "" if path.startswith("/") else thing.path, path)
+        return self.trace.once(key, lambda: tuple(self._matching(thing, path)))
 
     def _matching(self, thing: Object, path: str) -> Iterator[str]:
         if not path.startswith("/"):
@@ -146,10 +162,14 @@ class Look:
     def _database(self, thing: Object) -> Value:
         """What udev has noted of an object."""
         self.asked_udev = True
-        if thing.path not in self._noted:
-            name = self._in_database(thing, self._pairs(thing, self.value(thing, "uevent"), ""))
-            self._noted[thing.path] = NoValue.missing() if "/" in name else self._udev.read(f"data/{name}")
-        return self._noted[thing.path]
+        return self.trace.once(("udev", thing.path), lambda: self._noted(thing))
+
+    def _noted(self, thing: Object) -> Value:
+        name = self._in_database(thing, self._pairs(thing, self.value(thing, "uevent"), ""))
+        if "/" in name:
+            return NoValue.missing()
+        self._udev.note(f"data/{name}")
+        return self._udev.read(f"data/{name}")
 
     def _pairs(self, thing: Object, text: Value, mark: str) -> dict[str, str]:
         """The lines ``KEY=value`` that begin with ``mark``. Parsed once."""
@@ -196,9 +216,7 @@ class Look:
         """What an attribute says, or a file of the host below /proc or /sys."""
         if not path.startswith("/"):
             return self.value(thing, path)
-        if path not in self._files:
-            self._files[path] = self._host_file(thing, path)
-        return self._files[path]
+        return self.trace.once(("file", path), lambda: self._host_file(thing, path))
 
     def _host_file(self, thing: Object, path: str) -> Value:
         if (tree := self._tree_of(path)) is None:
@@ -211,7 +229,7 @@ class Look:
     def _tree_of(self, path: str) -> Tree | None:
         return next((tree for tree in (self._tree, self._proc) if path.startswith(f"{tree.host}/")), None)
 
-    def _read(self, thing: Object, path: str) -> Value:
+    def _reached(self, thing: Object, path: str) -> Value:
         if is_glob(path):
             path, *_ = *self.entries(thing, path), ""
             if not path:
@@ -225,7 +243,7 @@ class Look:
     def _walk(self, tree: Tree, real: str, path: str, parts: Sequence[str]) -> Iterator[str]:
         """The paths in the real directory that match the rest of a pattern; ``path`` is the way there."""
         here, rest = parts[0], parts[1:]
-        names = [name for name in self._listed(real, tree) if name_matches(name, here)] if is_glob(here) else [here]
+        names = self._matched(tree, real, here) if is_glob(here) else [here]
         for name in names:
             inner = f"{path}/{name}" if path else name
             try:
@@ -236,6 +254,10 @@ class Look:
                 yield from self._walk(tree, followed, inner, rest)
             else:
                 yield inner
+
+    def _matched(self, tree: Tree, real: str, glob: str) -> Sequence[str]:
+        tree.note(real)
+        return [name for name in self._listed(real, tree) if name_matches(name, glob)]
 
     def _listed(self, real: str, tree: Tree | None = None) -> Sequence[str]:
         tree = tree or self._tree

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpgateway.sysfs.changes import UNTOLD, Trace
 from dpgateway.sysfs.values import NoValue
 
 MAX_LINKS = 40  # as the kernel: include/linux/namei.h, MAXSYMLINKS
@@ -29,16 +30,24 @@ class OutsideError(Exception):
 class Tree:
     """All paths are relative to its root; a *real* path has no links in it."""
 
-    def __init__(self, root: str, host: str) -> None:
-        """``root``: where this process sees what the host has at ``host``, for example ``/host/dev`` and ``/dev``."""
+    def __init__(self, root: str, host: str, trace: Trace | None = None) -> None:
+        """``root``: where this process sees what the host has at ``host``, for example ``/host/dev`` and ``/dev``.
+        ``trace``: where it is noted on what answers depended.
+        """
         self.root = root
         self.host = host
+        self.trace = trace or Trace()
+        self._above = "" if host == "/sys" else f"{root.rstrip('/')}/"
         self._longest = LONGEST_IN_PROC if host == "/proc" else LONGEST
         self._plain: set[str] = set()
         """Real paths that were found to be no links. A tree is made for one look, in which nothing is asked twice."""
 
     def at(self, real: str) -> Path:
         return Path(self.root, real)
+
+    def note(self, real: str) -> None:
+        """In the words of :class:`Changes`."""
+        self.trace.note(UNTOLD if self.host == "/proc" else self._above + real)
 
     def follow(self, path: str, start: str = "") -> str:
         """The real path of ``path`` as seen from the real directory ``start``. Raises OutsideError, OSError."""
@@ -49,17 +58,26 @@ class Tree:
                 here = self._up(here, path)
             elif name not in {"", "."}:
                 inner = f"{here}/{name}" if here else name
-                target = None if inner in self._plain else self._target(here, name, inner)
+                target = None if inner in self._plain else self._noted_target(here, name, inner)
                 if target is None:
                     here = inner
                     continue
+                self.note(inner)
                 links += 1
                 if links > MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 if target.startswith("/"):
                     here, target = "", self._inside(inner, target)
                 todo.extend(target.split("/")[::-1])
+        self.note(here)
         return here
+
+    def _noted_target(self, directory: str, name: str, path: str) -> str | None:
+        try:
+            return self._target(directory, name, path)
+        except OSError:
+            self.note(path)
+            raise
 
     def _up(self, here: str, path: str) -> str:
         if not here:

@@ -14,10 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from asyncinotify import Event, Inotify, Mask
 
+from dpgateway.sysfs.changes import Changes
 from dpgateway.sysfs.nodes import Interest
 from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.uevents import Uevent, Uevents, unheard
@@ -35,6 +37,50 @@ SETTLE = 0.005
 a millisecond or two."""
 LONGEST = 0.05
 """Seconds after which they do, even if more keep coming."""
+MOST = 64
+"""Names of changes that are kept. To look at everything takes hardly longer than to look at so many."""
+_PLAIN = {"add", "remove", "change", "online", "offline", "bind", "unbind"}
+"""Uevents that name all that they are about; ``move`` has another name besides (lib/kobject_uevent.c)."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What one watch is about. Two paths may lead to one directory."""
+
+    interest: Interest = field(default_factory=Interest)
+    directories: set[str] = field(default_factory=set)
+
+
+class _News:
+    """What events named and nobody has taken yet. Used by the watcher's thread and by those that take it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: set[str] = set()
+        self._files: set[str] = set()
+        self._unsure = False
+        self._told = False
+
+    def add(self, objects: Collection[str] = (), files: Collection[str] = ()) -> None:
+        """Nothing at all: it isn't known what changed."""
+        with self._lock:
+            self._objects.update(objects)
+            self._files.update(files)
+            self._unsure |= (not objects and not files) or len(self._objects) + len(self._files) > MOST
+            if self._unsure:
+                self._objects, self._files = set(), set()
+
+    def tell(self) -> None:
+        """Somebody is told of what came, who may have taken it already."""
+        with self._lock:
+            self._told = True
+
+    def take(self) -> Changes | None:
+        with self._lock:
+            changes = Changes(frozenset(self._objects), frozenset(self._files))
+            unsure = self._unsure or (changes == Changes() and not self._told)
+            self._objects, self._files, self._unsure, self._told = set(), set(), False, False
+        return None if unsure else changes
 
 
 class Watcher:
@@ -58,7 +104,10 @@ class Watcher:
         self._uevents: Uevents | None = None
         self._thread: threading.Thread | None = None
         self._stop = -1
-        self._interests: Mapping[int, Interest] = {}
+        self._news = _News()
+        self._troubled = True
+        """Whether some change may come without an event."""
+        self._watched: Mapping[int, _Watched] = {}
         """By watch descriptor. The mapping is replaced, never changed, because the thread reads it without the lock."""
 
     def watch(self, interests: Mapping[str, Interest] = NOTHING) -> bool:
@@ -70,11 +119,20 @@ class Watcher:
             if self._closed:
                 return False
             troubles: list[str] = []
-            before, now = self._interests, self._install(interests, troubles)
-            self._interests = now
+            before, now = self._watched, self._install(interests, troubles)
+            self._watched, self._troubled = now, bool(troubles)
             self._notices.tell(troubles)
             self._remove(before.keys() - now.keys())
-        return any(wd not in before or not interest <= before[wd] for wd, interest in now.items())
+        return any(wd not in before or not one.interest <= before[wd].interest for wd, one in now.items())
+
+    def changes(self) -> Changes | None:
+        """What the events since the last call named. Ask before you look.
+
+        None: anything may have changed, because there was no event, or one that doesn't name all that it is about, or
+        too many; because events were lost, or because not all can be watched.
+        """
+        changes = self._news.take()
+        return None if self._troubled else changes
 
     def close(self) -> None:
         """Ends the thread, after it has reported earlier events. ``changed`` isn't called after this returns."""
@@ -89,8 +147,8 @@ class Watcher:
             if self._uevents:
                 self._uevents.close()
 
-    def _install(self, interests: Mapping[str, Interest], troubles: list[str]) -> dict[int, Interest]:
-        installed: dict[int, Interest] = {}
+    def _install(self, interests: Mapping[str, Interest], troubles: list[str]) -> dict[int, _Watched]:
+        installed: dict[int, _Watched] = {}
         try:
             inotify = self._started()
         except OSError as error:
@@ -100,11 +158,13 @@ class Watcher:
             troubles.append(f"changes in /sys are noticed only at the next refresh: {deaf}")
         for directory, interest in interests.items():
             try:
-                wd, merged = _add(inotify, directory, interest)
+                wd, existing, merged = _add(inotify, directory, interest)
             except OSError as error:
                 troubles.append(_trouble(f"can't watch {directory} for changes", error))
             else:
-                installed.setdefault(wd, Interest()).add(merged)
+                watched = installed.setdefault(wd, _Watched())
+                watched.interest.add(merged)
+                watched.directories.add(existing.rstrip("/"))
         return installed
 
     def _started(self) -> Inotify:
@@ -143,30 +203,48 @@ class Watcher:
                 stop = self._stop in {key.fd for key, _ in ready}
                 for _ in self._events(inotify):
                     if self._matters_in_sysfs is None:
-                        self._changed()
+                        self._tell()
                     else:
                         last = time.monotonic()
                         since = since or last
                 if since and (stop or not ready):
                     since = 0.0
-                    self._changed()
+                    self._tell()
+
+    def _tell(self) -> None:
+        self._news.tell()
+        self._changed()
 
     def _events(self, inotify: Inotify) -> Iterator[None]:
         """One for each event that matters, until none is left."""
         yield from (None for event in inotify if self._matters(event))
         if self._uevents and self._matters_in_sysfs:
-            yield from (None for event in self._uevents.read() if event is None or self._matters_in_sysfs(event))
+            yield from (None for event in self._uevents.read() if self._hear(event, self._matters_in_sysfs))
 
     def _matters(self, event: Event) -> bool:
+        """Whether it does; then what it names is kept."""
         if event.mask & _ALWAYS:
+            self._news.add()
             return True
-        interest = self._interests.get(event.watch.wd) if event.watch else None
-        return interest is not None and (event.name is None or str(event.name) in interest)
+        watched = self._watched.get(event.watch.wd) if event.watch else None
+        if watched is None or not (event.name is None or str(event.name) in watched.interest):
+            return False
+        named = () if event.name is None else [f"{directory}/{event.name}" for directory in watched.directories]
+        self._news.add(files=named)
+        return True
+
+    def _hear(self, event: Uevent | None, matters: Callable[[Uevent], bool]) -> bool:
+        """The same of a uevent."""
+        if event is not None and not matters(event):
+            return False
+        self._news.add([event.path] if event is not None and event.action in _PLAIN else ())
+        return True
 
 
-def _add(inotify: Inotify, directory: str, interest: Interest) -> tuple[int, Interest]:
+def _add(inotify: Inotify, directory: str, interest: Interest) -> tuple[int, str, Interest]:
+    """The watch of a directory, or else of the nearest above it that exists; which that is, and what matters in it."""
     try:
-        return inotify.add_watch(directory, _NAMED | _SELF | Mask.ONLYDIR).wd, interest
+        return inotify.add_watch(directory, _NAMED | _SELF | Mask.ONLYDIR).wd, directory, interest
     except (FileNotFoundError, NotADirectoryError):
         parent, _, name = directory.rpartition("/")
         return _add(inotify, parent or "/", Interest({name}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -14,7 +15,7 @@ from dpgateway_chardev.given import Given, together
 from dpgateway_chardev.giving import NothingToGive
 from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.matched import Concern, MatchSurvey
-from dpgateway_chardev.naming import Names
+from dpgateway_chardev.memory import Memory, Proof
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.probing import Prober
 from dpgateway_chardev.survey import NodeDevice, Survey
@@ -46,13 +47,15 @@ class CharDevices:
         self._info = DeviceInfo(context.resource, options.host)
         if options.device_info:
             self.release = self._release
-        self._names = Names()
+        self._memory = Memory()
+        self._proof = Proof()
         self._last: Mapping[str, str] = {}
         """What was behind each device."""
 
     def devices(self) -> Sequence[Device]:
         survey = self._survey()
         if self._watcher.watch(survey.directories):
+            self._memory.doubt()
             self._context.changed()  # look once more, because a change may have come just before the new watch
         self._notices.tell(survey.notices)
         self._tell_changes({id_: ", ".join(one.hardware) for id_, one in survey.devices.items() if one.hardware})
@@ -83,10 +86,17 @@ class CharDevices:
     def _survey(self) -> Survey | MatchSurvey:
         if not self._options.match:
             return Survey(self._options)
-        survey = MatchSurvey(self._options, self._names)
-        survey.find()
+        survey = MatchSurvey(self._options, self._memory)
+        survey.find(self._proof.due(self._watcher.changes(), time.monotonic()))
+        if self._proof.wanted:
+            self._context.changed()
         self._concern = survey.concern
         return survey
+
+    def _doubt(self) -> None:
+        """Has everything looked at."""
+        self._proof.wanted = True
+        self._context.changed()
 
     def _probed(self, survey: Survey | MatchSurvey) -> Sequence[Device]:
         """The devices, with what the probes have found out by now."""
@@ -116,7 +126,7 @@ class CharDevices:
         try:
             return MatchSurvey(self._options).give(device)
         except NothingToGive as error:
-            self._context.changed()
+            self._doubt()
             raise DeviceUnavailable(f"{device.id}: {error}") from error
 
     def _together(self, given: list[tuple[str, Given]]) -> Allocation:

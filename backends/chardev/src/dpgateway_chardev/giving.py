@@ -26,8 +26,8 @@ class Giver:
 
     def __init__(self, options: CharDeviceOptions, look: Look) -> None:
         self._options, self._look = options, look
-        self.dev = DevTree(options.dev)
-        self.files = HostFiles(options.roots, options.host)
+        self.dev = DevTree(options.dev, look.trace)
+        self.files = HostFiles(options.roots, options.host, look.trace)
 
     def give(self, id_: str, parts: Sequence[Part]) -> Given:
         """What all objects of a device give together, each thing once. Raises NothingToGive."""

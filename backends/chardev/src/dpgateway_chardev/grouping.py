@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,9 +55,9 @@ class Group:
             yield "size: expected it without each, which has one of each kind"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Part:
-    """An object that belongs to a device; in the order of kinds, then of names."""
+    """An object that belongs to a device."""
 
     kind: int
     names: tuple[str, ...]
@@ -64,6 +65,10 @@ class Part:
     found: Matched = field(compare=False)
     group: str = field(compare=False)
     """What ``by`` says of it."""
+
+    def same(self, other: Part) -> bool:
+        """In all that is known of them."""
+        return self == other and (self.found, self.group) == (other.found, other.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,17 @@ class Whole:
     parts: tuple[Part, ...]
     missing: str | None = None
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """Of its objects."""
+        return [part.found.thing.path for part in self.parts]
+
+    def same(self, other: Whole) -> bool:
+        """Of the very same parts."""
+        if len(self.parts) != len(other.parts) or (self.id, self.missing) != (other.id, other.missing):
+            return False
+        return all(map(operator.is_, self.parts, other.parts))
+
 
 class Grouping:
     """What a configuration says of it, for one look at sysfs. ``notices`` has what can't be offered, and why."""
@@ -102,10 +118,10 @@ class Grouping:
     def notices(self) -> dict[str, None]:
         return {f"/sys/{thing.path} can't be offered: {why}": None for thing, why in self.left.items()}
 
-    def wholes(self, found: Iterable[tuple[int, Matched]]) -> Iterator[Whole]:
+    def wholes(self, parts: Iterable[Part]) -> Iterator[Whole]:
         """The devices; one id may come several times."""
-        parts = sorted(part for kind, one in found if (part := self.part(kind, one)) is not None)
-        wholes = [parts for parts in self._together(parts) if self._is_needed(parts)]
+        inorder = sorted(parts, key=operator.attrgetter("kind", "names"))
+        wholes = [parts for parts in self._together(inorder) if self._is_needed(parts)]
         counted = Counter(name for parts in wholes for name in {name for part in parts for name in part.names})
         for together in wholes:
             yield Whole(self._named(together, counted), tuple(together), self._missing(together))

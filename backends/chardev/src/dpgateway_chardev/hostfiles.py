@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from dpgateway.sysfs import HOST_DEV, Interest, NoValue, OutsideError, Roots, Test, WatchedTree
+from dpgateway.sysfs import HOST_DEV, UNTOLD, Interest, NoValue, OutsideError, Roots, Test, Trace, WatchedTree
 from dpgateway_chardev.given import GivenAccess
 
 
 class HostFiles:
     """One look at them, at the places where this process sees them."""
 
-    def __init__(self, roots: Roots, host: str) -> None:
+    def __init__(self, roots: Roots, host: str, trace: Trace | None = None) -> None:
+        self._trace = trace or Trace()
         places = ((HOST_DEV, roots.dev), ("/proc", roots.proc), ("/sys", roots.sysfs), ("/run/udev", roots.udev))
-        self._trees = [WatchedTree(root, place) for place, root in places]
-        self._trees.append(WatchedTree(host, ""))
+        self._trees = [WatchedTree(root, place, self._trace) for place, root in places]
+        self._trees.append(WatchedTree(host, "", self._trace))
 
     @property
     def directories(self) -> Mapping[str, Interest]:
@@ -40,6 +41,7 @@ class HostFiles:
             return str(error)
         if text is None:
             return None
+        self._trace.note(UNTOLD)  # inotify tells of names here, not of what is written
         value = tree.read(real)
         if text.passes(value):
             return None

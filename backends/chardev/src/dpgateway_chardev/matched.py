@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpgateway import Candidate, Device, DriverError, Health
-from dpgateway.sysfs import Interest, Look, Matched, Mismatch, Object, Uevent, find, numa_of, tried, value_matches
+from dpgateway.sysfs import (
+    Changes,
+    Interest,
+    Look,
+    Matched,
+    Mismatch,
+    Object,
+    Uevent,
+    numa_of,
+    places,
+    tried,
+    value_matches,
+)
 from dpgateway_chardev.given import Given
 from dpgateway_chardev.giving import Giver, NothingToGive
 from dpgateway_chardev.grouping import Grouping, Left, Part, Whole, parts_of
 from dpgateway_chardev.health import wrong_attribute
-from dpgateway_chardev.naming import Names
+from dpgateway_chardev.memory import Grouped, Kept, MatchedDevice, Memory, Seen
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.probing import Check
 
 
 @dataclass(frozen=True, slots=True)
-class MatchedDevice(Device):
-    """A device, the objects that it is made of, and what a container gets with it."""
-
-    parts: tuple[Part, ...] = ()
-    given: Given | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Concern:
-    """Which changes in sysfs may have changed the devices. All that a driver keeps of a look."""
+    """Which changes in sysfs may have changed the devices."""
 
     subsystems: tuple[str, ...]
     places: frozenset[str]
@@ -43,17 +48,18 @@ class Concern:
 class MatchSurvey:
     """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
-    def __init__(self, options: CharDeviceOptions, names: Names | None = None) -> None:
-        """``names``: those of earlier looks, which devices keep."""
+    def __init__(self, options: CharDeviceOptions, memory: Memory | None = None) -> None:
+        """``memory``: what is known from earlier looks."""
         self._options = options
+        self._memory = memory or Memory()
         self._look = Look(options.roots)
         self._giver = Giver(options, self._look)
-        self._grouping = Grouping(self._look, options.match, options.group, options.id, names or Names())
+        self._grouping = Grouping(self._look, options.match, options.group, options.id, self._memory.names)
+        self._asked: dict[str, set[tuple[str, str]]] = {}
+        """On what depended what was found out about objects, by their paths. Only of those that were read."""
         self.devices: dict[str, MatchedDevice] = {}
         self.checks: dict[str, Sequence[Check]] = {}
         """What has to be asked of devices, by their ids."""
-        self._ids: dict[Object, set[str]] = {}
-        """The ids of the devices that objects are, or are parts of."""
 
     @property
     def notices(self) -> Mapping[str, None]:
@@ -61,66 +67,148 @@ class MatchSurvey:
 
     @property
     def directories(self) -> Mapping[str, Interest]:
-        directories = {**self._giver.dev.directories, **self._giver.files.directories}
-        if self._look.asked_udev:  # udev says nothing to the kernel when it is done with a device
-            directories[f"{self._options.udev}/data"] = Interest(globs={"*"})
-        return directories
+        return self._memory.directories
 
     @property
     def concern(self) -> Concern:
-        places = frozenset(thing.path for thing in self._ids)
-        return Concern(tuple(match.subsystem for match in self._options.match), places)
+        return Concern(tuple(match.subsystem for match in self._options.match), self._memory.grouped.places)
 
-    def find(self) -> None:
-        """Finds all there is. Raises DriverError."""
+    def find(self, changes: Changes | None = None) -> None:
+        """Finds all there is. What ``changes`` can't have touched is as it was; None: everything is looked at. Raises
+        DriverError.
+        """
         try:
-            wholes = list(self._grouping.wholes(self._found()))
-        except OSError as error:
-            raise DriverError(f"{error.filename} can't be listed: {error.strerror}") from error
-        ids: dict[str, list[Whole]] = {}
-        for one in wholes:
-            ids.setdefault(one.id, []).append(one)
-            for part in one.parts:
-                self._ids.setdefault(part.found.thing, set()).add(one.id)
-        for id_, claimants in sorted(ids.items()):
-            try:
-                self.devices[id_] = self._device(claimants[0]) if len(claimants) == 1 else _nobody(id_, claimants)
-            except ValueError as error:
-                why = Left("id", f"that {error}", "one that can be offered")
-                self._grouping.left |= {part.found.thing: why for one in claimants for part in one.parts}
+            self._memory.forget(changes)
+            if not self._find():
+                self._memory.forget(None)
+                self.devices, self.checks, self._grouping.left = {}, {}, {}
+                self._find()
+        except BaseException as error:
+            self._memory.forget(None)
+            if isinstance(error, OSError):
+                raise DriverError(f"{error.filename} can't be listed: {error.strerror}") from error
+            raise
 
+    def _find(self) -> bool:
+        """Whether it can be sure, with what is known from earlier looks."""
+        meant = self._meant()
+        parts = [part for thing, kinds in meant.values() for part in self._seen(thing, kinds).parts]
+        self._group(parts)
+        known = self._list()
+        self._memory.settle(meant, known or ())
+        self._memory.watch(self._giver.dev.directories)
+        self._memory.watch(self._giver.files.directories)
+        if self._look.asked_udev:  # udev says nothing to the kernel when it is done with a device
+            self._memory.watch({f"{self._options.udev}/data": Interest(globs={"*"})})
+        return known is not None
+
+    def _meant(self) -> Mapping[str, tuple[Object, tuple[int, ...]]]:
+        """All objects by their paths, each with the alternatives that are about its subsystem."""
+        meant: dict[str, tuple[Object, tuple[int, ...]]] = {}
+        for kind, match in enumerate(self._options.match):
+            for thing in self._look.objects(match.subsystem, self._memory.known):
+                _, kinds = meant.get(thing.path, (thing, ()))
+                meant[thing.path] = thing, (*kinds, kind)
+        return meant
+
+    def _seen(self, thing: Object, kinds: tuple[int, ...]) -> Seen:
+        seen = self._memory.seen.get(thing.path)
+        if seen is None or seen.kinds != kinds:
+            asked = self._asked[thing.path] = set()
+            with self._look.trace.into(asked):
+                parts = tuple(self._parts(thing, kinds))
+            left = self._grouping.left.get(thing)
+            seen = self._memory.see(thing.path, Seen(kinds, parts, left, () if parts else places(asked)))
+        if seen.left is not None:
+            self._grouping.left[thing] = seen.left
+        return seen
+
+    def _parts(self, thing: Object, kinds: Sequence[int]) -> Iterator[Part]:
+        """What the first alternative that takes an object makes of it."""
+        results = ((kind, self._options.match[kind].look(self._look, thing)) for kind in kinds)
+        kind, ancestor = next(((kind, one) for kind, one in results if isinstance(one, Object)), (0, None))
+        if ancestor is None:
+            return
+        one = Matched(thing, ancestor)
+        several = None if self._options.parts is None else parts_of(self._look, one, self._options.parts)
+        for found in [one] if several is None else [replace(one, part=name) for name in several]:
+            if (part := self._grouping.part(kind, found)) is not None:
+                yield part
+
+    def _group(self, parts: Sequence[Part]) -> None:
+        memory, left = self._memory, self._grouping.left
+        if len(parts) != len(memory.grouped.parts) or not all(map(operator.is_, parts, memory.grouped.parts)):
+            self._grouping.left = {}
+            wholes = tuple(self._grouping.wholes(parts))
+            paths = frozenset(path for whole in wholes for path in whole.paths)
+            memory.grouped = Grouped(parts, wholes, self._grouping.left, paths)
+        self._grouping.left = left | memory.grouped.left
+
+    def _list(self) -> Collection[str] | None:
+        """The ids of the devices that can be kept; None, if it can't be sure."""
+        ids: dict[str, list[Whole]] = {}
+        known: set[str] = set()
+        for one in self._memory.grouped.wholes:
+            ids.setdefault(one.id, []).append(one)
+        for id_, claimants in sorted(ids.items()):
+            if len(claimants) > 1:
+                self.devices[id_] = _nobody(id_, claimants)
+                continue
+            kept = self._memory.kept.get(id_)
+            if kept is None or not (kept.whole is claimants[0] or kept.whole.same(claimants[0])):
+                if not self._asked.keys() >= set(
+                    claimants[0].paths
+                ):  # what was read of its objects isn't known any more
+                    return None
+                kept = self._device_of(claimants[0])
+            if kept is not None:
+                known.add(id_)
+                self.devices[id_] = kept.device
+                self.checks[id_] = kept.checks
         for id_ in self._options.expected:
             absent = Health.unhealthy("it isn't there: nothing that match describes has this id")
             self.devices.setdefault(id_, MatchedDevice(id_, absent))
+        return known
+
+    def _device_of(self, whole: Whole) -> Kept | None:
+        """None, if it can't be offered."""
+        asked = set[tuple[str, str]]().union(*(self._asked[path] for path in whole.paths))
+        try:
+            with self._look.trace.into(asked):
+                device, checks = self._device(whole)
+        except ValueError as error:
+            why = Left("id", f"that {error}", "one that can be offered")
+            self._grouping.left |= {part.found.thing: why for part in whole.parts}
+            return None
+        kept = Kept(whole, device, checks, places(asked))
+        self._memory.keep(kept)
+        return kept
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
         """What was looked at, after ``find``."""
+        ids: dict[Object, set[str]] = {}
+        for whole in self._memory.grouped.wholes:
+            for part in whole.parts:
+                ids.setdefault(part.found.thing, set()).add(whole.id)
         for one in tried(self._look, self._options.match, about):
             name, path = f"{self._look.subsystem(one.thing)} {one.thing.kernel}", f"/sys/{one.thing.path}"
             why = self._grouping.left.get(one.thing)
             if isinstance(one.result, Mismatch):
                 key = "match" if len(self._options.match) == 1 else f"match[{one.number}]"
                 why = Left(f"{key}.{one.result.test}", one.result.found, one.result.expected)
-            elif why is None and one.thing not in self._ids:
+            elif why is None and one.thing not in ids:
                 why = Left("parts", "none", "at least one")
             if why is not None:
                 yield Candidate(name, path, test=why.test, found=why.found, expected=why.expected)
             else:
-                yield from (Candidate(name, path, device=id_) for id_ in sorted(self._ids[one.thing]))
-
-    def _found(self) -> Iterator[tuple[int, Matched]]:
-        for kind, one in find(self._look, self._options.match):
-            if self._options.parts is None:
-                yield kind, one
-            else:
-                yield from ((kind, replace(one, part=part)) for part in parts_of(self._look, one, self._options.parts))
+                yield from (Candidate(name, path, device=id_) for id_ in sorted(ids[one.thing]))
 
     def give(self, device: Device) -> Given:
         """What a device gives. Raises NothingToGive, unless it is what it was when the kubelet chose it."""
         if not isinstance(device, MatchedDevice) or device.given is None:
             raise NothingToGive("it was never listed with what it gives")
         parts = [self._checked(part) for part in device.parts]
-        now = self._device(Whole(device.id, tuple(parts)))
+        now, _ = self._device(Whole(device.id, tuple(parts)))
         if now.given is None:
             raise NothingToGive(now.health.reason)
         if now.given != device.given:
@@ -139,24 +227,25 @@ class MatchSurvey:
         if self._options.parts is not None and found.part not in parts_of(self._look, found, self._options.parts):
             raise NothingToGive(f"{thing} has no part {found.part} any more")
         now = self._grouping.part(part.kind, found)
-        if now is None or (now.names, now.group, now.found) != (part.names, part.group, part.found):
+        if now is None or not now.same(part):
             raise NothingToGive(f"{thing} is {_described(now)} now, it was {_described(part)}")
         return now
 
-    def _device(self, whole: Whole) -> MatchedDevice:
-        """Healthy with all that it gives, or Unhealthy, because it lacks something."""
+    def _device(self, whole: Whole) -> tuple[MatchedDevice, Sequence[Check]]:
+        """Healthy with all that it gives, or Unhealthy, because it lacks something; and what has to be asked of it."""
         found = [part.found for part in whole.parts]
+        checks: Sequence[Check] = ()
         given, health = None, Health.healthy()
         try:
             given = self._giver.give(whole.id, whole.parts)
-            self.checks[whole.id] = self._giver.checks(whole, given)
+            checks = self._giver.checks(whole, given)
         except NothingToGive as error:
             health = Health.unhealthy(str(error))
         if whole.missing is not None:
             given, health = None, Health.unhealthy(whole.missing)
         elif given is not None and (wrong := wrong_attribute(self._options, self._look, found[0].thing)):
             given, health = None, Health.unhealthy(wrong)
-        return MatchedDevice(
+        device = MatchedDevice(
             whole.id,
             health,
             self._numa(found),
@@ -165,6 +254,7 @@ class MatchSurvey:
             parts=whole.parts,
             given=given,
         )
+        return device, checks
 
     def _numa(self, found: Sequence[Matched]) -> tuple[int, ...]:
         """What ``numa`` says; where it has no text for an object, and without it, the nearest ancestor's."""

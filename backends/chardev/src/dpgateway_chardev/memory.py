@@ -1,0 +1,148 @@
+"""What is kept of one look for the next: all that no event has touched since."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dpgateway import Device
+from dpgateway.sysfs import Changes, Interest, Object
+from dpgateway_chardev.given import Given
+from dpgateway_chardev.grouping import Left, Part, Whole
+from dpgateway_chardev.naming import Names
+from dpgateway_chardev.probing import Check
+
+PROOF = 30.0
+"""Seconds without a look at everything, after which a change leads to one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedDevice(Device):
+    """A device, the objects that it is made of, and what a container gets with it."""
+
+    parts: tuple[Part, ...] = ()
+    given: Given | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What came of an object."""
+
+    kinds: tuple[int, ...]
+    """The alternatives that are about its subsystem."""
+    parts: tuple[Part, ...] = ()
+    left: Left | None = None
+    trace: tuple[str, ...] = ()
+    """Of what is no part of a device; else the device has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A device."""
+
+    whole: Whole
+    device: MatchedDevice
+    checks: Sequence[Check]
+    trace: tuple[str, ...]
+    """Also that of its objects, because a device and its objects are kept together, or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """What grouping made of parts, and what it left over."""
+
+    parts: Sequence[Part] = ()
+    wholes: Sequence[Whole] = ()
+    left: dict[Object, Left] = field(default_factory=dict)
+    places: frozenset[str] = frozenset()
+    """The paths of all parts of devices."""
+
+
+class Memory:
+    """Of one driver, whose looks use it one after the other."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.known: dict[str, dict[str, Object]] = {}
+        """Objects by the directory that lists them, and by their names there."""
+        self.seen: dict[str, Seen] = {}
+        """What came of objects, by their paths."""
+        self.kept: dict[str, Kept] = {}
+        """Devices by their ids."""
+        self.grouped = Grouped()
+        self.directories: dict[str, Interest] = {}
+        """The names that matter, as this process sees them."""
+        self._before: dict[str, Seen] = {}
+        self._fresh: set[str] | None = None
+        """The paths of the objects that this look has read; None: all of them."""
+        self._doubtful: set[str] | None = set()
+
+    def forget(self, changes: Changes | None) -> None:
+        """What these may have changed; None: everything."""
+        if changes is None or self._doubtful is None:
+            self._clear()
+            return
+        paths = self._doubtful | changes.touched((path, one.trace) for path, one in self.seen.items())
+        ids = changes.touched((id_, one.trace) for id_, one in self.kept.items())
+        if self._doubtful:
+            ids |= {id_ for id_, one in self.kept.items() if not paths.isdisjoint(one.whole.paths)}
+        for id_ in ids:
+            paths.update(self.kept.pop(id_).whole.paths)
+        self._before = {path: self.seen.pop(path) for path in paths if path in self.seen}
+        for directory, names in self.known.items():
+            self.known[directory] = {name: thing for name, thing in names.items() if thing.path in self.seen}
+        self._fresh, self._doubtful = set(), set()
+
+    def see(self, path: str, seen: Seen) -> Seen:
+        """The parts stay the very same, if they are the same, so that nothing has to be grouped again."""
+        before = self._before.get(path, Seen(())).parts
+        if len(before) == len(seen.parts) and all(map(Part.same, before, seen.parts)):
+            seen = replace(seen, parts=before)
+        self.seen[path] = seen
+        if self._fresh is not None:
+            self._fresh.add(path)
+        return seen
+
+    def keep(self, kept: Kept) -> None:
+        self.kept[kept.whole.id] = kept
+
+    def settle(self, there: Collection[str], ids: Collection[str]) -> None:
+        """At the end of a look, which found only these objects and devices. What isn't a device, though it matches, is
+        looked at again each time.
+        """
+        self.seen = {path: one for path, one in self.seen.items() if path in there}
+        self.kept = {id_: one for id_, one in self.kept.items() if id_ in ids}
+        used = {id(part) for one in self.kept.values() for part in one.whole.parts}
+        if loose := {path for path, one in self.seen.items() if not used.issuperset(map(id, one.parts))}:
+            self.seen = {path: one for path, one in self.seen.items() if path not in loose}
+            self.kept = {id_: one for id_, one in self.kept.items() if loose.isdisjoint(one.whole.paths)}
+
+    def doubt(self) -> None:
+        """What this look has read is read again in the next one: it may have changed before it was watched."""
+        self._doubtful = self._fresh
+
+    def watch(self, directories: Mapping[str, Interest]) -> None:
+        for directory, interest in directories.items():
+            self.directories.setdefault(directory, Interest()).add(interest)
+
+
+class Proof:
+    """When everything is looked at, though events say what has changed: then an event that was lost does no harm."""
+
+    def __init__(self) -> None:
+        self.wanted = True
+        """Whether everything is looked at the next time. Anybody may want that."""
+        self._last = 0.0
+
+    def due(self, changes: Changes | None, now: float) -> Changes | None:
+        """What the next look is about; None: everything. ``now``: seconds. What events name comes before the proof,
+        because it is quick; nobody has asked for the proof yet.
+        """
+        if changes is None or self.wanted:
+            self._last, self.wanted = now, False
+            return None
+        self.wanted = now - self._last > PROOF
+        return changes
