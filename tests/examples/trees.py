@@ -113,7 +113,7 @@ AMD_PARTITIONS = Example(
     + _amd("0002:19:00.0", 6, 133, "CPX").replace("3\n", "5\n", 1)
     + _xcp(30, 2, 129)
     + _xcp(31, 3, 130)
-    + _xcp(32, 7, 134)
+    + _xcp(32, 7, 134).replace("/sys/bus/platform", "/sys/bus/gone")  # half removed
     + "/sys/class/kfd/kfd/topology/nodes/0/properties = cpu_cores_count 64\\nlocation_id 0\\ndrm_render_minor 0\n"
     + _kfd(4, 128, 6400)
     + _kfd(5, 129, 6401)
@@ -219,6 +219,8 @@ QAT = Example(
     + _qat_pf("7b", "dc")
     + _qat_pf("8b", "asym;sym", "DEBUG/heartbeat/status = -1")
     + _qat_pf("9b", "", "DEBUG/dev_cfg = [GENERAL]\\nServicesEnabled = dc\\nOther = x")
+    + _qat_pf("ab", "", "@/qat/state = down\n@/qat/cfg_services = dc\nDEBUG/dev_cfg = ServicesEnabled = asym;sym")
+    + _qat_pf("bb", "sym;asym", "DEBUG/dev_cfg = ServicesEnabled = dc")  # what the PF says counts
     + _qat(1, "0x4941", "0000:6b:00.0")
     + _qat(2, "0x4941", "0000:6b:00.0", node="noiommu-")
     + _qat(3, "0x4941", "0000:6b:00.0", "4xxxvf")
@@ -227,6 +229,9 @@ QAT = Example(
     + _qat(6, "0x4943", "0000:9b:00.0")
     + _qat(7, "0x4941", "0000:8b:00.0")
     + _qat(8, "0x4941", "")
+    + _qat(9, "0x4941", "", node="noiommu-")
+    + _qat(10, "0x4941", "0000:ab:00.0")
+    + _qat(11, "0x4941", "0000:bb:00.0")
     + "c /dev/vfio/vfio 10:196",
     [
         Case(
@@ -236,21 +241,36 @@ QAT = Example(
                 "0000:6b:00.2": None,
                 "0000:6b:00.7": "/sys/kernel/debug/qat_4xxx_0000:8b:00.0/heartbeat/status doesn't say what is required "
                 "of it",
+                "0000:6b:00.10": None,
+                "0000:6b:00.11": None,
             },
             Allocation(
-                env={"QAT0": "0000:6b:00.1", "QAT1": "0000:6b:00.2"},
-                device_nodes=nodes("/dev/vfio/211", "/dev/vfio/vfio", "/dev/vfio/noiommu-212"),
+                env={
+                    "QAT0": "0000:6b:00.1",
+                    "QAT1": "0000:6b:00.10",
+                    "QAT2": "0000:6b:00.11",
+                    "QAT3": "0000:6b:00.2",
+                },
+                device_nodes=nodes(
+                    "/dev/vfio/211", "/dev/vfio/vfio", "/dev/vfio/220", "/dev/vfio/221", "/dev/vfio/noiommu-212"
+                ),
             ),
         ),
         Case(
             "qat.intel.com/dc",
-            {"0000:6b:00.6": None},
-            Allocation(env={"QAT0": "0000:6b:00.6"}, device_nodes=nodes("/dev/vfio/216", "/dev/vfio/vfio")),
+            {"0000:6b:00.4": None, "0000:6b:00.6": None},
+            Allocation(
+                env={"QAT0": "0000:6b:00.4", "QAT1": "0000:6b:00.6"},
+                device_nodes=nodes("/dev/vfio/214", "/dev/vfio/vfio", "/dev/vfio/216"),
+            ),
         ),
         Case(
             "qat.intel.com/generic",
-            {"0000:6b:00.8": None},
-            Allocation(env={"QAT0": "0000:6b:00.8"}, device_nodes=nodes("/dev/vfio/218", "/dev/vfio/vfio")),
+            {"0000:6b:00.8": None, "0000:6b:00.9": None},
+            Allocation(
+                env={"QAT0": "0000:6b:00.8", "QAT1": "0000:6b:00.9"},
+                device_nodes=nodes("/dev/vfio/218", "/dev/vfio/vfio", "/dev/vfio/noiommu-219"),
+            ),
         ),
     ],
 )
@@ -339,7 +359,7 @@ def _wq(device: str, number: int, state: str, mode: str, kind: str) -> str:
         {here}/state = {state}
         {here}/mode = {mode}
         {here}/type = {kind}
-        {here}/{kin}!{name}/dev = 24{device[-1]}:{number}
+        {here}/{kin}!{name}/uevent = MAJOR=24{device[-1]}\\nMINOR={number}\\nDEVNAME={kin}/{name}
         /sys/bus/dsa/devices/{name} -> {here}
         c /dev/{kin}/{name} 24{device[-1]}:{number}
     """
@@ -399,7 +419,10 @@ def _dlb(number: int, text: str = "") -> str:
 
 
 DLB = Example(
-    _dlb(0, "@/sriov_numvfs = 0") + _dlb(1) + _dlb(2, "@/sriov_numvfs = 1"),
+    _dlb(0, "@/sriov_numvfs = 0")
+    + _dlb(1)
+    + _dlb(2, "@/sriov_numvfs = 1")
+    + "/sys/class/dlb2/dlb3/device -> /sys/devices/gone\nc /dev/dlb3 240:3",  # which kind it was, nobody knows
     [
         Case("dlb.intel.com/pf", {"/dev/dlb0": None}, Allocation(device_nodes=nodes("/dev/dlb0"))),
         Case("dlb.intel.com/vf", {"/dev/dlb1": None}, Allocation(device_nodes=nodes("/dev/dlb1"))),
@@ -722,7 +745,7 @@ def _rdma(address: str, number: int, text: str = "", vendor: str = "0x15b3", dri
 RDMA_CM = "c /dev/infiniband/rdma_cm 10:58\n"
 RDMA_VF = Example(
     _rdma("0000:3b:00.0", 0, "@/net/eth1/")
-    + _rdma("0000:3b:00.1", 1, f"@/physfn -> {P}/0000:3b:00.0", driver="mlx5_core")
+    + _rdma("0000:3b:00.1", 1, f"@/physfn -> {P}/0000:3b:00.0\n@/subsystem -> /sys/bus/gone")
     + _rdma("0000:3c:00.0", 2, "@/net/eth2/")
     + _rdma("0000:3c:00.1", 3, f"@/physfn -> {P}/0000:3c:00.0")
     + "/sys/class/infiniband_verbs/abi_version = 6\n"
@@ -790,6 +813,8 @@ SRIOV = Example(
     + _vf(2, "vfio-pci", vfio("61"))
     + _vf(3, None)
     + _vf(5, "iavf", "@/net/eth1v5/")  # the node's own way out
+    + _vf(6, "iavf", "@/net/eth1v6/")  # as the gateway itself sees it
+    + "/proc/net/route = Iface\tDestination\tGateway\\neth1v6\t00000000\t0101A8C0\n"
     + _ROUTES,
     [
         Case(

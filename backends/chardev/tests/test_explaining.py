@@ -101,3 +101,9 @@ def test_paths_and_what_they_leave_out(dev):
     }
     (candidate,) = driver.explain("/dev/ttyS0")
     assert (candidate.test, candidate.expected) == ("paths", "/dev/serial/by-id/* or /dev/ttyUSB* or /dev/gps")
+
+
+def test_an_object_that_is_half_gone_has_its_name_only(tree, drive):
+    tree.write("/sys/class/misc/old/x = 1")
+    (one,) = drive({"subsystem": "misc", "kernel": "new"}).explain(None)
+    assert (one.name, one.path) == ("old", "/sys/class/misc/old")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dpgateway import Mount
-from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, Template, Unfilled, attributes
+from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, Template, Unfilled, Value, attributes
 from dpgateway_chardev.given import Given, GivenAccess, GivenNode
 from dpgateway_chardev.grouping import Part, Whole
 from dpgateway_chardev.health import checks
@@ -45,7 +45,7 @@ class Giver:
         """The objects that lie on a bus, and the nodes that are theirs; else the objects, whatever they are."""
         nodes = [str(one.node) for one in given.nodes if not one.constant]
         subsystems = [(self._look.subsystem(one.thing), one) for one in found]
-        own = [_name(str(name), one) for name, one in subsystems if one.part or name in LASTING or not nodes]
+        own = [_name(name, one) for name, one in subsystems if one.part or name in LASTING or not nodes]
         return (*own, *nodes)
 
     def checks(self, whole: Whole, given: Given) -> Sequence[Check]:
@@ -134,8 +134,8 @@ class Giver:
         if template == "{devnode}" or template.startswith("{symlink:"):
             self._check_number(found, path, f"{node.major}:{node.minor}")
         inside = option.container_path or self._options.container_path
-        name = {"name": path.rpartition("/")[2]}
-        container_path = path if inside is None else self._path(inside, found, {**others, **name})
+        own = {"name": path.rpartition("/")[2], "major": str(node.major), "minor": str(node.minor)}
+        container_path = path if inside is None else self._path(inside, found, {**others, **own})
         constant = "{" not in template or bool(found.part and "{part}" not in template)
         return GivenNode(path, container_path, option.permissions or self._options.permissions, node, constant)
 
@@ -159,9 +159,9 @@ class Giver:
         return _checked(template, self._text(template, found, others))
 
 
-def _name(subsystem: str, found: Matched) -> str:
+def _name(subsystem: Value, found: Matched) -> str:
     """Of hardware: ``pci 0000:3b:00.0``, or a part of it."""
-    return f"{subsystem} {found.thing.kernel} {found.part}".rstrip()
+    return f"{subsystem if isinstance(subsystem, str) else 'object'} {found.thing.kernel} {found.part}".rstrip()
 
 
 @lru_cache(maxsize=1024)

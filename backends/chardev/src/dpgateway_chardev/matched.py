@@ -191,7 +191,8 @@ class MatchSurvey:
             for part in whole.parts:
                 ids.setdefault(part.found.thing, set()).add(whole.id)
         for one in tried(self._look, self._options.match, about):
-            name, path = f"{self._look.subsystem(one.thing)} {one.thing.kernel}", f"/sys/{one.thing.path}"
+            subsystem, path = self._look.subsystem(one.thing), f"/sys/{one.thing.path}"
+            name = f"{subsystem} {one.thing.kernel}" if isinstance(subsystem, str) else one.thing.kernel
             why = self._grouping.left.get(one.thing)
             if isinstance(one.result, Mismatch):
                 key = "match" if len(self._options.match) == 1 else f"match[{one.number}]"

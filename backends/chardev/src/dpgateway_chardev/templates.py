@@ -11,7 +11,12 @@ from dpgateway_chardev.grouping import PART, Group, Kind
 from dpgateway_chardev.jsons import texts_of
 from dpgateway_chardev.settings import ID, Access, MountOption, NodeOption, Parts, Probes, Requirement
 
-NAME = {**ID, "name": "the last part of the host's path"}
+NAME = {
+    **ID,
+    "name": "the last part of the host's path",
+    "major": "the major number of the node that is given",
+    "minor": "its minor number",
+}
 
 
 class Templated(Protocol):

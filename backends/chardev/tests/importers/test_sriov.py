@@ -152,6 +152,8 @@ def functions(tree):
         c /dev/vhost-vdpa-0 238:0
     """)
     tree.write("/proc/1/net/route = Iface\tDestination\\neth3\t00000000\t0101A8C0")  # not 0000:17:02.3
+    tree.write("/sys/devices/pci0000:17/0000:17:02.6/net/eth6/")
+    tree.write("/proc/net/route = Iface\tDestination\\neth6\t00000000\t0101A8C0")  # nor 0000:17:02.6
 
 
 @pytest.mark.usefixtures("functions")
@@ -163,7 +165,7 @@ def functions(tree):
         ('"rootDevices": ["0000:18:00.0#8-20"]', "18:10 18:8 18:9"),
         ('"rootDevices": ["0000:18:00.0#1-3"], "pfNames": ["pf18#3-9"]', "18:3"),
         ('"rootDevices": ["0000:18:00.0#1"], "pfNames": ["pf18#3-9"]', ""),
-        ('"pfNames": ["pf17#2-4"]', "17:2 17:4"),
+        ('"pfNames": ["pf17#2-4,6"]', "17:2 17:4"),
         ('"pfNames": ["pf17#3,4", "pf18#0"], "linkTypes": ["infiniband"]', "18:0"),
         ('"linkTypes": ["ether"], "pfNames": ["pf17#0", "pf18#0"]', "17:0"),
         ('"pfNames": ["pf17"], "vdpaType": "vhost"', "17:4"),

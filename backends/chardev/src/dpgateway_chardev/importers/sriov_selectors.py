@@ -36,7 +36,7 @@ _VERSION = "1.1.0"  # of the device-info specification
 _FUNCTIONS = re.compile(r"[^#]+(#\d+(-\d+)?(,\d+(-\d+)?)*)?")
 _LINKS = {"ether": "1", "infiniband": "32"}  # include/uapi/linux/if_arp.h
 _VDPA = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
-_ROUTE = "/proc/1/net/route#{entry:net/*}\t00000000"
+_ROUTES = "/proc/1/net/route#{entry:net/*}\t00000000", "/proc/net/route#{entry:net/*}\t00000000"
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 
 
@@ -83,7 +83,7 @@ class Selector:
             if self.pciAddresses:
                 match["kernel"] = list(self.pciAddresses)
             if kind == "netDevice":
-                match["file"] = {_ROUTE: {"present": False}}
+                match["file"] = {route: {"present": False} for route in _ROUTES}
             for attr, vf in self._places():
                 whole = {"class": _CLASSES[kind]} | dict(self._attributes(kind)) | attr
                 yield match | {"attr": whole} | ({"vf": vf} if vf else {})
