@@ -23,6 +23,7 @@ from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
 from dpgateway.drivers.running import RunningDriver
+from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.errors import KubeletError
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
@@ -86,8 +87,9 @@ class Gateway:
         places = Places.of(directory, configuration.kubelet.pod_resources_socket)
         self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
+        self._unended = UnendedCalls()
         left = Left(self._node, configuration.state_dir, self._threads)
-        self._pools = Pools(left)
+        self._pools = Pools(left, self._unended)
         handing = Handing(self._pools.together, group)
         cdi_dirs = configuration.runtime.cdi_dirs
         specs = SpecDirectories(cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
@@ -209,7 +211,7 @@ class Gateway:
         config = serving.config
         log = bind(_log, resource=config.name, driver=config.driver)
         async with asyncio.TaskGroup() as group:
-            driver = RunningDriver(config, self._node_name, self._threads, log)
+            driver = RunningDriver(config, self._node_name, self._threads, log, self._unended)
             plugin = serving.plugin = Plugin(config, driver, self._front, group, follows=follows)
             for value in plugin.values:
                 value.tell(self.changed.ring)

@@ -14,6 +14,7 @@ from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.drivers.running import RunningDriver
+from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.node.directory import Places
 from dpgateway.node.left import Left
 from dpgateway.node.node import Node
@@ -34,7 +35,7 @@ class Running:
         self.node = Node(Places.of(directory), [NAME], threads, lambda change: None, lambda: False)
         self.driver = RunningDriver(config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
-        pools = Pools(Left(self.node, state, threads))
+        pools = Pools(Left(self.node, state, threads), UnendedCalls())
         front = Front(self.node, client, threads, state, pools, Handing(pools.together, group), cdi())
         self.plugin = Plugin(config, self.driver, front, group)
         for runs in (self.node.run, front.pools.run, self.driver.run, self.plugin.run):

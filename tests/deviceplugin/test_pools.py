@@ -25,7 +25,7 @@ from dpgateway.process.threads import Threads
 from tests.support.resources import NoOptions, configured, scripted
 from tests.support.serving import running
 from tests.support.specs import cdi
-from tests.support.time import Clock, VirtualLoop
+from tests.support.time import Clock, VirtualLoop, advance, in_virtual_time
 from tests.support.waiting import turns, until
 
 AES, FFT, RAW = "example.com/aes", "example.com/fft", "example.com/raw"
@@ -164,16 +164,26 @@ async def test_the_kubelet_hears_of_it_once_a_quick_allocate_is_over_because_it_
     assert lists.value["b0"].health.reason == "held as example.com/aes by a container"
 
 
-async def test_an_allocate_that_fails_at_once_is_no_news_for_the_kubelet(make):
-    aes, fft = await make(AES), await make(FFT)
+@in_virtual_time
+async def test_an_allocate_that_fails_at_once_is_no_news_for_the_kubelet():
+    pool = Pool()
+    aes, fft = Served(AES, pool, Clock()), Served(FFT, pool, Clock())
+    for one in (aes, fft):
+        one.list()
+        one.remember()
+        one.note()
+    await turns()
     lists = fft.inventory.list
     version = lists.version
     given = aes.allocate("b0")
     await turns()
+    assert fft.reasons
     aes.answer(error=RequestError("no"))
     await asyncio.wait([given])
-    await asyncio.sleep(2 * SETTLING)  # nothing happens, and there is nothing to wait for
-    assert lists.version == version
+    await advance(2 * SETTLING)
+    assert (lists.version, fft.reasons) == (version, {})
+    aes.end()
+    fft.end()
 
 
 async def test_of_two_allocates_at_once_one_wins_and_the_other_names_the_winner(make):

@@ -7,6 +7,7 @@ import pytest
 
 from dpgateway import Device, Health
 from dpgateway.drivers.preparing import KEPT, MOST_AT_ONCE, PrepareLane
+from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout
 from dpgateway.process.threads import Threads
 from tests.support.time import Clock
@@ -375,11 +376,12 @@ async def test_what_release_raises_is_in_its_future_and_harms_nothing(lane, gate
 
 
 async def test_a_prepare_under_way_fails_when_the_driver_ends(gate, log):
-    slow, tasks, ended = gate(), [], []
+    slow, tasks, ended, unended = gate(), [], [], UnendedCalls()
 
     async def live():
         async with asyncio.TaskGroup() as group:
             ended.append(PrepareLane("ended", Threads(), group, log))
+            ended[0].unended = unended
             tasks.append(asyncio.ensure_future(ended[0].prepare([A], slow, LONG)))
             await slow.entered()
             ended[0].close()
@@ -391,5 +393,7 @@ async def test_a_prepare_under_way_fails_when_the_driver_ends(gate, log):
         await tasks[0]
     with pytest.raises(DriverError, match="the driver ended"):
         await ended[0].prepare([B], slow, LONG)
+    assert [(one.resource, one.method, one.devices) for one in unended.now.value] == [("ended", "prepare", (A,))]
     slow.open()
+    await until(lambda: not unended.now.value)
     await until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ended prepare"])

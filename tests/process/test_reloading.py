@@ -1,5 +1,6 @@
 """A new configuration while the gateway runs, under a simulated kubelet."""
 
+import asyncio
 import logging
 from concurrent.futures import Future
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 from dpgateway import Allocation, Device, Mount
 from dpgateway.config import InvalidConfiguration, Place, Problem, ResourceConfig, Web
-from dpgateway_simulator import Kubelet
+from dpgateway_simulator import Kubelet, PluginError
 from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import until
@@ -315,3 +316,27 @@ async def test_a_resource_brings_what_its_containers_have_into_its_pool_and_take
     await gateway.takes_over(resource(A), resource(B, pool="q"), changes=f"changed in place: {A} (pool)")
     await offered(kubelet, B)
     assert [registered(kubelet, name) for name in (A, B)] == [1, 1]
+
+
+@pytest.mark.parametrize("then", ["restarted", "removed"])
+async def test_what_an_earlier_driver_still_prepares_is_nobodys_until_that_call_has_ended(gateway, kubelet, gate, then):
+    slow = gate()
+    hanging = resource(A, driver_class=scripted(prepare=slow), pool="p")
+    await served(gateway, kubelet, hanging, resource(B, pool="p"))
+    preparing = asyncio.ensure_future(kubelet.pre_start(A, ["a"]))
+    await slow.entered()
+    if then == "removed":
+        await gateway.takes_over(resource(B, pool="p"), changes=f"removed: {A}")
+    else:
+        again = resource(A, driver_class=scripted(prepare=lambda _: None), pool="p")
+        await gateway.takes_over(again, resource(B, pool="p"), changes=f"restarted: {A} (driver)")
+        await kubelet.wait_for(lambda: registered(kubelet, A) == 2)
+    with pytest.raises(PluginError):
+        await preparing
+    for name in (A, B) if then == "restarted" else (B,):
+        with pytest.raises(PluginError, match=r"held as example.com/a by prepare\(\) of its driver, which ended"):
+            await kubelet.allocate(name, ["a"])
+    await offered(kubelet, B, count=1)
+    slow.open()
+    await offered(kubelet, B)
+    assert (await kubelet.admit("p", {"c": {B: 2}}))["ok"]

@@ -2,18 +2,21 @@
 
 A resource is in its pool from the moment it is configured: until somebody has looked at what its containers hold,
 nothing of the pool is given away. What containers still hold of resources that aren't configured any more counts in
-every pool, because their hardware may be in any of them by now.
+every pool, because their hardware may be in any of them by now. So does hardware that a driver's call still works on
+although that driver has ended.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.offer.exclusion import Used, used
+from dpgateway.deviceplugin.offer.exclusion import Used, used, worked_on
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.pool import Pool
+from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.left import Left
 
@@ -34,16 +37,24 @@ class _Expected:
 class Pools:
     """Used from the event loop."""
 
-    def __init__(self, left: Left) -> None:
-        self._left = left
+    def __init__(self, left: Left, unended: UnendedCalls) -> None:
+        self._left, self._unended = left, unended.now
         self._pools: dict[str, Pool] = {}
         self._of: dict[str, Pool] = {}
         """By resource."""
         self._served: dict[str, Inventory] = {}
 
     async def run(self) -> None:
-        """Follows what is left of resources that aren't configured any more; never returns."""
-        await self._left.run(self._left_changed)
+        """Follows what is left of resources that aren't configured any more, and of their drivers; never returns."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._left.run(self._left_changed), name="what containers hold of resources that went")
+            group.create_task(self._follow_calls(), name="calls of drivers that ended")
+
+    async def _follow_calls(self) -> None:
+        seen = 0
+        while True:
+            seen = await self._unended.newer(seen)
+            self._left_changed()
 
     def _left_changed(self) -> None:
         for pool in self._pools.values():
@@ -54,6 +65,8 @@ class Pools:
             yield Used("a resource that isn't configured any more", Holdings())
         for name, holdings in self._left.holdings.items():
             yield used(name, holdings.value, lambda _: None, untold=False)
+        for call in self._unended.value:
+            yield worked_on(call.resource, call.method, call.devices)
 
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or is in another pool than before, although it is served still."""

@@ -70,7 +70,7 @@ class Releases:
         ids = set()
         for id_ in sorted(freed):
             device = self._ledger.device(id_)
-            if device is None and id_ in self._ledger.lost:
+            if (device is None and id_ in self._ledger.lost) or (device and self._inventory.worked_on(device)):
                 continue
             ids.add(id_)
             if device is not None and device.id not in used and not self._inventory.elsewhere(device):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from dpgateway.drivers.answers import fault, trace
+from dpgateway.drivers.unended import Unended, UnendedCalls
 from dpgateway.errors import DriverError, DriverTimeout
 from dpgateway.model import Device, Health
 from dpgateway.process.threads import Threads
@@ -72,6 +73,8 @@ class PrepareLane:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clock`` tells seconds."""
+        self.unended = UnendedCalls()
+        """The calls that go on when this lane's tasks are cancelled; who makes the lane may want them elsewhere."""
         self._clock = clock
         self._name, self._threads, self._group, self._log = name, threads, group, log
         self._closed = False
@@ -181,12 +184,28 @@ class PrepareLane:
                 async with self._slots:
                     call.enter("running", self._clock())
                     call.begun = True
-                    await self._threads.call(f"{self._name} {call.method}", begin())
+                    await self._on_thread(call, begin())
         except Exception as raised:
             error = raised
         if call.method == "prepare":
             self._finish(key, call, error)
         return error
+
+    async def _on_thread(self, call: _Call, function: Callable[[], object]) -> None:
+        """A call that has begun can't be broken off: it counts until it returns, also if nobody waits for it here."""
+
+        def run() -> None:
+            if self._closed:  # before a thread was free
+                raise Ended("the driver ended")
+            function()
+
+        future = self._threads.call(f"{self._name} {call.method}", run)
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if not future.done():
+                self.unended.add(Unended(self._name, call.method, call.devices), future)
+            raise
 
     def _finish(self, key: Key, call: _Call, error: Exception | None) -> None:
         if not call.outdated:

@@ -20,6 +20,7 @@ from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, Driver, DriverClass
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
+from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.errors import DriverError, GatewayError
 from dpgateway.model import Device
 from dpgateway.process.log import hold, of_driver
@@ -60,7 +61,10 @@ class RunningDriver:
         node_name: str,
         threads: Threads,
         log: logging.LoggerAdapter[logging.Logger],
+        unended: UnendedCalls | None = None,
     ) -> None:
+        """``unended`` has the calls that go on when the driver has ended."""
+        self._unended = unended or UnendedCalls()
         self.said = Observable(Said())
         """Published with each list, with each failure, and when ``calls`` changes."""
         self.calls: Lanes | None = None
@@ -129,6 +133,7 @@ class RunningDriver:
             self._driver = driver = await self._make(announcements.changed)
             async with asyncio.TaskGroup() as group:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
+                self.calls.preparing.unended = self._unended
                 self.said.publish(self.said.value)
                 self._lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.tally)
                 try:

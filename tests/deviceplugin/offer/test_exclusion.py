@@ -1,6 +1,6 @@
 """Devices that share hardware exclude each other, whatever their names mean today."""
 
-from dpgateway.deviceplugin.offer.exclusion import excluded, shared, used
+from dpgateway.deviceplugin.offer.exclusion import excluded, shared, used, worked_on
 from dpgateway.model import Device, Health
 from dpgateway.node.holders import Claim, Container, Holder, Noted
 from dpgateway.node.holdings import Holdings
@@ -113,6 +113,17 @@ def test_what_is_held_or_being_given_in_one_resource_is_excluded_in_the_others()
     flying = known().began(("b0",))
     assert beside(flying) == beside(flying.gave(("b0",), NOW)) == reason
     assert beside(flying.failed(("b0",))) == {}
+
+
+def test_what_an_earlier_driver_still_works_on_is_nobodys_but_whose_container_has_it():
+    earlier = worked_on(AES, "prepare", [BOARD])
+    reason = {"b0": "held as example.com/aes by prepare() of its driver, which ended before that call did"}
+    boards = [BOARD, SECOND]
+    assert out(boards, known(), earlier) == reason
+    assert excluded(boards, use(boards, known(), AES), [earlier]) == reason
+    assert excluded(boards, use(boards, known("b0"), AES), [earlier]) == {}
+    fft = use(boards, known("b0"), FFT)
+    assert excluded(boards, use(boards, known("b0"), AES), [fft, earlier])["b0"].startswith("held as example.com/fft")
 
 
 def test_the_pod_is_named_or_else_its_uid():

@@ -27,6 +27,8 @@ class Used:
     """The present device of each of these ids that has one."""
     forgotten: str = ""
     """One of these ids of which nobody remembers what is behind it; empty if there is none."""
+    holder: str = ""
+    """Who has all of it, if that is no container."""
 
     def device(self, offered: str) -> str:
         """The id of the device that an offered id means."""
@@ -61,6 +63,8 @@ class Used:
         return ""
 
     def _holder(self, offered: str) -> str:
+        if self.holder:
+            return self.holder
         holdings = self.holdings
         if (holder := holdings.listed.get(offered)) is not None:
             return f"{holder.namespace}/{holder.pod}"
@@ -95,10 +99,18 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
     return Used(resource, holdings, ids, behind, devices, forgotten)
 
 
+def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
+    """What a call has in its hands whose driver has ended."""
+    behind = {name: device.id for device in devices for name in (device.hardware or (device.id,))}
+    holder = f"{method}() of its driver, which ended before that call did"
+    return Used(resource, Holdings(looked=True, remembers=True), behind=behind, holder=holder)
+
+
 def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) -> Mapping[str, str]:
     """Why a device can't be given away because of what is behind it, by device id.
 
-    ``others``: what the other resources of the pool use.
+    ``others``: what the other resources of the pool use, and what earlier drivers still work on: one of this resource
+    keeps a device from the next container only.
     """
     # What is freed may be another one's by now: an earlier gateway may have died before it wrote down who was told.
     held = {own.device(offered) for offered in own.ids - own.holdings.freed}
@@ -106,12 +118,13 @@ def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) 
     forgotten = ""
     if own.forgotten:
         forgotten = f"it may be what a container holds as {own.forgotten}, because nobody remembers what that was"
-    users = {name: one for one in others for name in one.behind}  # one look for each name: there are many devices
+    # one look for each name, because there are many devices; the first one counts
+    users = {name: one for one in reversed(others) for name in one.behind}
     out = {}
     for device in devices:
         reason = _within(device, own)
         if not reason and users and (user := next(filter(None, map(users.get, hardware(device))), None)) is not None:
-            reason = user.says_of(device)
+            reason = user.says_of(device) if user.resource != own.resource or device.id not in held else ""
         if not reason and device.id not in held:
             reason = (forgotten if device.hardware is not None else "") or unsure
         if reason:

@@ -187,6 +187,10 @@ class Inventory:
         """Which other resource of the pool uses the device's hardware, and who has it; empty if none does."""
         return next(filter(None, (one.says_of(device) for one in self._others())), "")
 
+    def worked_on(self, device: Device) -> bool:
+        """Whether an earlier driver of this resource hasn't let go of the device."""
+        return any(one.resource == self.name and one.says_of(device) for one in self._others())
+
     @property
     def unsure(self) -> str:
         """Why any device may be in use in another resource of the pool; empty if it is known which are."""
