@@ -1,7 +1,7 @@
 """Hands the gateway over again and again under the device managers of nine kubelet releases, while pods come and go.
 
 ``python -m tools.handovers`` prints, for each release, how long the kubelet had fewer devices than there are, how many
-pods it refused, and how long the slowest pod waited for its device: with handovers, and as many pods without any. With
+pods it refused, and how long the slowest pod waited for its device: with handovers, and without any. With
 releases as arguments, only those. ``--end-first`` ends the old gateway before the new one starts, as ``systemctl
 restart`` does.
 """
@@ -31,6 +31,8 @@ PER_SECOND = 20
 """Pods, each of which gets one device, of one resource after the other."""
 LIFE = 0.3
 """Seconds that a pod lives."""
+QUIET = 60.0
+"""Seconds without handovers, at most."""
 BETWEEN = 0.5
 """Seconds from one handover to the next one's start."""
 NUMBERS = itertools.count()
@@ -106,9 +108,9 @@ async def start(one: Gateway) -> None:
 
 
 async def measure(release: str, handovers: int, resources: Sequence[str], *, end_first: bool) -> tuple[Seen, Seen]:
-    """With handovers, and for about as long without."""
+    """With handovers, and then without."""
     folder = Path(tempfile.mkdtemp(prefix="handovers-"))
-    kubelet = DeviceManager(release, folder / "device-plugins")
+    kubelet = DeviceManager(release, folder / "device-plugins", timeout=600)  # the machine may have much other work
     old, new = (gateway(folder, kubelet.directory, resources) for _ in range(2))
     try:
         await kubelet.start()
@@ -127,7 +129,7 @@ async def measure(release: str, handovers: int, resources: Sequence[str], *, end
                 old, new = new, old
         quiet = Seen()
         async with churning(kubelet, resources, quiet):
-            await asyncio.sleep(time.monotonic() - took)
+            await asyncio.sleep(min(time.monotonic() - took, QUIET))
         await old.end()
         return seen, quiet
     finally:

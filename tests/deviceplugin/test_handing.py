@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -155,9 +156,12 @@ async def test_only_the_gateway_that_serves_tells_its_driver_what_is_free(make, 
 async def test_a_newer_gateway_that_dies_before_it_serves_is_as_if_it_had_never_asked(kubelet, older, newer):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
+    with passed(newer) as lock:
+        os.pwrite(lock, b"pid 1\n", 0)
     newer.close()
     assert await kubelet.allocate(R, ["a"])
     assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert path(older, "lock").read_text() == f"pid {os.getpid()}\n"
 
 
 async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_two_seconds(kubelet, older, newer):
@@ -206,12 +210,50 @@ async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubel
     await ending
 
 
-@pytest.mark.parametrize("text", ["ask 2", "what?"])
+@pytest.mark.parametrize("text", ["ask 2", "ask", "ask 1 please", "take v1beta1", "\0\x1b\N{SNOWMAN}", "ask 1" * 1000])
 async def test_whoever_asks_for_something_else_is_left_alone(kubelet, older, newer, text):
     newer.send(text)
     with pytest.raises(Gone):
         await heard(newer)
     assert await kubelet.allocate(R, ["a"])
+
+
+@pytest.mark.parametrize("answer", ["ask 1", "serves 2", "listed", "s" * 5000])
+async def test_the_older_gateway_serves_on_if_it_does_not_understand_the_newer_one(kubelet, older, newer, answer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
+    newer.send(answer)
+    assert await heard(newer) == "back"
+    await call
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+
+
+async def test_many_who_ask_for_nothing_keep_nobody_out(make, kubelet, older):
+    idle = [Peer.dial(path(older, "next")) for _ in range(50)]
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await offered(kubelet)
+    for one in idle:
+        one.close()
+
+
+async def test_another_user_can_not_ask(older):
+    for folder in (older.directory.parent, older.directory):
+        folder.chmod(0o755)
+    assert await dialled_by_nobody(path(older, "next")) == errno.EACCES
+    path(older, "next").parent.chmod(0o755)
+    assert await dialled_by_nobody(path(older, "next")) == errno.EACCES
+    path(older, "next").chmod(0o666)
+    assert await dialled_by_nobody(path(older, "next")) == 0
+
+
+async def dialled_by_nobody(socket):
+    """The error. The tests' Python may be in a directory of root's, so it is Perl, which every Debian has."""
+    dial = "use Socket; socket(S, AF_UNIX, SOCK_SEQPACKET, 0) && connect(S, sockaddr_un($ARGV[0])) or exit $!"
+    perl = await asyncio.create_subprocess_exec("perl", "-e", dial, str(socket), user=65534)
+    return await perl.wait()
 
 
 # the test plays the older gateway
@@ -247,6 +289,21 @@ async def test_a_gateway_goes_on_alone_if_the_older_one_dies_after_it_gave_the_l
     older.send("take v1beta1", lock.fileno())
     older.close()
     await offered(kubelet)
+
+
+@pytest.mark.parametrize(
+    ("answer", "locks"), [("take v1beta1", 0), ("take v1beta1", 2), ("takes v1beta1", 1), ("register", 0), ("no", 253)]
+)
+async def test_what_a_gateway_does_not_understand_leaves_the_older_one_alone(make, kubelet, holder, answer, locks):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send(answer, *[lock.fileno()] * locks)
+    with pytest.raises(Gone):
+        await heard(older)
+    older.close()
+    assert registered(kubelet) == 0
 
 
 async def test_a_gateway_that_was_too_slow_lets_go_and_asks_again(make, kubelet, holder):

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from dpgateway.process import forks
-from dpgateway.process.peers import Gone, Listener, Peer
+from dpgateway.process.peers import MOST_DESCRIPTORS, Gone, Listener, Peer
 
 
 @pytest.fixture
@@ -35,23 +35,34 @@ async def test_texts_arrive_whole_and_in_order(both):
 async def test_a_descriptor_that_is_passed_is_the_same_file_and_is_no_childs(both, tmp_path):
     dialled, accepted = both
     with (tmp_path / "file").open("w") as file:
-        dialled.send("take", file.fileno())
-        await accepted.hear()
-        (passed,) = accepted.passed()
+        accepted.send("take", file.fileno())
+        await dialled.hear()
+        (passed,) = dialled.passed()
         assert os.path.samestat(os.fstat(passed), os.fstat(file.fileno()))
         assert not os.get_inheritable(passed)
         forks.close(passed)
-    assert accepted.passed() == []
+    assert dialled.passed() == []
 
 
 async def test_descriptors_that_nobody_took_are_closed(both):
     dialled, accepted = both
     reader, writer = os.pipe()
-    dialled.send("take", writer)
+    accepted.send("take", writer)
     os.close(writer)
-    await accepted.hear()
-    accepted.close()
+    await dialled.hear()
+    dialled.close()
     assert os.read(reader, 1) == b""  # the last copy of the other end is closed
+    os.close(reader)
+
+
+async def test_who_listens_takes_no_descriptors(both):
+    dialled, accepted = both
+    reader, writer = os.pipe()
+    dialled.send("ask", *[writer] * MOST_DESCRIPTORS)
+    os.close(writer)
+    os.set_blocking(reader, False)
+    assert await accepted.hear() == "ask"
+    assert os.read(reader, 1) == b""
     os.close(reader)
 
 

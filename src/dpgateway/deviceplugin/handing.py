@@ -107,6 +107,7 @@ class Member:
     async def take_back(self) -> None:
         """Serves on as if nothing had happened."""
         self._say_back()
+        self._endpoint.take_back()
         self._handlers.successor = None
         await self._successor.end()
         self._remembering.go_on()

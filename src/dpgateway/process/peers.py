@@ -28,8 +28,9 @@ class Gone(OSError):
 class Peer:
     """The other process. Used from the event loop."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+    def __init__(self, connected: socket.socket, most_descriptors: int = MOST_DESCRIPTORS) -> None:
+        """``most_descriptors`` are taken with one text; the kernel closes the others."""
+        self._socket, self._most = connected, most_descriptors
         self._passed: list[int] = []
 
     @classmethod
@@ -70,7 +71,7 @@ class Peer:
                 await self._readable()
 
     def _received(self) -> str:
-        raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, MOST_DESCRIPTORS)
+        raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, self._most)
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)  # recv_fds ignores MSG_CMSG_CLOEXEC
             self._passed.append(forks.withhold(descriptor))
@@ -99,7 +100,7 @@ class Peer:
 
 
 class Listener:
-    """Waits for other processes at a path. Used from the event loop."""
+    """Waits for other processes at a path, and takes no descriptors from them. Used from the event loop."""
 
     def __init__(self, path: Path, met: Callable[[Peer], None]) -> None:
         """Takes the path over, whoever had it. Raises OSError."""
@@ -111,7 +112,7 @@ class Listener:
         with contextlib.suppress(OSError):  # whoever dialled has gone, or there are no descriptors left
             accepted, _ = self._socket.accept()
             accepted.setblocking(False)
-            self._met(Peer(accepted))
+            self._met(Peer(accepted, most_descriptors=0))
 
     def close(self) -> None:
         """The path stays: it may be another's by now."""

@@ -121,6 +121,10 @@ class Endpoint:
         """Where the newer gateway serves; nothing there is ours any more."""
         return self._names.base
 
+    def take_back(self) -> None:
+        """The newer gateway doesn't serve."""
+        self._names.sign()
+
     def connections(self) -> list[int]:
         """The descriptors of those that it accepted, and of those that it holds for an older gateway."""
         return [*unix.accepted({server.path for server in self._servers}), *self.mutes.descriptors]

@@ -121,10 +121,13 @@ class SocketNames:
             finally:
                 if self._lock != descriptor:
                     forks.close(descriptor)
-        assert self._lock is not None  # noqa: S101  _locked() says so
+        self.sign()
+
+    def sign(self) -> None:
+        """Writes into the lock who holds it."""
         with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
-            os.ftruncate(self._lock, 0)
-            os.pwrite(self._lock, f"pid {os.getpid()}\n".encode(), 0)
+            os.ftruncate(self.locked, 0)
+            os.pwrite(self.locked, f"pid {os.getpid()}\n".encode(), 0)
 
     def _open_lock(self) -> int:
         """Nobody else can put a file here, so what is found now is what is opened."""
