@@ -68,6 +68,8 @@ class _Serving:
     """None until it is made."""
     devices: looking.Devices = field(default_factory=looking.Devices)
     """As they were seen last."""
+    ids: counting.Ids = field(default_factory=counting.Ids)
+    """The same in numbers."""
 
     def amend(self, config: ResourceConfig) -> None:
         self.config = config
@@ -273,7 +275,7 @@ class Gateway:
 
     def _counted(self, serving: _Serving) -> counting.ResourceFigures:
         config, holdings = serving.config, self._node.holdings[serving.config.name].value
-        return counting.resource(config.driver, self._standing(serving), serving.plugin, holdings)
+        return counting.resource(config.driver, self._standing(serving), serving.plugin, holdings, serving.ids)
 
     def report(self) -> Report:
         return report(self._standings(), self._reloads.refusal, kubelet=self._node.kubelet)

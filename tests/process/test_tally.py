@@ -32,3 +32,12 @@ def test_what_was_read_stays_as_it_was():
     read = tally.read()
     tally.add("a", "good", time.monotonic())
     assert (read["a"].outcomes, sum(read["a"].durations)) == ({"good": 1}, 1)
+
+
+def test_without_calls_since_nothing_is_made_again():
+    tally = Tally()
+    tally.add("a", "good", time.monotonic())
+    read = tally.read()
+    assert tally.read() is read
+    tally.add("b", "good", time.monotonic())
+    assert tally.read().keys() == {"a", "b"}

@@ -187,6 +187,13 @@ async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
         assert (healthy, held, sum(one.holders.values())) == (3, 2, 2)
 
 
+async def test_ids_are_counted_once_while_nothing_changes(short_path):
+    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
+        await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
+        ((first,), (second,)) = (node.gateway.figures().resources for _ in range(2))
+        assert (second.counts is first.counts, second.holders is first.holders) == (True, True)
+
+
 async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_path):
     odd = 'x"} 1\n# TYPE y \\'
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:

@@ -39,6 +39,8 @@ class Tally:
 
     def __init__(self) -> None:
         self._counted: dict[str, _Counting] = {}
+        self._read: dict[str, Calls] | None = {}
+        """What was read last; None if there were calls since."""
 
     def add(self, name: str, outcome: str, began: float) -> None:
         """A call of this name ends now; it began at ``began``, by time.monotonic()."""
@@ -49,8 +51,13 @@ class Tally:
         counted.outcomes[outcome] += 1
         counted.durations[bisect_left(BOUNDS, seconds)] += 1
         counted.seconds += seconds
+        self._read = None
 
-    def read(self) -> dict[str, Calls]:
-        return {
-            name: Calls(dict(one.outcomes), tuple(one.durations), one.seconds) for name, one in self._counted.items()
-        }
+    def read(self) -> Mapping[str, Calls]:
+        """By name. The same again, if there were no calls since."""
+        if self._read is None:
+            self._read = {
+                name: Calls(dict(one.outcomes), tuple(one.durations), one.seconds)
+                for name, one in self._counted.items()
+            }
+        return self._read

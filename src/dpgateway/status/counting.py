@@ -76,23 +76,45 @@ class Figures:
     resources: tuple[ResourceFigures, ...]
 
 
+class Ids:
+    """The ids of one resource in numbers. They are counted again only when its list, or who holds what of it, is
+    another one, because most scrapes find what the one before them found.
+    """
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.holders: Mapping[Holder, int] = {}
+        self._offers: Offers | None = None
+        self._holdings: Holdings | None = None
+
+    def look(self, plugin: Plugin, holdings: Holdings) -> None:
+        offers = plugin.inventory.list.value
+        if offers is self._offers and holdings is self._holdings:
+            return
+        used = holdings.last_known
+        self.counts = counts(offers or {}, used, plugin.inventory.ledger.lost)
+        self.holders = {who or UNNAMED: count for who, count in Counter(map(holdings.listed.get, used)).items()}
+        self._offers, self._holdings = offers, holdings
+
+
 def figures(version: str, reloads: Reloads, node: Node, resources: Iterable[ResourceFigures]) -> Figures:
     asking = node.asking
     kubelet = KubeletFigures(node.kubelet, node.appearances, dict(asking.asked), _moment(asking.answered))
     return Figures(version, reloads, kubelet, lost(), tuple(resources))
 
 
-def resource(driver: str, standing: Standing, plugin: Plugin | None, holdings: Holdings) -> ResourceFigures:
+def resource(driver: str, standing: Standing, plugin: Plugin | None, holdings: Holdings, ids: Ids) -> ResourceFigures:
+    """``ids``: those of this resource, as they were counted last."""
     if plugin is None:
         return ResourceFigures(standing, driver)
-    offers, ledger, used = plugin.inventory.list.value or {}, plugin.inventory.ledger, holdings.last_known
-    calls = plugin.driver.calls
+    ids.look(plugin, holdings)
+    ledger, calls = plugin.inventory.ledger, plugin.driver.calls
     return ResourceFigures(
         standing,
         driver,
         _moment(plugin.driver.said.value.listed),
-        counts(offers, used, ledger.lost),
-        {holder or UNNAMED: count for holder, count in Counter(map(holdings.listed.get, used)).items()},
+        ids.counts,
+        ids.holders,
         plugin.inventory.list.version,
         ledger.losses,
         ledger.returns,

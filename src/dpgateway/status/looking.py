@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 
 from dpgateway.config import ResourceConfig
@@ -180,6 +181,7 @@ def stamp(moment: float) -> Time:
     return _written(int(time.time() - (time.monotonic() - moment)))
 
 
+@lru_cache(maxsize=128)
 def _written(seconds: int) -> Time:
     """``seconds``: since 1970."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

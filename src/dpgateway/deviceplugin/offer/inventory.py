@@ -118,7 +118,8 @@ class Inventory:
         besides = size.bound(lost.values(), lost)
         if present.keys() != {device.id for device in devices}:
             besides += size.bound(present.values(), present, self._shares)
-        failure = clash(tuple(device.id for device in devices), self._shares, self._form) or size.too_long(
+        failure = clash(tuple(device.id for device in devices), self._shares, self._form) if self._form else ""
+        failure = failure or size.too_long(
             devices, self._shares, besides, lambda: self.ledger.after(devices).values(), self._form
         )
         if failure and not self.failure:
