@@ -16,6 +16,21 @@ from dpgateway.sysfs import Look, Match, Mismatch, Object, Test
         ({"subsystem": "usb", "attr": {"../x": "1"}}, "attr: "),
         ({"subsystem": "usb", "attr": {"idVendor": 403}}, "expected a string"),
         ({"subsystem": "usb", "attributes": {}}, "did you mean"),
+        ({"SUBSYSTEM": "usb"}, "did you mean subsystem?"),
+        (
+            {"subsystem": "usb", "ATTRS{idVendor}": "0403"},
+            '; what udev\'s rules write as ATTRS{idVendor}=="0403" is attrs',
+        ),
+        ('SUBSYSTEM=="usb"', "; what udev's rules write as ATTRS{"),
+        (
+            {"subsystem": "usb", "attrs": {"{idVendor}": "0403"}},
+            "attrs: found '{idVendor}', expected the name of an attr",
+        ),
+        (
+            {"subsystem": "usb", "attrs": {"idVendor": "==0403"}},
+            "attrs.idVendor: found '==0403', expected the value alone",
+        ),
+        ({"subsystem": "tty", "kernel": "/dev/ttyUSB0"}, "kernel: found '/dev/ttyUSB0', expected a name without /dev/"),
         ({"subsystem": "usb", "attr": {"x": {"absent": True}}}, "an unknown key"),
         ({"subsystem": "usb", "file": {"uevent": "x"}}, "file: found {file:uevent}, expected a file and a key"),
         ({"subsystem": "usb", "file": {"/proc/{kernels}#x": "x"}}, "expected a test of the ancestor"),

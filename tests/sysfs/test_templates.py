@@ -111,6 +111,7 @@ def test_what_is_missing_is_named(fill, text, why):
     ("text", "message"),
     [
         ("{atr:x}", r"expected one of the fields kernel, .*, found \{atr:x\}; did you mean attr\?"),
+        ("modem-$attr{serial}", r"expected fields such as \{attr:serial\}, .*, found '\$attr\{'"),
         ("{}", r"found \{\}"),
         ("{attr}", r"expected the path of an attribute, as in \{attr:...\}, found \{attr\}"),
         ("{kernel:x}", r"expected \{kernel\}, found \{kernel:x\}"),

@@ -107,3 +107,10 @@ def test_an_object_that_is_half_gone_has_its_name_only(tree, drive):
     tree.write("/sys/class/misc/old/x = 1")
     (one,) = drive({"subsystem": "misc", "kernel": "new"}).explain(None)
     assert (one.name, one.path) == ("old", "/sys/class/misc/old")
+
+
+@pytest.mark.usefixtures("functions")
+def test_who_means_an_ancestor_is_told_so(drive):
+    (tty,) = drive({"subsystem": "tty", "attr": {"vendor": "0x8086"}}).explain(None)
+    why = "it isn't there; 0000:01:00.0, which it is in, has one: write attrs"
+    assert (tty.test, tty.found, tty.expected) == ("match.attr.vendor", why, "0x8086")

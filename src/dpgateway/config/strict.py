@@ -103,7 +103,7 @@ class _Reader:
         known = {field.name: field for field in fields(kind) if field.init}
         if not isinstance(written.value, dict | None):
             keys = f"a mapping with the keys {', '.join(known)}" if known else "an empty mapping"
-            raise Wrong(written.shown, keys, spaced(written))
+            raise Wrong(written.shown, keys, spaced(written) or getattr(kind, "unknown_key", ""))
         value, kinds = written.value or {}, _kinds(kind)
         before = len(self.problems)
         self.problems += [_unknown(key, kind, list(known)).at(value[key].place) for key in value if key not in known]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpgateway.sysfs.matching import Match, Mismatch
 from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Node
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.tests import Test
+from dpgateway.sysfs.values import NoValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,23 @@ def _tried(look: Look, matches: Sequence[Match], thing: Object, numbers: Sequenc
             yield Tried(thing, number, Mismatch("subsystem", look.subsystem(thing), Test((match.subsystem,))))
     for number in numbers or ():
         result = matches[number].look(look, thing)
-        yield Tried(thing, number, result)
+        yield Tried(thing, number, _with_ancestor(look, thing, result))
         if isinstance(result, Object):
             return
+
+
+def _with_ancestor(look: Look, thing: Object, result: Object | Mismatch) -> Object | Mismatch:
+    """An attribute that isn't the object's may be an ancestor's: then ``attrs`` is what was meant, as likely as not."""
+    if isinstance(result, Object) or not result.test.startswith("attr."):
+        return result
+    if not isinstance(result.value, NoValue) or not result.value.absent:
+        return result
+    path = result.test.removeprefix("attr.")
+    for above in thing.line:
+        if isinstance(look.value(above, path), str):
+            why = NoValue(f"isn't there; {above.kernel}, which it is in, has one: write attrs")
+            return replace(result, value=why)
+    return result
 
 
 def _related(look: Look, meant: Iterable[Object], about: str) -> list[Object]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from dpgateway.errors import refuse
 from dpgateway.sysfs.fields import FIELDS
@@ -59,6 +59,9 @@ class Mismatch:
 class Match:
     """Tests of one object, and of one ancestor."""
 
+    unknown_key: ClassVar = """what udev's rules write as ATTRS{idVendor}=="0403" is attrs: {idVendor: "0403"} here"""
+    """The hint for what isn't a mapping with these keys."""
+
     subsystem: str = field(metadata=_about("its bus or class: pci, usb, tty, drm; a pattern as below is possible"))
     kernel: Test | None = field(default=None, metadata=_about("its name: ttyUSB*, 0000:3b:00.0"))
     driver: Test | None = field(default=None, metadata=_about("the kernel's driver that it is bound to"))
@@ -86,10 +89,10 @@ class Match:
     def _problems(self) -> Iterator[str]:
         if not re.fullmatch(r"[^/\s]+", self.subsystem) or self.subsystem in {".", ".."}:
             yield f"subsystem: expected the name of a bus or class, such as usb or tty, found {self.subsystem!r}"
-        for name, tests in (("attr", self.attr), ("attrs", self.attrs)):
-            for path in tests:
-                if why := wrong_path(path):
-                    yield f"{name}: {why}"
+        yield from _wrong_attributes("attr", self.attr)
+        yield from _wrong_attributes("attrs", self.attrs)
+        yield from _wrong_names("kernel", self.kernel)
+        yield from _wrong_names("kernels", self.kernels)
         for place in self.file:
             try:
                 if why := self.never(_place(place)):
@@ -155,6 +158,20 @@ class Match:
             if nearest is None or _passed(failed) > _passed(nearest):
                 nearest = replace(failed, at=ancestor)
         return nearest or thing
+
+
+def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
+    for path in tests:
+        if why := wrong_path(path):
+            yield f"{key}: {why}"
+        elif "{" in path:
+            yield f"{key}: expected the name of an attribute without braces, such as idVendor, found {path!r}"
+
+
+def _wrong_names(key: str, test: Test | None) -> Iterator[str]:
+    for text in (*test.glob, *test.exact) if test else ():
+        if text.startswith("/"):
+            yield f"{key}: expected a name without /dev/, such as ttyUSB*, found {text!r}"
 
 
 _Row = tuple[str, Callable[[Look, Object], Value], Test]

@@ -14,6 +14,9 @@ from dpgateway.sysfs.fields import EACH, FIELDS, wrong_argument
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.values import NoValue
 
+_UDEV = re.compile(r"\$(attr|env|sysfs)\{|%[sE]\{")
+"""How udev's rules write fields."""
+
 
 @dataclass(frozen=True, slots=True)
 class Matched:
@@ -60,6 +63,10 @@ class Template:
     @classmethod
     def parse(cls, text: str, others: Mapping[str, str] | None = None) -> Template:
         """``others``: names of fields that the caller fills itself, and what they mean. Raises TemplateError."""
+        if found := _UDEV.search(text):
+            raise TemplateError(
+                f"expected fields such as {{attr:serial}}, {{attrs:serial}}, {{env:KEY}}, found {found[0]!r}"
+            )
         template, rest = _parsed(text, inner=False)
         if rest:
             raise TemplateError(f"expected an opening brace before {rest!r}; a brace itself is written twice")

@@ -50,6 +50,9 @@ class Test:
             yield "expected a test, found none"
         elif self.present is not None and self.or_absent:
             yield "or_absent: expected it without present, because together they say nothing"
+        for text in self.glob:
+            if text.startswith(("==", "!=")):
+                yield f"expected the value alone, or none_of for what udev's rules write as !=, found {text!r}"
         if self.regex is not None:
             try:
                 re.compile(self.regex)
