@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import check_resource_name, parse_duration, parse_listen
-from dpgateway.config.values import Kubelet, ResourceKeys, Runtime, Shares, Timeouts, Web
+from dpgateway.config.values import CDI_DIRS, Kubelet, ResourceKeys, Runtime, Shares, Timeouts, Web
 from dpgateway.model import Mount
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +52,11 @@ def test_the_reference_names_the_keys_of_the_file():
     text = (ROOT / "docs/reference/configuration.md").read_text()
     section = text[text.index("## The file") : text.index("## A resource")]
     assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(CONFIG)
+
+
+def test_specs_of_cdi_devices_are_mounted_where_the_gateway_looks_for_them():
+    text = (CHART / "templates/daemonset.yaml").read_text()
+    assert all(f"mountPath: {path}, readOnly" in text for path in CDI_DIRS)  # in the image /var/run is no link to /run
 
 
 def accepted(schema, text):

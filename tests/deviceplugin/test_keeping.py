@@ -10,7 +10,7 @@ import pytest
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.deviceplugin.keeping import Keeping
 from dpgateway.model import Allocation
-from dpgateway.node.holders import Noted
+from dpgateway.node.holders import Container, Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
@@ -18,7 +18,17 @@ from tests.support.waiting import until
 
 R = "example.com/thing"
 FREE = Holdings().remembered({}).noted({}, 0.0, 0.0)
-HELD = Holdings().remembered({}).noted({"a": Noted()}, 0.0, 0.0)
+
+
+def held(**containers):
+    """The ids, and the containers that have them."""
+    note = {
+        id_: Noted(containers=frozenset(Container("pod", name) for name in names)) for id_, names in containers.items()
+    }
+    return Holdings().remembered({}).noted(note, 0.0, 0.0)
+
+
+HELD = held(a=["c"])
 
 
 @pytest.fixture
@@ -60,14 +70,37 @@ async def keep(specs):
 
 
 async def test_a_spec_goes_when_none_of_its_devices_is_held_any_more(keep, given):
-    first, both, other = given("a"), given("a", "b"), given("b")
-    holdings = Observable(HELD)
+    one, two, other = given("a"), given("b", "c"), given("d")
+    holdings = Observable(held(a=["x"], b=["x", "y"], c=["y"]))
     await keep({R: holdings})
     await until(lambda: not other.spec.exists() and not other.record.exists())
-    assert first.spec.exists()
-    assert both.spec.exists()
+    assert one.spec.exists()
+    assert two.spec.exists()
     holdings.publish(FREE)
-    await until(lambda: not first.spec.exists() and not both.spec.exists())
+    await until(lambda: not one.spec.exists() and not two.spec.exists())
+
+
+@pytest.mark.parametrize(
+    "holdings",
+    [
+        held(a=["x"], b=["x"]),
+        held(a=["x", "y"], b=["y"]),
+        held(a=["x"]).began(("b",)).gave(("b",), 0.0),
+        held(a=[], b=["x"]),
+    ],
+    ids=["one container", "one of two", "too new for the note", "nobody knows which"],
+)
+async def test_a_spec_of_several_devices_stays_while_one_container_may_have_all(keep, given, holdings):
+    needed, over = given("a", "b"), given("a", "z")
+    await keep({R: Observable(holdings)})
+    await until(lambda: not over.spec.exists())
+    assert needed.spec.exists()
+
+
+async def test_it_goes_when_other_containers_have_its_devices_and_none_has_all(keep, given):
+    over = given("a", "b")
+    await keep({R: Observable(held(a=["x"], b=["y"]))})
+    await until(lambda: not over.spec.exists())
 
 
 async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is_known_what_is_left(keep, given):

@@ -2,8 +2,8 @@
 resources that aren't configured any more.
 
 A kubelet remembers what an Allocate answered, and tells the runtime the same name whenever the container starts again.
-So a spec is needed while one of its ids is held. It is looked at now and then, because links to device nodes change,
-and others may empty the directory.
+So a spec is needed while one container holds all of its ids. It is looked at now and then, because links to device
+nodes change, and others may empty the directory.
 """
 
 from __future__ import annotations
@@ -94,8 +94,14 @@ class Keeping:
 
 
 def needed(one: Written, holdings: Observable[Holdings] | None) -> bool:
-    """Whether a container may use it. None: nothing of the resource is held any more."""
+    """Whether a container may have been told it. None: nothing of the resource is held any more."""
     if holdings is None:
         return False
-    held = holdings.value
-    return not (held.known and held.remembers) or not held.last_known.isdisjoint(one.given.ids)
+    held, ids = holdings.value, one.given.ids
+    if held.note is None or not held.remembers:
+        return True
+    if not held.last_known.issuperset(ids):
+        return False
+    newer = frozenset(held.granted).union(*held.in_flight)  # the note may not have their containers yet
+    having = [held.note[id_].containers for id_ in ids if id_ in held.note and id_ not in newer]
+    return not all(having) or not having or bool(frozenset.intersection(*having))
