@@ -231,11 +231,11 @@ def test_what_may_pass_is_tried_again_also_after_a_restart(function, hardware):
 
 def test_a_board_that_another_function_got_meanwhile_is_not_taken_from_it(function, hardware):
     hardware.act = busy
-    aes = function("aes", retry_first=timedelta(milliseconds=20), retry_limit=timedelta(milliseconds=20))
+    aes = function("aes", retry_first=timedelta(milliseconds=200), retry_limit=timedelta(milliseconds=200))
+    fft = function("fft")
     with pytest.raises(DriverError):
         aes.prepare(aes.devices()[:1])
     hardware.act = lambda board, progress: None
-    fft = function("fft")
     fft.prepare(fft.devices()[:1])
     for timer in [one for one in threading.enumerate() if isinstance(one, threading.Timer) and one.interval < 1]:
         timer.join(5)

@@ -36,7 +36,7 @@ def test_what_is_just_allowed(board):
         ({"state_dir": Path("state")}, "^state_dir: expected an absolute path, found 'state'"),
         ({"boards": (Board("a"), Board("b"), Board("a"))}, "^boards: expected each id once, found a twice"),
         ({"boards": (Board("a", ("/dev/x",)), Board("b", ("/dev/x",)))}, "expected each node once, found /dev/x twice"),
-        ({"boards": (Board("a", address="b"), Board("b"))}, "^boards: expected each place once, found b port 0 twice"),
+        ({"boards": (Board("a", address="b"), Board("b"))}, "^boards: expected each place once, found b twice"),
         ({"programmer": "command"}, "^command: expected preset, or argv, because the programmer is command$"),
         ({"programmer": "overlay"}, "^overlay: expected file, because the programmer is overlay$"),
         ({"patience": timedelta()}, "^patience: expected more than 0s, found 0s$"),
@@ -77,3 +77,25 @@ def test_resources_of_one_board_should_meet_in_one_directory(options):
     (warning,) = options.warnings({"example.com/same": same, "example.com/fft": other})
     assert warning.startswith(f"state_dir: found {options.state_dir}, expected /elsewhere as example.com/fft has it")
     assert list(other.warnings({"example.com/aes": replace(options, boards=(Board("b"),))})) == []
+
+
+def test_two_names_of_one_place_are_one_board(options):
+    """Or each would have a journal, a lock and a pool of its own."""
+    here, there = Board("mine", address="0000:3b:00.0", port=1), Board("0000:3b:00.0-p1")
+    assert here.device().hardware == there.device().hardware == ("fpga 0000:3b:00.0-p1",)
+    assert set(replace(options, boards=(here,)).claims()) & set(replace(options, boards=(there,)).claims())
+    assert Board("0000:3b:00.0-p0", address="0000:3b:00.0").device().hardware == ("fpga 0000:3b:00.0",)
+    with pytest.raises(ValueError, match=r"^boards: expected each place once, found 0000:3b:00\.0-p1 twice"):
+        replace(options, boards=(here, there))
+    with pytest.raises(ValueError, match=r"^address: expected a name on a bus, without a slash, found '\.\./x'"):
+        Board("a", address="../x")
+
+
+def test_a_board_that_is_listed_here_and_found_there_wants_a_pool(options):
+    listed = replace(options, programmer="fpga-manager", boards=(Board("mine", address="f8007000.devcfg"),))
+    found = replace(listed, boards=(), discover=("f8*",))
+    text = "discover: f8007000.devcfg would be found, and example.com/fft has it too, so that two containers can get it"
+    for one, other in ((listed, found), (found, listed)):
+        (warning,) = one.warnings({"example.com/fft": other})
+        assert warning.startswith(text)
+    assert list(replace(found, discover=("g*",)).warnings({"example.com/fft": listed})) == []

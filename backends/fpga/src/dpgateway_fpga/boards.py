@@ -14,7 +14,7 @@ _BOARD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MIB = 1024 * 1024
 HARDWARE = "fpga"
-"""Before a board's id, what other resources of its pool know the board by."""
+"""Before a board's key, what other resources of its pool know the board by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class Board:
             yield from _wrong("id", lambda: Device(self.id))
         if self.numa is not None and self.numa < 0:
             yield f"numa: expected 0 or more, found {self.numa}"
+        if self.address is not None and (not self.address or "/" in self.address):
+            yield f"address: expected a name on a bus, without a slash, found {self.address!r}"
         if self.port < 0:
             yield f"port: expected 0 or more, found {self.port}"
         yield from _wrong("nodes", lambda: [DeviceNode(node) for node in self.nodes])
@@ -50,9 +52,14 @@ class Board:
     def place(self) -> str:
         return self.address or self.id
 
+    @property
+    def key(self) -> str:
+        """The name of the hardware, whatever it is called: two ids of one place are one board."""
+        return f"{self.place}-p{self.port}" if self.port else self.place
+
     def device(self) -> Device:
         return Device(
-            self.id, numa_nodes=() if self.numa is None else (self.numa,), hardware=(f"{HARDWARE} {self.id}",)
+            self.id, numa_nodes=() if self.numa is None else (self.numa,), hardware=(f"{HARDWARE} {self.key}",)
         )
 
 

@@ -147,11 +147,15 @@ def _held(known: Iterable[Known], control_socket: Path) -> Mapping[str, Sequence
     return packages.holders(control_socket, names)
 
 
+def _holders(known: Known, held: Mapping[str, Sequence[str]]) -> list[str]:
+    return [holder for id_ in known.ids for holder in held.get(id_, ())]
+
+
 def _refuse_held(known: Known, control_socket: Path, *, force: bool) -> None:
     if force:
         return
     try:
-        holders = _held([known], control_socket).get(known.board.id, ())
+        holders = _holders(known, _held([known], control_socket))
     except GatewayError as error:
         raise DriverError(
             f"board {known.board.id!r} is left alone, because it isn't known whether a pod holds it: {error}. Start "
@@ -182,7 +186,7 @@ def _result(known: Known, output: str, text: str) -> None:
 
 def _row(known: Known, held: Mapping[str, Sequence[str]] | None) -> dict[str, object]:
     """``held``: None if it isn't known."""
-    found, entry = known.work.programmer.read(known.board), known.entry
+    found, entry = known.reading, known.entry
     return {
         "board": known.board.id,
         "resources": [one.resource for one in known.functions],
@@ -192,7 +196,7 @@ def _row(known: Known, held: Mapping[str, Sequence[str]] | None) -> dict[str, ob
         "identity": found.identity,
         "fault": found.fault or (entry.reason if entry and entry.state == "faulted" else None),
         "programmed": None if entry is None else asdict(entry),
-        "holders": None if held is None else list(held.get(known.board.id, ())),
+        "holders": None if held is None else _holders(known, held),
     }
 
 

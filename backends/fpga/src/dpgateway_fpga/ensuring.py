@@ -45,7 +45,7 @@ class Work:
         Raises Busy: another process has the board. Raises Refused. After any other error the board is faulted, or runs
         the ``fallback``, which is tried once.
         """
-        with self.journal.locked(self.board.id) as lock:
+        with self.journal.locked(self.board.key) as lock:
             try:
                 self._ensure(bitstream, tell, lock)
             except Exception as error:
@@ -57,16 +57,16 @@ class Work:
         """The same after a failure, unless somebody programmed the board meanwhile, because a container may have it.
         Then it raises Meanwhile.
         """
-        with self.journal.locked(self.board.id) as lock:
-            entry = self.journal.read(self.board.id)
+        with self.journal.locked(self.board.key) as lock:
+            entry = self.journal.read(self.board.key)
             if entry is None or entry.state != "faulted" or entry.resource != self.resource:
                 raise Meanwhile(f"it is {entry or 'unknown'}")
             self._ensure(bitstream, tell, lock)
 
     def blank(self, bitstream: Bitstream, tell: Progress) -> None:
         """Programs what the board runs while nobody has it. Raises Meanwhile if another resource has programmed it."""
-        with self.journal.locked(self.board.id) as lock:
-            entry = self.journal.read(self.board.id)
+        with self.journal.locked(self.board.key) as lock:
+            entry = self.journal.read(self.board.key)
             if entry is not None and entry.resource != self.resource:
                 raise Meanwhile(f"it is {entry}")
             self._ensure(bitstream, tell, lock)
@@ -82,7 +82,7 @@ class Work:
 
     def runs(self, sha256: str) -> bool:
         """Whether the journal says so and the board doesn't deny it."""
-        entry = self.journal.read(self.board.id)
+        entry = self.journal.read(self.board.key)
         if entry is None or entry.state != "loaded" or entry.sha256 != sha256:
             return False
         found = self.programmer.read(self.board)
@@ -105,7 +105,7 @@ class Work:
     def _program(self, bitstream: Bitstream, image: Image, tell: Progress, lock: int, *, reason: str = "") -> None:
         entry = Entry("programming", bitstream.id, image.sha256, self.resource, _now(), self.journal.boot)
         tell("writing the journal")
-        self.journal.write(self.board.id, entry)
+        self.journal.write(self.board.key, entry)
         self.log.info("programming board %s with %s", self.board.id, bitstream.id)
         try:
             tell("programming")
@@ -116,11 +116,11 @@ class Work:
             text = str(error) or repr(error)
             why = f"{reason}; so did programming {bitstream.id}: {text}" if reason else text
             fault = replace(entry, state="faulted", since=_now(), reason=why, again=may_pass(error))
-            self.journal.write(self.board.id, fault)
+            self.journal.write(self.board.key, fault)
             raise
         tell("writing the journal")
         loaded = replace(entry, state="loaded", since=_now(), identity=found.identity, reason=reason)
-        self.journal.write(self.board.id, loaded)
+        self.journal.write(self.board.key, loaded)
         self.log.info("board %s runs %s", self.board.id, bitstream.id)
 
     def _fall_back(self, fallback: Bitstream, reason: str, tell: Progress, lock: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dpgateway import DriverError
 from dpgateway.sysfs import Look
@@ -14,6 +15,7 @@ from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import Entry, Journal
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, Reading, Verification, verify
+from dpgateway_fpga.reader import Reader
 
 _log = logging.getLogger("dpgateway.fpga")
 
@@ -32,15 +34,15 @@ class Function:
         image = work.check(bitstream)
         found = verify(work.programmer, work.board, image)
         if work.programmer.verification is not Verification.IDENTITY and not work.runs(image.sha256):
-            entry = work.journal.read(work.board.id)
+            entry = work.journal.read(work.board.key)
             raise DriverError(f"expected the journal to say that it runs {bitstream.id}, found {entry or 'nothing'}")
         return found
 
     def reset(self) -> None:
         """Raises Busy, DriverError, OSError. The board is programmed again before a container gets it."""
-        with self.work.journal.locked(self.work.board.id):
+        with self.work.journal.locked(self.work.board.key):
             self.work.programmer.reset(self.work.board)
-            self.work.journal.forget(self.work.board.id)
+            self.work.journal.forget(self.work.board.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,15 @@ class Known:
 
     board: Board
     functions: Sequence[Function]
+
+    @classmethod
+    def of(cls, id_: str, functions: Sequence[Function]) -> Known:
+        return cls(next(one.work.board for one in functions if one.work.board.id == id_), functions)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Its ids in the resources."""
+        return tuple(dict.fromkeys(one.work.board.id for one in self.functions))
 
     def function(self, resource: str) -> Function:
         """The only one, if no resource is named. Raises DriverError."""
@@ -65,17 +76,23 @@ class Known:
         return self.functions[0].work
 
     @property
+    def reading(self) -> Reading:
+        return Reader(partial(self.work.programmer.read, self.board)).read()
+
+    @property
     def entry(self) -> Entry | None:
-        return self.work.journal.read(self.board.id)
+        return self.work.journal.read(self.board.key)
 
 
 def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
-    """By their ids. ``options``: of each resource."""
+    """By their ids. ``options``: of each resource. What has several ids is there under each, with all its functions."""
     functions: dict[str, list[Function]] = {}
+    keys: dict[str, str] = {}
     for resource, one in options.items():
         programmer, journal = PROGRAMMERS[one.programmer](one), Journal(one.state_dir)
         log = logging.LoggerAdapter(_log, {"resource": resource})
         for board in find(Look(one.roots), one).boards:
             work = Work(board, programmer, journal, resource, log)
-            functions.setdefault(board.id, []).append(Function(resource, one, work))
-    return {id_: Known(found[0].work.board, found) for id_, found in sorted(functions.items())}
+            functions.setdefault(board.key, []).append(Function(resource, one, work))
+            keys[board.id] = board.key
+    return {id_: Known.of(id_, functions[key]) for id_, key in sorted(keys.items())}

@@ -15,6 +15,7 @@ from dpgateway_fpga.boards import Bitstream
 from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import Progress
+from dpgateway_fpga.reader import Reader
 from dpgateway_fpga.station import Job, station
 
 
@@ -24,7 +25,8 @@ class Slot:
     def __init__(self, work: Work, options: FpgaOptions, context: Context) -> None:
         self.board, self._work, self._options, self._context = work.board, work, options, context
         self._device = work.board.device()
-        self._station = station(options.state_dir, work.board.id)
+        self._reader = Reader(partial(work.programmer.read, work.board), context.changed)
+        self._station = station(options.state_dir, work.board.key)
         self._state = threading.Lock()
         """Guards the fields below."""
         self._health = Health.healthy()
@@ -60,12 +62,12 @@ class Slot:
             return self._health
         if refused and not self._runs_pinned():
             return Health.unhealthy(f"programming {self._options.bitstream.id} failed: {refused}")
-        reason = self._fault() or self._work.programmer.read(self.board).fault
+        reason = self._fault() or self._reader.read().fault
         return Health.unhealthy(reason) if reason else Health.healthy()
 
     def _fault(self) -> str:
         """What the journal says; a fallback image is a fault only of whose bitstream failed."""
-        entry = self._work.journal.read(self.board.id)
+        entry = self._work.journal.read(self.board.key)
         if entry is None or not entry.reason:
             return ""
         if entry.state == "faulted":
@@ -78,7 +80,7 @@ class Slot:
 
     def preference(self) -> tuple[int, tuple[int, ...], str]:
         """The lowest is the best: a board that runs the bitstream, then one that runs nothing, then by NUMA node."""
-        entry, ours, blank = self._work.journal.read(self.board.id), self._options.bitstream, self._options.blank
+        entry, ours, blank = self._work.journal.read(self.board.key), self._options.bitstream, self._options.blank
         rank = 2
         if entry is None or (blank is not None and entry.bitstream == blank.id):
             rank = 1
@@ -155,7 +157,7 @@ class Slot:
 
     def _plan_after_restart(self) -> None:
         """An earlier driver's failure may pass, too."""
-        entry = self._work.journal.read(self.board.id)
+        entry = self._work.journal.read(self.board.key)
         ours = entry is not None and entry.state == "faulted" and entry.resource == self._work.resource
         with self._state:
             if ours and entry is not None and entry.again and self._retry is None and self._station.job is None:

@@ -12,7 +12,7 @@ from dpgateway_fpga.programmers import Failed, Reading, verify
 from dpgateway_fpga.programmers.dfl import DflProgrammer
 
 from backends.fpga.tests.kernel.dfl import Card, Engine, Port
-from backends.fpga.tests.kernel.fuse import Text
+from backends.fpga.tests.kernel.fuse import File, Text
 from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
 from dpgateway import DriverError
 
@@ -48,6 +48,25 @@ def test_an_image_for_another_interface_is_refused_before_anything_is_touched(ca
     ):
         programmer.program(BOARD, _image(interface="e" * 32), print)
     assert (card.state, card.images) == ("unknown", [])
+
+
+def test_each_port_of_a_card_has_a_region_with_the_same_interface(card, programmer):
+    """drivers/fpga/dfl-fme-pr.c, pr_mgmt_init: a region for each port, all with the id of the one manager."""
+    card.region.make("dfl-fme.0/dfl-fme-region.2/fpga_region/region2/compat_id", Text(f"{INTERFACE}\n"))
+    programmer.program(BOARD, _image(), print)
+    assert verify(programmer, BOARD, _image()).identity == AES
+
+
+def test_a_card_that_does_not_say_its_interface_is_left_alone(card, programmer):
+    """Reading fails with ENOENT where there is none (drivers/fpga/fpga-region.c, compat_id_show)."""
+    region = card.region["dfl-fme.0"]["dfl-fme-region.1"]["fpga_region"]["region1"]
+    region["compat_id"] = File()
+    with pytest.raises(DriverError, match="found a card whose compat_id can't be read"):
+        programmer.program(BOARD, _image(), print)
+    del region["compat_id"]
+    with pytest.raises(DriverError, match="found a card whose compat_id"):
+        programmer.program(BOARD, _image(), print)
+    assert card.images == []
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT])

@@ -1,18 +1,25 @@
 """A load that hangs in the kernel holds up nothing else: no other board, and not the end of the process."""
 
+import asyncio
 import pickle
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from dpgateway_fpga.journal import Journal
 from dpgateway_fpga.programmers import Failed
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
+from backends.fpga.tests.kernel.fuse import Text
+from backends.fpga.tests.kernel.manager import Gate
 from dpgateway import Busy, DriverError
+from dpgateway_simulator import Kubelet
+from tests.support.gateway import Gateway
 
 PROGRAM = """
 import pickle, sys, threading
@@ -60,6 +67,19 @@ def test_a_board_whose_load_hangs_holds_up_no_other(kernel, real, start):
     _start_container(driver, hung)
 
 
+def test_a_board_whose_status_cannot_be_read_holds_up_no_other(kernel, real, start, recorder):
+    gate, hung = Gate(), kernel.manager("f8007000.devcfg")
+    kernel.manager("f8008000.devcfg", 1)
+    kernel.root.make(f"{hung.path}/status", Text(lambda: gate.wait() or ""))
+    driver = start(real(programmer="fpga-manager"))
+    reasons = _reasons(driver)
+    assert reasons.keys() == {"fpga-a"}
+    assert reasons["fpga-a"].startswith("a read of its state hangs, which began ")
+    driver.prepare([device for device in driver.devices() if device.health.ok])
+    gate.open()
+    recorder.until(lambda: not _reasons(driver))
+
+
 def test_a_board_that_is_left_behind_can_be_had_again_when_its_load_has_ended(kernel, real, start):
     manager = kernel.manager("f8007000.devcfg")
     gate = manager.hold("write")
@@ -85,3 +105,36 @@ def test_the_process_ends_at_once_and_the_next_one_keeps_off_until_the_load_is_o
     with pytest.raises(Failed, match=r"another process is programming it \(EAGAIN\); state: write$"):
         FpgaManagerProgrammer(options).program(options.boards[0], image, print)
     gate.open()
+
+
+AES, THING = "example.com/aes", "example.com/thing"
+
+
+def _resources(options):
+    fpga = {
+        "boards": [{"id": "fpga-a", "address": "f8007000.devcfg"}],
+        "bitstream": {"path": str(options.bitstream.path), "id": "crypto-v3"},
+        "programmer": "fpga-manager",
+        "fpga_manager": {"firmware": str(options.fpga_manager.firmware)},
+        "sysfs": options.sysfs,
+        "state_dir": str(options.state_dir),
+    }
+    yield {"name": AES, "driver": "fpga", "options": fpga}
+    yield {"name": THING, "driver": "simulated", "options": {"count": 1}}
+
+
+async def test_the_gateway_serves_others_and_ends_in_time_while_a_load_hangs(kernel, real):
+    gate = kernel.manager("f8007000.devcfg").hold("write")
+    folder = tempfile.TemporaryDirectory(prefix="dp-")  # of a short path, as sockets need it
+    path = Path(folder.name)
+    async with Kubelet("1.31", path) as kubelet, Gateway(path, path) as gateway:
+        await gateway.start(*_resources(real()))
+        await kubelet.wait_for(lambda: kubelet.counts(AES)[1] == kubelet.counts(THING)[1] == 1)
+        starting = asyncio.ensure_future(kubelet.pre_start(AES, ["fpga-a"]))
+        assert await asyncio.to_thread(gate.reached.wait, 10)
+        assert (await kubelet.admit("other", {"c": {THING: 1}}))["ok"]
+        assert await gateway.end() == 0
+        await asyncio.wait([starting])
+        assert starting.exception() is not None
+    gate.open()
+    folder.cleanup()

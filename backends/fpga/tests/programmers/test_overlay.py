@@ -44,10 +44,10 @@ def test_the_overlay_has_the_very_image_loaded_and_the_files_go(overlays, progra
     programmer.program(board, image, print)
     assert overlays.manager.loaded == [(f"dpgateway/{image.sha256}-fpga-a.bin", image.content, "0")]
     assert verify(programmer, board, image).operating
-    assert list(overlays) == ["dpgateway-fpga-a"]
+    assert list(overlays) == ["dpgateway-f8007000.devcfg"]
     assert os.listdir(firmware / "dpgateway") == []  # noqa: PTH208
     programmer.program(board, image, print)
-    assert (len(overlays.manager.loaded), list(overlays)) == (2, ["dpgateway-fpga-a"])
+    assert (len(overlays.manager.loaded), list(overlays)) == (2, ["dpgateway-f8007000.devcfg"])
 
 
 def test_a_load_that_fails_leaves_no_overlay(overlays, programmer, board, image):
@@ -76,10 +76,10 @@ def test_an_overlay_that_others_can_write_is_refused_before_anything_is_touched(
     file.chmod(0o666)
     with pytest.raises(DriverError, match=r"^bitstream 'aes' .* is refused: .*only its owner can write"):
         programmer.program(board, image, print)
-    assert (len(overlays.manager.loaded), list(overlays)) == (1, ["dpgateway-fpga-a"])
+    assert (len(overlays.manager.loaded), list(overlays)) == (1, ["dpgateway-f8007000.devcfg"])
 
 
 def test_a_kernel_without_overlays_is_named(kernel, programmer, board, image, tmp_path):
     kernel.manager("f8007000.devcfg")
-    with pytest.raises(Failed, match=rf"^mkdir {tmp_path}/host/overlays/dpgateway-fpga-a: No such file or directory"):
+    with pytest.raises(Failed, match=rf"^mkdir {tmp_path}/host/overlays/dpgateway-f8007000.devcfg: No such file"):
         programmer.program(board, image, print)

@@ -44,7 +44,7 @@ class DflProgrammer:
         found = look.value(places.dfl(look, board).engine, _COMPAT_ID)
         if found != file.interface:
             raise DriverError(
-                f"the image is for the interface {file.interface}, found a card whose compat_id is {found}"
+                f"the image is for the interface {file.interface}, found a card whose compat_id {_said(found)}"
             )
         return file.accelerator
 
@@ -75,6 +75,10 @@ class DflProgrammer:
         """Resets what the port runs, which stays the same."""
         look = Look(self._roots)
         self._processes.steps(board, [("reset", *_node(look, places.dfl(look, board).port))], lambda: None)
+
+
+def _said(value: str | NoValue) -> str:
+    return str(value) if isinstance(value, NoValue) else f"is {value}"
 
 
 def _identified(found: Reading, afu: str | NoValue) -> Reading:

@@ -87,7 +87,7 @@ class OverlayProgrammer:
             return False
 
     def _here(self, board: Board) -> Path:
-        return self._options.configfs / f"dpgateway-{board.id}"
+        return self._options.configfs / f"dpgateway-{board.key}"
 
 
 def _image_name(board: Board, image: Image) -> str:

@@ -55,11 +55,11 @@ class Processes:
 
     def left(self, board: Board) -> str | None:
         """Why nothing can be done with a board: a process that was left behind still works on it."""
-        left = self._left.get(board.id)
+        left = self._left.get(board.key)
         if left is None:
             return None
         if left.process.poll() is not None:
-            self._left.pop(board.id, None)
+            self._left.pop(board.key, None)
             return None
         return (
             f"process {left.process.pid} hangs, which began to program the board {time.monotonic() - left.since:.0f} s "
@@ -86,7 +86,7 @@ class Processes:
             since = time.monotonic()
             process = self._start(argv, output, keep)
             if not _wait(process, since + self._patience, lambda: progress(_tail(output).rpartition("\n")[2])):
-                self._left[board.id] = _Left(process, since)
+                self._left[board.key] = _Left(process, since)
                 raise Failed(
                     f"{argv[0]} (process {process.pid}) hasn't ended after {self._patience:g} s; it is left behind, "
                     "because it can't be stopped without harm, and the board can be used again when it has ended",

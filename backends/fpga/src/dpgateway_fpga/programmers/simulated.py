@@ -46,8 +46,8 @@ class SimulatedProgrammer:
         progress("programming")
         time.sleep(self._options.duration.total_seconds())
         with self._lock:
-            self._attempts[board.id] += 1
-            attempt = self._attempts[board.id]
+            self._attempts[board.key] += 1
+            attempt = self._attempts[board.key]
         if attempt <= self._options.fail_first:
             raise Failed(f"simulated failure {attempt} of {self._options.fail_first}", again=True)
         self._write(board, "loaded", image)
@@ -58,7 +58,7 @@ class SimulatedProgrammer:
             os.unlink(self._file(board).name, dir_fd=directory)
 
     def _file(self, board: Board) -> Path:
-        return self._options.state_dir / f"{board.id}.json"
+        return self._options.state_dir / f"{board.key}.json"
 
     def _write(self, board: Board, state: str, image: Image) -> None:
         """Writes a new file, in a directory that is ours alone, so that no link leads to somebody else's file."""

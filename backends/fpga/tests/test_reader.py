@@ -1,0 +1,60 @@
+"""A read that hangs is told as the board's fault, and holds up nobody for long."""
+
+import threading
+
+import pytest
+from dpgateway_fpga.programmers import Reading
+from dpgateway_fpga.reader import Reader
+
+GOOD = Reading("operating", operating=True)
+
+
+def test_what_the_board_says_now():
+    answers = iter([Reading("write"), GOOD])
+    reader = Reader(lambda: next(answers))
+    assert [reader.read(), reader.read()] == [Reading("write"), GOOD]
+
+
+def test_whatever_a_read_raises_is_raised_to_who_asked():
+    def read():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Reader(read).read()
+
+
+def test_a_read_that_hangs_is_a_fault_until_it_ends_and_nobody_waits_for_it_twice():
+    gate, ended, began = threading.Event(), threading.Event(), []
+
+    def read():
+        began.append(gate.wait(10))
+        return GOOD
+
+    reader = Reader(read, ended.set, patience=0.02)
+    found = [reader.read() for _ in range(3)]
+    assert all("a read of its state hangs, which began " in str(one.fault) for one in found)
+    gate.set()
+    assert ended.wait(10)
+    assert reader.read() == GOOD
+    assert len(began) == 2
+
+
+def test_a_read_that_began_before_somebody_asked_is_not_his_answer():
+    gate, reading, answers = threading.Event(), threading.Event(), iter([Reading("write"), GOOD])
+
+    def read():
+        answer = next(answers)
+        reading.set()
+        gate.wait(10)
+        return answer
+
+    reader, found = Reader(read, patience=10), []
+    first = threading.Thread(target=reader.read)
+    first.start()
+    assert reading.wait(10)
+    second = threading.Thread(target=lambda: found.append(reader.read()))
+    second.start()
+    gate.set()
+    first.join(10)
+    second.join(10)
+    assert found == [GOOD]
