@@ -109,12 +109,6 @@ async def test_always_is_refused_if_the_spec_cannot_be_written_or_a_name_of_the_
     assert own(tmp_path).all() == ()
 
 
-@pytest.mark.parametrize("wanted", ["auto", "never"])
-async def test_without_names_nothing_is_asked_and_nothing_is_written(tmp_path, wanted):
-    assert await cdi(tmp_path).passed(PLAIN, asked(wanted, kubelet=None)) == (PLAIN, "")
-    assert own(tmp_path).all() == ()
-
-
 async def test_a_disk_that_hangs_costs_no_more_than_its_deadline():
     class Hangs(SpecDirectories):
         end = threading.Event()

@@ -29,7 +29,7 @@ from dpgateway.node.holders import Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
 from tests.support.serving import running
-from tests.support.specs import cdi, spec, write
+from tests.support.specs import cdi, own, spec, write
 from tests.support.time import Clock
 from tests.support.waiting import turns
 
@@ -394,6 +394,18 @@ async def test_a_kubelet_that_may_not_know_cdi_gets_what_a_name_stands_for(make,
     (grant,) = await resource.allocate([("a",)], api)
     null = DeviceNode("/dev/null", permissions="rwm")
     assert grant.allocation == Allocation({"E": "cdi", "F": "1"}, (FULL.device_nodes[0], null), FULL.mounts, {"n": "1"})
+
+
+async def test_always_gives_a_cdi_name_of_its_own_and_otherwise_nothing_is_written(make, tmp_path):
+    resource = make(Calls(allocation=FULL), specs=(tmp_path,))
+    (plain,) = await resource.allocate([("a",)], NEW)
+    assert (plain.allocation, own(tmp_path).all()) == (FULL, ())
+    resource.agent = "grpc-go/1.72.2"
+    resource.amend(ResourceConfig(NAME, "driver-name", cdi="always"))
+    (named,) = await resource.allocate([("b", "a")], NEW)
+    (written,) = own(tmp_path).all()
+    assert named.allocation == Allocation(annotations={"n": "1"}, cdi_devices=(written.given.name,))
+    assert (written.given.resource, written.given.ids) == (NAME, ("a", "b"))
 
 
 @pytest.mark.parametrize("api", [NEW, V1ALPHA1])

@@ -65,7 +65,8 @@ class OwnSpecs:
         if says_nothing(allocation):
             return allocation
         kubelet, nodes = str(self._device_plugins_dir), allocation.device_nodes
-        what = Given(str(self._directory), kubelet, resource, ids, allocation.env, nodes, allocation.mounts)
+        held = tuple(sorted(ids))  # a kubelet names them in any order
+        what = Given(str(self._directory), kubelet, resource, held, allocation.env, nodes, allocation.mounts)
         text, record = text_of(what, _real), what.to_json()
         if max(len(text), len(record)) > LARGEST:
             raise CdiError(f"the CDI spec {what.file} would have more than {LARGEST} bytes; give the container less")

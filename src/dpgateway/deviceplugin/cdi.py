@@ -72,8 +72,6 @@ class Cdi:
 
         Raises CdiError, also for a name that stands for nothing, and if a spec can't be written.
         """
-        if not allocation.cdi_devices and asked.wanted != "always":
-            return allocation, ""
         runtime = None if way(asked.wanted, asked.kubelet, runtime=True) is Way.EXPANDED else await self._runtime()
         passed = partial(self._always if asked.wanted == "always" else self._passed, allocation, asked, runtime)
         working = self._threads.call("read CDI specs", passed, self._patience)

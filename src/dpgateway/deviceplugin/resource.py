@@ -158,13 +158,14 @@ class Resource:
 
     async def _with_cdi(self, allocation: Allocation, ids: tuple[str, ...], api: Api) -> Allocation:
         """The allocation as this kubelet and its runtime can take it."""
-        asked = Asked(self.name, ids, self._config.cdi, api.passes_cdi(self.agent))
-        try:
-            allocation, doubt = await self._cdi.passed(allocation, asked)
-        except CdiError as error:
-            raise RequestError(f"resource {self.name}: {error}") from error
-        if doubt:
-            self._log_once(logging.WARNING, doubt)
+        if allocation.cdi_devices or self._config.cdi == "always":
+            asked = Asked(self.name, ids, self._config.cdi, api.passes_cdi(self.agent))
+            try:
+                allocation, doubt = await self._cdi.passed(allocation, asked)
+            except CdiError as error:
+                raise RequestError(f"resource {self.name}: {error}") from error
+            if doubt:
+                self._log_once(logging.WARNING, doubt)
         for field in api.losses:
             if getattr(allocation, field):
                 self._log_once(
