@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.metadata import version
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
@@ -30,26 +28,11 @@ from dpgateway.node.incarnation import Change
 from dpgateway.node.left import Left
 from dpgateway.node.node import Node
 from dpgateway.node.runtime import Runtime
-from dpgateway.process.log import bind, recent
+from dpgateway.process.log import bind
 from dpgateway.process.observable import Bell
 from dpgateway.process.tasks import persist
 from dpgateway.process.threads import Threads
-from dpgateway.status import (
-    SCHEMA,
-    Figures,
-    Readiness,
-    Reloads,
-    Report,
-    Resource,
-    Standing,
-    Status,
-    counting,
-    looking,
-    readiness,
-    report,
-    troubles,
-)
-from dpgateway.status import Gateway as Process
+from dpgateway.status.overview import Overview, Served
 
 GRACE = 1.0
 """Seconds that Allocates in flight have when their resource stops."""
@@ -58,18 +41,10 @@ _log = bind(__name__)
 
 
 @dataclass(eq=False)
-class _Serving:
-    """One resource while it is served."""
+class _Serving(Served):
+    """One resource, and the task that serves it."""
 
-    config: ResourceConfig
-    began: float
-    task: asyncio.Task[None]
-    plugin: Plugin | None = None
-    """None until it is made."""
-    devices: looking.Devices = field(default_factory=looking.Devices)
-    """As they were seen last."""
-    ids: counting.Ids = field(default_factory=counting.Ids)
-    """The same in numbers."""
+    task: asyncio.Task[None] = field(kw_only=True)
 
     def amend(self, config: ResourceConfig) -> None:
         self.config = config
@@ -102,10 +77,10 @@ class Gateway:
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._serving: dict[str, _Serving] = {}
-        self._began, self._version = time.monotonic(), version("dpgateway")
-        self._reloads = Reloads(looking.stamp(self._began))
         self.changed = Bell()
-        """Rings when :meth:`status` may be another one."""
+        """Rings when the status may be another one."""
+        self.overview = Overview(self._node_name, self._node, client, self._serving, self.changed)
+        """What the gateway says of itself."""
 
     def start(self) -> None:
         self._everywhere = [
@@ -160,23 +135,11 @@ class Gateway:
             self._begin(config)
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
 
-    def took_over(self) -> None:
-        """A changed configuration counts from now on."""
-        self._reloaded(self._reloads.took_over(looking.stamp(time.monotonic())))
-
-    def refuse(self, problems: Iterable[str]) -> None:
-        """A changed configuration doesn't count, because of these problems."""
-        self._reloaded(self._reloads.refuse(looking.stamp(time.monotonic()), problems))
-
-    def _reloaded(self, reloads: Reloads) -> None:
-        self._reloads = reloads
-        self.changed.ring()
-
     def _begin(self, config: ResourceConfig) -> None:
         self._node.add(config.name)
         self._pools.add(config)
         task = self._spawn(config.name, partial(self._serve, config.name))
-        self._serving[config.name] = _Serving(config, time.monotonic(), task)
+        self._serving[config.name] = _Serving(config, time.monotonic(), task=task)
         self.changed.ring()
 
     async def _begin_again(self, config: ResourceConfig) -> None:
@@ -243,7 +206,7 @@ class Gateway:
     def _plugins(self) -> list[Plugin]:
         return [serving.plugin for serving in list(self._serving.values()) if serving.plugin is not None]
 
-    # what it says of itself
+    # whether it works
 
     @property
     def serves(self) -> bool:
@@ -253,42 +216,6 @@ class Gateway:
     async def works(self) -> None:
         """Returns when the event loop and the workers have done what they were given."""
         await self._threads.call("say that it works", lambda: None)
-
-    def status(self, only: str = "") -> Status:
-        """Everything; or ``only`` one resource, and none if there is none of that name."""
-        process = Process(self._version, os.getpid(), self._node_name, looking.stamp(self._began))
-        api, directory = self._front.client.accepted, self._node.directory
-        kubelet = looking.kubelet(self._node, api.name if api is not None else None)
-        asked = looking.pod_resources(self._node)
-        resources = tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)])
-        wrong = troubles(directory, self._reloads, kubelet, asked, resources)
-        now = looking.stamp(time.monotonic())
-        return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last())
-
-    def _detailed(self, serving: _Serving) -> Resource:
-        holdings = self._node.holdings[serving.config.name].value
-        return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings, serving.devices)
-
-    def figures(self) -> Figures:
-        """The same in numbers, without the devices."""
-        return counting.figures(self._version, self._reloads, self._node, map(self._counted, self._serving.values()))
-
-    def _counted(self, serving: _Serving) -> counting.ResourceFigures:
-        config, holdings = serving.config, self._node.holdings[serving.config.name].value
-        return counting.resource(config.driver, self._standing(serving), serving.plugin, holdings, serving.ids)
-
-    def report(self) -> Report:
-        return report(self._standings(), self._reloads.refusal, kubelet=self._node.kubelet)
-
-    def readiness(self) -> Readiness:
-        return readiness(self._standings(), kubelet=self._node.kubelet)
-
-    def _standings(self) -> Iterable[Standing]:
-        return map(self._standing, self._serving.values())
-
-    def _standing(self, serving: _Serving) -> Standing:
-        age = time.monotonic() - serving.began
-        return looking.standing(serving.config, serving.plugin, age, directory=self._node.there.is_set())
 
     # the end
 

@@ -30,7 +30,7 @@ class Node:
         async with asyncio.TaskGroup() as group:
             self.gateway = Gateway(configuration, "node-a", group)
             self.gateway.start()
-            self._page = Metrics(self.gateway.figures).answer
+            self._page = Metrics(self.gateway.overview.figures).answer
             try:
                 yield self
             finally:

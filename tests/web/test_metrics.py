@@ -162,9 +162,9 @@ async def test_what_became_of_reloads(short_path):
     async with Node(short_path).running() as node:
         began = await node("dpgateway_config_last_reload_success_timestamp_seconds")
         assert abs(time.time() - began) < 60
-        node.gateway.refuse(["wrong"])
+        node.gateway.overview.refuse(["wrong"])
         assert await node("dpgateway_config_last_reload_successful") == 0
-        node.gateway.took_over()
+        node.gateway.overview.took_over()
         assert await node("dpgateway_config_last_reload_successful") == 1
         assert await node("dpgateway_config_reloads_total", outcome="success") == 1
         assert await node("dpgateway_config_reloads_total", outcome="refused") == 1
@@ -178,8 +178,8 @@ async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
         await kubelet.admit("encoder", {"main": {R: 2}})
         hardware.found = hardware.found[:2]
         await until(lambda: node.shows(3, "dpgateway_devices_lost"))
-        (one,) = node.gateway.figures().resources
-        (resource,) = node.gateway.status().resources
+        (one,) = node.gateway.overview.figures().resources
+        (resource,) = node.gateway.overview.status().resources
         devices = resource.devices
         healthy, held = sum(device.healthy for device in devices), sum(device.held for device in devices)
         free = sum(device.healthy and not device.held for device in devices)
@@ -190,14 +190,14 @@ async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
 async def test_ids_are_counted_once_while_nothing_changes(short_path):
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
         await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
-        ((first,), (second,)) = (node.gateway.figures().resources for _ in range(2))
+        ((first,), (second,)) = (node.gateway.overview.figures().resources for _ in range(2))
         assert (second.counts is first.counts, second.holders is first.holders) == (True, True)
 
 
 async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_path):
     odd = 'x"} 1\n# TYPE y \\'
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
-        whole = node.gateway.figures()
+        whole = node.gateway.overview.figures()
         shown: list[Figures] = []
         page = Metrics(shown.pop).answer
         for names in ([odd], [odd, "encoder"], ["encoder"], []):
@@ -210,7 +210,7 @@ async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_p
 
 async def test_others_have_their_turn_while_a_long_page_is_made(short_path):
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
-        whole = node.gateway.figures()
+        whole = node.gateway.overview.figures()
         (one,) = whole.resources
         many = [replace(one, standing=replace(one.standing, name=f"{R}-{number}")) for number in range(100)]
         page = asyncio.ensure_future(Metrics(lambda: replace(whole, resources=tuple(many))).answer())
@@ -249,7 +249,9 @@ async def test_asking_again_and_again_leaves_nothing(short_path):
 async def test_prometheus_gets_the_page(pages, port, short_path):
     async with Node(short_path).running() as node:
         gateway = node.gateway
-        table = all_pages(Sources(gateway.status, gateway.readiness, gateway.works, gateway.figures))
+        table = all_pages(
+            Sources(gateway.overview.status, gateway.overview.readiness, gateway.works, gateway.overview.figures)
+        )
         pages.table["/metrics"] = table["/metrics"]
         reply = await ask(port, "/metrics")
     assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

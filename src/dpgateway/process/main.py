@@ -58,11 +58,13 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
             gateway.start()
             telling = group.create_task(_tell(gateway, control), name="say how the gateway is")
             web = reloading.web if reloading is not None else Observable(configuration.web)
-            sources = Sources(gateway.status, gateway.readiness, gateway.works, gateway.figures)
+            sources = Sources(
+                gateway.overview.status, gateway.overview.readiness, gateway.works, gateway.overview.figures
+            )
             serving = Serving(pages(sources), web)
             group.create_task(supervised("serve the pages", serving.run), name="serve the pages")
             if systemd is not None:
-                tell = functools.partial(systemd.follow, gateway.report)
+                tell = functools.partial(systemd.follow, gateway.overview.report)
                 group.create_task(supervised("tell systemd", tell), name="tell systemd")
                 reassure = functools.partial(systemd.reassure, gateway.works)
                 group.create_task(supervised("tell the watchdog", reassure), name="tell the watchdog")
@@ -88,7 +90,9 @@ async def _tell(gateway: Gateway, path: Path | None) -> None:
     if path is None:
         return
     log.recent().added = functools.partial(gateway.changed.ring_from, asyncio.get_running_loop())
-    control = Control(path, Subject(gateway.status, gateway.changed, gateway.configuration, lambda: gateway.serves))
+    control = Control(
+        path, Subject(gateway.overview.status, gateway.changed, gateway.configuration, lambda: gateway.serves)
+    )
     await persist(control.run, functools.partial(_untold, path))
 
 

@@ -79,10 +79,10 @@ class Reloading:
         try:
             new = await self._on_thread("read the configuration", self._read)
         except InvalidConfiguration as error:
-            gateway.refuse(in_lines(error.problems))
+            gateway.overview.refuse(in_lines(error.problems))
             _tell_of(error.problems)
         except Exception as error:
-            gateway.refuse([f"a bug of the gateway: {describe(error)}"])
+            gateway.overview.refuse([f"a bug of the gateway: {describe(error)}"])
             _log.exception("a bug: the configuration can't be read again, so the old one goes on: %s", error)
         else:
             for key in fixed(self._wanted, new):
@@ -92,7 +92,7 @@ class Reloading:
                 self.web.publish(new.web)
             self._wait_for_drivers(new.resources)
             found = await self._apply(gateway)
-            gateway.took_over()
+            gateway.overview.took_over()
             self._tell(found, *(["taken over: web"] if moved else []))
 
     async def _apply(self, gateway: Gateway) -> Changes:

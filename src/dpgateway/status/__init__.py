@@ -1,6 +1,7 @@
 """Everything there is to know of the gateway now, as one frozen value. It is made when somebody asks.
 
 values     the value itself, and its JSON
+overview   whom all ask
 looking    makes it, from the parts of the gateway
 counting   the same in numbers, without the devices
 readiness  whether the kubelet has what it needs, which follows from it

@@ -1,0 +1,98 @@
+"""What the gateway says of itself, to all who ask. Nothing here waits."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.plugin import Plugin
+from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.node.node import Node
+from dpgateway.process.log import recent
+from dpgateway.process.observable import Bell
+from dpgateway.status import counting, looking
+from dpgateway.status.counting import Figures
+from dpgateway.status.readiness import Readiness, readiness
+from dpgateway.status.report import Report, report
+from dpgateway.status.troubles import troubles
+from dpgateway.status.values import SCHEMA, Gateway, Reloads, Resource, Standing, Status
+
+
+@dataclass(eq=False)
+class Served:
+    """One resource while it is served."""
+
+    config: ResourceConfig
+    began: float
+    """In seconds of the monotonic clock."""
+    plugin: Plugin | None = None
+    """None until it is made."""
+    devices: looking.Devices = field(default_factory=looking.Devices)
+    """As they were seen last."""
+    ids: counting.Ids = field(default_factory=counting.Ids)
+    """The same in numbers."""
+
+
+class Overview:
+    """Used from the event loop."""
+
+    def __init__(
+        self, node_name: str, node: Node, client: KubeletClient, serving: Mapping[str, Served], changed: Bell
+    ) -> None:
+        """``serving``: by resource, as its owner keeps it. ``changed`` rings after a reload."""
+        self._node_name, self._node, self._client, self._serving = node_name, node, client, serving
+        self._changed = changed
+        self._began, self._version = time.monotonic(), version("dpgateway")
+        self._reloads = Reloads(looking.stamp(self._began))
+
+    def took_over(self) -> None:
+        """A changed configuration counts from now on."""
+        self._reloaded(self._reloads.took_over(looking.stamp(time.monotonic())))
+
+    def refuse(self, problems: Iterable[str]) -> None:
+        """A changed configuration doesn't count, because of these problems."""
+        self._reloaded(self._reloads.refuse(looking.stamp(time.monotonic()), problems))
+
+    def _reloaded(self, reloads: Reloads) -> None:
+        self._reloads = reloads
+        self._changed.ring()
+
+    def status(self, only: str = "") -> Status:
+        """Everything; or ``only`` one resource, and none if there is none of that name."""
+        process = Gateway(self._version, os.getpid(), self._node_name, looking.stamp(self._began))
+        api, directory = self._client.accepted, self._node.directory
+        kubelet = looking.kubelet(self._node, api.name if api is not None else None)
+        asked = looking.pod_resources(self._node)
+        resources = tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)])
+        wrong = troubles(directory, self._reloads, kubelet, asked, resources)
+        now = looking.stamp(time.monotonic())
+        return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last())
+
+    def _detailed(self, serving: Served) -> Resource:
+        holdings = self._node.holdings[serving.config.name].value
+        return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings, serving.devices)
+
+    def figures(self) -> Figures:
+        """The same in numbers, without the devices."""
+        return counting.figures(self._version, self._reloads, self._node, map(self._counted, self._serving.values()))
+
+    def _counted(self, serving: Served) -> counting.ResourceFigures:
+        config, holdings = serving.config, self._node.holdings[serving.config.name].value
+        return counting.resource(config.driver, self._standing(serving), serving.plugin, holdings, serving.ids)
+
+    def report(self) -> Report:
+        return report(self._standings(), self._reloads.refusal, kubelet=self._node.kubelet)
+
+    def readiness(self) -> Readiness:
+        return readiness(self._standings(), kubelet=self._node.kubelet)
+
+    def _standings(self) -> Iterable[Standing]:
+        return map(self._standing, self._serving.values())
+
+    def _standing(self, serving: Served) -> Standing:
+        age = time.monotonic() - serving.began
+        return looking.standing(serving.config, serving.plugin, age, directory=self._node.there.is_set())
