@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dpgateway.cli import facts
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway_simulator import Kubelet
 from dpgateway_simulator.kubelet.checkpoint import write
@@ -82,13 +83,11 @@ SPANS = [("1.8", "1.8"), ("1.9", "1.10"), ("1.11", "1.19"), ("1.20", "1.37")]
 
 
 @pytest.mark.parametrize(("name", "span"), list(zip(FORMATS, SPANS, strict=True)), ids=FORMATS)
-@pytest.mark.parametrize("to", ["1.9", "1.34"])
-def test_each_format_of_the_checkpoint(node, name, span, to):
+def test_each_format_of_the_checkpoint(node, name, span):
     """Nobody says which kubelet it is, so the file does."""
     node.hold(FORMATS[name])
-    reads = {"1.9": "1.9-1.10", "1.34": "1.20-1.37"}[to]
-    told = node.json(f"--to={to}", code=0 if (to, name) == ("1.9", reads) else 1)  # with 1.34 the runtime matters
-    assert ("checkpoint-forgotten" in {one["code"] for one in told["findings"]}) == (name != reads)
+    told = node.json("--to=1.34", code=1)  # in any case because of the runtime
+    assert ("checkpoint-forgotten" in {one["code"] for one in told["findings"]}) == (name != "1.20-1.37")
     assert told["from"]["clues"] == ["its checkpoint's format"]
     assert (told["from"]["oldest"], told["from"]["newest"]) == span
 
@@ -158,14 +157,31 @@ def test_a_driver_that_fails(node):
     assert node.found(code=1) == [("unknown", "driver-failed", R)]
 
 
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [("failCgroupV1: false", True), ("failCgroupV1: true", False), ("a: b", False), ("[]", False), ("{", False)],
+)
+def test_a_kubelet_that_is_told_to_start_on_cgroup_v1(tmp_path, text, allowed):
+    (tmp_path / "config.yaml").write_text(text)
+    assert facts.allows_cgroup_v1(tmp_path / "config.yaml") == allowed
+    assert not facts.allows_cgroup_v1(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(("files", "version"), [(["cgroup.controllers"], 2), (["tasks"], 1)])
+def test_the_version_of_cgroups(tmp_path, files, version):
+    for name in files:
+        (tmp_path / name).touch()
+    assert facts.cgroups(tmp_path) == version
+    assert facts.cgroups(tmp_path / "none") is None
+
+
 def test_an_api_that_the_configuration_leaves_out(node):
     node.configure(f"{SERVED}\nkubelet: {{apis: [v1alpha2]}}")
     assert node.found(code=1) == [("loss", "api-refused", "")]
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"null"])
-def test_a_checkpoint_that_can_not_be_read(node, raw):
-    (node.directory / "kubelet_internal_checkpoint").write_bytes(raw)
+def test_a_checkpoint_that_can_not_be_read(node):
+    (node.directory / "kubelet_internal_checkpoint").write_bytes(b"{")
     told = node.json(code=1)
     assert told["verdict"] == "unknown"
     assert "not in a format of any kubelet" in told["checkpoint"]["unread"]

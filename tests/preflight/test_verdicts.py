@@ -170,6 +170,9 @@ class TestTheNode:
     def test_cgroups(self, present, to, cgroups, expected):
         assert found(facts(present, to, cgroups=cgroups)) == expected
 
+    def test_a_kubelet_that_is_told_to_start_on_cgroup_v1(self):
+        assert found(facts("1.34", "1.37", cgroups=1, allows_cgroup_v1=True)) == []
+
     @pytest.mark.parametrize(
         ("present", "to", "expected"),
         [("1.25", "1.26", [("unknown", "runtime-unknown")]), ("1.26", "1.37", []), ("1.23", "1.25", [])],

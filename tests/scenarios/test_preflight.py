@@ -35,9 +35,15 @@ PAIRS = [
 
 
 async def says(gateway: Gateway, to: str) -> dict[str, Any]:
-    """Nothing runs but the gateway."""
+    """Nothing runs but the gateway. A simulated kubelet reads a copy of what a real one wrote."""
     given = [f"--config={gateway.folder}/config.yaml", f"--device-plugins-dir={gateway.device_plugins_dir}"]
-    given += ["--node-name=node", f"--control-socket={gateway.folder}/control.sock", "--output=json", f"--to={to}"]
+    given += [
+        "--node-name=node",
+        f"--control-socket={gateway.folder}/control.sock",
+        "--output=json",
+        "--rehearse",
+        f"--to={to}",
+    ]
     process = await asyncio.create_subprocess_exec(*COMMAND, "preflight", *given, stdout=PIPE)
     output, _ = await process.communicate()
     assert process.returncode in (0, 1)
@@ -57,6 +63,8 @@ async def test_who_holds_what_is_forgotten_if_the_preflight_says_so(
     assert oldest <= old <= newest
     forgotten = [one for one in told["findings"] if one["code"] == "checkpoint-forgotten"]
     assert [set(one["ids"]) for one in forgotten] in ([], [held])
+    played = {one["code"] for one in told["findings"] if one["code"].startswith("rehearsal-")}
+    assert bool(played) == bool(forgotten), told["rehearsal"]
 
     await kubelet.start(new, first="pods")
     await kubelet.wait_for_devices(2)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from dpgateway.cli.asking import NoGateway, asked
 from dpgateway.cli.options import Settings
@@ -31,6 +33,10 @@ from dpgateway.preflight.clues import Clue
 from dpgateway.process.threads import Threads
 
 CGROUPS = Path("/sys/fs/cgroup")
+KUBELET_CONFIG = "config.yaml"
+"""Where kubeadm writes the kubelet's configuration, below the kubelet's directory. Only the kubelet's command line says
+where it is otherwise.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,8 @@ async def _asked(
         configuration.kubelet.apis,
         runtime,
         no_runtime,
-        _cgroups(CGROUPS),
+        cgroups(CGROUPS),
+        allows_cgroup_v1(directory.parent / KUBELET_CONFIG),
     )
     return Node(facts, tuple(answers), found, tuple(filter(None, (no_gateway, no_pods, no_runtime))), directory)
 
@@ -170,8 +177,17 @@ def _served(answer: Answer) -> Served:
     )
 
 
-def _cgroups(root: Path) -> int | None:
-    """The file is at the root of version 2 alone (cgroups(7))."""
+def cgroups(root: Path) -> int | None:
+    """The version, by the file that is at the root of version 2 alone (cgroups(7))."""
     if (root / "cgroup.controllers").exists():
         return 2
     return 1 if root.is_dir() else None
+
+
+def allows_cgroup_v1(config: Path) -> bool:
+    """Whether the kubelet's configuration says so."""
+    try:
+        content = YAML(typ="safe", pure=True).load(config.read_text())
+    except (OSError, ValueError, YAMLError):
+        return False
+    return isinstance(content, dict) and content.get("failCgroupV1") is False

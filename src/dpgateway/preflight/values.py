@@ -93,3 +93,5 @@ class Facts:
     """Why the runtime isn't known."""
     cgroups: int | None = None
     """Version 1 or 2."""
+    allows_cgroup_v1: bool = False
+    """Whether the kubelet's configuration is known to have ``failCgroupV1: false``."""

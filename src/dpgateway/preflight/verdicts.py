@@ -143,7 +143,8 @@ def _readmission(facts: Facts) -> Iterator[Finding]:
 
 def _node(facts: Facts) -> Iterator[Finding]:
     to = facts.to
-    if not to.refuses_cgroup_v1 or facts.present.oldest.refuses_cgroup_v1 or facts.cgroups == 2:
+    fits = facts.cgroups == 2 or facts.allows_cgroup_v1
+    if fits or not to.refuses_cgroup_v1 or facts.present.oldest.refuses_cgroup_v1:
         return
     found = "this node has cgroup v1" if facts.cgroups else "which version of cgroups this node has isn't known"
     text = f"{found}; with version 1 kubelet {to} doesn't start unless its configuration has failCgroupV1: false"
