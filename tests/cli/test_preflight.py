@@ -4,8 +4,10 @@ import asyncio
 import base64
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -15,6 +17,7 @@ from dpgateway_simulator import Kubelet
 from dpgateway_simulator.kubelet.checkpoint import write
 from dpgateway_simulator.kubelet.ledger import Holding
 from dpgateway_simulator.wire.dialects import Answer
+from dpgateway_simulator.wire.runtime import v1
 from tests.node.test_checkpoint import FORMATS, JSON, entry
 
 pytestmark = pytest.mark.usefixtures("fake_driver")
@@ -173,6 +176,23 @@ def test_the_version_of_cgroups(tmp_path, files, version):
         (tmp_path / name).touch()
     assert facts.cgroups(tmp_path) == version
     assert facts.cgroups(tmp_path / "none") is None
+
+
+def test_a_container_runtime(node, short_path):
+    """It says who it is."""
+    answer = bytes(v1.VersionResponse(runtime_name="containerd", runtime_version="1.6.20"))
+    rows = {"Version": grpc.unary_unary_rpc_method_handler(lambda request, context: answer)}
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", rows),))
+    server.add_insecure_port(f"unix:{short_path}/cri.sock")
+    server.start()
+    try:
+        node.config.write_text(node.config.read_text().replace("/nonexistent.sock", f"{short_path}/cri.sock"))
+        told = node.json("--from=1.25", "--to=1.34", code=0)
+    finally:
+        server.stop(None).wait()
+    assert told["runtime"] == {"name": "containerd", "version": "1.6.20", "cdi": False}
+    assert [one["code"] for one in told["findings"]] == ["cdi-expanded"]
 
 
 def test_an_api_that_the_configuration_leaves_out(node):

@@ -165,7 +165,8 @@ def _runtime(facts: Facts) -> Iterator[Finding]:
     for name in sorted(facts.held.named if to.cdi else ()):
         if runtime.cdi is False:
             text = f"containers got devices by their CDI names, which {who} drops: restarted, they are without them"
-            yield Finding("loss", "cdi-dropped", text, "drain the node, or upgrade the runtime first", name)
+            advice = "drain the node, or upgrade the runtime first; with containerd 1.7 set enable_cdi = true"
+            yield Finding("loss", "cdi-dropped", text, advice, name)
         elif runtime.cdi is None and loses_annotation:
             text = f"kubelet {to} says CDI names over CRI alone, no longer in an annotation; whether {who} heeds them"
             advice = "with containerd 1.7.2 and later set enable_cdi = true"
