@@ -1,5 +1,7 @@
 """The chart on a cluster of mixed versions: resources come, pods get their devices, changes reach the gateways."""
 
+from functools import partial
+
 import pytest
 
 from tests.cluster.installed import pod, simulated
@@ -83,3 +85,27 @@ def test_another_image_takes_over_while_pods_keep_their_devices(cluster, chart):
         cluster.apply(pod(f"later-{node}", node, {THING: 1}))
         cluster.wait_for_pod(f"later-{node}")
         assert cluster.pod(f"user-{node}")["status"]["containerStatuses"] == held[node]
+
+
+def test_in_the_hosts_network_a_gateway_takes_over_from_the_one_that_has_the_port(cluster, chart):
+    web = {"listen": "127.0.0.1:9480"}
+    values = {"hostNetwork": True, "config": {"web": web, "resources": [simulated(THING, 2)]}}
+    chart.install(values)
+    before = chart.uids()
+    chart.install(values | {"podAnnotations": {"example.com/rolled": "out"}})
+    after = chart.uids()
+    assert not before & after
+    with pytest.raises(ClusterError, match=r"not ready|deadline"):
+        chart.install(values | {"env": [{"name": "DPGATEWAY_CONFIG", "value": "/nowhere"}]}, "--timeout=15s")
+    assert after < chart.uids()
+    for name, node in cluster.nodes.items():
+        until("pages", partial(says_ready, node))
+        cluster.apply(pod(f"user-{name}", name, {THING: 1}))
+        cluster.wait_for_pod(f"user-{name}")
+
+
+def says_ready(node):
+    try:
+        return '"ready": true' in node.run("busybox", "wget", "-q", "-O-", "http://127.0.0.1:9480/readyz")
+    except ClusterError:  # the new gateway hasn't got the port yet
+        return False

@@ -57,3 +57,12 @@ def test_helm_itself_refuses_what_the_gateway_would_refuse(cluster, changes, nam
     values = json.dumps([RIGHT | changes])
     with pytest.raises(ClusterError, match=f"/config/resources/0.*{named}"):
         cluster.helm("template", "one", FOLDER, f"--set-json=config.resources={values}")
+
+
+@pytest.mark.parametrize(("listen", "host"), [("127.0.0.1:9481", "127.0.0.1"), ("[::1]:9481", "::1")])
+def test_in_the_hosts_network_the_pages_may_be_on_its_loopback_where_probes_go(cluster, listen, host):
+    words = ("template", "one", FOLDER, f"--set-string=config.web.listen={listen}")
+    with pytest.raises(ClusterError, match=r"config\.web\.listen of gateway.* or hostNetwork: true"):
+        cluster.helm(*words)
+    probe = f'httpGet: {{path: /healthz, port: 9481, host: "{host}"}}'
+    assert probe in cluster.helm(*words, "--set=hostNetwork=true")

@@ -95,10 +95,10 @@ def test_the_schema_judges_addresses_as_the_gateway_does(text):
     assert accepted(CONFIG["web"]["properties"]["listen"], text) == judged(parse_listen, text)
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:9480", "[::1]:9480", "0.0.0.0:0"])
-def test_the_pages_must_be_where_probes_reach_them(text):
-    assert judged(parse_listen, text)
-    assert not accepted(CONFIG["web"]["properties"]["listen"], text)
+def test_the_pages_must_be_where_probes_can_be_told_to_go():
+    """tests/cluster: a loopback address is refused by a template, unless the pod is in the node's network."""
+    assert judged(parse_listen, "0.0.0.0:0")
+    assert not accepted(CONFIG["web"]["properties"]["listen"], "0.0.0.0:0")
 
 
 def test_every_value_is_in_the_schema_and_in_the_file_with_its_default():

@@ -1,4 +1,4 @@
-"""The files that the design pages name are there."""
+"""The files and tests that the design pages name are there."""
 
 import re
 
@@ -15,3 +15,14 @@ def test_each_file_in_brackets_is_below_the_gateways_source(page, least):
     files = [file for bracket in brackets for file in re.findall(r"`([^`]+)`", bracket)]
     assert len(files) >= least
     assert [file for file in files if not (SOURCE / file).is_file()] == []
+
+
+def test_each_case_of_kubernetes_own_tests_names_a_test_that_is_there_or_a_reason():
+    lines = Page("design/kubernetes-e2e.md").text.splitlines()
+    rows = [line.strip("|").split("|") for line in lines if line.startswith("| ")]
+    cases = [row for row in rows if row[0].strip() != "case"]
+    assert len(cases) >= 30
+    for case, test, seen in cases:
+        path, _, name = test.strip().strip("`").partition("::")
+        there = path and re.search(rf"^(async )?def {name}\(", (DOCS.parent / path).read_text(), re.MULTILINE)
+        assert there or (not path and seen.strip()), case

@@ -29,7 +29,8 @@ class Running:
     def __init__(self, path, node, *, serves=True):
         self.path, self.status, self.changed, self.serves = path, status(node), Bell(), serves
         self.asked = []
-        subject = Subject(self.look, self.changed, lambda: {"gateway": {"node": "configured"}}, lambda: self.serves)
+        ready, configured = ({"gateway": {"node": word}} for word in ("ready", "configured"))
+        subject = Subject(self.look, self.changed, lambda: ready, lambda: configured, lambda: self.serves)
         self.task = asyncio.ensure_future(Control(path, subject, QUICK).run())
 
     def look(self, name):
@@ -97,6 +98,7 @@ async def test_who_asks_gets_one_line_of_one_resource_or_of_all(run):
     assert await node(running.path) == "a"
     assert running.asked == ["example.com/a", ""]
     assert await node(running.path, "configuration") == "configured"
+    assert await node(running.path, "readiness") == "ready"
 
 
 async def test_only_its_own_user_can_open_it(run):

@@ -1,9 +1,9 @@
 """The socket on which the running gateway says how it is: ``/run/dpgateway/control.sock``, for root alone.
 
 A client sends one line, ``status`` or ``watch``, which may be followed by a space and a resource's name, or
-``configuration``. The answer is one line of JSON; ``watch`` goes on with another line after each change, until the
-client has gone. Nothing can be changed here, and slow clients cost nobody anything: there are few of them, and their
-time is limited.
+``readiness`` or ``configuration``. The answer is one line of JSON; ``watch`` goes on with another line after each
+change, until the client has gone. Nothing can be changed here, and slow clients cost nobody anything: there are few of
+them, and their time is limited.
 
 Of several gateways the newest that serves has the socket: each binds a name of its own and renames it. The next one
 takes over when nobody answers there any more.
@@ -41,6 +41,8 @@ class Subject:
     """Of one resource, or of all of them if there is no name."""
     changed: Bell
     """Rings when the status is another one."""
+    readiness: Callable[[], object]
+    """Whether the kubelet has every resource, for JSON."""
     configuration: Callable[[], object]
     """What it serves, for JSON."""
     serves: Callable[[], bool]
@@ -173,8 +175,8 @@ class Control:
             await self._send(writer, pieces(self._gateway.status(name)))
         elif verb == "watch":
             await self._watch(reader, writer, name)
-        elif verb == "configuration":
-            await self._send(writer, [f"{to_json(self._gateway.configuration())}\n"])
+        elif look := {"readiness": self._gateway.readiness, "configuration": self._gateway.configuration}.get(verb):
+            await self._send(writer, [f"{to_json(look())}\n"])
 
     async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
         with self._gateway.changed.heard() as changed:

@@ -90,9 +90,9 @@ async def _tell(gateway: Gateway, path: Path | None) -> None:
     if path is None:
         return
     log.recent().added = functools.partial(gateway.changed.ring_from, asyncio.get_running_loop())
-    control = Control(
-        path, Subject(gateway.overview.status, gateway.changed, gateway.configuration, lambda: gateway.serves)
-    )
+    overview = gateway.overview
+    looks = (overview.status, gateway.changed, overview.readiness, gateway.configuration)
+    control = Control(path, Subject(*looks, serves=lambda: gateway.serves))
     await persist(control.run, functools.partial(_untold, path))
 
 

@@ -20,6 +20,10 @@ from dpgateway.web.answers import Application, Limits, Page
 
 BACKLOG = 64
 """Connections that wait to be accepted."""
+LONGEST_PAUSE = 10.0
+"""Seconds until an address that somebody else has is tried again: an older gateway of the same node may have it, and a
+liveness probe soon waits for this one.
+"""
 
 _log = bind(__name__)
 
@@ -48,7 +52,8 @@ class Serving:
 
     async def _persist(self, host: IPv4Address | IPv6Address, port: int) -> None:
         self._complaint = ""
-        await persist(partial(self._serve, host, port), partial(self._failed, _url(host, port)))
+        failed = partial(self._failed, _url(host, port))
+        await persist(partial(self._serve, host, port), failed, longest=LONGEST_PAUSE)
 
     def _failed(self, url: str, error: Exception) -> None:
         if not isinstance(error, OSError):
