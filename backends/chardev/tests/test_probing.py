@@ -1,6 +1,8 @@
 """Probes: a node that can be opened, an attribute, a command. What hangs is left behind, and holds up nothing."""
 
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from dpgateway_chardev import CharDevices
 from dpgateway_chardev.probing import pause
 
+from backends.fpga.tests.kernel.fuse import Directory, File, mounted
 from dpgateway import from_plain
 from dpgateway.testing import Recorder
 
@@ -65,6 +68,46 @@ def test_what_hangs_is_killed_and_holds_up_nobody(dev, probed, tmp_path):
     until(dev, driver, {"works": None, "hangs": f"/bin/sh -c {script} sh hangs: it hasn't ended within 0.05 s"})
     pid = int((tmp_path / "hangs").read_text().split()[0])
     while Path(f"/proc/{pid}").exists():
+        os.sched_yield()
+
+
+class Hanging(File):
+    """Who opens it waits in the kernel, whatever signals come: its file system has taken the request (fs/fuse/dev.c,
+    request_wait_answer).
+    """
+
+    opens_slowly = True
+
+    def __init__(self):
+        self.over, self.waiting = threading.Event(), list[int]()
+
+    def open(self):
+        self.waiting.append(1)
+        self.over.wait()
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it can't be waited for
+def test_what_hangs_in_the_kernel_is_left_behind(dev, probed, tmp_path):
+    hanging, names = Hanging(), [f"hangs{number}" for number in range(8)]
+    for number, name in enumerate([*names, "works"]):
+        dev.node(name, number)
+    (tmp_path / "fuse").mkdir()
+    script = f"test $1 = works || {{ echo $$ > {tmp_path}/$1; exec cat {tmp_path}/fuse/file; }}"
+    command = ["/bin/sh", "-c", script, "sh", "{name}"]
+    with mounted(Directory(file=hanging), tmp_path / "fuse"):
+        driver = probed(command=command, deadline="200ms")
+        reasons(driver)
+        while len(hanging.waiting) < len(names):  # who was killed before it came so far is asked again
+            os.sched_yield()
+        why = {name: f"/bin/sh -c {script} sh {name}: it hasn't ended within 0.2 s" for name in names}
+        until(dev, driver, {**why, "works": None})
+        alive = [Path(f"/proc/{(tmp_path / name).read_text().strip()}") for name in names]
+        assert [path.exists() for path in alive] == [True] * len(names), "nothing ends them"
+        began = time.monotonic()
+        driver.close()
+        assert time.monotonic() - began < 3  # with half a second for each it would be four
+    hanging.over.set()
+    while any(path.exists() and "Z" not in (path / "stat").read_text() for path in alive):
         os.sched_yield()
 
 

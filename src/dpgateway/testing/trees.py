@@ -12,6 +12,9 @@ _KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
 class FakeTree:
     """Below ``path``: its directories ``sys``, ``dev`` and ``proc`` stand for the host's. A driver needs options that
     say where it finds these; ``dpgateway.sysfs.Roots`` is such a value.
+
+    umockdev (0.17.16) needs no such options, because it stands before libc. But its nodes are terminals, and it tells
+    another number only by path: a driver that asks an open descriptor finds 136:0, and has to refuse the node.
     """
 
     def __init__(self, path: Path) -> None:

@@ -28,7 +28,7 @@ AT_ONCE = 8
 FIRST_REST = 1.0
 """Seconds until a device that failed is asked again; each time twice as long, up to the usual time."""
 _LEAVE = 0.5
-"""Seconds in which a killed child usually ends."""
+"""Seconds in which killed children usually end."""
 _LONGEST = 200
 """Characters of what a command says."""
 _OPEN = """
@@ -92,7 +92,7 @@ class _Asked:
             self.pidfd = os.pidfd_open(self._child.pid)
         except OSError:
             self.kill()
-            self.leave()
+            self.leave(time.monotonic() + _LEAVE)
             raise
 
     def ended(self) -> bool:
@@ -120,11 +120,11 @@ class _Asked:
             with suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)
 
-    def leave(self) -> None:
+    def leave(self, until: float) -> None:
         """After ``kill``. What hangs in the kernel stays."""
         if self._child:
             with suppress(subprocess.TimeoutExpired):
-                self._child.wait(_LEAVE)
+                self._child.wait(max(0.0, until - time.monotonic()))
         self._forget()
 
     def rest(self, reason: str | None, every: float) -> None:
@@ -204,8 +204,9 @@ class Prober:
                     os.eventfd_read(self._wake)
         for asked in self._children:
             asked.kill()
+        until = time.monotonic() + _LEAVE  # for all of them together, however many hang
         for asked in self._children:
-            asked.leave()
+            asked.leave(until)
 
     @property
     def _children(self) -> Iterator[_Asked]:

@@ -26,6 +26,9 @@ _BLOCKING = {READ, WRITE, IOCTL}
 class File:
     """A file; a test overrides what it needs. What a method raises as OSError is what the caller gets."""
 
+    opens_slowly = False
+    """Whether its opening, too, has a thread of its own."""
+
     def open(self):
         """Somebody opens it."""
 
@@ -88,7 +91,7 @@ class _Server:
                 return
             _, opcode, unique, node, _, _, pid, _, _ = _HEADER.unpack_from(request)
             body = request[_HEADER.size :]
-            if opcode in _BLOCKING:
+            if opcode in _BLOCKING or (opcode == OPEN and self._nodes[node].opens_slowly):
                 threading.Thread(target=self._answer, args=(opcode, unique, node, pid, body), daemon=True).start()
             elif opcode not in {FORGET, BATCH_FORGET, INTERRUPT}:
                 self._answer(opcode, unique, node, pid, body)
