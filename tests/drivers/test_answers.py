@@ -231,3 +231,26 @@ def test_an_error_whose_text_cannot_be_had_is_a_fault(base):
     error = answers.fault("allocate", mute())
     assert type(error) is DriverFault
     assert str(error) == "allocate() raised Mute, whose text can't be had: __str__ raised SystemExit"
+
+
+def test_the_same_object_with_other_values_is_read_again():
+    """A driver may list the same objects each time, whose class computes what they say."""
+
+    class Board(Device):
+        temperature = 40
+
+        @property
+        def health(self):
+            return Health.unhealthy("too hot") if self.temperature > 90 else Health.healthy()
+
+        def __init__(self):
+            for name, value in {"id": "board-0", "numa_nodes": ()}.items():
+                object.__setattr__(self, name, value)
+
+    board = Board()
+    (first,) = before = answers.devices([board])
+    assert first.health.ok
+    Board.temperature = 95
+    (second,) = answers.devices([board], before)
+    assert second.health.reason == "too hot"
+    assert answers.own([second]) == (board,)

@@ -22,6 +22,9 @@ MOST_DEVICES = 200_000
 """More than fit into the largest list that a kubelet accepts; a driver that lists more won't stop."""
 
 
+_FIELDS = fields(Device)
+
+
 @dataclass(frozen=True, slots=True)
 class Copy(Device):
     """The plain values of a device that is of a driver's own class: its attributes may be slow, or raise."""
@@ -38,11 +41,11 @@ def own(devices: Iterable[Device]) -> tuple[Device, ...]:
 def devices(answer: object, before: Iterable[Device] = ()) -> tuple[Device, ...]:
     """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``.
 
-    ``before``: what this returned the last time. A device is a value, so the very same one needs no new copy.
+    ``before``: what this returned the last time. The very same object needs no new copy while its values are the same.
     """
     copies = {id(device.own): device for device in before if type(device) is Copy}
     items = _sequence("devices()", answer, MOST_DEVICES, Device)
-    listed = tuple([copies.get(id(device)) or _copied(device) for device in items])
+    listed = tuple([_copied(device, copies.get(id(device))) for device in items])
     ids = [device.id for device in listed]
     if len(set(ids)) < len(ids):
         ((twice, _),) = Counter(ids).most_common(1)
@@ -79,10 +82,14 @@ def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[D
     return tuple([by_id[id_] for id_ in ids])
 
 
-def _copied(device: Device) -> Device:
+def _copied(device: Device, before: Copy | None) -> Device:
+    """``before``: the copy of the same object, whose class may compute what it says, so it is compared."""
     if type(device) is Device:
         return device
-    return Copy(**{one.name: _value(device, one) for one in fields(Device)}, own=device)
+    values = {one.name: _value(device, one) for one in _FIELDS}
+    if before is not None and all(getattr(before, name) == value for name, value in values.items()):
+        return before
+    return Copy(**values, own=device)
 
 
 def _value(device: Device, field_: Field[Any]) -> Any:  # noqa: ANN401
