@@ -117,10 +117,10 @@ def test_of_two_writers_one_is_refused_at_once(manager, real, boards, image):
 
 def test_a_load_that_hangs_is_left_behind_and_holds_up_no_other_board(kernel, real, image):
     manager, other = kernel.manager("f8007000.devcfg"), kernel.manager("f8008000.devcfg", 1)
-    options = real(patience=timedelta(seconds=0.3))
+    options = real(patience=timedelta(seconds=2))  # the child is in the write by then
     programmer, (board, free) = FpgaManagerProgrammer(options), options.boards
     gate = manager.hold("write")
-    with pytest.raises(Failed, match=r"\(process \d+\) hasn't ended after 0.3 s; it is left behind") as failed:
+    with pytest.raises(Failed, match=r"\(process \d+\) hasn't ended after 2 s; it is left behind") as failed:
         programmer.program(board, image, print)
     assert failed.value.again, "once that process has ended"
     assert re.match(r"process \d+ hangs, which began to program the board \d+ s ago", str(programmer.read(board).fault))
