@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import lru_cache
 from posixpath import normpath
 from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar
@@ -106,10 +107,18 @@ def nodes(what: str, value: object) -> tuple[int, ...]:
     nodes = sequence(what, value, int)
     if any(not 0 <= node < 2**31 for node in nodes):
         raise ValueError(f"{what}: expected none, or nodes from 0 to {2**31 - 1}, found {nodes}")
-    return tuple(sorted(set(nodes)))
+    return _same(tuple(sorted(set(nodes))))
+
+
+@lru_cache(maxsize=64)
+def _same(nodes: tuple[int, ...]) -> tuple[int, ...]:
+    """Many devices are near the same few nodes."""
+    return nodes
 
 
 def names(what: str, value: object) -> tuple[str, ...]:
+    if type(value) is tuple and len(value) == 1 and _sound(value[0]):
+        return value
     names = {text(what, name) for name in sequence(what, value, str)}
     if not names:
         raise ValueError(f"{what}: expected one or more names, or None")

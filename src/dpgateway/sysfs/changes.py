@@ -40,7 +40,7 @@ class Trace:
     def __init__(self) -> None:
         self.asked: set[tuple[str, str]] = set()
         """Objects and their attributes; other places without an attribute."""
-        self._answers: dict[Hashable, tuple[Any, set[tuple[str, str]]]] = {}
+        self._answers: dict[Hashable, tuple[Any, tuple[tuple[str, str], ...]]] = {}
 
     def note(self, place: str) -> None:
         self.asked.add((place, ""))
@@ -59,10 +59,11 @@ class Trace:
         if key not in self._answers:
             asked: set[tuple[str, str]] = set()
             with self.into(asked):
-                self._answers[key] = ask(), asked
+                given = ask()
+            self._answers[key] = given, tuple(asked)
         answer: T
-        answer, asked = self._answers[key]
-        self.asked |= asked
+        answer, before = self._answers[key]
+        self.asked.update(before)
         return answer
 
 

@@ -65,6 +65,8 @@ class Look:
         """Whether any answer depended on what udev has found out."""
         self._parsed: dict[tuple[str, str], dict[str, str]] = {}
         self._values: dict[tuple[str, str], Value] = {}
+        self._same: dict[Value, Value] = {}
+        """Values by themselves: a thousand functions of one vendor keep its name once."""
         self._names: dict[tuple[str, str], Sequence[str]] = {}
 
     def objects(self, subsystem: str, known: dict[str, dict[str, Object]] | None = None) -> Iterator[Object]:
@@ -118,7 +120,8 @@ class Look:
         if "/" in path or is_glob(path):
             self._values[key] = self.trace.once(key, lambda: self._reached(thing, path))
         elif key not in self._values:
-            self._values[key] = self._tree.read(f"{thing.path}/{path}")
+            value = self._tree.read(f"{thing.path}/{path}")
+            self._values[key] = self._same.setdefault(value, value)
         return self._values[key]
 
     def known(self, thing: Object, path: str) -> str | None:

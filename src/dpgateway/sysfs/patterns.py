@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 
+@lru_cache(maxsize=1024)
 def is_glob(text: str) -> bool:
     return "*" in text or "?" in text or "[" in text
 
@@ -22,6 +24,10 @@ def value_matches(value: str, glob: str) -> bool:
 
     Source: udev(7), "The match value may also contain ...".
     """
-    if not is_glob(glob):
-        return value in glob.split("|")
-    return any(fnmatchcase(value, one.replace("[^", "[!")) for one in glob.split("|"))
+    alternatives = _alternatives(glob)
+    return value in alternatives if not is_glob(glob) else any(fnmatchcase(value, one) for one in alternatives)
+
+
+@lru_cache(maxsize=1024)
+def _alternatives(glob: str) -> tuple[str, ...]:
+    return tuple(one.replace("[^", "[!") if is_glob(glob) else one for one in glob.split("|"))

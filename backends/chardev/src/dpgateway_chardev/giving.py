@@ -78,7 +78,7 @@ class Giver:
             tuple((name, self._variable(value, found, others)) for name, value in options.env.items()),
             tuple((name, self._text(text, found, others)) for name, text in options.annotations.items()),
             tuple(self._access(one, found, others) for one in options.access),
-            self._json(options.device_info, found, others, in_order=False).text,
+            self._json(options.device_info, found, others, in_order=False).text if options.device_info else "",
         )
 
     def _mount(self, option: MountOption, found: Matched, others: Mapping[str, str]) -> Mount:

@@ -55,7 +55,7 @@ class MatchSurvey:
         self._look = Look(options.roots)
         self._giver = Giver(options, self._look)
         self._grouping = Grouping(self._look, options.match, options.group, options.id, self._memory.names)
-        self._asked: dict[str, set[tuple[str, str]]] = {}
+        self._asked: dict[str, tuple[tuple[str, str], ...]] = {}
         """On what depended what was found out about objects, by their paths. Only of those that were read."""
         self.devices: dict[str, MatchedDevice] = {}
         self.checks: dict[str, Sequence[Check]] = {}
@@ -114,9 +114,10 @@ class MatchSurvey:
     def _seen(self, thing: Object, kinds: tuple[int, ...]) -> Seen:
         seen = self._memory.seen.get(thing.path)
         if seen is None or seen.kinds != kinds:
-            asked = self._asked[thing.path] = set()
+            asked: set[tuple[str, str]] = set()
             with self._look.trace.into(asked):
                 parts = tuple(self._parts(thing, kinds))
+            self._asked[thing.path] = tuple(asked) if parts else ()  # a tuple is a fifth of a set's size
             left = self._grouping.left.get(thing)
             seen = self._memory.see(thing.path, Seen(kinds, parts, left, () if parts else places(asked)))
         if seen.left is not None:
