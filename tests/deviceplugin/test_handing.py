@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from dpgateway import Allocation
+from dpgateway import Allocation, Device, Health
 from dpgateway.deviceplugin.handing import keeps_one_client
 from dpgateway.process import forks
 from dpgateway.process.peers import Gone, Listener, Peer
@@ -132,6 +132,27 @@ async def test_a_gateway_without_a_list_takes_nothing_over(make, kubelet, older,
     await asyncio.sleep(0.05)  # past its deadline; nothing happens, and there is nothing to wait for
     assert registered(kubelet) == 1
     assert await kubelet.allocate(R, ["a"])
+
+
+@pytest.mark.parametrize("devices", [[], [Device("a", Health.unhealthy("no power"))]], ids=["none", "unhealthy"])
+async def test_a_gateway_without_a_healthy_device_takes_none_away(make, kubelet, older, caplog, devices):
+    newer, found = make(), list(devices)
+    newer.serve(configured(driver_class=scripted(devices=lambda: list(found)), refresh=0.05))
+    await until(lambda: any("this one has no healthy device" in text for text in caplog.messages))
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert await kubelet.allocate(R, ["a"])
+    found[:] = [Device("a"), Device("b")]
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await offered(kubelet)
+
+
+async def test_where_no_device_is_healthy_a_newer_gateway_may_have_none(make, kubelet, caplog):
+    caplog.set_level("INFO", "dpgateway")
+    older, newer = make(), make()
+    older.serve(configured(driver_class=scripted(devices=lambda: [Device("a", Health.unhealthy("no power"))])))
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (1, 0))
+    newer.serve(configured(driver_class=scripted(devices=list)))
+    await until(lambda: any("handed over" in text for text in caplog.messages))
 
 
 async def test_only_the_gateway_that_serves_tells_its_driver_what_is_free(make, kubelet, caplog):
@@ -322,7 +343,7 @@ async def test_a_gateway_that_was_too_slow_lets_go_and_asks_again(make, kubelet,
 
 async def test_a_gateway_asks_once_it_has_a_list_and_not_before(make, kubelet, holder, gate):
     _, peers = holder
-    slow, newer = gate([]), make()
+    slow, newer = gate([Device("a")]), make()
     newer.serve(configured(driver_class=scripted(devices=slow)))
     await slow.entered()
     await turns(200)

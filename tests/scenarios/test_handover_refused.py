@@ -48,8 +48,9 @@ def broken(folder: Path) -> dict[str, Any]:
         (lambda _: {**simulated(), "driver": "nosuch"}, "isn't installed"),
         (lambda _: simulated(faults=[{"call": "list", "error": "no bus"}]), "no bus"),
         (lambda _: simulated(faults=[{"call": "list", "hang": True}]), "waiting because another gateway serves"),
+        (lambda _: simulated() | {"options": {"count": 0}}, "this one has no healthy device"),
     ],
-    ids=["fails at import", "is missing", "fails to list", "hangs"],
+    ids=["fails at import", "is missing", "fails to list", "hangs", "finds none"],
 )
 async def test_a_driver_that_lists_nothing(
     kubelet: Kubelet, served: Gateway, newer: Gateway, resource: Callable[[Path], dict[str, Any]], said: str

@@ -225,6 +225,8 @@ async def test_others_have_their_turn_while_a_long_page_is_made(short_path):
 async def test_asking_again_and_again_leaves_nothing(short_path):
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
         await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
+        # the last file that a gateway opens at the start
+        await until(lambda: list(short_path.glob("dpgateway/*.next")))
 
         def left():
             gc.collect()

@@ -18,7 +18,7 @@ from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.successor import Successor
-from dpgateway.deviceplugin.server.taking import ASK, BACK, LISTED, REGISTER, SERVES
+from dpgateway.deviceplugin.server.taking import ASK, BACK, LISTED, POOR, REGISTER, SERVES
 from dpgateway.process.log import bind
 from dpgateway.process.peers import Gone, Peer
 from dpgateway.process.tasks import within
@@ -74,6 +74,11 @@ class Member:
     def idle(self) -> bool:
         """Whether nobody waits for it, and its driver does nothing to a device."""
         return not self._handlers.calls and self._resource.idle
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a gateway without any healthy device would take some away."""
+        return self._resource.driver.healthy
 
     @property
     def forsaken(self) -> bool:
@@ -197,7 +202,9 @@ class Handing:
                 wanted = await newer.hear()
         except (OSError, TimeoutError):
             wanted = ""
-        if wanted != ASK or member.name in self._running or member.given.done() or member.closed:
+        if wanted != ASK and not (wanted == POOR and not member.healthy):
+            return
+        if member.name in self._running or member.given.done() or member.closed:
             return
         if member.newer is not None:
             member.newer.close()  # it has died, or asks once more

@@ -182,13 +182,14 @@ class Plugin:
         self.registrar.ready()
         self._endpoint.precede(lambda newer: self._handing.asked(self._member, newer))
 
-    async def _warm(self) -> None:
-        """Returns when the resource could be served at once."""
+    async def _warm(self) -> bool:
+        """Returns when the resource could be served at once: whether there is a healthy device."""
         await self.inventory.list.newer(0)
         version = 0
         while self.failure:
             version = await self.driver.said.newer(version)
         await self._noted()
+        return self.driver.healthy
 
     async def _follow(self, taking: Taking) -> bool:
         """Whether it may register now, as the gateway does that served before."""

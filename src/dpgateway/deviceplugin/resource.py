@@ -48,7 +48,7 @@ class Resource:
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
         self.agent = ""
         """How the kubelet that opened the last stream calls itself."""
-        self._ledger, self._holdings, self._driver = inventory.ledger, inventory.holdings, driver
+        self._ledger, self._holdings, self.driver = inventory.ledger, inventory.holdings, driver
         self._config, self._cdi = config, cdi
         self._log, self._clock = log, inventory.clock
         self.releases = Releases(inventory, driver, log)
@@ -65,7 +65,7 @@ class Resource:
 
     def options(self) -> Options:
         """What the kubelet should ask for. Without a driver nothing can say that a device needs no preparation."""
-        calls = self._driver.calls
+        calls = self.driver.calls
         return Options(prepare=calls is None or "prepare" in calls.abilities, prefer=self._preferring.wanted())
 
     async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
@@ -75,7 +75,7 @@ class Resource:
     @property
     def idle(self) -> bool:
         """Whether the driver prepares and releases nothing."""
-        calls = self._driver.calls
+        calls = self.driver.calls
         return calls is None or calls.idle
 
     # Allocate
@@ -188,9 +188,9 @@ class Resource:
             self._log.log(level, message)
 
     def _calls(self) -> Lanes:
-        if self._driver.calls is None:
+        if self.driver.calls is None:
             raise RequestError(f"resource {self.name}: its driver {self._config.driver} isn't running; see the log")
-        return self._driver.calls
+        return self.driver.calls
 
     # PreStartContainer
 

@@ -79,6 +79,11 @@ class RunningDriver:
     def _deadline(self) -> float:
         return self._config.timeouts.list.total_seconds()
 
+    @property
+    def healthy(self) -> bool:
+        """Whether its last list has a healthy device."""
+        return any(device.health.ok for device in self.said.value.devices or ())
+
     def amend(self, config: ResourceConfig) -> None:
         """Other values of ``timeouts`` and ``refresh``, with the same driver and options. What is under way keeps its
         deadline.

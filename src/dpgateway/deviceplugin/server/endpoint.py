@@ -68,7 +68,7 @@ class Endpoint:
         """Servers that are being stopped."""
         self._bound: os.stat_result | None = None
         self._opening = asyncio.Lock()
-        self._warm: Callable[[], Awaitable[object]] | None = None
+        self._warm: Callable[[], Awaitable[bool]] | None = None
         self._asked: Callable[[Peer], None] = Peer.close
         self._listener: Listener | None = None
         self.mutes = Mutes()
@@ -76,8 +76,11 @@ class Endpoint:
         self.taking: Taking | None = None
         """The talk with the gateway from which this one took over."""
 
-    def follow(self, warm: Callable[[], Awaitable[object]]) -> None:
-        """Takes over from a gateway that serves already when ``warm`` returns; without this, when that one ends."""
+    def follow(self, warm: Callable[[], Awaitable[bool]]) -> None:
+        """Takes over from a gateway that serves already when ``warm`` returns; without this, when that one ends.
+
+        What it returns is whether there is a healthy device.
+        """
         self._warm = warm
 
     def precede(self, asked: Callable[[Peer], None]) -> None:
@@ -103,12 +106,16 @@ class Endpoint:
     async def _ask(self) -> int:
         """The lock's descriptor, once the gateway that serves has passed it."""
         assert self._warm is not None  # noqa: S101  the caller looked
-        await self._warm()
+        told = False
         while True:
+            healthy = await self._warm()
             try:
-                self.taking, lock = await Taking.ask(self._names.next)
+                self.taking, lock = await Taking.ask(self._names.next, healthy=healthy)
             except OSError as error:
-                self._log.debug("the gateway that serves it doesn't hand it over: %s", error)
+                level = logging.DEBUG if healthy or told else logging.WARNING
+                why = "" if healthy else "; this one has no healthy device, and nothing is taken from one that has any"
+                self._log.log(level, "the gateway that serves it doesn't hand it over: %s%s", error, why)
+                told = not healthy
                 await asyncio.sleep(ASKING)
             else:
                 return lock

@@ -1,7 +1,7 @@
 """What a gateway asks of the one that serves a resource before it, and hears from it (docs/design/handover.md).
 
     newer                older
-    ASK            ->                       once it is warm
+    ASK            ->                       once it is warm; POOR if it has no healthy device
                    <-    TAKE api, lock     at a moment when nothing is under way
     SERVES         ->                       the older one passes calls on from now on
                    <-    REGISTER [streams] at the next such moment
@@ -9,7 +9,9 @@
                    <-    BACK               at any time: the newer one was too slow, and must let go
 
 The lock's descriptor comes with TAKE. From then on both hold the lock, so whoever of them ends leaves it to the other.
-With REGISTER come the connections whose end would end the newer gateway's stream, so that they outlive the older one.
+A gateway without a healthy device gets nothing from one that has any: a release whose driver finds nothing would take
+the kubelet's devices away. With REGISTER come the connections whose end would end the newer gateway's stream, so that
+they outlive the older one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from dpgateway.errors import KubeletError
 from dpgateway.process import forks
 from dpgateway.process.peers import Gone, Peer
 
-ASK, TAKE, SERVES, REGISTER, LISTED, BACK = "ask 1", "take", "serves", "register", "listed", "back"
+ASK, POOR, TAKE, SERVES = "ask 1", "ask 1 without healthy devices", "take", "serves"
+REGISTER, LISTED, BACK = "register", "listed", "back"
 
 
 class TakenBack(KubeletError):
@@ -40,11 +43,14 @@ class Taking:
         """The name of the API in which the older gateway is registered."""
 
     @classmethod
-    async def ask(cls, path: Path) -> tuple[Taking, int]:
-        """With the descriptor of the lock. Raises OSError if the older gateway doesn't hand the resource over."""
+    async def ask(cls, path: Path, *, healthy: bool) -> tuple[Taking, int]:
+        """With the descriptor of the lock. Raises OSError if the older gateway doesn't hand the resource over.
+
+        ``healthy``: whether this gateway has a healthy device of it.
+        """
         older = Peer.dial(path)
         try:
-            older.send(ASK)
+            older.send(ASK if healthy else POOR)
             verb, _, api = (await older.hear()).partition(" ")
             descriptors = older.passed()
         except BaseException:
