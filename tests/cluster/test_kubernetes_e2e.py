@@ -11,6 +11,8 @@ from tests.cluster.installed import NAMESPACE, RELEASE, pod, simulated
 from tests.cluster.machine.box import ClusterError, until
 
 THING = "example.com/thing"
+HEALTH = "example.com/health"
+"""No other test uses it: what the kubelet's checkpoint still names stays listed, and would be counted."""
 VALUES = {"config": {"resources": [simulated(THING, 2)]}}
 SAY = "tr '\\0' '\\n' </proc/1/environ | grep ^THING_; echo said"
 """A shell drops variables with a `-` in their names, so they aren't in its own environment."""
@@ -33,10 +35,10 @@ def used(cluster, offered):
     return start(cluster, "user")
 
 
-def start(cluster, name, command=UNTIL_TOLD, *, count=1, phase="Running", **more):
+def start(cluster, name, command=UNTIL_TOLD, *, resource=THING, count=1, phase="Running", **more):
     """One such pod on each node."""
     for node in cluster.nodes:
-        one = pod(f"{name}-{node}", node, {THING: count})
+        one = pod(f"{name}-{node}", node, {resource: count})
         one["spec"]["containers"][0]["command"] = ["sh", "-c", command]
         one["spec"] |= more
         cluster.apply(one)
@@ -203,22 +205,22 @@ def test_a_gateway_that_never_gets_ready_takes_nothing_over_and_is_rolled_back(c
 
 def test_a_pods_status_says_how_its_device_is(cluster, chart):
     """The newest kubelet says so (ResourceHealthStatus, beta in 1.36); each node counts what is Healthy."""
-    resource = simulated(THING, 1)
+    resource = simulated(HEALTH, 1)
     resource["options"]["control_file"] = FAULTS
     chart.install({"config": {"resources": [resource]}})
     for node in cluster.nodes:
-        chart.until_offered(node, THING, 1)
-    start(cluster, "user", restartPolicy="Never")
+        chart.until_offered(node, HEALTH, 1)
+    start(cluster, "user", resource=HEALTH, restartPolicy="Never")
     until_said(cluster, "Healthy")
     fault(cluster, {"faults": [{"unhealthy": "overheated"}]})
     until_said(cluster, "Unhealthy")
     for node, one in cluster.nodes.items():
-        chart.until_offered(node, THING, 0)
-        assert int(one.object()["status"]["capacity"][THING]) == 1
+        chart.until_offered(node, HEALTH, 0)
+        assert int(one.object()["status"]["capacity"][HEALTH]) == 1
     fault(cluster, {})
     until_said(cluster, "Healthy")
     for node in cluster.nodes:
-        chart.until_offered(node, THING, 1)
+        chart.until_offered(node, HEALTH, 1)
     fault(cluster, {"faults": [{"unhealthy": "overheated"}]})
     until_said(cluster, "Unhealthy")
     end(cluster, "user-new", code=1)
