@@ -105,9 +105,11 @@ def allocated(gateway: Gateway) -> int:
 
 
 def holders(gateway: Gateway) -> list[int]:
-    """The processes that serve the resources."""
+    """The processes that serve the resources. None while a gateway that begins again makes its lock once more."""
     folder = gateway.device_plugins_dir / "dpgateway"
-    return [int(lock.read_text().removeprefix("pid ") or 0) for lock in folder.glob("*.lock")]
+    with contextlib.suppress(FileNotFoundError):
+        return [int(lock.read_text().removeprefix("pid ") or 0) for lock in folder.glob("*.lock")]
+    return []
 
 
 def kinds(gateway: Gateway) -> list[str]:
