@@ -6,6 +6,7 @@ import pytest
 
 from dpgateway.sysfs import Changes, Interest, Notices, Watcher
 from dpgateway.sysfs.watching import MOST
+from tests.support.uevents import changes
 
 
 def watches():
@@ -116,9 +117,11 @@ def test_where_not_all_can_be_watched_anything_may_have_changed(watched, tmp_pat
     assert watcher.changes() is None
 
 
-def change(path="/sys/devices/virtual/mem/null"):
-    """Has the kernel say that an object of sysfs changed, which needs root."""
-    Path(path, "uevent").write_text("change")
+@pytest.fixture
+def change():
+    """Has the kernel say that an object of sysfs changed."""
+    with changes() as change:
+        yield change
 
 
 @pytest.fixture
@@ -140,33 +143,33 @@ def listener():
     watcher.close()
 
 
-def test_changes_in_sysfs_in_a_row_are_one(listener, caplog):
+def test_changes_in_sysfs_in_a_row_are_one(listener, change, caplog):
     watcher, told, go_on = listener
     go_on.clear()
     watcher.watch({})
-    change()
+    change("null")
     assert told.acquire(timeout=5)
     for _ in range(5):
-        change("/sys/devices/virtual/mem/zero")
-        change()
+        change("zero")
+        change("null")
     go_on.set()
     assert told.acquire(timeout=5)
-    change("/sys/devices/virtual/mem/zero")
+    change("zero")
     watcher.close()
     assert not told.acquire(blocking=False)
     assert caplog.messages == []
 
 
-def test_what_changed_last_is_told_before_the_end(listener):
+def test_what_changed_last_is_told_before_the_end(listener, change):
     watcher, told, _ = listener
     watcher.watch({})
-    change()
+    change("null")
     watcher.close()
     assert told.acquire(blocking=False)
     assert watcher.changes() == Changes(frozenset({"devices/virtual/mem/null"}))
 
 
-def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything():
+def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(change):
     """A look for another reason may come between an event and the word of it."""
     told, go_on, taken = threading.Semaphore(0), threading.Event(), []
 
@@ -183,10 +186,10 @@ def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything():
     log = logging.LoggerAdapter(logging.getLogger(__name__))
     watcher = Watcher("test", changed, Notices(log, logging.WARNING), matters)
     watcher.watch({})
-    change()
+    change("null")
     assert told.acquire(timeout=5)
-    change()
-    change("/sys/devices/virtual/mem/zero")
+    change("null")
+    change("zero")
     go_on.set()
     watcher.close()
     assert taken == [Changes(frozenset({"devices/virtual/mem/null"}))]

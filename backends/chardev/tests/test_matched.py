@@ -10,6 +10,7 @@ from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway import Allocation, DeviceNode, DeviceUnavailable, DriverError, Mount, from_plain
 from dpgateway.sysfs import Uevent
 from dpgateway.testing import Recorder
+from tests.support.uevents import changes
 
 ROOT = "/sys/devices/pci0000:00/0000:00:14.0"
 STICK = {"subsystem": "tty", "attrs": {"idVendor": "0403"}}
@@ -326,9 +327,9 @@ def test_a_change_in_sysfs_is_noticed(drive):
     driver = drive({"subsystem": "mem", "kernel": "null"}, recorder, sysfs="/sys", dev="/dev")
     assert list(reasons(driver).values()) == [None]
     recorder.changed.clear()
-    for name in ("zero", "null"):
-        with open(f"/sys/devices/virtual/mem/{name}/uevent", "w") as uevent:  # noqa: PTH123
-            uevent.write("change")
+    with changes() as change:
+        for name in ("zero", "null"):
+            change(name)
     assert recorder.changed.wait(5)
 
 
