@@ -74,12 +74,13 @@ class Cdi:
         """
         runtime = None if way(asked.wanted, asked.kubelet, runtime=True) is Way.EXPANDED else await self._runtime()
         passed = partial(self._always if asked.wanted == "always" else self._passed, allocation, asked, runtime)
-        working = self._threads.call("read CDI specs", passed, self._patience)
+        working = self._threads.call("CDI specs", passed, self._patience)
         try:
             async with asyncio.timeout(self._patience):
                 return await working
         except TimeoutError:
-            raise CdiError(f"the CDI specs couldn't be read within {self._patience:g} s") from None
+            disk = "a disk with CDI specs, or with what the gateway remembers of its own in state_dir,"
+            raise CdiError(f"{disk} hasn't answered for {self._patience:g} s") from None
 
     def _always(self, allocation: Allocation, asked: Asked, runtime: bool | None) -> tuple[Allocation, str]:
         """Blocks."""
