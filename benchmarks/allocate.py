@@ -45,6 +45,7 @@ async def measure(folder: Path, effort: float) -> Figures:
         "allocate.threaded.us": turns.p50("threaded"),
         "allocate.threaded_over.us": turns.difference("threaded", "bare"),
         "allocate.over.us": turns.difference("gateway", "bare"),
+        "allocate.over_threaded.us": turns.difference("gateway", "threaded"),
         "allocate.ratio.x": turns.ratio("gateway", "bare"),
     }
 

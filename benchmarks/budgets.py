@@ -21,15 +21,21 @@ class Budget:
     """The name of the bare handlers' figure, if there is one to compare with."""
     why: str = ""
     """Why the gateway costs this much, for the page, if the budget is missed; with figures by ``%(name)``."""
+    times: float = 0
+    """The limit is at least the bare handlers' figure times this: on a slow machine they take longer, too."""
+
+    def limit_of(self, figures: Mapping[str, float]) -> float:
+        """The limit in the run that measured ``figures``."""
+        return max(self.limit, self.times * figures.get(self.against, 0))
 
     def met(self, figures: Mapping[str, float]) -> bool | None:
         """``None``: the figure wasn't measured."""
-        return figures[self.figure] <= self.limit if self.figure in figures else None
+        return figures[self.figure] <= self.limit_of(figures) if self.figure in figures else None
 
 
 ALLOCATE = (
-    "each call goes to a thread and back, because a driver may block. Bare handlers that do only that "
-    "take %(allocate.threaded_over.us).0f µs more, too, because the hop wakes a sleeping core twice. The rest goes "
+    "each call goes to a thread and back, because a driver may block. Bare handlers that do only that take "
+    "%(allocate.threaded_over.us).0f µs more than others, because the hop wakes a sleeping core twice. The rest goes "
     "into checks of the kubelet's request and of the driver's answer. Each check is small, but the process's caches "
     "are cold. A kubelet admits one pod at a time, and takes longer for that"
 )
@@ -81,23 +87,24 @@ BY_RESOURCES = {
 """What is measured by the number of resources, in words."""
 
 BUDGETS = (
-    Budget("Allocate, p50, more than bare", "allocate.over.us", "µs", 150, why=ALLOCATE),
+    Budget("Allocate, p50, more than bare with a thread", "allocate.over_threaded.us", "µs", 150, why=ALLOCATE),
     Budget("Allocate, p50, times bare", "allocate.ratio.x", "x", 1.6, why=ALLOCATE),
     Budget("first list of 10,000 devices, p50, times bare", "first_list.ratio.x@10000", "x", 1.5, why=FIRST),
     Budget("the same from a gateway that has just started", "first_list.cold_ratio.x@10000", "x", 1.5, why=FIRST),
     Budget("a health flip among 100 devices, p50", "flip.gateway.ms@100", "ms", 0.6, "flip.bare.ms@100", FLIP),
     Budget("a health flip among 1,000 devices, p50", "flip.gateway.ms@1000", "ms", 2.5, "flip.bare.ms@1000", FLIP),
     Budget("a health flip among 10,000 devices, p50", "flip.gateway.ms@10000", "ms", 12, "flip.bare.ms@10000", FLIP),
-    Budget(
-        "new kubelet to lists, 8 resources, p99", "restart.gateway_p99.ms@8", "ms", 20, "restart.bare_p99.ms@8", RESTART
-    ),
-    Budget(
-        "new kubelet to lists, 64 resources, p99",
-        "restart.gateway_p99.ms@64",
-        "ms",
-        100,
-        "restart.bare_p99.ms@64",
-        RESTART,
+    *(
+        Budget(
+            f"new kubelet to lists, {resources} resources, p99",
+            f"restart.gateway_p99.ms@{resources}",
+            "ms",
+            limit,
+            f"restart.bare_p99.ms@{resources}",
+            RESTART,
+            times=1.2,
+        )
+        for resources, limit in ((8, 20), (64, 100))
     ),
     Budget("process start to 64 resources listed, p50", "start.gateway.s", "s", 1, "start.bare.s"),
     Budget("resident, 64 resources of 100 devices", "memory.gateway.mb@64", "MB", 60, "memory.bare.mb@64", MEMORY),

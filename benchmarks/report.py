@@ -78,7 +78,7 @@ class Report:
                 [
                     budget.what,
                     _with_unit(self.figures[budget.figure], budget.unit),
-                    _with_unit(budget.limit, budget.unit),
+                    _with_unit(budget.limit_of(self.figures), budget.unit),
                     "" if other is None else _with_unit(other, budget.unit),
                     "met" if met else "missed",
                 ]
@@ -91,7 +91,10 @@ class Report:
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
     def document(self) -> dict[str, object]:
-        budgets = [{"what": b.what, "figure": b.figure, "limit": b.limit, "met": met} for b, met in self._measured()]
+        budgets = [
+            {"what": budget.what, "figure": budget.figure, "limit": budget.limit_of(self.figures), "met": met}
+            for budget, met in self._measured()
+        ]
         return {"about": self.about, "kubelet": self.kubelet, "budgets": budgets, "figures": self.figures}
 
     def write_page(self, path: Path) -> None:
