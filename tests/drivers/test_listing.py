@@ -216,10 +216,12 @@ async def test_each_call_is_counted_once_also_one_that_answers_late(lane, gate):
         return answer or slow()
 
     counted: dict[str, int] = {}
-    lane.start(devices, deadline=0.05)
+    lane.start(devices)
     for outcome in ("error", "fault", "success", "timeout"):
         counted[outcome] = 1
         await until(lambda: lane.tally.read().get("devices") and lane.tally.read()["devices"].outcomes == counted)
+        if outcome == "success":
+            lane.lane.amend(configured(timeouts={"list": 0.05}, refresh=NEVER))
         lane.announcements.changed()
     slow.open()
     await until(lambda: lane.heard.taken == [(A,), (A, B), (A, B)])  # the late one, and the one after it
@@ -269,7 +271,7 @@ async def test_a_driver_that_fails_thousands_of_times_is_still_asked(lane):
         return answer
 
     lane.start(fails, refresh=0.00001)
-    await until(lambda: lane.heard.taken, 10)
+    await until(lambda: lane.heard.taken)
     assert len(lane.heard.failures) == 1100
 
 

@@ -71,19 +71,19 @@ def test_what_is_loaded_is_ready_and_what_hangs_comes_later(tmp_path, install, h
     held = hanging("l1_hangs")
     resources = Loaded(tmp_path, [("a", "l1_hangs", ""), ("b", "l1_good", "")]).when_ready("b")
     assert (resources["b"].failure, resources["b"].options.count, resources["b"].later) == (None, 1, None)
-    assert re.fullmatch(r"it hasn't been imported within \d s", resources["a"].failure)
+    assert re.fullmatch(r"it hasn't been imported within \d+ s", resources["a"].failure)
     held.open()
-    late = resources["a"].later.result(5)
+    late = resources["a"].later.result(20)
     assert (late.name, late.failure, late.options.count, late.driver_class.__name__) == ("e.com/a", None, 1, "Good")
 
 
 def test_drivers_that_hang_are_awaited_together(tmp_path, hanging):
-    names = [f"l2_{number}" for number in range(10)]
+    names = [f"l2_{number}" for number in range(40)]
     for name in names:
         hanging(name)
     began = time.monotonic()
     resources = Loaded(tmp_path, [(name, name, "") for name in names]).when_ready()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 3.5  # one after another they would take 4 s
     assert all(one.later is not None for one in resources.values())
 
 
@@ -93,9 +93,9 @@ def test_options_that_hang_hold_up_no_other_resource_not_even_of_their_driver(tm
     loaded = Loaded(tmp_path, [("a", f"l3_{where}", "hangs: true"), ("b", f"l3_{where}", "")])
     resources = loaded.when_ready("b")
     assert resources["b"].failure is None
-    assert re.fullmatch(r"it hasn't checked its options within \d s", resources["a"].failure)
+    assert re.fullmatch(r"it hasn't checked its options within \d+ s", resources["a"].failure)
     held.open()
-    assert resources["a"].later.result(5).options.hangs
+    assert resources["a"].later.result(20).options.hangs
 
 
 def test_options_that_are_wrong_are_an_error_whatever_else_hangs(tmp_path, hanging):
@@ -111,9 +111,9 @@ def test_options_that_are_found_wrong_too_late_fail_their_resource_alone(tmp_pat
     held.open()
     assert re.fullmatch(
         r"its options are wrong: .*config.yaml:2: resources\[0\].options.count: found 4, expected 3 or less",
-        resources["a"].later.result(5).failure,
+        resources["a"].later.result(20).failure,
     )
-    assert resources["b"].later.result(5).failure is None
+    assert resources["b"].later.result(20).failure is None
 
 
 def test_what_is_claimed_twice_fails_the_resource_whose_options_came_too_late(tmp_path, hanging):
@@ -125,7 +125,7 @@ def test_what_is_claimed_twice_fails_the_resource_whose_options_came_too_late(tm
     assert re.fullmatch(
         r"its options are wrong: .*config.yaml:2: resources\[0\].options: found \"a name\", which the resource at "
         r".*config.yaml:3 claims too, expected something that no other resource of this driver has, .*",
-        resources["a"].later.result(5).failure,
+        resources["a"].later.result(20).failure,
     )
 
 
@@ -134,7 +134,7 @@ def test_a_failure_at_import_that_comes_late_is_the_failure(tmp_path, hanging):
     held.answer = OSError("no such bus")
     resources = Loaded(tmp_path, [("a", "l7", "")]).when_ready()
     held.open()
-    assert resources["a"].later.result(5).failure == "it can't be loaded: OSError: no such bus"
+    assert resources["a"].later.result(20).failure == "it can't be loaded: OSError: no such bus"
 
 
 async def test_the_log_says_who_is_awaited_and_where_that_is_and_says_so_again(tmp_path, hanging, caplog):
@@ -146,12 +146,12 @@ async def test_the_log_says_who_is_awaited_and_where_that_is_and_says_so_again(t
     checks.open()
     waiting = [
         (
-            r"waiting for the driver l8 \(l8 1.2\), which is being imported, for 1 s now, at .*/waiting.py:\d+; what "
+            r"waiting for the driver l8 \(l8 1.2\), which is being imported, for \d+ s now, at .*/waiting.py:\d+; what "
             "imports the same modules waits with it, and no other resource"
         ),
         (
             r"waiting for the driver l9 \(l9 1.2\), which is checking the options of e.com/b at "
-            r".*config.yaml:3, for 1 s now, at .*/waiting.py:\d+; no other resource waits with it"
+            r".*config.yaml:3, for \d+ s now, at .*/waiting.py:\d+; no other resource waits with it"
         ),
     ]
     assert all(map(re.fullmatch, [*waiting, *waiting], caplog.messages))

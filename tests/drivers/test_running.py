@@ -33,7 +33,7 @@ class Running:
         return self.driver.calls
 
     async def listed(self):
-        await until(lambda: self.said.devices is not None and not self.said.failure, 10)
+        await until(lambda: self.said.devices is not None and not self.said.failure)
 
     async def end(self):
         self.driver.hurry()
@@ -151,7 +151,8 @@ async def test_a_driver_that_hangs_being_made_is_said_once(run, gate, records):
     await until(lambda: records.texts() == [failed])
     slow.open()
     await one.listed()
-    assert records.texts() == [failed, "the driver has been made, after its deadline"]
+    made = [text for text in records.texts() if "made" in text]  # its list may be late, too
+    assert made == [failed, "the driver has been made, after its deadline"]
 
 
 async def test_a_driver_that_is_still_being_loaded_is_overdue_at_the_deadline_and_taken_when_it_comes(run, records):
@@ -177,30 +178,8 @@ async def test_a_driver_that_cannot_be_used_once_it_is_loaded_says_why(run, reco
 async def test_a_resource_stops_while_its_driver_is_loaded(run):
     one = run(later=Future())
     await turns()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(15):
         await one.end()
-
-
-@pytest.mark.parametrize("hangs", ["devices", "__init__", None])
-async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_driver_is_at(run, gate, hangs):
-    """Its failures have pauses of 1, 2, 4 seconds between them, and each of its calls a deadline of its own."""
-    slow, began = gate(), asyncio.get_running_loop().time()
-
-    class Slow(Scripted):
-        def __init__(self, options, context):
-            if hangs == "__init__":
-                slow()
-
-        def devices(self):
-            if hangs == "devices":
-                slow()
-            raise DriverError("no bus")
-
-    one = run(Slow, timeouts={"list": 1})
-    await until(lambda: one.said.overdue)
-    assert 1 <= asyncio.get_running_loop().time() - began < 1.9
-    assert one.said.failure
-    assert one.said.devices is None
 
 
 async def test_a_driver_that_hangs_listing_keeps_its_list_and_says_why_until_it_answers(run, gate):
@@ -388,19 +367,46 @@ async def test_a_driver_that_failed_as_a_whole_is_closed_before_another_is_made(
 
 
 class Hanging(Threads):
-    """What is called answers at once, but ``close`` never does."""
+    """What is called answers at once, but one of a driver's calls never does."""
+
+    def __init__(self, hangs):
+        super().__init__()
+        self._hangs = hangs
 
     def call(self, name, function, seconds=math.inf):
         future = asyncio.get_running_loop().create_future()
-        if not name.endswith(" close"):
-            future.set_result(function())
+        if not name.endswith(f" {self._hangs}"):
+            try:
+                future.set_result(function())
+            except DriverError as error:
+                future.set_exception(error)
         return future
+
+
+@pytest.mark.parametrize("hangs", ["list", "make", "nothing"])
+@in_virtual_time
+async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_driver_is_at(log, hangs):
+    """Its failures have pauses of 1, 2, 4 seconds between them, and each of its calls a deadline of its own."""
+
+    def fails():
+        raise DriverError("no bus")
+
+    config = configured(driver_class=scripted(devices=fails), timeouts={"list": 1.5})
+    driver = RunningDriver(config, "node-a", Hanging(hangs), log)
+    running, began, seen = asyncio.ensure_future(driver.run()), asyncio.get_running_loop().time(), 0
+    while not driver.said.value.overdue:
+        seen = await driver.said.newer(seen)
+    assert asyncio.get_running_loop().time() - began == 1.5
+    assert driver.said.value.failure
+    assert driver.said.value.devices is None
+    running.cancel()
+    await asyncio.wait([running])
 
 
 @pytest.mark.parametrize("ends", ["with the gateway", "alone", "alone, and the gateway ends meanwhile"])
 @in_virtual_time
 async def test_a_driver_has_less_time_to_close_when_the_gateway_ends_and_what_hangs_is_said(log, records, ends):
-    driver = RunningDriver(configured(driver_class=scripted(close=lambda: None)), "node-a", Hanging(), log)
+    driver = RunningDriver(configured(driver_class=scripted(close=lambda: None)), "node-a", Hanging("close"), log)
     running = asyncio.ensure_future(driver.run())
     await driver.said.newer(1)
     if ends == "with the gateway":

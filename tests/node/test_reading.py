@@ -122,7 +122,7 @@ async def test_a_damaged_file_leaves_unknown_what_is_held_and_is_told_of_once(re
 
 
 async def test_a_file_that_may_just_be_written_is_not_told_of(reads, caplog):
-    reads.write_raw("{", ago=0.0)
+    reads.write_raw("{", ago=-10.0)  # as good as now, whenever it is read
     assert not (await reads.read()).known
     assert caplog.records == []
 
@@ -159,14 +159,14 @@ async def test_ids_that_fit_in_no_list_are_not_believed(reads, caplog):
 
 
 def test_a_stamp_from_the_future_is_as_good_as_now():
-    assert stamped(time.time() - 60) == pytest.approx(time.monotonic() - 60, abs=1)
-    assert stamped(time.time() + 3600) == pytest.approx(time.monotonic(), abs=1)
+    assert stamped(time.time() - 60) == pytest.approx(time.monotonic() - 60, abs=20)
+    assert stamped(time.time() + 3600) == pytest.approx(time.monotonic(), abs=20)
 
 
 async def test_a_file_from_the_future_is_as_old_as_the_first_look_at_it(reads):
     reads.write(ago=-3600.0, thing=["a"])
     first = await reads.read()
-    assert first.written == pytest.approx(time.monotonic(), abs=5)
+    assert first.written == pytest.approx(time.monotonic(), abs=20)
     assert (await reads.read()).written == first.written
     reads.write(ago=-3600.0, thing=["a", "b"])
     assert (await reads.read()).written > first.written

@@ -20,8 +20,8 @@ async def test_whoever_is_behind_gets_the_newest_at_once():
     some = Observable("a")
     for value in "bcd":
         some.publish(value)
-    assert await asyncio.wait_for(some.newer(1), 1) == 3
-    assert await asyncio.wait_for(some.newer(-1), 1) == 3
+    assert await asyncio.wait_for(some.newer(1), 20) == 3
+    assert await asyncio.wait_for(some.newer(-1), 20) == 3
     assert some.value == "d"
 
 

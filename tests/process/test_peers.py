@@ -14,7 +14,7 @@ async def both(short_path):
     met: asyncio.Queue[Peer] = asyncio.Queue()
     listener = Listener(short_path / "peer", met.put_nowait)
     dialled = Peer.dial(short_path / "peer")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         accepted = await met.get()
     yield dialled, accepted
     for one in (dialled, accepted, listener):

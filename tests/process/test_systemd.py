@@ -32,7 +32,7 @@ class Systemd:
         self._socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
 
     async def hears(self, line):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while line not in self.heard:
                 await self.hear()
 
@@ -82,7 +82,7 @@ class TestNotifier:
     async def test_the_watchdog_hears_of_us_twice_in_its_time(self, systemd, pid):
         notifier = notifier_of(systemd.address, WATCHDOG_USEC="20000", WATCHDOG_PID=pid)
         reassure = asyncio.create_task(notifier.reassure(Threads().works))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while systemd.heard.count("WATCHDOG=1") < 3:
                 await systemd.hear()
         reassure.cancel()
@@ -169,7 +169,7 @@ class TestProcess:
         await systemd.hears("READY=1")
         began = next(line for line in systemd.heard if line.startswith("MONOTONIC_USEC="))
         assert systemd.heard[systemd.heard.index(began) - 1] == "RELOADING=1"
-        assert 0 <= time.monotonic() - int(began.partition("=")[2]) / 1e6 < 10
+        assert 0 <= time.monotonic() - int(began.partition("=")[2]) / 1e6 < 60
         await systemd.hears("STATUS=2 resources, waiting for a kubelet")
         process.reload({**DEVICES, "shares": 0})
         await systemd.hears("STATUS=2 resources, waiting for a kubelet, the new configuration is refused")

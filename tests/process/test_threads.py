@@ -118,7 +118,7 @@ async def test_a_call_waits_for_a_thread_as_long_as_its_patience(gate):
     await advance(4.9)
     assert not begun.is_set()
     await advance(0.1)
-    assert begun.wait(5)
+    assert begun.wait(20)
 
 
 @in_virtual_time
@@ -130,7 +130,7 @@ async def test_a_call_waits_for_a_thread_for_a_tenth_of_its_callers_time_at_most
     await advance(begins * 0.98)
     assert not begun.is_set()
     await advance(begins * 0.02)
-    assert begun.wait(5)
+    assert begun.wait(20)
 
 
 def test_a_run_waits_for_a_thread_for_a_tenth_of_its_time_at_most(gate):
@@ -139,7 +139,7 @@ def test_a_run_waits_for_a_thread_for_a_tenth_of_its_time_at_most(gate):
         threads.run("hung", hung, 0.01)
     began = time.monotonic()
     assert threads.run("next", lambda: 3, 10) == 3
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
 
 
 async def test_a_waiting_call_runs_once(gate, ours):
@@ -323,7 +323,7 @@ async def test_a_call_gets_its_thread_once_the_system_has_one_again(out_of_threa
     await advance(2.9)
     assert not begun.is_set()
     await advance(0.1)
-    assert begun.wait(5)
+    assert begun.wait(20)
 
 
 class Kept:
@@ -349,7 +349,7 @@ async def test_an_idle_thread_keeps_nothing(usual):
             threads.run("fails", driver.fails, 20)
         gone = [weakref.ref(kept) for kept in (driver, *results)]
         del driver, results
-        await until(lambda: not any(kept() for kept in gone), 5)
+        await until(lambda: not any(kept() for kept in gone))
     finally:
         gc.enable()
 
@@ -361,7 +361,7 @@ async def test_a_call_that_had_to_wait_is_forgotten_before_its_patience_is_over(
     slow.open()
     kept = weakref.ref(await soon(waiting))
     del waiting
-    await until(lambda: not kept(), 5)
+    await until(lambda: not kept())
 
 
 class ClosesBadly:
@@ -400,7 +400,7 @@ async def test_a_result_after_the_loop_was_closed_is_dropped_in_silence(gate, re
     other.start()
     other.join()
     slow.open()
-    await until(lambda: kept and not kept[0](), 5)
+    await until(lambda: kept and not kept[0]())
     assert await soon(threads.call("next", name)) == "next"
     assert not [warning for warning in recwarn if warning.category is not ResourceWarning]  # of other tests
 
@@ -423,4 +423,4 @@ def test_a_call_that_hangs_does_not_hold_up_the_exit_of_the_interpreter(hanging)
         "    begun.set()\n"
         "    threading.Event().wait()\n"
     )
-    assert subprocess.run([sys.executable, "-c", program + hanging], timeout=10, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program + hanging], timeout=60, check=False).returncode == 0

@@ -3,14 +3,12 @@
 import asyncio
 import socket
 import time
-from pathlib import Path
 
 import pytest
 
 from dpgateway.process.unix import LONGEST, Address, read_by_peers
+from tests.support.counting import leading_to
 from tests.support.waiting import turns
-
-DESCRIPTORS = Path("/proc/self/fd")
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ async def test_it_returns_at_once_when_everything_is_read(connect):
     accepted, peer = make()
     accepted.sendall(b"answer")
     assert peer.recv(100) == b"answer"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await read_by_peers(paths, 60)
 
 
@@ -51,7 +49,7 @@ async def test_it_returns_once_the_last_peer_has_read(connect):
         await turns()
         assert not waiting.done()
         peer.recv(100)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await waiting
 
 
@@ -61,9 +59,9 @@ async def test_many_who_ask_at_once_are_one_look_at_all_descriptors(connect):
     ends = [make() for _ in range(200)]
 
     async def ask(times):
-        began = time.process_time()
+        began = time.thread_time()
         await asyncio.gather(*(read_by_peers(paths, 60) for _ in range(times)))
-        return time.process_time() - began
+        return time.thread_time() - began
 
     one = max([await ask(1) for _ in range(3)])
     assert await ask(64) < 30 * one
@@ -99,8 +97,8 @@ def test_a_path_of_any_length_has_an_address_that_fits(deep):
 
 
 def test_an_address_that_is_closed_holds_no_descriptor(deep):
-    before = len(list(DESCRIPTORS.iterdir()))
     addresses = [Address(deep / f"{number}.sock") for number in range(20)]
+    assert leading_to(deep) == 20
     for one in [*addresses, *addresses]:
         one.close()
-    assert abs(len(list(DESCRIPTORS.iterdir())) - before) < 10  # others come and go
+    assert leading_to(deep) == 0

@@ -39,5 +39,5 @@ class Inside:
     async def end(self) -> None:
         assert self.task is not None, "it was never started"
         self.stop.set()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(15):
             await self.task

@@ -29,7 +29,7 @@ assert (sys.stdout, sys.stderr) == before
 
 def test_what_is_printed_becomes_lines():
     done = subprocess.run(
-        [sys.executable, "-c", PRINTS, "json"], capture_output=True, text=True, check=True, timeout=20
+        [sys.executable, "-c", PRINTS, "json"], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == ""
     entries = [json.loads(line) for line in done.stderr.splitlines()]
@@ -60,5 +60,5 @@ with log.kept():
 
 
 def test_what_is_printed_without_end_costs_little_memory():
-    done = subprocess.run([sys.executable, "-c", PRINTS_MUCH], capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", PRINTS_MUCH], capture_output=True, text=True, check=True, timeout=60)
     assert all(len(json.loads(line)["message"]) < 40_000 for line in done.stderr.splitlines())

@@ -114,7 +114,7 @@ DISTURB = (
 def kept(how, *disturb):
     """What a process logs in which a driver disturbs the log."""
     words = [sys.executable, "-c", KEPT, how]
-    done = subprocess.run(words, input="\n".join(disturb), capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(words, input="\n".join(disturb), capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == ""
     return [json.loads(line)["message"] for line in done.stderr.splitlines()]
 
