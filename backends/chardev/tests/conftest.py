@@ -21,6 +21,7 @@ PRELUDE = """
     import json, os, sys
     sys.path[:] = json.loads(sys.argv[2])
     from pathlib import Path
+    from dpgateway import from_plain
     from dpgateway.testing import Recorder
     from dpgateway_chardev import CharDevices
 

@@ -13,8 +13,7 @@ from dpgateway.testing import Recorder
 
 LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81  # include/uapi/linux/loop.h
 NETWORK = """
-    import dataclasses, socket, struct, subprocess, threading
-    from dpgateway import from_plain
+    import dataclasses, fcntl, socket, struct, subprocess, threading
     here = dev.parent
     (here / "real").mkdir()
     subprocess.run(["mount", "-t", "sysfs", "sysfs", str(here / "real")], check=True)
@@ -81,7 +80,6 @@ def test_an_interface_comes_and_goes_in_the_namespace_that_it_is_in(child):
     if not Path("/dev/net/tun").exists():
         pytest.skip("this kernel has no tun (CONFIG_TUN)")
     script = """
-        import fcntl
         driver = match({"subsystem": "net", "kernel": "dpgw*"}, here / "real")
         assert listed(driver) == {}
         tun = os.open("/dev/net/tun", os.O_RDWR)

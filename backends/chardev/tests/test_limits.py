@@ -35,7 +35,6 @@ def test_without_inotify_the_list_is_right_and_the_watch_is_tried_again(child, d
 def test_where_the_kernel_says_nothing_of_sysfs_the_log_says_so_once(child):
     """In a user namespace, as in a pod with hostUsers: false."""
     script = """
-        from dpgateway import from_plain
         match = {"subsystem": "mem", "kernel": "null"}
         driver = CharDevices(from_plain({"match": match}, CharDevices.Options), recorder.context())
         assert listed(driver) == listed(driver) == {"null": None}

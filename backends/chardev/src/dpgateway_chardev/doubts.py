@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, find
+from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, Roots, find
+from dpgateway_chardev.grouping import Kind
 from dpgateway_chardev.settings import NodeOption
 
-if TYPE_CHECKING:
-    from dpgateway_chardev.options import CharDeviceOptions
+
+class Matching(Protocol):
+    """The options that say what is matched, and where that is looked for."""
+
+    @property
+    def match(self) -> Sequence[Kind]: ...
+    @property
+    def nodes(self) -> Sequence[NodeOption]: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def roots(self) -> Roots: ...
 
 
-def doubts(options: CharDeviceOptions, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
+def doubts(options: Matching, others: Mapping[str, Matching]) -> Iterator[str]:
     """``others``: of the resources before this one that aren't in its pool."""
     try:
         taken = _taken(options)
-        theirs = {name: _taken(other).keys() for name, other in others.items() if other.sysfs == options.sysfs}
+        sysfs = options.roots.sysfs
+        theirs = {name: _taken(other).keys() for name, other in others.items() if other.roots.sysfs == sysfs}
     except OSError as error:
         yield f"match: {error.filename} can't be listed: {error.strerror}"
         return
@@ -32,14 +44,14 @@ def doubts(options: CharDeviceOptions, others: Mapping[str, CharDeviceOptions]) 
             yield f"match[{taken[Object(both[0].removeprefix('/sys/'))]}]: {text}; in one pool they exclude each other"
 
 
-def _taken(options: CharDeviceOptions) -> dict[Object, int]:
+def _taken(options: Matching) -> dict[Object, int]:
     """The objects that are matched, and by which alternative. Raises OSError."""
     return {found.thing: number for number, found in find(Look(options.roots), options.match)}
 
 
-def _companions(options: CharDeviceOptions) -> Iterator[str]:
+def _companions(options: Matching) -> Iterator[str]:
     """Nodes that come with every device, and that are missing."""
-    dev = DevTree(options.dev)
+    dev = DevTree(options.roots.dev)
     for number, node in enumerate(options.nodes):
         if not node.optional and (lacks := _lacks(dev, node, options.type)):
             yield f"nodes[{number}]: {lacks[0]}, so all devices are Unhealthy"
