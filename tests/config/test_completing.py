@@ -264,6 +264,20 @@ def test_two_resources_of_a_driver_may_not_claim_the_same(document: Load) -> Non
     assert len(complete(other, DRIVERS).resources) == 2
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "as_"),
+    [("p*", "pool", '"p*"'), ("pool", "p*", '"pool"'), ("p?ol", "p*", '"p?ol"'), ("p*", "p*", ""), ("p*", "x", None)],
+)
+def test_a_glob_claims_what_it_matches(document: Load, first: str, second: str, as_: str | None) -> None:
+    written = document(f"resources:\n- {entry(f'{{pool: {first!r}}}')}\n- {entry(f'{{pool: {second!r}}}', name='b')}")
+    if as_ is None:
+        assert len(complete(written, DRIVERS).resources) == 2
+        return
+    (problem,) = problems_of(written)
+    assert f'found "{second}", which the resource at ' in problem
+    assert f"config.yaml:2 claims too{as_ and f', as {as_}'}, expected " in problem
+
+
 def test_resources_of_one_pool_may_claim_the_same(document: Load) -> None:
     first, second = (entry("{pool: p}", name=name)[:-1] for name in "ab")
     pooled = f"resources:\n- {first}, pool: rack}}\n- {second}, pool: %s}}\n"

@@ -1,9 +1,12 @@
+import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from dpgateway_fpga import Bitstream, Board, Simulated
+from dpgateway_fpga.command_line import main
 
 from dpgateway import Device
 
@@ -91,11 +94,30 @@ def test_two_names_of_one_place_are_one_board(options):
         Board("a", address="../x")
 
 
-def test_a_board_that_is_listed_here_and_found_there_wants_a_pool(options):
-    listed = replace(options, programmer="fpga-manager", boards=(Board("mine", address="f8007000.devcfg"),))
-    found = replace(listed, boards=(), discover=("f8*",))
-    text = "discover: f8007000.devcfg would be found, and example.com/fft has it too, so that two containers can get it"
-    for one, other in ((listed, found), (found, listed)):
-        (warning,) = one.warnings({"example.com/fft": other})
-        assert warning.startswith(text)
-    assert list(replace(found, discover=("g*",)).warnings({"example.com/fft": listed})) == []
+@pytest.mark.parametrize(
+    ("programmer", "glob", "board", "same"),
+    [
+        ("fpga-manager", "f8*", Board("mine", address="f8007000.devcfg"), True),
+        ("fpga-manager", "g*", Board("mine", address="f8007000.devcfg"), False),
+        ("fpga-manager", "pcap", Board("pcap-parts"), False),
+        ("dfl", "0000:3b:00.0", Board("mine", address="0000:3b:00.0", port=1), True),
+        ("dfl", "0000:3b:00.?", Board("mine", address="0000:3b:00.0"), True),
+        ("dfl", "0000:3b:*", Board("mine", address="0000:3b:00.0", port=1), True),
+        ("dfl", "0000:3b:*", Board("mine", address="0000:af:00.0"), False),
+    ],
+)
+def test_a_board_that_is_listed_here_and_found_there_has_to_be_in_one_pool(tmp_path, programmer, glob, board, same):
+    """Or two containers would get it."""
+    bitstream = {"path": "/x", "id": "x"}
+    lists = {"boards": [{"id": board.id, "address": board.place, "port": board.port}]}
+    for options in ((lists, {"discover": [glob]}), ({"discover": [glob]}, lists)):
+        common = {"programmer": programmer, "bitstream": bitstream, "sysfs": str(tmp_path)}
+        for pool in (None, "boards"):
+            resources = [
+                {"name": f"example.com/f{number}", "driver": "fpga", "pool": pool, "options": common | one}
+                for number, one in enumerate(options)
+            ]
+            (tmp_path / "config.yaml").write_text(json.dumps({"resources": resources}))
+            done = CliRunner().invoke(main, ["list", "--config", str(tmp_path / "config.yaml")])
+            wrong = same and pool is None
+            assert (done.exit_code, "claims too, as " in done.stderr) == ((2, True) if wrong else (0, False))

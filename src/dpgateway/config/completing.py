@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 _HOSTS_OWN = tuple(map(PurePosixPath, ("/boot", "/etc", "/root", "/usr", "/var/lib/kubelet")))
 """Directories of the host, in which whoever writes can become root there."""
+_ITS_OWN = "something that no other resource of this driver has, or the same pool for both resources"
+_GLOB = frozenset("*?[")
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))")
 
 
@@ -109,23 +112,40 @@ def _claims(options: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
 
 class Claims:
     """Who has claimed what: options may name what only one resource of their driver can have, or those of one pool,
-    which give it to one container at a time.
+    which give it to one container at a time. A glob claims every name that it matches.
     """
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str], tuple[Place, str | None]] = {}
+        self._first: dict[str, dict[str, tuple[Place, str | None]]] = {}
+        """By driver and name: who claimed it first, and the pool of that one."""
 
     def checked(self, entry: Entry, done: Completed) -> Completed:
         """Notes what the entry claims; a second claim of a name is a problem."""
         again = []
         here, pool = entry.written.place, entry.resource.pool if entry.resource is not None else None
+        known = self._first.setdefault(entry.driver, {})
         for name in done.claims:
-            first, whose = self._first.setdefault((entry.driver, name), (here, pool))
-            if first != here and (pool is None or pool != whose):
-                found = f"{shown(name)}, which the resource at {first} claims too"
-                expected = "something that no other resource of this driver has, or the same pool for both resources"
-                again.append(Problem(entry.written.at("options"), found, expected))
+            known.setdefault(name, (here, pool))
+        globs = [name for name in known if _is_glob(name)]
+        for name in done.claims:
+            by_whom = {known[other]: other for other in reversed(_overlapping(name, known, globs))}
+            for (first, whose), other in by_whom.items():
+                if first != here and (pool is None or pool != whose):
+                    found = f"{shown(name)}, which the resource at {first} claims too"
+                    found += "" if other == name else f", as {shown(other)}"
+                    again.append(Problem(entry.written.at("options"), found, _ITS_OWN))
         return replace(done, problems=(*done.problems, *again))
+
+
+def _overlapping(name: str, names: Iterable[str], globs: Iterable[str]) -> list[str]:
+    """The name, and those of the others that are a glob which matches it, or that it matches. ``globs``: of these."""
+    if _is_glob(name):
+        return [name, *(other for other in names if fnmatchcase(other, name) or fnmatchcase(name, other))]
+    return [name, *(glob for glob in globs if fnmatchcase(name, glob))]
+
+
+def _is_glob(name: str) -> bool:
+    return not _GLOB.isdisjoint(name)
 
 
 def complete(

@@ -40,9 +40,10 @@ class Driver(Protocol):
 
     Each field has a type, a default unless it must be given, and ``metadata={"help": "one line"}``. A duration is a
     ``datetime.timedelta``. ``__post_init__`` raises ValueError for what types can't say. A method ``claims(self)``, if
-    there is one, returns names of things that only one resource of the driver can have, or those of one ``pool``.
-    A method ``warnings(self, others)``, if there is one, returns texts for ``dpgateway check``; ``others`` has the
-    options of the driver's resources before this one, by their names.
+    there is one, returns names of things that only one resource of the driver can have, or those of one ``pool``;
+    one with ``*``, ``?`` or ``[`` is a glob, and claims all that it matches. A method ``warnings(self, others)``,
+    if there is one, returns texts for ``dpgateway check``; ``others`` has the options of the driver's resources before
+    this one, by their names.
     """
 
     def __init__(self, options: Any, context: Context) -> None:  # noqa: ANN401  each driver has Options of its own

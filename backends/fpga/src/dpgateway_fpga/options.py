@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpgateway import refuse
-from dpgateway.sysfs import HOST_DEV, Roots, name_matches
+from dpgateway.sysfs import HOST_DEV, Roots
 from dpgateway_fpga.boards import Bitstream, Board
 from dpgateway_fpga.tools import Command
 from dpgateway_fpga.ways import DISCOVERS, VERIFIED, FpgaManager, Overlay, Simulated
@@ -110,28 +110,20 @@ class FpgaOptions:
     def claims(self) -> list[str]:
         """What only one resource may have, or those of one pool: else a board is changed under a running container."""
         nodes = (node for board in self.boards for node in board.nodes)
-        found = [f"what is found in {self.sysfs} for {self.programmer}"] if self.discover else []
         names = dict.fromkeys(name for board in self.boards for name in (board.id, board.key))
-        return [*(f"board {name}" for name in names), *(f"node {node}" for node in nodes), *found]
+        found = [f"what is found in {self.sysfs} for {self.programmer}"] if self.discover else []
+        ports = [f"{glob}-p*" for glob in self.discover if self.programmer == "dfl" and not glob.endswith("*")]
+        places = (*names, *self.discover, *ports)
+        return [*(f"board {name}" for name in places), *(f"node {node}" for node in nodes), *found]
 
     def warnings(self, others: Mapping[str, FpgaOptions]) -> Iterator[str]:
         keys = {board.key for board in self.boards}
         for name, other in others.items():
-            for finds, lists in ((self, other), (other, self)):
-                if places := finds.found_among(lists.boards):
-                    yield (
-                        f"discover: {', '.join(places)} would be found, and {name} has it too, so that two containers "
-                        "can get it; one pool keeps them apart"
-                    )
             if other.state_dir != self.state_dir and keys & {board.key for board in other.boards}:
                 yield (
                     f"state_dir: found {self.state_dir}, expected {other.state_dir} as {name} has it, because what is "
                     "programmed onto a board of both is written down, and locked, there"
                 )
-
-    def found_among(self, boards: Iterable[Board]) -> list[str]:
-        """The places of those boards that are listed elsewhere, and that these options find if they are in /sys."""
-        return [board.place for board in boards if any(name_matches(board.place, glob) for glob in self.discover)]
 
 
 def _repeated(names: Iterable[str]) -> list[str]:

@@ -35,9 +35,7 @@ class Reader:
         self._now: _Read | None = None
 
     def read(self) -> Reading:
-        """What the board says now; that it doesn't answer is its fault. Waits no longer than the
-        patience for each read.
-        """
+        """What the board says now. Waits for each read no longer than the patience; then that is the board's fault."""
         while True:
             try:
                 one, ours = self._join()
