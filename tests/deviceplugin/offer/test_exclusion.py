@@ -161,6 +161,13 @@ def test_what_nobody_remembers_of_another_resource_may_be_any_hardware():
     assert out([BOARD, SECOND], known(), use([BOARD], known("b7", b7=claim), AES)) == {}
 
 
+def test_what_nobody_remembers_excludes_nothing_once_no_container_has_it():
+    """A gateway starts with a checkpoint that names a pod which has ended; then the kubelet writes another one."""
+    freed = known("b7").noted({}, NOW + 1, NOW + 1)
+    assert freed.freed == {"b7"}
+    assert beside(freed) == out([BOARD, SECOND], freed) == {}
+
+
 def test_what_is_freed_excludes_others_until_its_driver_was_told_if_there_is_one():
     freed = known("b0").noted({}, NOW + 1, NOW + 1)
     assert freed.freed == {"b0"}

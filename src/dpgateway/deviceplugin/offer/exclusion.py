@@ -26,7 +26,7 @@ class Used:
     devices: Mapping[str, str] = field(default_factory=dict)
     """The present device of each of these ids that has one."""
     forgotten: str = ""
-    """One of these ids of which nobody remembers what is behind it; empty if there is none."""
+    """One that a container may use, and of which nobody remembers what is behind it; empty if there is none."""
     holder: str = ""
     """Who has all of it, if that is no container."""
 
@@ -94,7 +94,8 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
         if device is not None and (offered in given or not names):
             names |= hardware(device)
         behind |= dict.fromkeys(names, offered)
-        if not names:
+        # what is freed and gone is told to no driver before its device is back, and that may be never
+        if not names and (device is not None or offered not in holdings.freed):
             forgotten = forgotten or offered
     return Used(resource, holdings, ids, behind, devices, forgotten)
 
