@@ -58,6 +58,25 @@ def test_sticks_have_their_serial_numbers_or_else_their_ports(plugged, data):
     assert ids(lines, {"subsystem": "tty", "attrs": {"idVendor": "0403"}}) == expected
 
 
+def test_after_a_restart_no_stick_has_the_number_that_two_of_them_share(tree, drive):
+    """What a container has by that number is no device any more then, so that the gateway lists it as lost."""
+    match = {"subsystem": "tty", "attrs": {"idVendor": "0403"}}
+
+    def listed(driver):
+        return {device.id: device.attributes["object"].partition("/usb1/")[2][:3] for device in driver.devices()}
+
+    tree.write("\n".join(stick("1-1", "0001", 0)))
+    before = drive(match)
+    assert listed(before) == {"0403:6001:0001:1.0": "1-1"}
+    tree.write("\n".join(stick("1-2", "0001", 1)))
+    assert listed(drive(match)) == {"1-1:1.0": "1-1", "1-2:1.0": "1-2"}
+    by_port = {"id": "{kernels}"}
+    assert listed(drive(match, **by_port)) == {"1-1": "1-1", "1-2": "1-2"}
+    tree.remove("/sys/class/tty/ttyUSB0")
+    assert listed(drive(match)) == {"0403:6001:0001:1.0": "1-2"}, "nobody knows of the other one"
+    assert listed(drive(match, **by_port)) == {"1-2": "1-2"}
+
+
 @settings(max_examples=15, deadline=None)
 @given(cards=st.permutations(range(1, 5)), sound=st.sets(st.integers(1, 4)), groups=st.permutations(range(40, 44)))
 def test_optional_members_and_numbers_of_groups_change_no_id(cards, sound, groups):

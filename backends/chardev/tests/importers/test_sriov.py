@@ -205,6 +205,75 @@ def test_functions_of_several_drivers_have_nodes_of_their_own(imported):
     assert list(given["0000:17:02.0"].env) == ["PCIDEVICE_INTEL_COM_A"]
 
 
+@pytest.fixture
+def sub_functions(tree):
+    """Three of one function and one of another, of which a pod has the last; and auxiliary devices of other kinds."""
+    for bus in ("17", "18"):
+        here = function(tree, f"0000:{bus}:00.0", "mlx5_core")
+        tree.write(f"{here}/sriov_numvfs = 2\n{here}/net/pf{bus}/type = 1\n{here}/numa_node = 1")
+    for bus, name, number in (("17", "sf.2", 88), ("17", "sf.3", 89), ("17", "sf.10", 90), ("18", "sf.4", 88)):
+        here = f"/sys/devices/pci0000:17/0000:{bus}:00.0/mlx5_core.{name}"
+        tree.write(f"""
+            {here}/subsystem -> /sys/bus/auxiliary
+            {here}/driver -> /sys/bus/auxiliary/drivers/mlx5_core.sf
+            {here}/sfnum = {number}
+            /sys/bus/auxiliary/devices/mlx5_core.{name} -> {here}
+        """)
+    for other in ("mlx5_core.eth.2", "mlx5_core.sf.x", "irdma.gen_2.roce.1"):
+        here = f"/sys/devices/pci0000:17/0000:17:00.0/{other}"
+        tree.write(f"{here}/subsystem -> /sys/bus/auxiliary\n/sys/bus/auxiliary/devices/{other} -> {here}")
+    rdma = "/sys/devices/pci0000:17/0000:17:00.0/mlx5_core.sf.3"
+    tree.write(f"""
+        {rdma}/infiniband/mlx5_5/
+        {rdma}/infiniband_verbs/uverbs5/
+        {rdma}/infiniband_mad/umad5/
+        c /dev/infiniband/rdma_cm 10:58
+        c /dev/infiniband/uverbs5 231:197
+        c /dev/infiniband/umad5 231:5
+    """)
+
+
+@pytest.mark.usefixtures("sub_functions")
+@pytest.mark.parametrize(
+    ("selectors", "found"),
+    [
+        ("", "10 2 3 4"),
+        ('"drivers": ["mlx5_core"], "vendors": ["8086"], "devices": ["154c"]', "10 2 3 4"),
+        ('"drivers": ["mlx5_core.sf"]', ""),
+        ('"pfNames": ["pf17"]', "10 2 3"),
+        ('"pfNames": ["pf17#88-89", "pf18#89"]', "2 3"),
+        ('"rootDevices": ["0000:18:00.0"]', "4"),
+        ('"rootDevices": ["0000:17:00.0#88,90"], "linkTypes": ["ether"]', "10 2"),
+        ('"linkTypes": ["infiniband"]', ""),
+    ],
+)
+def test_selectors_of_sub_functions(imported, selectors, found):
+    more = f'"auxTypes": ["sf"]{"," if selectors else ""} {selectors}'
+    pool = f'"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {{{more}}}'
+    written = imported(f'{{"resourceList": [{{{pool}}}]}}\n')
+    ids = [id_.removeprefix("mlx5_core.sf.") for id_ in written.given("intel.com/a")]
+    assert (written.not_kept, " ".join(ids)) == ([], found)
+
+
+@pytest.mark.usefixtures("sub_functions")
+def test_a_sub_function_gives_its_name_and_with_rdma_its_nodes(imported, tree):
+    selectors = '{"auxTypes": ["sf"], "isRdma": true}'
+    more = f'"additionalInfo": {{"*": {{"token": "1"}}}}, "selectors": {selectors}'
+    given = imported(f'{{"resourceList": [{{"resourceName": "a", "deviceType": "auxNetDevice", {more}}}]}}\n').given(
+        "intel.com/a"
+    )
+    names = {"rdma_cm": "rdma_cm", "uverbs": "uverbs5", "umad": "umad5"}
+    rdma = {key: f"/dev/infiniband/{name}" for key, name in names.items()}
+    assert given == allocation(
+        "PCIDEVICE_INTEL_COM_A",
+        "mlx5_core.sf.3",
+        *rdma.values(),
+        rdma={**rdma, "rdma_dev": "mlx5_5"},
+        extra={"token": "1"},
+    )
+    assert not tree.at("/var/run/k8s.cni.cncf.io").exists()
+
+
 def test_a_physical_function_without_virtual_ones(imported, tree):
     for number, virtual in enumerate((0, 2)):
         here = function(tree, f"0000:17:00.{number}", "i40e")
@@ -229,7 +298,11 @@ def test_the_prefix_of_its_command_line(imported):
         ('"selectors": {"drivers": ["mlx5_core"], "pKeys": ["0x1"]}', "pKeys"),
         ('"selectors": {"drivers": ["mlx5_core"], "vdpaType": "other"}', "vdpaType"),
         ('"selectors": {"vendors": ["8086"]}', "drivers"),
-        ('"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}', "deviceType"),
+        ('"selectors": {"drivers": ["mlx5_core"], "auxTypes": ["sf"]}', "auxTypes"),
+        ('"deviceType": "auxNetDevice", "selectors": {"drivers": ["mlx5_core"]}', "auxTypes"),
+        ('"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf", "eth"]}', "auxTypes"),
+        ('"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "pKeys": ["0x1"]}', "pKeys"),
+        ('"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "pfNames": ["eth0#x"]}', "pfNames"),
     ],
 )
 def test_what_would_select_more_is_left_out(imported, pool, lost):

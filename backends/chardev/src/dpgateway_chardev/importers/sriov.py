@@ -1,7 +1,7 @@
 """sriov-network-device-plugin: pools of PCI functions, by its resourceList.
 
 Source: k8snetworkplumbingwg/sriov-network-device-plugin, pkg/types/types.go, pkg/accelerator,
-pkg/resources/pool_stub.go.
+pkg/resources/pool_stub.go, pkg/infoprovider/extraInfoProvider.go.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, flags, typed
-from dpgateway_chardev.importers import DRIVER
+from dpgateway_chardev.importers import DRIVER, sriov_auxiliary
 from dpgateway_chardev.importers.sriov_selectors import ID, Selector
 
 _PREFIX = "intel.com"
@@ -93,12 +93,16 @@ class _Converted:
 
     def _kinds(self, selectors: Sequence[Selector]) -> Iterator[dict[str, Any]]:
         for one in selectors:
-            for match in one.matches(self.pool.deviceType):
-                yield match | {"nodes": one.nodes(match["driver"])}
+            if self._auxiliary:
+                yield from (match | {"nodes": one.nodes(())} for match in sriov_auxiliary.matches(one))
+            else:
+                yield from (
+                    match | {"nodes": one.nodes(match["driver"])} for match in one.matches(self.pool.deviceType)
+                )
 
     def _info(self, selectors: Sequence[Selector]) -> dict[str, Any]:
         """The variable with JSON."""
-        told = [one.info(drivers) for one in selectors for drivers in one.by_driver]
+        told = [one.info(drivers) for one in selectors for drivers in ([()] if self._auxiliary else one.by_driver)]
         if any(one != told[0] for one in told):
             self._lose(
                 "selectors", "it holds for all functions, and these need different ones", f"{self._variable}_INFO"
@@ -107,7 +111,8 @@ class _Converted:
         more = dict(self.pool.additionalInfo)
         extra = {"extra": dict(more.pop("*"))} if "*" in more else {}
         if more:
-            self._lose("additionalInfo", "only what it says of all functions (*) is kept")
+            why = "only what it says of all functions (*) is kept, because the template is the same for all of them"
+            self._lose("additionalInfo", why)
         return {f"{self._variable}_INFO": {ID: told[0] | extra}}
 
     def _file(self, selectors: Sequence[Selector]) -> dict[str, Any]:
@@ -117,18 +122,19 @@ class _Converted:
         return selectors[0].file
 
     def _selectors(self) -> Iterator[Selector]:
-        if self.pool.deviceType == "auxNetDevice":
-            self._lose("deviceType", "auxiliary devices aren't imported")
-            return
         for one in self.pool.selectors or (Selector(),):
-            if reasons := list(one.unknown):
+            if reasons := list(sriov_auxiliary.unknown(one) if self._auxiliary else one.unknown):
                 for key, why in reasons:
                     self._lose("selectors", f"{why}; what it selects is left out", key)
-            elif not one.drivers:
+            elif not one.drivers and not self._auxiliary:
                 why = "the nodes depend on the driver, and here it may be any; what it selects is left out"
                 self._lose("selectors", why, "drivers")
             else:
                 yield one
+
+    @property
+    def _auxiliary(self) -> bool:
+        return self.pool.deviceType == "auxNetDevice"
 
     @property
     def _variable(self) -> str:

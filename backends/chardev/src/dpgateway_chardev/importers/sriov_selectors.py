@@ -34,7 +34,7 @@ _RDMA_INFO = {
 }
 _VERSION = "1.1.0"  # of the device-info specification
 _FUNCTIONS = re.compile(r"[^#]+(#\d+(-\d+)?(,\d+(-\d+)?)*)?")
-_LINKS = {"ether": "1", "infiniband": "32"}  # include/uapi/linux/if_arp.h
+LINKS = {"ether": "1", "infiniband": "32"}  # include/uapi/linux/if_arp.h
 _VDPA = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
 _ROUTES = "/proc/1/net/route#{entry:net/*}\t00000000", "/proc/net/route#{entry:net/*}\t00000000"
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
@@ -63,18 +63,22 @@ class Selector:
     def unknown(self) -> Iterator[tuple[str, str]]:
         """The keys that can't be kept, and why: without them other functions would be given away, too."""
         why = {
-            "ddpProfiles": "only devlink knows the profile",
-            "pKeys": "they are read from the interface, which isn't there while a pod has it",
-            "auxTypes": "auxiliary devices aren't imported",
+            "ddpProfiles": "the plugin asks devlink, or the program ddptool; sysfs doesn't have the profile",
+            "pKeys": "they are in a directory (infiniband) that isn't there while a pod has the interface to itself",
+            "auxTypes": "only auxNetDevice has them",
         }
         yield from ((key, text) for key, text in why.items() if getattr(self, key))
-        if set(self.linkTypes) - _LINKS.keys():
-            yield "linkTypes", f"only {' and '.join(_LINKS)} are known"
         if self.vdpaType not in {"", *_VDPA}:
             yield "vdpaType", f"only {' and '.join(_VDPA)} are known"
+        yield from self.wrong_links_or_numbers
+
+    @property
+    def wrong_links_or_numbers(self) -> Iterator[tuple[str, str]]:
+        if set(self.linkTypes) - LINKS.keys():
+            yield "linkTypes", f"only {' and '.join(LINKS)} are known"
         for key in ("pfNames", "rootDevices"):
             if not all(_FUNCTIONS.fullmatch(one) for one in getattr(self, key)):
-                yield key, "expected numbers of virtual functions after #, such as 0-3,5"
+                yield key, "expected numbers of functions after #, such as 0-3,5"
 
     def matches(self, kind: str) -> Iterator[dict[str, Any]]:
         """The alternatives of ``match``."""
@@ -98,27 +102,32 @@ class Selector:
 
     def _places(self) -> Iterator[tuple[dict[str, Any], Any]]:
         """What physical functions say, and which of their virtual functions are meant; only those have one."""
-        names = [({f"physfn/net/{name}": {"present": True}}, vf) for name, vf in _meant(self.pfNames)]
-        roots = [({"physfn": name}, vf) for name, vf in _meant(self.rootDevices)]
-        links = {"exact": [_LINKS[one] for one in self.linkTypes]}
+        names = [({f"physfn/net/{name}": {"present": True}}, vf) for name, vf in meant(self.pfNames)]
+        roots = [({"physfn": name}, vf) for name, vf in meant(self.rootDevices)]
+        links = {"exact": [LINKS[one] for one in self.linkTypes]}
         of_pf: dict[str, Any] = {"physfn/net/*/type": links} if self.linkTypes else {}
         for (attr, vf), (more, other) in product(names or [({}, None)], roots or [({}, None)]):
-            yield attr | more | of_pf, _both(vf, other)
+            yield attr | more | of_pf, both(vf, other)
         if self.linkTypes and not names and not roots:
             yield {"physfn": {"present": False}, "net/*/type": links}, None
 
     def _attributes(self, kind: str) -> Iterator[tuple[str, Any]]:
         if kind == "netDevice":
             yield "sriov_numvfs", {"glob": "0", "or_absent": True}
-        for key, values in (("vendor", self.vendors), ("device", self.devices)):
-            if values:
-                yield key, [f"0x{value.lower().removeprefix('0x')}" for value in values]
+        yield from self.ids
         if self.acpiIndexes:
             yield "acpi_index", list(self.acpiIndexes)
         if self.isRdma:
             yield "infiniband/*", {"present": True}
         if self.vdpaType:
             yield "vdpa*/driver", _VDPA[self.vdpaType]
+
+    @property
+    def ids(self) -> Iterator[tuple[str, list[str]]]:
+        """Tests of vendor and device."""
+        for key, values in (("vendor", self.vendors), ("device", self.devices)):
+            if values:
+                yield key, [f"0x{value.lower().removeprefix('0x')}" for value in values]
 
     def nodes(self, drivers: Sequence[str]) -> list[Any]:
         """Of functions with such a driver."""
@@ -154,7 +163,7 @@ class Selector:
         return {"type": "vdpa", "version": _VERSION, "vdpa": vdpa}
 
 
-def _both(one: Any, other: Any) -> Any:  # noqa: ANN401
+def both(one: Any, other: Any) -> Any:  # noqa: ANN401
     """The virtual functions of two ranges. If they have none in common, match says so, and nothing is found."""
     if one is None or other is None:
         return one or other
@@ -162,7 +171,7 @@ def _both(one: Any, other: Any) -> Any:  # noqa: ANN401
     return {"at_least": first, "at_most": last} if first <= last else {"present": False}
 
 
-def _meant(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def meant(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Of each name with ranges of virtual functions after it, name#0-3,5, the name and a test for each range."""
     for text in texts:
         name, _, ranges = text.partition("#")

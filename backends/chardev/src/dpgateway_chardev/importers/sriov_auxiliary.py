@@ -1,0 +1,44 @@
+"""What a selector of auxNetDevice is here: sub-functions of PCI functions, which are objects of the auxiliary bus.
+
+Source: k8snetworkplumbingwg/sriov-network-device-plugin, pkg/auxnetdevice, pkg/devices/gen_net.go, pkg/utils/utils.go
+(ParseAuxDeviceType).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from dpgateway_chardev.importers.sriov_selectors import LINKS, Selector, both, meant
+
+_NAMES = r"[^.]+\.sf\.[0-9]+"
+_PCI_ONLY = ("pciAddresses", "acpiIndexes", "ddpProfiles", "pKeys", "vdpaType")
+
+
+def unknown(selector: Selector) -> Iterator[tuple[str, str]]:
+    """The keys that can't be kept, and why."""
+    if set(selector.auxTypes) != {"sf"}:
+        yield "auxTypes", "expected sf, because the plugin itself takes nothing else"
+    for key in _PCI_ONLY:
+        if getattr(selector, key):
+            yield key, "the plugin doesn't ask for it of auxiliary devices"
+    yield from selector.wrong_links_or_numbers
+
+
+def matches(selector: Selector) -> Iterator[dict[str, Any]]:
+    """The alternatives of ``match``. Vendor, driver and interface are those of the PCI function; the number is the
+    sub-function's own.
+    """
+    function: dict[str, Any] = {"subsystems": "pci"} | ({"drivers": list(selector.drivers)} if selector.drivers else {})
+    common: dict[str, Any] = {"class": "0x02*"} | dict(selector.ids)
+    if selector.linkTypes:
+        common["net/*/type"] = {"exact": [LINKS[one] for one in selector.linkTypes]}
+    names = [({f"net/{name}": {"present": True}}, number) for name, number in meant(selector.pfNames)]
+    roots = [({"kernels": name}, number) for name, number in meant(selector.rootDevices)]
+    for (attrs, number), (root, other) in product(names or [({}, None)], roots or [({}, None)]):
+        own: dict[str, Any] = {"infiniband/*": {"present": True}} if selector.isRdma else {}
+        if (wanted := both(number, other)) is not None:
+            own["sfnum"] = wanted
+        match = {"subsystem": "auxiliary", "kernel": {"regex": _NAMES}, **function, **root, "attrs": common | attrs}
+        yield match | ({"attr": own} if own else {})
