@@ -67,7 +67,7 @@ def test_ports_are_named_by_card_and_port_and_have_node_and_numa_node(tree, seen
 def test_managers_are_named_by_their_bus_and_not_by_their_numbers(tree, seen):
     manager(tree, "f8007000.devcfg", 3)
     manager(tree, "pcap", 0)
-    manager(tree, "dfl-fme-mgr.0", 1, name="DFL FME FPGA Manager")
+    manager(tree, "dfl-fme.0/dfl-fme-mgr.0", 1, name="DFL FME FPGA Manager")
     found = seen(programmer="fpga-manager")[1]
     assert [(board.id, board.place) for board in found.boards] == [("pcap",) * 2, ("f8007000.devcfg",) * 2]
     assert found.notices == []
@@ -95,6 +95,42 @@ def test_what_has_no_lasting_name_is_told_and_not_offered(tree, seen):
         "/sys/devices/soc/spi0.0/fpga_manager/fpga0 isn't offered: it is on no bus whose names last",
         "two isn't offered, because it names several boards",
     ]
+
+
+def test_a_card_without_a_lasting_name_and_a_port_without_a_number_are_told(tree, seen):
+    card(tree, "0000:3b:00.0", 0, (0, 0), ("x", 1))
+    tree.write("""
+        /sys/devices/pci0000:3a/0000:3b:00.0/fpga_region/region0/dfl-port.2/uevent = DEVNAME=dfl-port.2
+        /sys/devices/board/fpga_region/region1/dfl-port.3/id = 0
+        /sys/class/fpga_region/region1 -> /sys/devices/board/fpga_region/region1
+    """)
+    found = seen(programmer="dfl")[1]
+    assert [board.id for board in found.boards] == ["0000:3b:00.0-p0"]
+    region = "/sys/devices/pci0000:3a/0000:3b:00.0/fpga_region/region0"
+    assert found.notices == [
+        f"{region}/dfl-port.1 isn't offered: its id is 'x', expected a number",
+        f"{region}/dfl-port.2 isn't offered: its id is absent",
+        "/sys/devices/board/fpga_region/region1/dfl-port.3 isn't offered: it is on no bus whose names last",
+    ]
+
+
+def test_the_manager_of_a_dfl_card_is_no_board_also_if_its_name_cannot_be_read(tree, seen):
+    manager(tree, "dfl-fme.0/dfl-fme-mgr.2", 1)
+    manager(tree, "f8007000.devcfg", 0)
+    for number, place in enumerate(("soc/f8007000.devcfg", "soc/dfl-fme.0/dfl-fme-mgr.2")):
+        tree.remove(f"/sys/devices/{place}/fpga_manager/fpga{number}/name")
+    found = seen(programmer="fpga-manager")[1]
+    assert ([board.id for board in found.boards], found.notices) == (["f8007000.devcfg"], [])
+
+
+@pytest.mark.parametrize("name", ["a!b", "x" * 64, "\u00fc", "a b", "a::1"])
+def test_a_manager_with_an_odd_name_is_told_and_the_others_are_offered(tree, seen, name):
+    manager(tree, name, 0)
+    manager(tree, "firmware:zynqmp-firmware:pcap", 1)
+    found = seen(programmer="fpga-manager")[1]
+    assert [board.id for board in found.boards] == ["firmware:zynqmp-firmware:pcap"]
+    (notice,) = found.notices
+    assert notice.startswith(f"/sys/devices/soc/{name}/fpga_manager/fpga0 isn't offered: id: ")
 
 
 def test_boards_come_and_go_and_may_be_other_ones(tree, seen, start):

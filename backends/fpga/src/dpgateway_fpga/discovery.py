@@ -13,7 +13,8 @@ from dpgateway.sysfs import HOST_DEV, Look, NoValue, Object, Uevent, identity, n
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 
-_DFL_MANAGER = "DFL FME FPGA Manager"  # drivers/fpga/dfl-fme-mgr.c
+LOOKING = 5.0
+"""Seconds that a look for boards may take: the gateway waits 10 s for a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +25,35 @@ class Found:
     notices: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """What looks like a board."""
+
+    place: str | None
+    port: int
+    thing: Object
+    wrong: str = "it is on no bus whose names last"
+    """Why it isn't one if it has no place."""
+
+
 def find(look: Look, options: FpgaOptions) -> Found:
     """The boards of the options, and those of their programmer that are found in /sys. Raises OSError."""
     places = {(board.place, board.port) for board in options.boards}
     notices: list[str] = []
     found: list[Board] = []
-    for place, port, thing in _KINDS[options.programmer](look) if options.discover else ():
-        if (place, port) in places or not any(name_matches(place, glob) for glob in options.discover):
-            continue
+    for one in _KINDS[options.programmer](look) if options.discover else ():
         try:
-            id_ = f"{place}-p{port}" if options.programmer == "dfl" else place
-            found.append(_board(look, Board(id_, address=place, port=port), thing))
+            if one.place is None:
+                raise ValueError(one.wrong)
+            if (one.place, one.port) in places or not any(name_matches(one.place, glob) for glob in options.discover):
+                continue
+            id_ = f"{one.place}-p{one.port}" if options.programmer == "dfl" else one.place
+            found.append(_board(look, Board(id_, address=one.place, port=one.port), one.thing))
         except ValueError as error:
-            notices.append(f"/sys/{thing.path} isn't offered: {error}")
+            notices.append(f"/sys/{one.thing.path} isn't offered: {error}")
+        except ExceptionGroup as several:
+            wrong = "; ".join(map(str, several.exceptions))
+            notices.append(f"/sys/{one.thing.path} isn't offered: {wrong}")
     times = Counter(board.id for board in (*options.boards, *found))
     notices += [f"{id_} isn't offered, because it names several boards" for id_, count in times.items() if count > 1]
     return Found((*options.boards, *(board for board in found if times[board.id] == 1)), notices)
@@ -47,31 +64,39 @@ def concerns(event: Uevent) -> bool:
     return event.subsystem in {"fpga_manager", "fpga_region"} or "/dfl-" in event.path
 
 
+def _place(look: Look, thing: Object) -> str | None:
+    """The name that its bus gives it."""
+    name = identity(look, thing)[-1]
+    return None if name == thing.kernel else name
+
+
 def _board(look: Look, board: Board, thing: Object) -> Board:
-    """With what sysfs says of it. Raises ValueError."""
-    if board.place == thing.kernel:
-        raise ValueError("it is on no bus whose names last")
+    """With what sysfs says of it."""
     node = look.env(thing, "DEVNAME")
     nodes = () if isinstance(node, NoValue) else (f"{HOST_DEV}/{node}",)
     return replace(board, nodes=nodes, numa=next(iter(numa_of(look, thing)), None))
 
 
-def _managers(look: Look) -> Iterator[tuple[str, int, Object]]:
+def _managers(look: Look) -> Iterator[_Candidate]:
+    """Not those of cards with DFL drivers, which are below the card's management engine (drivers/fpga/dfl-fme-mgr.c)."""
     for thing in look.objects("fpga_manager"):
-        if look.value(thing, "name") != _DFL_MANAGER:
-            yield identity(look, thing)[-1], 0, thing
+        if not any(above.kernel.startswith("dfl-fme.") for above in thing.line):
+            yield _Candidate(_place(look, thing), 0, thing)
 
 
-def _ports(look: Look) -> Iterator[tuple[str, int, Object]]:
+def _ports(look: Look) -> Iterator[_Candidate]:
     for region in look.objects("fpga_region"):
-        card = next((above for above in region.line if look.subsystem(above) == "pci"), region)
         for name in look.entries(region, "dfl-port.*"):
             port = Object(f"{region.path}/{name}")
-            if isinstance(number := look.value(port, "id"), str) and number.isdecimal():
-                yield card.kernel, int(number), port
+            number = look.value(port, "id")
+            if isinstance(number, str) and number.isdecimal():
+                yield _Candidate(_place(look, region), int(number), port)
+            else:
+                said = number if isinstance(number, NoValue) else f"is {number!r}, expected a number"
+                yield _Candidate(None, 0, port, f"its id {said}")
 
 
-_KINDS: Mapping[str, Callable[[Look], Iterator[tuple[str, int, Object]]]] = {
+_KINDS: Mapping[str, Callable[[Look], Iterator[_Candidate]]] = {
     "dfl": _ports,
     "fpga-manager": _managers,
     "overlay": _managers,

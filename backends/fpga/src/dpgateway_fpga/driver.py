@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
 from dpgateway.sysfs import Look, Notices, Watcher
 from dpgateway_fpga.boards import Board
-from dpgateway_fpga.discovery import concerns, find
+from dpgateway_fpga.discovery import LOOKING, concerns, find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import Journal
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, Programmer
+from dpgateway_fpga.reader import Hung, Reader
 from dpgateway_fpga.slot import Slot
 from dpgateway_fpga.station import Job
 
@@ -24,12 +25,18 @@ class FpgaDriver:
 
     Options = FpgaOptions
 
-    def __init__(self, options: FpgaOptions, context: Context, programmer: Programmer | None = None) -> None:
+    def __init__(
+        self, options: FpgaOptions, context: Context, programmer: Programmer | None = None, looking: float = LOOKING
+    ) -> None:
+        """``looking``: seconds that a look for boards may take."""
         self._options = options
         self._context = context
         self._programmer, self._journal = (
             programmer or PROGRAMMERS[options.programmer](options),
             Journal(options.state_dir),
+        )
+        self._look = Reader(
+            f"{options.sysfs} for boards", lambda: find(Look(options.roots), options), context.changed, looking
         )
         self._notices = Notices(context.log, logging.WARNING)
         self._watcher = Watcher(
@@ -45,8 +52,14 @@ class FpgaDriver:
         return [slot.device() for slot in self._slots.values()]
 
     def _find(self) -> None:
-        """Makes slots for boards that have come, and gives up those that have gone or are another one now."""
-        found = find(Look(self._options.roots), self._options)
+        """Makes slots for boards that have come, and gives up those that have gone or are another one now. While a look
+        hangs in the kernel, the boards stay as they were.
+        """
+        try:
+            found = self._look.read()
+        except Hung:
+            self._notices.tell(["a look for boards hangs; until it ends, nobody sees which boards come and go"])
+            return
         self._notices.tell(found.notices)
         before = self._slots
         same = {id_: slot for id_, slot in before.items() if slot.board in found.boards}

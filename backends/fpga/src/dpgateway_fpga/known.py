@@ -10,11 +10,11 @@ from functools import partial
 from dpgateway import DriverError
 from dpgateway.sysfs import Look
 from dpgateway_fpga.boards import Board
-from dpgateway_fpga.discovery import find
+from dpgateway_fpga.discovery import LOOKING, find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import Entry, Journal
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers import PROGRAMMERS, Reading, Verification, verify
+from dpgateway_fpga.programmers import PROGRAMMERS, Reading, Verification, said, verify
 from dpgateway_fpga.reader import Reader
 
 _log = logging.getLogger("dpgateway.fpga")
@@ -77,7 +77,7 @@ class Known:
 
     @property
     def reading(self) -> Reading:
-        return Reader(partial(self.work.programmer.read, self.board)).read()
+        return said(Reader("its state", partial(self.work.programmer.read, self.board)))
 
     @property
     def entry(self) -> Entry | None:
@@ -85,13 +85,16 @@ class Known:
 
 
 def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
-    """By their ids. ``options``: of each resource. What has several ids is there under each, with all its functions."""
+    """By their ids. ``options``: of each resource. What has several ids is there under each, with all its functions.
+    Raises OSError; DriverError if a look for boards hangs.
+    """
     functions: dict[str, list[Function]] = {}
     keys: dict[str, str] = {}
     for resource, one in options.items():
         programmer, journal = PROGRAMMERS[one.programmer](one), Journal(one.state_dir)
         log = logging.LoggerAdapter(_log, {"resource": resource})
-        for board in find(Look(one.roots), one).boards:
+        look = partial(find, Look(one.roots), one)
+        for board in Reader(f"{one.sysfs} for boards of {resource}", look, patience=LOOKING).read().boards:
             work = Work(board, programmer, journal, resource, log)
             functions.setdefault(board.key, []).append(Function(resource, one, work))
             keys[board.id] = board.key

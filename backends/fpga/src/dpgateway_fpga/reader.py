@@ -1,73 +1,83 @@
-"""Reads what one board says, on a thread of its own: a read that hangs in the kernel holds up no other board."""
+"""Reads what may hang in the kernel, on a thread of its own: who asks for one thing doesn't wait for another."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from dpgateway_fpga.programmers import Reading
+from dpgateway import DriverError
+
+T = TypeVar("T")
 
 PATIENCE = 1.0
-"""Seconds that a board has to answer. Reads of its registers take microseconds."""
+"""Seconds that a read may take. Registers of a board, and files of /sys, take microseconds."""
 
 
-class _Read:
+class Hung(DriverError):
+    """There is no answer in time."""
+
+
+class _Read(Generic[T]):
     """One read, which ends when the kernel lets it."""
 
     def __init__(self) -> None:
         self.began, self.done = time.monotonic(), threading.Event()
-        self.reading: Reading | None = None
+        self.answers: list[T] = []
+        """None or one."""
         self.error: BaseException | None = None
         self.late = False
         """Somebody waited for it in vain."""
 
 
-class Reader:
+class Reader(Generic[T]):
     """Used from any thread. Never has more than one read under way."""
 
     def __init__(
-        self, read: Callable[[], Reading], late: Callable[[], None] = lambda: None, patience: float = PATIENCE
+        self, what: str, read: Callable[[], T], late: Callable[[], None] = lambda: None, patience: float = PATIENCE
     ) -> None:
-        """``late`` is called when a read has ended for which somebody waited in vain; ``patience`` is in seconds."""
-        self._read, self._late, self._patience = read, late, patience
+        """``what`` is read, for people. ``late`` is called when a read has ended for which somebody waited in vain;
+        ``patience`` is in seconds.
+        """
+        self._what, self._read, self._late, self._patience = what, read, late, patience
         self._lock = threading.Lock()
-        self._now: _Read | None = None
+        self._now: _Read[T] | None = None
 
-    def read(self) -> Reading:
-        """What the board says now. Waits for each read no longer than the patience; then that is the board's fault."""
+    def read(self) -> T:
+        """The answer as it is now. Raises Hung if a read takes longer than the patience, and whatever a read raises."""
         while True:
             try:
                 one, ours = self._join()
-            except RuntimeError as error:  # the system has no thread left
-                return Reading("unknown", fault=f"its state can't be read: {error}")
+            except RuntimeError as error:
+                raise Hung(f"{self._what} can't be read, because there is no thread for it: {error}") from error
             if not self._in_time(one):
                 seconds = time.monotonic() - one.began
-                return Reading("unknown", fault=f"a read of its state hangs, which began {seconds:.0f} s ago")
+                raise Hung(f"a read of {self._what} hangs, which began {seconds:.0f} s ago")
             if one.error is not None:
                 raise one.error
-            if ours and one.reading is not None:  # one that began before us may be older than what we were asked for
-                return one.reading
+            if ours:  # one that began before us may be older than what we were asked for
+                return one.answers[0]
 
-    def _join(self) -> tuple[_Read, bool]:
+    def _join(self) -> tuple[_Read[T], bool]:
         with self._lock:
             if self._now is not None:
                 return self._now, False
-            one = _Read()
-            threading.Thread(target=self._run, args=(one,), name="read a board's state", daemon=True).start()
+            one = _Read[T]()
+            threading.Thread(target=self._run, args=(one,), name=f"read {self._what}", daemon=True).start()
             self._now = one
             return one, True
 
-    def _in_time(self, one: _Read) -> bool:
+    def _in_time(self, one: _Read[T]) -> bool:
         if one.done.wait(max(0.0, one.began + self._patience - time.monotonic())):
             return True
         with self._lock:
             one.late = not one.done.is_set()
         return not one.late
 
-    def _run(self, one: _Read) -> None:
+    def _run(self, one: _Read[T]) -> None:
         try:
-            one.reading = self._read()
+            one.answers.append(self._read())
         except BaseException as error:  # who waits raises it
             one.error = error
         with self._lock:

@@ -14,7 +14,7 @@ from dpgateway import Busy, Context, Device, DriverError, Health
 from dpgateway_fpga.boards import Bitstream
 from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers import Progress
+from dpgateway_fpga.programmers import Progress, said
 from dpgateway_fpga.reader import Reader
 from dpgateway_fpga.station import Job, station
 
@@ -25,7 +25,7 @@ class Slot:
     def __init__(self, work: Work, options: FpgaOptions, context: Context) -> None:
         self.board, self._work, self._options, self._context = work.board, work, options, context
         self._device = work.board.device()
-        self._reader = Reader(partial(work.programmer.read, work.board), context.changed)
+        self._reader = Reader("its state", partial(work.programmer.read, work.board), context.changed)
         self._station = station(options.state_dir, work.board.key)
         self._state = threading.Lock()
         """Guards the fields below."""
@@ -62,7 +62,7 @@ class Slot:
             return self._health
         if refused and not self._runs_pinned():
             return Health.unhealthy(f"programming {self._options.bitstream.id} failed: {refused}")
-        reason = self._fault() or self._reader.read().fault
+        reason = self._fault() or said(self._reader).fault
         return Health.unhealthy(reason) if reason else Health.healthy()
 
     def _fault(self) -> str:

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from dpgateway_fpga import FpgaDriver
 from dpgateway_fpga.journal import Journal
 from dpgateway_fpga.programmers import Failed
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
@@ -78,6 +80,24 @@ def test_a_board_whose_status_cannot_be_read_holds_up_no_other(kernel, real, sta
     driver.prepare([device for device in driver.devices() if device.health.ok])
     gate.open()
     recorder.until(lambda: not _reasons(driver))
+
+
+def test_a_look_for_boards_that_hangs_leaves_the_boards_as_they_were(kernel, real, recorder):
+    kernel.manager("f8007000.devcfg")
+    options = real(programmer="fpga-manager", discover=("*",), boards=real().boards[:1])
+    with closing(FpgaDriver(options, recorder.context(), looking=0.2)) as driver:
+        assert [device.id for device in driver.devices()] == ["fpga-a"]
+        gate, late = Gate(), kernel.manager("f8008000.devcfg", 1)
+        kernel.root.make(f"{late.path}/uevent", Text(lambda: gate.wait() or ""))
+        for _ in range(2):
+            (device,) = driver.devices()
+            assert (device.id, device.health.ok) == ("fpga-a", True)
+        driver.prepare([device])
+        assert [text for text in recorder.messages if "a look for boards hangs" in text] == [
+            "a look for boards hangs; until it ends, nobody sees which boards come and go"
+        ]
+        gate.open()
+        recorder.until(lambda: [device.id for device in driver.devices()] == ["fpga-a", "f8008000.devcfg"])
 
 
 def test_a_board_that_is_left_behind_can_be_had_again_when_its_load_has_ended(kernel, real, start):

@@ -10,6 +10,7 @@ from typing import Protocol
 from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
+from dpgateway_fpga.reader import Hung, Reader
 
 Progress = Callable[[str], None]
 """Hears what is going on, in a few words ("write init"), at each change; on the thread that called ``program``."""
@@ -76,6 +77,14 @@ class Programmer(Protocol):
         """Brings what the board runs into the state after a load, or takes it away. Raises DriverError, OSError; Failed
         also where there is no such thing.
         """
+
+
+def said(reader: Reader[Reading]) -> Reading:
+    """What the board says. That it doesn't answer is its fault."""
+    try:
+        return reader.read()
+    except Hung as error:
+        return Reading("unknown", fault=str(error))
 
 
 def verify(programmer: Programmer, board: Board, image: Image) -> Reading:
