@@ -42,9 +42,10 @@ def find(look: Look, options: FpgaOptions) -> Found:
     notices: list[str] = []
     found: list[Board] = []
     for one in _KINDS[options.programmer](look) if options.discover else ():
+        if one.place is None:
+            notices.append(f"/sys/{one.thing.path} isn't offered: {one.wrong}")
+            continue
         try:
-            if one.place is None:
-                raise ValueError(one.wrong)
             if (one.place, one.port) in places or not any(name_matches(one.place, glob) for glob in options.discover):
                 continue
             id_ = f"{one.place}-p{one.port}" if options.programmer == "dfl" else one.place
@@ -78,7 +79,7 @@ def _board(look: Look, board: Board, thing: Object) -> Board:
 
 
 def _managers(look: Look) -> Iterator[_Candidate]:
-    """Not those of cards with DFL drivers, which are below the card's management engine (drivers/fpga/dfl-fme-mgr.c)."""
+    """Not those of cards with DFL drivers, which are below its management engine (drivers/fpga/dfl-fme-main.c)."""
     for thing in look.objects("fpga_manager"):
         if not any(above.kernel.startswith("dfl-fme.") for above in thing.line):
             yield _Candidate(_place(look, thing), 0, thing)
