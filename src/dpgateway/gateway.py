@@ -72,7 +72,7 @@ class Gateway:
         specs = SpecDirectories(cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
         own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, partial(_log.warning, "a CDI spec: %s"))
         self._keeping = Keeping(own, self._node.holdings, left.known.wait, self._threads)
-        cdi = Cdi(specs, own, self._threads, Runtime(configuration.runtime.socket).knows_cdi)
+        cdi = Cdi(specs, own, self._threads, Runtime(configuration.runtime.socket).cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""

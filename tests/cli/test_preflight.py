@@ -181,7 +181,9 @@ def test_the_version_of_cgroups(tmp_path, files, version):
 def test_a_container_runtime(node, short_path):
     """It says who it is."""
     answer = bytes(v1.VersionResponse(runtime_name="containerd", runtime_version="1.6.20"))
-    rows = {"Version": grpc.unary_unary_rpc_method_handler(lambda request, context: answer)}
+    status = bytes(v1.StatusResponse(info={"config": '{"cdiSpecDirs": ["/etc/cdi"]}'}))
+    answers = {"Version": lambda request, context: answer, "Status": lambda request, context: status}
+    rows = {name: grpc.unary_unary_rpc_method_handler(say) for name, say in answers.items()}
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", rows),))
     server.add_insecure_port(f"unix:{short_path}/cri.sock")
@@ -191,7 +193,8 @@ def test_a_container_runtime(node, short_path):
         told = node.json("--from=1.25", "--to=1.34", code=0)
     finally:
         server.stop(None).wait()
-    assert told["runtime"] == {"name": "containerd", "version": "1.6.20", "cdi": False}
+    who = {"name": "containerd", "version": "1.6.20", "cdi": False}
+    assert told["runtime"] == who | {"unread_cdi_dirs": ["/var/run/cdi"]}
     assert [one["code"] for one in told["findings"]] == ["cdi-expanded"]
 
 

@@ -100,6 +100,19 @@ async def test_always_gives_what_a_spec_would_say_where_it_would_not_arrive(tmp_
     assert own(tmp_path).all() == ()
 
 
+async def test_what_a_runtime_does_not_read_is_given_as_what_it_stands_for(tmp_path, write_spec):
+    write_spec()
+    elsewhere = tmp_path / "elsewhere"
+    names = cdi(tmp_path / "cdi", runtime=True, read=[elsewhere])
+    assert await names.passed(NAMED, asked("auto", kubelet=True)) == (EXPANDED, "")
+    given, told = await names.passed(PLAIN, asked("always", kubelet=True))
+    assert (given, own(tmp_path / "cdi").all()) == (PLAIN, ())
+    assert told.endswith(f"because this container runtime reads no specs in {tmp_path}/cdi")
+    both = cdi(tmp_path / "cdi", elsewhere, runtime=True, read=[elsewhere])
+    given, told = await both.passed(NAMED, asked("always", kubelet=True))
+    assert (given, told.endswith(f"reads no specs in {tmp_path}/cdi")) == (EXPANDED, True)
+
+
 async def test_always_is_refused_if_the_spec_cannot_be_written_or_a_name_of_the_driver_stands_for_nothing(tmp_path):
     write(tmp_path / "cdi" / "state", "")
     with pytest.raises(CdiError, match=r"the CDI spec .* can't be written"):

@@ -1,11 +1,15 @@
 """The container runtime is asked who it is, and what follows from that for CDI is known as far as it can be."""
 
+from pathlib import Path
+
 import grpc
 import grpc.aio
 import pytest
 
-from dpgateway.node.runtime import Runtime, enables_cdi, knows_cdi
+from dpgateway.node.runtime import CdiSupport, Runtime, enables_cdi, knows_cdi
 from dpgateway_simulator.wire.runtime import v1
+
+ETC_CDI, RUN_CDI = Path("/etc/cdi"), Path("/var/run/cdi")
 
 
 @pytest.fixture
@@ -79,44 +83,64 @@ def test_which_runtime_knows_cdi(name, version, knows, enabled, disabled):
 async def test_a_runtime_says_whether_it_is_told_to_do_cdi(serve, short_path, config, enabled):
     assert enables_cdi({"config": config}) is enabled
     asked = await serve(short_path / "a.sock", runtime("containerd", "v1.7.27"), config=config, golang="go1.23")
-    assert await Runtime(short_path / "a.sock").knows_cdi() is enabled
+    assert (await Runtime(short_path / "a.sock").cdi()).by_name is enabled
     assert asked == ["v1", True]
+
+
+@pytest.mark.parametrize(
+    ("config", "unread"),
+    [
+        ('{"cdiSpecDirs": ["/etc/cdi", "/run/cdi/"]}', ()),  # a host's /var/run is a link to /run
+        ('{"cdiSpecDirs": ["/etc/cdi"]}', (RUN_CDI,)),
+        ('{"cdiSpecDirs": ["/opt/cdi"]}', (ETC_CDI, RUN_CDI)),
+        ('{"cdiSpecDirs": []}', ()),
+        ('{"cdiSpecDirs": [1]}', ()),
+        ('{"cdiSpecDirs": null}', ()),
+        ("{}", ()),
+    ],
+)
+async def test_a_runtime_says_where_it_reads_specs(serve, short_path, config, unread):
+    await serve(short_path / "a.sock", runtime("containerd", "v2.4.2"), config=config)
+    support = await Runtime(short_path / "a.sock").cdi()
+    assert support.unread(ETC_CDI, RUN_CDI) == unread
+    assert [support.of(one) for one in (ETC_CDI, RUN_CDI)] == [one not in unread for one in (ETC_CDI, RUN_CDI)]
+    assert CdiSupport(None, support.spec_dirs).of(ETC_CDI, RUN_CDI) is (False if unread else None)
 
 
 async def test_it_is_asked_once_for_each_of_its_lives(serve, short_path):
     socket = short_path / "a.sock"
     found = Runtime(socket)
-    assert await found.knows_cdi() is None
+    assert (await found.cdi()).by_name is None
     asked = await serve(socket, runtime("containerd", "1.6.20"))
-    assert [await found.knows_cdi() for _ in range(3)] == [False] * 3
+    assert [(await found.cdi()).by_name for _ in range(3)] == [False] * 3
     assert asked == ["v1", True]
     socket.unlink()
     await serve(socket, runtime("containerd", "v2.1.0"))
-    assert await found.knows_cdi() is True
+    assert (await found.cdi()).by_name is True
 
 
 @pytest.mark.parametrize("raw", [b"\xff", runtime("", "")])
 async def test_one_that_does_not_say_who_it_is_may_know_anything(serve, short_path, raw):
     asked = await serve(short_path / "a.sock", raw)
     found = Runtime(short_path / "a.sock")
-    assert [await found.knows_cdi() for _ in range(2)] == [None, None]
+    assert [(await found.cdi()).by_name for _ in range(2)] == [None, None]
     assert asked.count("v1") == 2
 
 
 async def test_one_that_does_not_tell_its_configuration_is_known_by_its_version(serve, short_path):
     await serve(short_path / "a.sock", runtime("containerd", "v2.1.0"), raw_status=b"\xff")
-    assert await Runtime(short_path / "a.sock").knows_cdi() is True
+    assert (await Runtime(short_path / "a.sock").cdi()).by_name is True
 
 
 async def test_what_is_no_runtime_may_know_anything(short_path):
     (short_path / "a.sock").touch()
-    assert await Runtime(short_path / "a.sock").knows_cdi() is None
+    assert (await Runtime(short_path / "a.sock").cdi()).by_name is None
 
 
 async def test_without_a_socket_the_only_one_in_a_usual_place_counts(serve, short_path):
     usual = short_path / "a.sock", short_path / "b.sock"
     found = Runtime(None, usual)
     await serve(usual[1], runtime("cri-o", "1.34.0"))
-    assert await found.knows_cdi() is True
+    assert (await found.cdi()).by_name is True
     usual[0].touch()  # nobody says which one the kubelet uses
-    assert await found.knows_cdi() is None
+    assert (await found.cdi()).by_name is None

@@ -202,6 +202,13 @@ class TestTheNode:
         seen = [one for one in found(facts(present, to, held=held, runtime=runtime)) if one[1].startswith("cdi")]
         assert seen == expected
 
+    @pytest.mark.parametrize(("to", "expected"), [("1.32", ["cdi-unread"]), ("1.28", [])])
+    def test_a_runtime_that_reads_specs_elsewhere(self, to, expected):
+        runtime = Runtime("containerd", "2.4.2", cdi=True, unread_cdi_dirs=("/var/run/cdi",))
+        told = [one for one in judge(facts("1.28", to, runtime=runtime)) if one.code.startswith("cdi")]
+        assert [one.code for one in told] == expected
+        assert all("containerd 2.4.2 reads no CDI specs in /var/run/cdi" in one.text for one in told)
+
 
 LAYOUTS = st.frozensets(st.sampled_from(Layout))
 NAMES = st.sampled_from([R, "example.com/other"])

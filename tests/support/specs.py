@@ -1,20 +1,23 @@
 """CDI specs in a directory of the test's own."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config.values import CdiKind
-from dpgateway.deviceplugin.cdi import Asked, Cdi, Known
+from dpgateway.deviceplugin.cdi import Asked, Asks, Cdi
+from dpgateway.node.runtime import CdiSupport
 from dpgateway.process.threads import Threads
 
 
-def cdi(*directories: Path, runtime: bool | None = None) -> Cdi:
-    """On a node with these directories of specs, and a runtime that does or doesn't know CDI."""
-    return Cdi(SpecDirectories(directories, print), own(*directories), Threads(), known(runtime))
+def cdi(*directories: Path, runtime: bool | None = None, read: Iterable[Path] = ()) -> Cdi:
+    """On a node with these directories of specs, and a runtime that does or doesn't know CDI. ``read``: those that the
+    runtime says it reads.
+    """
+    return Cdi(SpecDirectories(directories, print), own(*directories), Threads(), known(runtime, *read))
 
 
 def own(*directories: Path) -> OwnSpecs:
@@ -27,9 +30,9 @@ def asked(wanted: CdiKind, *, kubelet: bool | None) -> Asked:
     return Asked("example.com/thing", ("a",), wanted, kubelet)
 
 
-def known(value: bool | None) -> Known:
-    async def known() -> bool | None:
-        return value
+def known(value: bool | None, *read: Path) -> Asks:
+    async def known() -> CdiSupport:
+        return CdiSupport(value, tuple(map(str, read)))
 
     return known
 

@@ -56,7 +56,7 @@ class OwnSpecs:
     ) -> None:
         """``directory``: where new specs go, so that runtimes find them. ``complain`` gets what stays undone."""
         self._records = state_dir / "cdi"
-        self._directory, self._device_plugins_dir = directory, device_plugins_dir
+        self.directory, self._device_plugins_dir = directory, device_plugins_dir
         self._complain, self._told = complain, frozenset[str]()
         self._lock = threading.Lock()
 
@@ -66,7 +66,7 @@ class OwnSpecs:
             return allocation
         kubelet, nodes = str(self._device_plugins_dir), allocation.device_nodes
         held = tuple(sorted(ids))  # a kubelet names them in any order
-        what = Given(str(self._directory), kubelet, resource, held, allocation.env, nodes, allocation.mounts)
+        what = Given(str(self.directory), kubelet, resource, held, allocation.env, nodes, allocation.mounts)
         text, record = text_of(what, _real), what.to_json()
         if max(len(text), len(record)) > LARGEST:
             raise CdiError(f"the CDI spec {what.file} would have more than {LARGEST} bytes; give the container less")
@@ -76,7 +76,7 @@ class OwnSpecs:
                 _replace(one.record, record)
                 _update(one.spec, text)
         except OSError as error:
-            where = f"{self._directory / what.file}, from {self._records}"
+            where = f"{self.directory / what.file}, from {self._records}"
             raise CdiError(f"the CDI spec {where}, can't be written: {error.strerror or error}") from error
         return Allocation(annotations=allocation.annotations, cdi_devices=(what.name, *allocation.cdi_devices))
 
@@ -124,7 +124,7 @@ class OwnSpecs:
     def sweep(self) -> None:
         """Removes what gateways left that died while they wrote."""
         now = time.time()
-        for directory in (self._records, self._directory):
+        for directory in (self._records, self.directory):
             for path in directory.glob(f"{TEMPORARY}*"):
                 if now - path.lstat().st_mtime > OVER:
                     path.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
 from dpgateway.node.journal import claims_of_others
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.releases import Release
-from dpgateway.node.runtime import SOCKETS, knows_cdi
+from dpgateway.node.runtime import SOCKETS
 from dpgateway.node.runtime import Runtime as AskedRuntime
 from dpgateway.preflight import Facts, Held, Runtime, Served, clues
 from dpgateway.preflight.clues import Clue
@@ -70,7 +70,7 @@ async def _asked(
     pods, no_pods = await _pod_resources(places)
     held = _held(directory)
     found = (present,) if present else tuple(_clues(gateway, pods, held))
-    runtime, no_runtime = await _runtime(configuration.runtime.socket)
+    runtime, no_runtime = await _runtime(configuration.runtime.socket, configuration.runtime.cdi_dirs)
     answers = await ask_all(configuration.resources, settings.node_name)
     facts = Facts(
         clues.present(found),
@@ -150,12 +150,13 @@ def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozen
     return frozenset(serves | journals.keys())
 
 
-async def _runtime(socket: Path | None) -> tuple[Runtime | None, str]:
+async def _runtime(socket: Path | None, cdi_dirs: Iterable[Path]) -> tuple[Runtime | None, str]:
     said = await AskedRuntime(socket).said()
     if said is None:
         where = ", ".join(map(str, SOCKETS if socket is None else [socket]))
         return None, f"the container runtime can't be asked: expected one that answers CRI v1, at {where}"
-    return Runtime(said.name, said.version, knows_cdi(*said)), ""
+    unread = tuple(map(str, said.cdi.unread(*cdi_dirs)))
+    return Runtime(said.name, said.version, said.cdi.by_name, unread), ""
 
 
 def _served(answer: Answer) -> Served:

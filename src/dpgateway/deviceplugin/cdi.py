@@ -11,24 +11,26 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from dpgateway.cdi.directories import SpecDirectories, look
-from dpgateway.cdi.expansion import expand
+from dpgateway.cdi.expansion import Resolved, expand
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config.values import CdiKind
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation
+from dpgateway.node.runtime import CdiSupport
 from dpgateway.process.threads import Threads
 
 PATIENCE = 5.0
 """Seconds that the specs' disk has to answer."""
 UNSURE = "CDI devices are given by name, though it isn't known that they arrive"
 
-Known = Callable[[], Awaitable[bool | None]]
-"""Finds out whether something is so; None if that can't be known."""
+Asks = Callable[[], Awaitable[CdiSupport]]
+"""Finds out what the runtime does with names."""
 
 
 class Way(enum.Enum):
@@ -61,9 +63,8 @@ class Cdi:
     """One for all resources; used from the event loop."""
 
     def __init__(
-        self, specs: SpecDirectories, own: OwnSpecs, threads: Threads, runtime: Known, patience: float = PATIENCE
+        self, specs: SpecDirectories, own: OwnSpecs, threads: Threads, runtime: Asks, patience: float = PATIENCE
     ) -> None:
-        """``runtime``: says whether the runtime does something with names."""
         self._specs, self._own, self._threads = specs, own, threads
         self._runtime, self._patience = runtime, patience
 
@@ -72,7 +73,8 @@ class Cdi:
 
         Raises CdiError, also for a name that stands for nothing, and if a spec can't be written.
         """
-        runtime = None if way(asked.wanted, asked.kubelet, runtime=True) is Way.EXPANDED else await self._runtime()
+        unasked = way(asked.wanted, asked.kubelet, runtime=True) is Way.EXPANDED
+        runtime = CdiSupport(None) if unasked else await self._runtime()
         passed = partial(self._always if asked.wanted == "always" else self._passed, allocation, asked, runtime)
         working = self._threads.call("CDI specs", passed, self._patience)
         try:
@@ -82,19 +84,23 @@ class Cdi:
             disk = "a disk with CDI specs, or with what the gateway remembers of its own in state_dir,"
             raise CdiError(f"{disk} hasn't answered for {self._patience:g} s") from None
 
-    def _always(self, allocation: Allocation, asked: Asked, runtime: bool | None) -> tuple[Allocation, str]:
+    def _always(self, allocation: Allocation, asked: Asked, runtime: CdiSupport) -> tuple[Allocation, str]:
         """Blocks."""
-        if way(asked.wanted, asked.kubelet, runtime) is Way.EXPANDED:
-            who = "kubelet" if asked.kubelet is False else "container runtime"
-            text = f"'cdi: always' gives no CDI devices, but what they stand for, because this {who} doesn't know CDI"
-            return self._passed(allocation, asked, runtime)[0], text
-        self._specs.resolve(allocation.cdi_devices)
-        return self._own.write(asked.resource, asked.ids, allocation), "" if asked.kubelet and runtime else UNSURE
-
-    def _passed(self, allocation: Allocation, asked: Asked, runtime: bool | None) -> tuple[Allocation, str]:
-        """Blocks."""
-        chosen = way(asked.wanted, asked.kubelet, runtime)
         resolved = self._specs.resolve(allocation.cdi_devices)
+        places = self._own.directory, *_directories(resolved)
+        if way(asked.wanted, asked.kubelet, runtime.of(*places)) is Way.EXPANDED:
+            who = "kubelet" if asked.kubelet is False else "container runtime"
+            unread = " and ".join(map(str, runtime.unread(*places)))
+            why = f"reads no specs in {unread}" if unread else "doesn't know CDI"
+            text = f"'cdi: always' gives no CDI devices, but what they stand for, because this {who} {why}"
+            return expand(allocation, resolved, look), text
+        written = self._own.write(asked.resource, asked.ids, allocation)
+        return written, "" if asked.kubelet and runtime.by_name else UNSURE
+
+    def _passed(self, allocation: Allocation, asked: Asked, runtime: CdiSupport) -> tuple[Allocation, str]:
+        """Blocks."""
+        resolved = self._specs.resolve(allocation.cdi_devices)
+        chosen = way(asked.wanted, asked.kubelet, runtime.of(*_directories(resolved)))
         if chosen is Way.NAMES:
             return allocation, ""
         try:
@@ -103,3 +109,8 @@ class Cdi:
             if chosen is Way.EITHER:
                 return allocation, f"{UNSURE}: {error}"
             raise
+
+
+def _directories(resolved: Iterable[Resolved]) -> set[Path]:
+    """Where the specs are that names stand for."""
+    return {Path(one.file).parent for one in resolved}

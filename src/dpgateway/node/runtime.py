@@ -6,6 +6,7 @@ From these follows whether it does something with the names of CDI devices, or d
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -67,12 +68,44 @@ def enables_cdi(info: Mapping[str, str]) -> bool | None:
     return enabled if isinstance(enabled, bool) else None
 
 
+def spec_dirs(info: Mapping[str, str]) -> tuple[str, ...]:
+    """Where a runtime reads CDI specs, as Status tells it (containerd, beside enableCDI); empty if it says nothing."""
+    try:
+        found = json.loads(info.get("config", ""))["cdiSpecDirs"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ()
+    return tuple(found) if isinstance(found, list) and all(isinstance(one, str) for one in found) else ()
+
+
+class CdiSupport(NamedTuple):
+    """What a runtime does with the names of CDI devices."""
+
+    by_name: bool | None
+    """Whether it passes devices to containers by their names; None if that can't be told."""
+    spec_dirs: tuple[str, ...] = ()
+    """Where it reads specs; empty if it doesn't say that."""
+
+    def of(self, *directories: Path) -> bool | None:
+        """Whether it passes on names whose specs are in these directories."""
+        return False if self.unread(*directories) else self.by_name
+
+    def unread(self, *directories: Path) -> tuple[Path, ...]:
+        """Those of the directories that it doesn't read."""
+        read = {_plain(one) for one in self.spec_dirs}
+        return tuple(one for one in directories if read and _plain(one) not in read)
+
+
+def _plain(directory: str | Path) -> str:
+    """/var/run is a link to /run on the host, but needn't be one in the gateway's container."""
+    return re.sub(r"^/var/run/", "/run/", os.path.normpath(directory))
+
+
 class Said(NamedTuple):
     """What a runtime says of itself."""
 
     name: str
     version: str
-    enables_cdi: bool | None = None
+    cdi: CdiSupport = CdiSupport(None)
 
 
 class Runtime:
@@ -83,10 +116,10 @@ class Runtime:
         self._candidates: Sequence[Path] = usual if socket is None else (socket,)
         self._known: tuple[object, Said] | None = None
 
-    async def knows_cdi(self) -> bool | None:
-        """Whether it passes CDI devices on by their names; None if that can't be told."""
+    async def cdi(self) -> CdiSupport:
+        """What it does with CDI devices, as far as that can be told."""
         said = await self.said()
-        return None if said is None else knows_cdi(*said)
+        return said.cdi if said else CdiSupport(None)
 
     async def said(self) -> Said | None:
         """Asked once for each life of the runtime, because a runtime makes its socket when it starts. None if there
@@ -99,8 +132,9 @@ class Runtime:
             said = await _ask(there[0][0])
             if not said.name:
                 return None
-            word = {True: "knows", False: "doesn't know", None: "may know"}[knows_cdi(*said)]
-            _log.info("the container runtime %s %s %s CDI", said.name, said.version, word)
+            word = {True: "knows", False: "doesn't know", None: "may know"}[said.cdi.by_name]
+            where = f", and reads specs in {' and '.join(said.cdi.spec_dirs)}" if said.cdi.spec_dirs else ""
+            _log.info("the container runtime %s %s %s CDI%s", said.name, said.version, word, where)
             self._known = there[0], said
         return self._known[1]
 
@@ -111,7 +145,8 @@ async def _ask(socket: Path) -> Said:
     if not version.runtime_name:
         return Said("", "")
     status = await _called(socket, "Status", wire.StatusRequest(verbose=True), wire.StatusResponse)
-    return Said(version.runtime_name, version.runtime_version, enables_cdi(status.info))
+    who = version.runtime_name, version.runtime_version
+    return Said(*who, CdiSupport(knows_cdi(*who, enables_cdi(status.info)), spec_dirs(status.info)))
 
 
 async def _called(socket: Path, method: str, request: Message, answers: type[M]) -> M:

@@ -73,6 +73,8 @@ class Runtime:
     version: str
     cdi: bool | None
     """Whether it passes CDI devices to containers by their names; None if that can't be told."""
+    unread_cdi_dirs: tuple[str, ...] = ()
+    """Those of the gateway's directories of CDI specs that it doesn't read."""
 
 
 @dataclass(frozen=True, slots=True)

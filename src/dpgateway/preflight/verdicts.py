@@ -174,6 +174,11 @@ def _runtime(facts: Facts) -> Iterator[Finding]:
     if to.cdi and runtime.cdi is False and not facts.held.named:
         text = f"{who} doesn't know CDI: the gateway says in other words what CDI names stand for, or refuses them"
         yield Finding("change", "cdi-expanded", text)
+    if to.cdi and runtime.cdi is not False and runtime.unread_cdi_dirs:
+        text = f"{who} reads no CDI specs in {' and '.join(runtime.unread_cdi_dirs)}: the gateway says in other words"
+        text += " what their names stand for, or refuses them"
+        advice = "name the directory in the runtime's cdi_spec_dirs, or leave it out of runtime.cdi_dirs"
+        yield Finding("change", "cdi-unread", text, advice)
 
 
 def _pods(*notes: Note) -> tuple[str, ...]:
