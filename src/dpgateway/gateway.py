@@ -27,7 +27,7 @@ from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.left import Left
 from dpgateway.node.node import Node
-from dpgateway.node.runtime import Runtime
+from dpgateway.node.runtime import SOCKETS, Runtime
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Bell
 from dpgateway.process.tasks import persist
@@ -61,7 +61,8 @@ class Gateway:
         self._node_name, self._threads = node_name, Threads()
         names = [config.name for config in configuration.resources]
         directory = configuration.kubelet.device_plugins_dir
-        places = Places.of(directory, configuration.kubelet.pod_resources_socket)
+        runtime = configuration.runtime.socket
+        places = Places.of(directory, configuration.kubelet.pod_resources_socket, (runtime,) if runtime else SOCKETS)
         self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
         self._unended = UnendedCalls()
@@ -72,7 +73,7 @@ class Gateway:
         specs = SpecDirectories(cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
         own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, partial(_log.warning, "a CDI spec: %s"))
         self._keeping = Keeping(own, self._node.holdings, left.known.wait, self._threads)
-        cdi = Cdi(specs, own, self._threads, Runtime(configuration.runtime.socket).cdi)
+        cdi = Cdi(specs, own, self._threads, Runtime(runtime).cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""

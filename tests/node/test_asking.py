@@ -15,6 +15,7 @@ from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
+from tests.node.cri import EXITED, READY, RUNNING, STOPPED, Cri
 from tests.node.lister import Lister, empty, encoded, refusing
 from tests.support.waiting import turns, until
 
@@ -35,7 +36,9 @@ class Asked:
         self.holdings = Observable(self.held())
         self.resources = {THING: self.holdings}
         self.threads = Threads()
-        self.asking = Asking(self.resources, Places.of(root / "device-plugins"), self.threads)
+        self.cri = Cri(root / "cri.sock")
+        places = Places.of(root / "device-plugins", runtimes=[self.cri.socket])
+        self.asking = Asking(self.resources, places, self.threads)
         self.task = None
 
     @staticmethod
@@ -238,3 +241,63 @@ async def test_garbage_is_complained_of_and_changes_nothing(asked):
     await until(lambda: asked.asking.complaint)
     assert "not a ListPodResourcesResponse" in asked.asking.complaint
     assert asked.value.listed == {}
+
+
+@pytest.fixture
+async def running(asked):
+    """Its pod runs in a sandbox, the kubelet lists it, and the container runtime tells what happens."""
+    asked.cri.sandboxes, asked.cri.containers = {"uid-a": [READY]}, {"uid-a": [RUNNING]}
+    await asked.cri.start()
+    asked.start()
+    await until(lambda: asked.value.listed and asked.cri.listeners)
+    yield asked
+    await asked.cri.stop()
+
+
+def stop(asked):
+    asked.cri.sandboxes, asked.cri.containers = {"uid-a": [STOPPED]}, {"uid-a": [EXITED]}
+    asked.cri.says("uid-a")
+
+
+async def test_a_pod_that_is_not_listed_and_whose_sandbox_has_stopped_holds_nothing(running):
+    """Its directory is still there."""
+    running.kubelet.answers["v1"] = encoded()
+    stop(running)
+    await until(lambda: running.value.freed)
+    assert running.value.gone == {"uid-a"}
+    assert running.pod.exists()
+
+
+async def test_a_sandbox_that_stops_proves_nothing_while_the_kubelet_lists_its_pod(running):
+    """The kubelet makes another one, or lists the pod no more a little later, of which nothing hints."""
+    calls = running.calls
+    stop(running)
+    await until(lambda: running.calls > calls + 1)
+    assert running.value.freed == frozenset()
+    running.kubelet.answers["v1"] = encoded()
+    await until(lambda: running.value.freed)
+
+
+async def test_a_pod_that_is_not_listed_holds_its_devices_while_something_of_it_runs(running):
+    """A static pod that its kubelet ends."""
+    running.kubelet.answers["v1"] = encoded()
+    await running.more_calls(2)
+    await until(lambda: "ListPodSandbox" in running.cri.asked)
+    assert running.value.unlisted.keys() == {"a"}
+    running.cri.sandboxes = {"uid-a": [STOPPED]}
+    running.cri.says("uid-a")
+    await until(lambda: "ListContainers" in running.cri.asked)
+    await running.more_calls(2)
+    assert running.value.freed == frozenset()
+    stop(running)
+    await until(lambda: running.value.freed)
+
+
+async def test_a_pod_that_is_listed_again_has_its_devices_again(running):
+    running.kubelet.answers["v1"] = encoded()
+    stop(running)
+    await until(lambda: running.value.freed)
+    running.kubelet.answers["v1"] = encoded(ENCODER)
+    await running.more_calls()
+    await until(lambda: not running.value.gone)
+    assert running.value.in_use == {"a"}

@@ -243,6 +243,19 @@ def test_a_doubt_frees_nothing_and_is_told_of_once_a_while():
     assert holdings.noted({}, NOW + 2, NOW + 2).freed == {"a"}
 
 
+def test_pods_are_ending_while_the_kubelet_that_listed_them_lists_nothing_of_them_any_more():
+    pods = {"a": "uid-1", "b": "uid-1", "c": "uid-2", "d": "uid-3"}
+    holder = Holder("n", "p", "c")
+    holdings = Holdings().noted({id_: noted_of(uid) for id_, uid in pods.items()}, NOW, NOW)
+    assert holdings.heard({}, NOW).ending == frozenset(), "it never listed them"
+    holdings = holdings.heard(dict.fromkeys("abc", holder), NOW)
+    assert holdings.ending == frozenset()
+    assert holdings.heard({"a": holder, "c": holder}, NOW + 1).ending == frozenset(), "uid-1 has a still"
+    fewer = holdings.heard({"c": holder}, NOW + 1)
+    assert fewer.ending == {"uid-1"}
+    assert fewer.new_kubelet(NOW + 2, "another").ending == frozenset()
+
+
 class Events(RuleBasedStateMachine):
     """A kubelet that notes within NOTED_WITHIN seconds what it allocated, and what it freed when it next allocates."""
 

@@ -57,6 +57,7 @@ async def node() -> AsyncIterator[Node]:
 async def gateway(node: Node, prefix: str, tmp_path: Path) -> AsyncIterator[Gateway]:
     """With both devices at the kubelet, one on each NUMA node."""
     gateway = Gateway(tmp_path, node.device_plugins_dir)
+    gateway.runtime = {"socket": str(node.root / "containerd.sock")}
     gateway.options |= {"device_file_prefix": prefix, "annotation_prefix": "example.com/thing", "numa": [0, 1]}
     gateway.options["release"] = True
     (tmp_path / "note").write_text("from the host")
@@ -98,7 +99,7 @@ async def test_a_container_gets_its_cdi_device(node: Node, gateway: Gateway, tmp
     (node.cdi_dir / "example.json").write_text(json.dumps(spec))
     gateway.options["cdi_kind"] = "example.com/thing"
     gateway.resource["cdi"] = "auto" if by_name else "never"
-    gateway.runtime = {"cdi_dirs": [str(node.cdi_dir)], "socket": str(node.root / "containerd.sock")}
+    gateway.runtime["cdi_dirs"] = [str(node.cdi_dir)]
     before = node.kubelet_log().count(LISTED)
     await gateway.restart()
     await listed(node, before)
@@ -207,6 +208,31 @@ async def test_devices_of_deleted_pods_are_soon_released(
     for what, seconds in {"deleted": since_deleted, "ended": since_ended}.items():
         hundredths = quantiles(seconds, n=100, method="inclusive")
         record(f"seconds from a pod {what} to its device released", "1.37", p50=hundredths[49], p99=hundredths[98])
+
+
+async def test_nothing_is_released_while_a_pod_gets_new_containers_or_another_sandbox(
+    node: Node, gateway: Gateway
+) -> None:
+    await node.run_pod("a", ONE, restartPolicy="Always")
+    first = (await node.wait_for_pod("a")).container_id("c")
+    await node.kill_container(first)
+    second = await another_container(node, first)
+    await node.kill_container((await node.spec(second))["annotations"]["io.kubernetes.cri.sandbox-id"])
+    await another_container(node, second)
+    assert released(gateway) == 0
+    await node.delete_pod("a")
+    await gateway.said(" released node-", seconds=60)
+
+
+async def another_container(node: Node, before: str) -> str:
+    """Of the pod, once it runs in place of the one before."""
+
+    async def there() -> str:
+        pod = await node.pod("a")
+        now = pod.container_id("c") if pod is not None and pod.all_running else before
+        return now if now != before else ""
+
+    return await until("another container", there)
 
 
 async def index_of(node: Node, pod: str) -> str:

@@ -1,7 +1,7 @@
 """Finds out which pods are gone, and asks the kubelet which pod has what: at each hint, and sometimes without one.
 
-A hint is whatever may have changed the answer: another checkpoint, a pod's directory that came or went, or another
-kubelet. Nobody is asked while nothing is claimed.
+A hint is whatever may have changed the answer: another checkpoint, a pod's directory that came or went, a sandbox that
+stopped, or another kubelet. Nobody is asked while nothing is claimed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dpgateway.node.directory import Places
 from dpgateway.node.holdings import DOUBT, Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED, PodDirectories
+from dpgateway.node.sandboxes import Sandboxes
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
 from dpgateway.process.tasks import doubling
@@ -30,6 +31,9 @@ BLIND = 2.0
 """The same while pods' directories can't be seen, or aren't watched: then nothing hints at the end of a pod, but the
 kubelet's answer."""
 
+SETTLING = 3.0
+"""Seconds after the end of a pod's sandbox within which its kubelet has noticed. Until then it is asked again."""
+
 _log = bind(__name__)
 
 
@@ -40,6 +44,13 @@ class Asking:
         self._holdings = holdings
         self._pods = PodDirectories(places.pods, self.hint)
         self._pod_resources = PodResources(places.pod_resources, threads)
+        self._sandboxes = Sandboxes(places.runtimes, self._stopped)
+        self._stops: dict[str, float] = {}
+        """When the sandbox of each of these pods stopped, of those that are named and weren't known to be gone."""
+        self._removed: frozenset[str] = frozenset()
+        """The pods whose directories are gone."""
+        self._ended: frozenset[str] = frozenset()
+        """The pods that the kubelet doesn't list any more, and of which nothing runs."""
         self._hint = asyncio.Event()
         self._another_kubelet = False
         self._failures = 0
@@ -62,16 +73,23 @@ class Asking:
         self._another_kubelet = True
         self._hint.set()
 
+    def _stopped(self, pod: str) -> None:
+        if any(pod in holdings.value.pods for holdings in self._holdings.values()):
+            self._stops[pod] = time.monotonic()
+            self._hint.set()
+
     async def run(self) -> None:
         """Looks and asks until it is cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pods.run(), name="watch the pods' directories")
+                group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
                 while True:
                     await self._hinted()
                     if any(holdings.value.claimed for holdings in self._holdings.values()):
                         self._look()
                         await self._ask()
+                        await self._see_ends()
                         await asyncio.sleep(PAUSE)
         finally:
             await self._pod_resources.close()
@@ -87,9 +105,17 @@ class Asking:
         """Seconds until a look without a hint. A kubelet that starts serves this API a little later than the other."""
         if self._failures:
             return doubling(self._failures, SLOW)
+        if self._settles():
+            return PAUSE
         if any(holdings.value.in_doubt for holdings in self._holdings.values()):
             return DOUBT
         return SLOW if self._pods.seen and self._pods.watched else BLIND
+
+    def _settles(self) -> bool:
+        """Whether a pod's sandbox has stopped, and its kubelet may still list it."""
+        now, over = time.monotonic(), self._removed | self._ended
+        self._stops = {pod: at for pod, at in self._stops.items() if pod not in over and now - at < SETTLING}
+        return bool(self._stops)
 
     def _look(self) -> None:
         values = [holdings.value for holdings in self._holdings.values()]
@@ -97,7 +123,22 @@ class Asking:
         named = frozenset().union(*(value.pods for value in values))
         started = time.monotonic() - admitted > STARTED
         # whoever answers on the socket has its pods beside it (pkg/kubelet/kubelet_getters.go, every release)
-        gone = self._pods.gone(named, started=started, sure=self.answered is not None)
+        self._removed = self._pods.gone(named, started=started, sure=self.answered is not None)
+        self._publish_ends()
+
+    async def _see_ends(self) -> None:
+        """What has ended although its directory is still there: a kubelet lists it no more, and nothing of it runs."""
+        ending = frozenset().union(*(holdings.value.ending for holdings in self._holdings.values()))
+        self._ended &= ending
+        if asked := ending - self._removed - self._ended:
+            ended = await self._sandboxes.ended(asked)
+            if self._another_kubelet:
+                return
+            self._ended |= ended
+        self._publish_ends()
+
+    def _publish_ends(self) -> None:
+        gone = self._removed | self._ended
         for holdings in self._holdings.values():
             before = holdings.value
             after = before.ended(gone & before.pods, self._pods.starting & before.pods)

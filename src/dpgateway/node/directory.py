@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +34,13 @@ class Places:
     """The directory of its socket for device plugins, and of its checkpoint."""
     pod_resources: Path
     """The socket of its PodResources API."""
+    runtimes: Sequence[Path] = ()
+    """The sockets on which its container runtime may serve."""
 
     @classmethod
-    def of(cls, device_plugins: Path, pod_resources: Path | None = None) -> Places:
+    def of(cls, device_plugins: Path, pod_resources: Path | None = None, runtimes: Sequence[Path] = ()) -> Places:
         """Without another place, PodResources is in the same ``--root-dir``."""
-        return cls(device_plugins, pod_resources or device_plugins.parent / "pod-resources" / SOCKET)
+        return cls(device_plugins, pod_resources or device_plugins.parent / "pod-resources" / SOCKET, runtimes)
 
     @property
     def pods(self) -> Path:

@@ -161,6 +161,15 @@ class Holdings:
         noted = (noted.pods for noted in (self.note or {}).values())
         return frozenset().union(*noted, *(claim.pods for claim in self.claims.values()))
 
+    @cached_property
+    def ending(self) -> frozenset[str]:
+        """The uids of the pods that this kubelet listed, and doesn't list any more. Something of them may still run."""
+        note = self.note or {}
+        ended, listed = (
+            frozenset().union(*(note[id_].pods for id_ in ids if id_ in note)) for ids in (self.unlisted, self.listed)
+        )
+        return ended - listed
+
     def only_gave_since(self, before: Holdings) -> bool:
         """Whether nothing has happened but Allocates that succeeded, which free nothing."""
         ours = self.note, self.gone, self.unlisted, self.asked, self.remembers

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -23,6 +24,7 @@ from dpgateway.process.log import bind
 _USUAL = "/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"
 SOCKETS = tuple(map(Path, _USUAL))
 """Where runtimes serve, unless they are told otherwise."""
+SERVICE = "/runtime.v1.RuntimeService"
 DEADLINE = 1.0
 """Seconds; a container waits for the answer."""
 
@@ -125,18 +127,24 @@ class Runtime:
         """Asked once for each life of the runtime, because a runtime makes its socket when it starts. None if there
         isn't one alone, or it doesn't say who it is.
         """
-        there = [(one, which) for one in self._candidates if (which := _which(one)) is not None]
-        if len(there) != 1:
+        there = serving(self._candidates)
+        if there is None:
             return None
-        if self._known is None or self._known[0] != there[0]:
-            said = await _ask(there[0][0])
+        if self._known is None or self._known[0] != there:
+            said = await _ask(there[0])
             if not said.name:
                 return None
             word = {True: "knows", False: "doesn't know", None: "may know"}[said.cdi.by_name]
             where = f", and reads specs in {' and '.join(said.cdi.spec_dirs)}" if said.cdi.spec_dirs else ""
             _log.info("the container runtime %s %s %s CDI%s", said.name, said.version, word, where)
-            self._known = there[0], said
+            self._known = there, said
         return self._known[1]
+
+
+def serving(candidates: Sequence[Path]) -> tuple[Path, tuple[int, ...]] | None:
+    """The one of these sockets that is there, and which it is; None if it isn't one alone."""
+    there = [(one, which) for one in candidates if (which := _which(one)) is not None]
+    return there[0] if len(there) == 1 else None
 
 
 async def _ask(socket: Path) -> Said:
@@ -152,17 +160,29 @@ async def _ask(socket: Path) -> Said:
 async def _called(socket: Path, method: str, request: Message, answers: type[M]) -> M:
     """Empty if there is no answer."""
     try:
-        address = unix.Address(socket)
-        try:
-            async with grpc.aio.insecure_channel(str(address), options=_OPTIONS) as channel:
-                call = channel.unary_unary(f"/runtime.v1.RuntimeService/{method}")
-                return answers.FromString(await call(request.SerializeToString(), timeout=DEADLINE))
-        finally:
-            address.close()
+        async with dialled(socket) as channel:
+            return await called(channel, method, request, answers)
     except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
         told = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
         _log.debug("the container runtime on %s doesn't answer %s: %s", socket, method, told)
         return answers()
+
+
+@asynccontextmanager
+async def dialled(socket: Path) -> AsyncGenerator[grpc.aio.Channel, None]:
+    """A channel to the runtime on this socket. Raises OSError if its directory isn't there."""
+    address = unix.Address(socket)
+    try:
+        async with grpc.aio.insecure_channel(str(address), options=_OPTIONS) as channel:
+            yield channel
+    finally:
+        address.close()
+
+
+async def called(channel: grpc.aio.Channel, method: str, request: Message, answers: type[M]) -> M:
+    """Raises AioRpcError or DecodeError if there is no answer."""
+    raw = await channel.unary_unary(f"{SERVICE}/{method}")(request.SerializeToString(), timeout=DEADLINE)
+    return answers.FromString(raw)
 
 
 def _which(socket: Path) -> tuple[int, ...] | None:

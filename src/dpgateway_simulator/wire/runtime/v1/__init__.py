@@ -6,7 +6,9 @@
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
+    AsyncIterator,
     Dict,
+    List,
     Optional,
 )
 
@@ -18,6 +20,18 @@ if TYPE_CHECKING:
     import grpclib.server
     from betterproto.grpc.grpclib_client import MetadataLike
     from grpclib.metadata import Deadline
+
+
+class PodSandboxState(betterproto.Enum):
+    SANDBOX_READY = 0
+    SANDBOX_NOTREADY = 1
+
+
+class ContainerState(betterproto.Enum):
+    CONTAINER_CREATED = 0
+    CONTAINER_RUNNING = 1
+    CONTAINER_EXITED = 2
+    CONTAINER_UNKNOWN = 3
 
 
 @dataclass(eq=False, repr=False)
@@ -47,6 +61,77 @@ class StatusResponse(betterproto.Message):
     """
     What the runtime says of itself if it is asked verbosely. The keys and the values are the runtime's own.
     """
+
+
+@dataclass(eq=False, repr=False)
+class PodSandboxFilter(betterproto.Message):
+    label_selector: Dict[str, str] = betterproto.map_field(
+        3, betterproto.TYPE_STRING, betterproto.TYPE_STRING
+    )
+    """All of them must be the sandbox's."""
+
+
+@dataclass(eq=False, repr=False)
+class ListPodSandboxRequest(betterproto.Message):
+    filter: "PodSandboxFilter" = betterproto.message_field(1)
+
+
+@dataclass(eq=False, repr=False)
+class PodSandboxMetadata(betterproto.Message):
+    uid: str = betterproto.string_field(2)
+    """Of the pod."""
+
+
+@dataclass(eq=False, repr=False)
+class PodSandbox(betterproto.Message):
+    state: "PodSandboxState" = betterproto.enum_field(3)
+
+
+@dataclass(eq=False, repr=False)
+class ListPodSandboxResponse(betterproto.Message):
+    items: List["PodSandbox"] = betterproto.message_field(1)
+
+
+@dataclass(eq=False, repr=False)
+class ContainerFilter(betterproto.Message):
+    label_selector: Dict[str, str] = betterproto.map_field(
+        4, betterproto.TYPE_STRING, betterproto.TYPE_STRING
+    )
+    """All of them must be the container's."""
+
+
+@dataclass(eq=False, repr=False)
+class ListContainersRequest(betterproto.Message):
+    filter: "ContainerFilter" = betterproto.message_field(1)
+
+
+@dataclass(eq=False, repr=False)
+class Container(betterproto.Message):
+    state: "ContainerState" = betterproto.enum_field(6)
+
+
+@dataclass(eq=False, repr=False)
+class ListContainersResponse(betterproto.Message):
+    containers: List["Container"] = betterproto.message_field(1)
+
+
+@dataclass(eq=False, repr=False)
+class GetEventsRequest(betterproto.Message):
+    pass
+
+
+@dataclass(eq=False, repr=False)
+class PodSandboxStatus(betterproto.Message):
+    metadata: "PodSandboxMetadata" = betterproto.message_field(2)
+    state: "PodSandboxState" = betterproto.enum_field(3)
+
+
+@dataclass(eq=False, repr=False)
+class ContainerEventResponse(betterproto.Message):
+    """A container or a sandbox was created, started, stopped or deleted."""
+
+    pod_sandbox_status: "PodSandboxStatus" = betterproto.message_field(4)
+    """As it is after the event."""
 
 
 class RuntimeServiceStub(betterproto.ServiceStub):
@@ -84,6 +169,58 @@ class RuntimeServiceStub(betterproto.ServiceStub):
             metadata=metadata,
         )
 
+    async def list_pod_sandbox(
+        self,
+        list_pod_sandbox_request: "ListPodSandboxRequest",
+        *,
+        timeout: Optional[float] = None,
+        deadline: Optional["Deadline"] = None,
+        metadata: Optional["MetadataLike"] = None
+    ) -> "ListPodSandboxResponse":
+        return await self._unary_unary(
+            "/runtime.v1.RuntimeService/ListPodSandbox",
+            list_pod_sandbox_request,
+            ListPodSandboxResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def list_containers(
+        self,
+        list_containers_request: "ListContainersRequest",
+        *,
+        timeout: Optional[float] = None,
+        deadline: Optional["Deadline"] = None,
+        metadata: Optional["MetadataLike"] = None
+    ) -> "ListContainersResponse":
+        return await self._unary_unary(
+            "/runtime.v1.RuntimeService/ListContainers",
+            list_containers_request,
+            ListContainersResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def get_container_events(
+        self,
+        get_events_request: "GetEventsRequest",
+        *,
+        timeout: Optional[float] = None,
+        deadline: Optional["Deadline"] = None,
+        metadata: Optional["MetadataLike"] = None
+    ) -> AsyncIterator[ContainerEventResponse]:
+        async for response in self._unary_stream(
+            "/runtime.v1.RuntimeService/GetContainerEvents",
+            get_events_request,
+            ContainerEventResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
 
 class RuntimeServiceBase(ServiceBase):
 
@@ -92,6 +229,22 @@ class RuntimeServiceBase(ServiceBase):
 
     async def status(self, status_request: "StatusRequest") -> "StatusResponse":
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def list_pod_sandbox(
+        self, list_pod_sandbox_request: "ListPodSandboxRequest"
+    ) -> "ListPodSandboxResponse":
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def list_containers(
+        self, list_containers_request: "ListContainersRequest"
+    ) -> "ListContainersResponse":
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def get_container_events(
+        self, get_events_request: "GetEventsRequest"
+    ) -> AsyncIterator[ContainerEventResponse]:
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield ContainerEventResponse()
 
     async def __rpc_version(
         self, stream: "grpclib.server.Stream[VersionRequest, VersionResponse]"
@@ -107,6 +260,32 @@ class RuntimeServiceBase(ServiceBase):
         response = await self.status(request)
         await stream.send_message(response)
 
+    async def __rpc_list_pod_sandbox(
+        self,
+        stream: "grpclib.server.Stream[ListPodSandboxRequest, ListPodSandboxResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        response = await self.list_pod_sandbox(request)
+        await stream.send_message(response)
+
+    async def __rpc_list_containers(
+        self,
+        stream: "grpclib.server.Stream[ListContainersRequest, ListContainersResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        response = await self.list_containers(request)
+        await stream.send_message(response)
+
+    async def __rpc_get_container_events(
+        self, stream: "grpclib.server.Stream[GetEventsRequest, ContainerEventResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        await self._call_rpc_handler_server_stream(
+            self.get_container_events,
+            stream,
+            request,
+        )
+
     def __mapping__(self) -> Dict[str, grpclib.const.Handler]:
         return {
             "/runtime.v1.RuntimeService/Version": grpclib.const.Handler(
@@ -120,5 +299,23 @@ class RuntimeServiceBase(ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 StatusRequest,
                 StatusResponse,
+            ),
+            "/runtime.v1.RuntimeService/ListPodSandbox": grpclib.const.Handler(
+                self.__rpc_list_pod_sandbox,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListPodSandboxRequest,
+                ListPodSandboxResponse,
+            ),
+            "/runtime.v1.RuntimeService/ListContainers": grpclib.const.Handler(
+                self.__rpc_list_containers,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListContainersRequest,
+                ListContainersResponse,
+            ),
+            "/runtime.v1.RuntimeService/GetContainerEvents": grpclib.const.Handler(
+                self.__rpc_get_container_events,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                GetEventsRequest,
+                ContainerEventResponse,
             ),
         }

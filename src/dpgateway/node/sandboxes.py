@@ -1,0 +1,84 @@
+"""Which pods have ended, as the container runtime tells: their sandboxes are stopped, and nothing of them runs.
+
+A pod's containers live in its sandbox, which a kubelet stops after the last of them, up to 2 s before it removes the
+pod's directory. A sandbox that failed is stopped, too, and the kubelet then makes another one for the pod. So this
+proves the end of a pod only if its kubelet doesn't list it any more; and that alone proves nothing, because a kubelet
+doesn't list a static pod that it is ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from dpgateway.node.runtime import SERVICE, called, dialled, serving
+from dpgateway.node.wire import cri_pb2 as wire
+from dpgateway.process.log import bind
+from dpgateway.process.tasks import persist
+
+POD = "io.kubernetes.pod.uid"
+"""The label that every kubelet gives to what it makes for a pod (pkg/kubelet/types/labels.go)."""
+
+_log = bind(__name__)
+
+
+class Sandboxes:
+    """Those of one runtime. Used from the event loop."""
+
+    def __init__(self, candidates: Sequence[Path], stopped: Callable[[str], None]) -> None:
+        """The runtime is that on the only one of ``candidates`` that is there. ``stopped`` gets the uid of each pod
+        whose sandbox stops.
+        """
+        self._candidates, self._stopped = candidates, stopped
+
+    async def run(self) -> None:
+        """Follows the runtime's events until it is cancelled. One that isn't there, or tells none, is tried again."""
+        await persist(self._follow, self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        _log.debug("the container runtime tells no events: %s", _told(error))
+
+    async def _follow(self) -> None:
+        there = serving(self._candidates)
+        if there is None:
+            raise FileNotFoundError(f"not one alone is there of {', '.join(map(str, self._candidates))}")
+        async with dialled(there[0]) as channel:
+            async for raw in channel.unary_stream(f"{SERVICE}/GetContainerEvents")(b""):
+                sandbox = wire.ContainerEventResponse.FromString(raw).pod_sandbox_status
+                if sandbox.state == wire.SANDBOX_NOTREADY:
+                    self._stopped(sandbox.metadata.uid)
+        raise ConnectionResetError("the events have ended")
+
+    async def ended(self, pods: Iterable[str]) -> frozenset[str]:
+        """Those of the pods, by uid, of which nothing runs or may begin to run in a sandbox that there is. A pod that
+        never had a sandbox isn't among them, because it may be getting one.
+        """
+        there = serving(self._candidates)
+        if there is None:
+            return frozenset()
+        try:
+            async with dialled(there[0]) as channel:
+                return frozenset([uid for uid in pods if await _has_ended(channel, uid)])
+        except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
+            _log.debug("the container runtime doesn't say what runs: %s", _told(error))
+            return frozenset()
+
+
+async def _has_ended(channel: grpc.aio.Channel, uid: str) -> bool:
+    """The sandboxes first: in one that is stopped no container starts any more."""
+    labels = {POD: uid}
+    of_pod = wire.ListPodSandboxRequest(filter=wire.PodSandboxFilter(label_selector=labels))
+    found = await called(channel, "ListPodSandbox", of_pod, wire.ListPodSandboxResponse)
+    if not found.items or any(sandbox.state != wire.SANDBOX_NOTREADY for sandbox in found.items):
+        return False
+    inside = wire.ListContainersRequest(filter=wire.ContainerFilter(label_selector=labels))
+    containers = (await called(channel, "ListContainers", inside, wire.ListContainersResponse)).containers
+    return all(container.state == wire.CONTAINER_EXITED for container in containers)
+
+
+def _told(error: Exception) -> object:
+    return error.details() if isinstance(error, grpc.aio.AioRpcError) else error

@@ -1,0 +1,80 @@
+"""A pod has ended for the runtime if it has a sandbox, none is ready, and none of its containers may run."""
+
+import asyncio
+
+import pytest
+
+from dpgateway.node.sandboxes import Sandboxes
+from tests.node.cri import CREATED, EXITED, READY, RUNNING, STOPPED, UNKNOWN, Cri
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def cri(short_path):
+    cri = Cri(short_path / "cri.sock")
+    await cri.start()
+    yield cri
+    await cri.stop()
+
+
+@pytest.mark.parametrize(
+    ("sandboxes", "containers", "ended"),
+    [
+        ([STOPPED], [EXITED, EXITED], True),
+        ([STOPPED], [], True),  # the kubelet has removed them
+        ([STOPPED, STOPPED], [EXITED], True),
+        ([READY], [EXITED], False),  # between two lives of a container
+        ([STOPPED, READY], [EXITED], False),  # the first one failed
+        ([STOPPED], [EXITED, RUNNING], False),
+        ([STOPPED], [CREATED], False),
+        ([STOPPED], [UNKNOWN], False),
+        ([], [], False),  # perhaps the first sandbox is being made
+        ([], [EXITED], False),
+    ],
+)
+async def test_a_pod_has_ended_if_nothing_of_it_runs_or_may_begin_to(cri, sandboxes, containers, ended):
+    cri.sandboxes = {"uid-a": sandboxes, "uid-b": [READY]}
+    cri.containers = {"uid-a": containers, "uid-b": [RUNNING]}
+    found = await Sandboxes([cri.socket], print).ended(["uid-a", "uid-b"])
+    assert found == ({"uid-a"} if ended else frozenset())
+
+
+@pytest.mark.parametrize("method", ["ListPodSandbox", "ListContainers"])
+async def test_what_the_runtime_does_not_say_proves_nothing(cri, method):
+    cri.sandboxes, cri.containers = {"uid-a": [STOPPED]}, {"uid-a": [RUNNING]}
+    cri.fails = {method}
+    assert await Sandboxes([cri.socket], print).ended(["uid-a"]) == frozenset()
+    assert method in cri.asked
+
+
+async def test_a_runtime_that_is_not_there_or_not_the_only_one_proves_nothing(cri, short_path):
+    cri.sandboxes = {"uid-a": [STOPPED]}
+    other = short_path / "other.sock"
+    assert await Sandboxes([cri.socket, other], print).ended(["uid-a"]) == {"uid-a"}
+    other.touch()
+    assert await Sandboxes([cri.socket, other], print).ended(["uid-a"]) == frozenset()
+    assert await Sandboxes([short_path / "nowhere/cri.sock"], print).ended(["uid-a"]) == frozenset()
+    assert await Sandboxes([other], print).ended(["uid-a"]) == frozenset()
+
+
+async def test_only_sandboxes_that_stop_are_told(cri):
+    told: list[str] = []
+    task = asyncio.create_task(Sandboxes([cri.socket], told.append).run())
+    await until(lambda: cri.listeners)
+    cri.says("uid-a", READY)
+    cri.says("uid-b", STOPPED)
+    await until(lambda: told)
+    assert told == ["uid-b"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_runtime_that_tells_no_events_is_asked_again(cri, caplog):
+    cri.fails = {"GetContainerEvents"}
+    caplog.set_level("DEBUG")
+    task = asyncio.create_task(Sandboxes([cri.socket], print).run())
+    await until(lambda: "the container runtime tells no events: no GetContainerEvents" in caplog.text)
+    cri.fails = set()
+    await until(lambda: cri.listeners)
+    task.cancel()
+    await asyncio.wait([task])
