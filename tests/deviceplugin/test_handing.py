@@ -341,6 +341,35 @@ async def test_a_gateway_that_was_too_slow_lets_go_and_asks_again(make, kubelet,
     again.close()
 
 
+async def test_a_gateway_that_was_too_slow_to_serve_hears_so_although_nobody_listens_any_more(make, kubelet, holder):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    older.send("back")
+    older.close()
+    (await asked(peers)).close()
+    assert registered(kubelet) == 0
+
+
+async def test_a_gateway_that_was_too_slow_to_list_lets_go_although_nobody_listens_any_more(
+    make, kubelet, holder, caplog
+):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("register")
+    await offered(kubelet)
+    await turns()  # it says so, and isn't heard
+    older.send("back")
+    older.close()
+    await until(lambda: any("took it back" in text for text in caplog.messages))
+
+
 async def test_a_gateway_asks_once_it_has_a_list_and_not_before(make, kubelet, holder, gate):
     _, peers = holder
     slow, newer = gate([Device("a")]), make()

@@ -75,6 +75,25 @@ async def test_the_end_of_the_other_is_noticed(both):
         accepted.send("hello")
 
 
+async def test_what_the_other_said_before_it_closed_is_heard_although_it_never_listened(both):
+    dialled, accepted = both
+    dialled.send("serves")
+    accepted.send("back")
+    accepted.close()
+    assert await dialled.hear() == "back"
+    with pytest.raises(Gone):
+        await dialled.hear()
+
+
+async def test_who_waits_for_a_text_hears_that_nobody_will_get_it(both):
+    dialled, _ = both
+    hearing = asyncio.ensure_future(dialled.hear())
+    await asyncio.sleep(0)
+    dialled.close()
+    with pytest.raises(Gone):
+        await hearing
+
+
 async def test_a_path_is_taken_over_and_nobody_at_it_is_an_error(short_path):
     path = short_path / "peer"
     first = Listener(path, Peer.close)

@@ -32,6 +32,8 @@ class Peer:
         """``most_descriptors`` are taken with one text; the kernel closes the others."""
         self._socket, self._most = connected, most_descriptors
         self._passed: list[int] = []
+        self._readable = asyncio.Event()
+        self._closed = False
 
     @classmethod
     def dial(cls, path: Path) -> Peer:
@@ -63,12 +65,17 @@ class Peer:
             return True
 
     async def hear(self) -> str:
-        """The next text. Raises Gone if none will come, or OSError."""
-        while True:
+        """The next text, also of a process that has closed the connection since. Raises Gone if none will come, also
+        when this process closes the connection meanwhile, or OSError.
+        """
+        while not self._closed:
             try:
                 return self._received()
             except BlockingIOError:
-                await self._readable()
+                await self._wait()
+            except ConnectionResetError:  # told once, before what is left: it closed without hearing all of ours
+                continue
+        raise Gone("this process has closed the connection")
 
     def _received(self) -> str:
         raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, self._most)
@@ -79,14 +86,16 @@ class Peer:
             raise Gone("the other process has ended, or closed the connection")
         return raw.decode(errors="replace")
 
-    async def _readable(self) -> None:
+    async def _wait(self) -> None:
+        """Returns when there is something to hear, or the connection is closed."""
         loop = asyncio.get_running_loop()
-        readable = asyncio.Event()
-        loop.add_reader(self._socket, readable.set)
+        self._readable.clear()
+        loop.add_reader(self._socket, self._readable.set)
         try:
-            await readable.wait()
+            await self._readable.wait()
         finally:
-            loop.remove_reader(self._socket)
+            if not self._closed:
+                loop.remove_reader(self._socket)
 
     def passed(self) -> list[int]:
         """The descriptors that came with what was heard. Close them with ``forks.close``."""
@@ -96,7 +105,11 @@ class Peer:
     def close(self) -> None:
         for descriptor in self.passed():
             forks.close(descriptor)
-        self._socket.close()
+        if not self._closed:
+            self._closed = True
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._readable.set()
+            self._socket.close()
 
 
 class Listener:

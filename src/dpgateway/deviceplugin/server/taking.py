@@ -16,6 +16,7 @@ they outlive the older one.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from dpgateway.deviceplugin.server.mute import Mutes
@@ -65,8 +66,8 @@ class Taking:
 
     async def registers(self, mutes: Mutes) -> bool:
         """Returns when this gateway may register: the older one says so, or has ended (False). Raises TakenBack."""
+        self._say(SERVES)
         try:
-            self._older.send(SERVES)
             await self._heard(REGISTER)
         except OSError:
             self._older.close()
@@ -77,10 +78,11 @@ class Taking:
 
     def listed(self) -> None:
         """The kubelet has the list of this gateway."""
-        try:
-            self._older.send(LISTED)
-        except OSError:
-            self._older.close()
+        self._say(LISTED)
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # it has closed the connection; what it said before tells why
+            self._older.send(text)
 
     async def ended(self) -> None:
         """Returns when the older gateway has let go. Raises TakenBack."""
