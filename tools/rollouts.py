@@ -125,8 +125,7 @@ def main() -> None:
         subprocess.run(make, cwd=ROOT, check=True)
         cluster.up()
         try:
-            for node in cluster.nodes.values():
-                node.load(image)
+            cluster.load(image)
             rolled, quiet = measure(cluster, words.pods, words.per_second, words.rollouts)
         finally:
             cluster.down()

@@ -53,8 +53,7 @@ def cluster(image: Path) -> Iterator[Cluster]:
     """Nodes of three kubelet releases and both containerds, which have the image."""
     made = Cluster(NODES)
     made.up()
-    for node in made.nodes.values():
-        node.load(image)
+    made.load(image)
     yield made
     made.down()
 
@@ -68,5 +67,5 @@ def chart(cluster: Cluster) -> Iterator[Chart]:
         if not node.is_open:
             node.up()
     cluster.kubectl("label", "nodes", "--all", *(f"{label}-" for label in LABELS))
-    cluster.kubectl("delete", "pods", "--all", "--wait", "--grace-period=0", "--force")
+    cluster.delete_pods()
     one.uninstall()

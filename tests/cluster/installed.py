@@ -1,11 +1,12 @@
 """The chart on the cluster, as an operator installs and changes it."""
 
 import json
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.machine.box import ClusterError, until
+from tests.cluster.machine.box import until
 from tests.cluster.machine.cluster import Cluster
 from tests.real_kubelet.node.image import IMAGE
 
@@ -56,10 +57,15 @@ class Chart:
         }
 
     def status(self, node: str) -> Any:
-        """What `dpgateway status` says on the node."""
+        """What `dpgateway status` says on the node, from the gateway's page: to start a program takes much longer."""
+        address = self.pods()[node]["status"]["podIP"]
+        with urllib.request.urlopen(f"http://{address}:9480/status.json", timeout=10) as answer:
+            return json.load(answer)
+
+    def run(self, node: str, *command: str) -> str:
+        """What the command says that runs in the gateway's container."""
         name = self.pods()[node]["metadata"]["name"]
-        command = ("dpgateway", "status", "--output", "json")
-        return json.loads(self._cluster.kubectl("exec", "--namespace", NAMESPACE, name, "--", *command))
+        return self._cluster.kubectl("exec", "--namespace", NAMESPACE, name, "--", *command)
 
     def until_served(self, node: str) -> None:
         """Until the kubelet that is there now has the list of every resource."""
@@ -67,7 +73,7 @@ class Chart:
         def served() -> bool:
             try:
                 return all(one["registration"]["state"] == "serving" for one in self.status(node)["resources"])
-            except (ClusterError, KeyError):  # the pod, or its kubelet, isn't there yet
+            except (OSError, KeyError):  # the pod, or its kubelet, isn't there yet
                 return False
 
         until(f"stream to the kubelet of {node}", served)

@@ -43,7 +43,7 @@ def test_containers_get_the_same_from_a_runtime_that_knows_cdi_and_from_one_that
     chart.install(VALUES)
     for name in cluster.nodes:
         chart.until_offered(name, R, 1)
-        cluster.apply(pod(f"user-{name}", name, {R: 1}))
+        cluster.create(pod(f"user-{name}", name, {R: 1}))
     for name, node in cluster.nodes.items():
         cluster.wait_for_pod(f"user-{name}")
         inside = ("exec", f"user-{name}", "--")
@@ -54,7 +54,7 @@ def test_containers_get_the_same_from_a_runtime_that_knows_cdi_and_from_one_that
         assert [options.split(",")[0] for _, at, _, options, *_ in mounts if at == "/node-etc"] == ["ro"]
         assert len(specs(node)) == KNOWS[name]
         assert [KIND in told(node), b"GIVEN" in told(node)] == [KNOWS[name], not KNOWS[name]]
-    cluster.kubectl("delete", "pods", "--all", "--wait", "--grace-period=0", "--force")
+    cluster.delete_pods()
     for name, node in cluster.nodes.items():
         until(f"end of the specs on {name}", partial(gone, node))
 

@@ -23,5 +23,5 @@ def test_a_new_drivers_package_is_added_to_the_image_and_its_profile_serves_it(c
     }
     chart.install({"profiles": {"dongles": dongles}, "checkConfig": False})  # other nodes haven't got the image
     chart.until_offered("old", "example.com/dongle", 1)
-    cluster.apply(pod("user", "old", {"example.com/dongle": 1}))
+    cluster.create(pod("user", "old", {"example.com/dongle": 1}))
     cluster.wait_for_pod("user")

@@ -1,5 +1,6 @@
 """The chart on a cluster of mixed versions: resources come, pods get their devices, changes reach the gateways."""
 
+import json
 from functools import partial
 
 import pytest
@@ -17,13 +18,14 @@ def test_each_node_offers_its_devices_and_pods_get_them(cluster, chart):
     for node in cluster.nodes:
         chart.until_offered(node, THING, 2)
         chart.until_offered(node, ZERO, 1)
-        cluster.apply(pod(f"user-{node}", node, {THING: 1, ZERO: 1}))
+        cluster.create(pod(f"user-{node}", node, {THING: 1, ZERO: 1}))
     for node in cluster.nodes:
         cluster.wait_for_pod(f"user-{node}")
         environment = cluster.kubectl("exec", f"user-{node}", "--", "env")
         assert [line for line in environment.splitlines() if line.startswith("THING_")] != []
         cluster.kubectl("exec", f"user-{node}", "--", "dd", "if=/dev/zero", "of=/dev/null", "count=1")
-        holders = {one["name"]: one["devices"] for one in chart.status(node)["resources"]}
+        said = json.loads(chart.run(node, "dpgateway", "status", "--output", "json"))
+        holders = {one["name"]: one["devices"] for one in said["resources"]}
         assert [f"user-{node}" in str(devices) for devices in holders.values()] == [True, True]
     assert "is valid" in chart.test()
 
@@ -76,13 +78,13 @@ def test_another_image_takes_over_while_pods_keep_their_devices(cluster, chart):
     chart.install(values)
     for node in cluster.nodes:
         chart.until_offered(node, THING, 2)
-        cluster.apply(pod(f"user-{node}", node, {THING: 1}))
+        cluster.create(pod(f"user-{node}", node, {THING: 1}))
     held = {node: cluster.wait_for_pod(f"user-{node}")["status"]["containerStatuses"] for node in cluster.nodes}
     before = chart.restarts()
     chart.install(values | {"podAnnotations": {"example.com/rolled": "out"}})
     for node in cluster.nodes:
         assert chart.restarts()[node] != before[node]
-        cluster.apply(pod(f"later-{node}", node, {THING: 1}))
+        cluster.create(pod(f"later-{node}", node, {THING: 1}))
         cluster.wait_for_pod(f"later-{node}")
         assert cluster.pod(f"user-{node}")["status"]["containerStatuses"] == held[node]
 
@@ -100,7 +102,7 @@ def test_in_the_hosts_network_a_gateway_takes_over_from_the_one_that_has_the_por
     assert after < chart.uids()
     for name, node in cluster.nodes.items():
         until("pages", partial(says_ready, node))
-        cluster.apply(pod(f"user-{name}", name, {THING: 1}))
+        cluster.create(pod(f"user-{name}", name, {THING: 1}))
         cluster.wait_for_pod(f"user-{name}")
 
 

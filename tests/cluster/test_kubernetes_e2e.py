@@ -41,7 +41,7 @@ def start(cluster, name, command=UNTIL_TOLD, *, resource=THING, count=1, phase="
         one = pod(f"{name}-{node}", node, {resource: count})
         one["spec"]["containers"][0]["command"] = ["sh", "-c", command]
         one["spec"] |= more
-        cluster.apply(one)
+        cluster.create(one)
     return {node: had(cluster, f"{name}-{node}", phase) for node in cluster.nodes}
 
 
@@ -135,7 +135,7 @@ def test_a_pod_that_has_succeeded_frees_its_device_and_stays_so_without_a_gatewa
         chart.until_offered(node, THING, 0)
     restart_kubelets(cluster)
     for node in cluster.nodes:
-        cluster.apply(pod(f"later-{node}", node))
+        cluster.create(pod(f"later-{node}", node))
         cluster.wait_for_pod(f"later-{node}")  # so the kubelet has looked at the pods that there were
         assert cluster.pod(f"done-{node}")["status"]["phase"] == "Succeeded"
         assert had(cluster, f"both-{node}") == both[node]
@@ -160,7 +160,7 @@ def test_a_restartable_init_container_has_the_device_of_the_init_container(clust
         first = container | {"name": "first", "command": ["sh", "-c", SAY]}
         one["spec"]["initContainers"] = [first, container | {"name": "beside", "restartPolicy": "Always"}]
         one["spec"]["containers"] = [container]
-        cluster.apply(one)
+        cluster.create(one)
     for node in cluster.nodes:
         cluster.wait_for_pod(f"user-{node}")
         first, beside, app = (devices(cluster, f"user-{node}", name) for name in ("first", "beside", "c"))

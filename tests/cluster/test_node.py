@@ -17,7 +17,7 @@ def used(cluster, chart):
     chart.install(VALUES)
     for node in cluster.nodes:
         chart.until_offered(node, THING, 2)
-        cluster.apply(pod(f"user-{node}", node, {THING: 1}))
+        cluster.create(pod(f"user-{node}", node, {THING: 1}))
     return {node: container(cluster.wait_for_pod(f"user-{node}")) for node in cluster.nodes}
 
 
@@ -30,7 +30,7 @@ def test_a_killed_kubelet_has_its_devices_back_and_pods_keep_theirs(cluster, cha
         node.stop_kubelet(signal.SIGKILL)
         node.start_kubelet(node.release)
         chart.until_served(name)
-        cluster.apply(pod(f"later-{name}", name, {THING: 1}))
+        cluster.create(pod(f"later-{name}", name, {THING: 1}))
         cluster.wait_for_pod(f"later-{name}")
         assert container(cluster.pod(f"user-{name}")) == used[name]
 
@@ -44,7 +44,7 @@ def test_a_kubelet_is_upgraded_in_place_under_running_pods(cluster, chart, used)
             until_version(node, release)
             chart.until_served("middle")
             chart.until_offered("middle", THING, 2)
-            cluster.apply(pod(f"under-{release}", "middle", {THING: 1}))
+            cluster.create(pod(f"under-{release}", "middle", {THING: 1}))
             cluster.wait_for_pod(f"under-{release}")
             cluster.kubectl("delete", "pod", f"under-{release}", "--wait")
     finally:
@@ -64,7 +64,7 @@ def test_a_node_that_lost_its_power_comes_back_with_its_devices(cluster, chart, 
     until("boot", lambda: node.object()["status"]["nodeInfo"]["bootID"] != boot and node.ready())
     cluster.kubectl("uncordon", "new")
     chart.until_served("new")
-    cluster.apply(pod("both", "new", {THING: 2}))
+    cluster.create(pod("both", "new", {THING: 2}))
     cluster.wait_for_pod("both")
     assert container(cluster.pod("user-old")) == used["old"]
 

@@ -112,6 +112,10 @@ class Node(Box):
     def object(self) -> Any:
         return self._control.api("GET", f"/api/v1/nodes/{self.name}")
 
+    def has_none_of(self, pods: set[str]) -> bool:
+        """Whether its kubelet has a directory for none of these uids."""
+        return pods.isdisjoint(path.name for path in (self.folder / "kubelet" / "pods").iterdir())
+
     def ready(self) -> bool:
         conditions = (self.object() or {}).get("status", {}).get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
