@@ -29,7 +29,9 @@ PrivateTmp=no
 class Machine:
     """Started on entering, ended on leaving."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: str = "") -> None:
+        """``settings``: a drop-in of the service."""
+        self._settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix="systemd-"))
         self.device_plugins = self.folder / "kubelet/device-plugins"
         self._config = self.folder / "kubelet/config.yaml"
@@ -44,6 +46,7 @@ class Machine:
         drop_ins.mkdir(parents=True)
         shutil.copy(UNIT, drop_ins.parent)
         (drop_ins / "here.conf").write_text(DROP_IN)
+        (drop_ins / "more.conf").write_text(self._settings)
         self._process = await asyncio.create_subprocess_exec(
             "unshare", "--mount", "bash", str(SCRIPT), str(self.folder), *_ours(), stdin=PIPE, stdout=DEVNULL
         )
@@ -75,6 +78,10 @@ class Machine:
             if Path(f"/proc/{pid}/comm").read_text() == "systemd\n":
                 return pid
         return ""
+
+    def path(self, name: str) -> Path:
+        """What this path of the machine is called out here."""
+        return Path(f"/proc/{self._first()}/root{name}")
 
     async def systemctl(self, *words: str) -> tuple[int, str]:
         """Its exit status, and what it says."""

@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import re
+import stat
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from dpgateway_simulator import Kubelet
 from tests.support.waiting import until
-from tests.systemd.machine import Machine
+from tests.systemd.machine import ROOT, Machine
 
 R = "example.com/thing"
 RESOURCE = {"name": R, "driver": "simulated", "options": {"count": 4}}
@@ -96,3 +98,23 @@ async def test_a_gateway_that_was_killed_is_started_again(machine: Machine, kube
     await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 0)
     await kubelet.wait_for(lambda: kubelet.counts(R) == (4, 4), 60)
     assert await until(lambda: main_pid(machine)) != "0"
+
+
+async def test_with_a_drop_in_the_gateway_writes_cdi_specs_which_a_restart_leaves_alone() -> None:
+    page = (ROOT / "docs/how-to/use-cdi.md").read_text()
+    (drop_in,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
+    async with Machine(drop_in) as machine:
+        folder = machine.path("/run/cdi")
+        folder.mkdir(mode=0o755)  # as systemd-tmpfiles does it
+        machine.configure({**RESOURCE, "cdi": "always", "env": {"GIVEN": "by a spec"}})
+        await machine.done("start", SERVICE)
+        async with Kubelet("1.37", machine.device_plugins) as kubelet:
+            await kubelet.wait_for(lambda: kubelet.counts(R) == (4, 4), 60)
+            assert (await kubelet.admit("pod", {"c": {R: 1}}))["ok"]
+            (spec,) = folder.glob("dpgateway-*.json")
+            before = spec.stat().st_ino, spec.stat().st_mtime_ns
+            await machine.done("restart", SERVICE)
+            await until(lambda: ended(machine, NEXT))
+            assert "GIVEN=by a spec" in spec.read_text()
+            assert (spec.stat().st_ino, spec.stat().st_mtime_ns) == before
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o755
