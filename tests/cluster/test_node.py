@@ -35,23 +35,32 @@ def test_a_killed_kubelet_has_its_devices_back_and_pods_keep_theirs(cluster, cha
         assert container(cluster.pod(f"user-{name}")) == used[name]
 
 
-def test_a_kubelet_is_upgraded_in_place_under_running_pods(cluster, chart, used):
-    node = cluster.nodes["middle"]
-    try:
-        for release in ("1.37", "1.34"):
+@pytest.fixture
+def own_kubelets(cluster):
+    """Afterwards each node has the kubelet that it had before."""
+    before = {name: node.release for name, node in cluster.nodes.items()}
+    yield before
+    for name, node in cluster.nodes.items():
+        if node.release != before[name]:
             node.stop_kubelet()
-            node.start_kubelet(release)
-            until_version(node, release)
-            chart.until_served("middle")
-            chart.until_offered("middle", THING, 2)
-            cluster.create(pod(f"under-{release}", "middle", {THING: 1}))
-            cluster.wait_for_pod(f"under-{release}")
-            cluster.kubectl("delete", "pod", f"under-{release}", "--wait")
-    finally:
-        if node.release != "1.34":
-            node.stop_kubelet()
-            node.start_kubelet("1.34")
-    assert container(cluster.pod("user-middle")) == used["middle"]
+            node.start_kubelet(before[name])
+
+
+def test_a_kubelet_is_upgraded_in_place_under_running_pods_and_back(cluster, chart, used, own_kubelets):
+    newer = {"middle": "1.37", "old": "1.34"}
+    for releases in newer, {name: own_kubelets[name] for name in newer}:
+        for name, release in releases.items():
+            cluster.nodes[name].stop_kubelet()
+            cluster.nodes[name].start_kubelet(release)
+        for name, release in releases.items():
+            until_version(cluster.nodes[name], release)
+            chart.until_served(name)
+            chart.until_offered(name, THING, 2)
+            cluster.create(pod(f"{name}-under-{release}", name, {THING: 1}))
+        for name, release in releases.items():
+            cluster.wait_for_pod(f"{name}-under-{release}")
+            cluster.kubectl("delete", "pod", f"{name}-under-{release}", "--wait")
+    assert {name: container(cluster.pod(f"user-{name}")) for name in newer} == {name: used[name] for name in newer}
 
 
 def test_a_node_that_lost_its_power_comes_back_with_its_devices(cluster, chart, used):
