@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+LONGEST_WORDS = 4000
+"""Characters of an error or a reason that are kept."""
+
 
 class GatewayError(Exception):
     """The base of every error that dpgateway raises on purpose."""
@@ -61,9 +64,9 @@ class KubeletError(GatewayError):
 
 
 def describe(error: BaseException) -> str:
-    """An exception's kind and text; also of an exception whose own ``__str__`` fails."""
+    """An exception's kind and text, legible; also of an exception whose own ``__str__`` fails."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return legible(f"{type(error).__name__}: {error}")
     except BaseException as raised:
         return f"{type(error).__name__}, whose text can't be had: __str__ raised {type(raised).__name__}"
 
@@ -77,6 +80,16 @@ def naming(path: Path) -> Iterator[None]:
         if error.errno is not None and error.filename is None:  # else it has a text of ours
             error.filename = str(path)
         raise
+
+
+def cut(text: str, most: int = LONGEST_WORDS) -> str:
+    """The beginning of a text of which nobody reads more, and each copy of it would cost memory and time."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
+
+
+def legible(text: str) -> str:
+    """What a driver says, as it can be sent and shown: cut short, with escapes for NUL and for halves of characters."""
+    return encodable(cut(text)).replace("\0", "\\x00")
 
 
 def encodable(text: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 
 from dpgateway import Allocation, Busy, Device, DeviceNode, DeviceUnavailable, DriverError, Health, Mount
 from dpgateway.drivers import answers
-from dpgateway.errors import DriverFault
+from dpgateway.errors import DriverFault, DriverTimeout
 from dpgateway.process.threads import Threads
 
 A, B, C = Device("a"), Device("b"), Device("c")
@@ -231,6 +231,35 @@ def test_an_error_whose_text_cannot_be_had_is_a_fault(base):
     error = answers.fault("allocate", mute())
     assert type(error) is DriverFault
     assert str(error) == "allocate() raised Mute, whose text can't be had: __str__ raised SystemExit"
+
+
+@pytest.mark.parametrize("kind", [Busy, DriverError, DriverTimeout])
+def test_what_a_driver_says_is_cut_short_and_can_be_sent(kind):
+    def call():
+        raise kind("\0\ud800" + "x" * 5000)
+
+    with pytest.raises(kind) as caught:
+        answers.ask("devices", call)
+    assert str(caught.value) == r"\x00\ud800" + "x" * 3998 + "... (5002 characters)"
+
+
+def test_a_bug_whose_text_is_long_keeps_the_beginning_of_text_and_traceback():
+    def call():
+        raise ValueError("\0" + "x" * 100_000)
+
+    with pytest.raises(
+        DriverFault, match=r"^devices\(\) raised ValueError: \\x00x+\.\.\. \(100013 characters\)$"
+    ) as caught:
+        answers.ask("devices", call)
+    trace = str(caught.value.trace)
+    assert trace.startswith("Traceback")
+    assert 50_000 < len(trace) < 50_100
+
+
+def test_something_whose_class_lies_is_refused_saying_what_it_was():
+    liar = type("Liar", (), {"__class__": Device})()
+    with pytest.raises(DriverFault, match=r"Liar object at .* among its devices, expected a Device"):
+        answers.devices([A, liar])
 
 
 def test_the_same_object_with_other_values_is_read_again():

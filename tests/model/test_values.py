@@ -1,6 +1,7 @@
 """Values check themselves: what can't travel or can't be meant is refused where it is made."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import pytest
@@ -41,10 +42,20 @@ def test_health():
     assert not Health.unhealthy("on fire").ok
     assert Health.unhealthy("on fire").reason == "on fire"
     assert Health.unhealthy("can't open caf\udce9").reason == r"can't open caf\udce9"
+    assert Health.unhealthy("the name is a\0b").reason == r"the name is a\x00b"
+
+
+def test_of_a_long_reason_the_beginning_is_kept():
+    assert Health.unhealthy("x" * 4000).reason == "x" * 4000
+    assert Health.unhealthy("x" * 4001).reason == "x" * 4000 + "... (4001 characters)"
 
 
 def test_a_device_is_healthy_and_near_no_node_until_it_says_otherwise():
     assert Device("a") == Device("a", Health.healthy(), ())
+
+
+def test_a_device_may_be_near_as_many_nodes_as_a_machine_can_have():
+    assert len(untyped.Device("a", numa_nodes=range(1024)).numa_nodes) == 1024
 
 
 def test_numa_nodes_are_a_set_in_order():
@@ -90,6 +101,10 @@ BAD_VALUES = [
         lambda: Device("a", numa_nodes=(2**31,)),
         r"device 'a': numa_nodes: expected .* found \(2147483648,\)",
     ),
+    (lambda: untyped.Device("a", numa_nodes=itertools.count()), "numa_nodes: expected 1024 at most, found more"),
+    (lambda: untyped.Device("a", numa_nodes=range(1025)), "device 'a': numa_nodes: expected 1024 at most"),
+    (lambda: untyped.Device("a", hardware=itertools.repeat("b")), "device 'a': hardware: expected 10000 at most"),
+    (lambda: untyped.Allocation(cdi_devices=itertools.repeat("v/c=a")), "cdi_devices: expected 10000 at most"),
     (lambda: DeviceNode("dev/a"), "DeviceNode.host_path: expected an absolute path, found 'dev/a'"),
     (lambda: DeviceNode("/dev/../a"), "DeviceNode.host_path: '/dev/../a' contains '..'"),
     (lambda: DeviceNode("/dev/a", ""), "DeviceNode.container_path: expected a non-empty string"),

@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
-from dpgateway.errors import Busy, DeviceUnavailable, DriverError, DriverFault, DriverTimeout, GatewayError, describe
+from dpgateway.errors import (
+    Busy,
+    DeviceUnavailable,
+    DriverError,
+    DriverFault,
+    DriverTimeout,
+    GatewayError,
+    cut,
+    describe,
+    legible,
+)
 from dpgateway.model import Allocation, Candidate, Device, plain
 
 T = TypeVar("T")
@@ -21,6 +31,8 @@ OUTCOMES = dict(zip(KINDS, ("busy", "unavailable", "error", "timeout", "fault", 
 MOST_DEVICES = 200_000
 """More than fit into the largest list that a kubelet accepts; a driver that lists more won't stop."""
 
+LONGEST_TRACE = 50_000
+"""Characters of a driver's traceback that are kept."""
 
 _FIELDS = fields(Device)
 
@@ -108,7 +120,7 @@ def _sequence(what: str, answer: object, most: int, kind: type[T]) -> tuple[T, .
     if len(items) > most:
         raise DriverFault(f"{what} returned more than {most} {things}")
     if not all(issubclass(one, kind) for one in set(map(type, items))):
-        wrong = next(item for item in items if not isinstance(item, kind))
+        wrong = next(item for item in items if not issubclass(type(item), kind))  # its __class__ may lie
         raise DriverFault(f"{what} returned {wrong!r:.200} among its {things}, expected a {name}")
     return items
 
@@ -134,7 +146,7 @@ def ask(method: str, call: Callable[[], T]) -> T:
     except BaseException as error:
         ours = fault(method, error)
         if ours is error:
-            ours = next(kind for kind in KINDS if isinstance(error, kind))(str(error))
+            ours = next(kind for kind in KINDS if isinstance(error, kind))(legible(str(error)))
         else:
             ours.trace = _trace(error)
     raise ours
@@ -142,7 +154,7 @@ def ask(method: str, call: Callable[[], T]) -> T:
 
 def _trace(error: BaseException) -> str:
     try:
-        return "".join(traceback.format_exception(error)).rstrip("\n")
+        return cut("".join(traceback.format_exception(error)).rstrip("\n"), LONGEST_TRACE)
     except Exception as raised:  # of a syntax error whose text is no string, for example
         return f"{describe(error)} (its traceback can't be had: {describe(raised)})"
 

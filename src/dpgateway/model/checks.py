@@ -6,6 +6,7 @@ What is in a value is plain: of a subclass a copy is taken at once, because its 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -15,6 +16,11 @@ from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar
 
 T = TypeVar("T")
+
+MOST = 10_000
+"""More texts, paths or attributes than one device can have; what has more, such as a generator, may have no end."""
+MOST_NODES = 1024
+"""NUMA nodes of a machine (CONFIG_NODES_SHIFT is 10 at most, arch/*/Kconfig, Linux 6.12)."""
 
 _MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
 """The likely type comes first, because isinstance() of an abstract class is slow."""
@@ -91,12 +97,14 @@ def _attribute(what: str, value: object) -> str | int | float | bool:
     raise TypeError(f"{what}: expected a text, a finite number or a truth value, found {value!r}")
 
 
-def sequence(what: str, value: object, kind: type) -> tuple[Any, ...]:
+def sequence(what: str, value: object, kind: type, most: int = MOST) -> tuple[Any, ...]:
     if value == ():
         return ()
     if isinstance(value, str) or not isinstance(value, _ITERABLES):
         raise TypeError(f"{what}: expected a sequence of {kind.__name__}, found {value!r}")
-    items = tuple(value)
+    items = tuple(itertools.islice(value, most + 1))
+    if len(items) > most:
+        raise ValueError(f"{what}: expected {most} at most, found more")
     for item in items:
         if not isinstance(item, kind) or isinstance(item, bool):
             raise TypeError(f"{what}: expected {kind.__name__}, found {item!r}")
@@ -104,7 +112,7 @@ def sequence(what: str, value: object, kind: type) -> tuple[Any, ...]:
 
 
 def nodes(what: str, value: object) -> tuple[int, ...]:
-    nodes = sequence(what, value, int)
+    nodes = sequence(what, value, int, MOST_NODES)
     if any(not 0 <= node < 2**31 for node in nodes):
         raise ValueError(f"{what}: expected none, or nodes from 0 to {2**31 - 1}, found {nodes}")
     return _same(tuple(sorted(set(nodes))))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from dpgateway.errors import encodable
+from dpgateway.errors import legible
 from dpgateway.model import checks
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -43,9 +43,9 @@ class Health:
     @classmethod
     def unhealthy(cls, reason: str) -> Health:
         """``reason``: what is wrong, for the operator who asks why the device isn't allocatable. Characters that can't
-        be sent, such as half a character of a file's name, are escaped.
+        be sent, such as half a character of a file's name, are escaped, and of a long text 4,000 characters are kept.
         """
-        return cls(encodable(reason) if isinstance(reason, str) else reason)
+        return cls(legible(reason) if isinstance(reason, str) else reason)
 
 
 HEALTHY = Health()
