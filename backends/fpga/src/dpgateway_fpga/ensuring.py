@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from dpgateway import Busy, DriverError
+from dpgateway import Busy, DeviceUnavailable, DriverError
 from dpgateway_fpga.bitstream import Image, read_image
 from dpgateway_fpga.boards import Bitstream, Board
 from dpgateway_fpga.journal import Entry, Journal
@@ -80,6 +81,11 @@ class Work:
         if not self.runs(image.sha256):
             self._program(bitstream, image, tell, lock)
 
+    def gone(self) -> None:
+        """The board isn't there, so whatever it ran, and what was wrong with it, is unknown when it comes back."""
+        with suppress(DriverError, OSError), self.journal.locked(self.board.key):
+            self.journal.forget(self.board.key)
+
     def runs(self, sha256: str) -> bool:
         """Whether the journal says so and the board doesn't deny it."""
         entry = self.journal.read(self.board.key)
@@ -134,7 +140,7 @@ def may_pass(error: BaseException) -> bool:
     """Whether the same attempt may succeed later."""
     if isinstance(error, OSError):
         return error.errno in _PASSING
-    return isinstance(error, Busy) or bool(getattr(error, "again", False))
+    return isinstance(error, Busy | DeviceUnavailable) or bool(getattr(error, "again", False))
 
 
 def _now() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpgateway import DriverError
+from dpgateway import DeviceUnavailable, DriverError
 from dpgateway.sysfs import Look, Object
 from dpgateway_fpga.boards import Board
 
@@ -19,12 +19,12 @@ class Dfl:
 
 
 def manager(look: Look, board: Board) -> Object:
-    """The one fpga_manager of a board. Raises DriverError, OSError."""
+    """The one fpga_manager of a board. Raises DeviceUnavailable if there is none; DriverError, OSError."""
     return _only(board, "fpga_manager", [thing for thing in look.objects("fpga_manager") if _is_at(thing, board)])
 
 
 def dfl(look: Look, board: Board) -> Dfl:
-    """Raises DriverError, OSError."""
+    """Raises DeviceUnavailable if there is none; DriverError, OSError."""
     regions = [thing for thing in look.objects("fpga_region") if _is_at(thing, board)]
     engine = _only(board, "dfl-fme", _within(look, regions, "dfl-fme.*"))
     ports = [port for port in _within(look, regions, "dfl-port.*") if look.value(port, "id") == str(board.port)]
@@ -37,8 +37,10 @@ def _within(look: Look, regions: list[Object], names: str) -> list[Object]:
 
 
 def _only(board: Board, what: str, found: list[Object]) -> Object:
-    if len(found) != 1:
-        names = ", ".join(f"/sys/{thing.path}" for thing in found) or "none"
+    if not found:
+        raise DeviceUnavailable(f"expected one {what} at {board.place} in /sys, found none")
+    if len(found) > 1:
+        names = ", ".join(f"/sys/{thing.path}" for thing in found)
         raise DriverError(f"expected one {what} at {board.place} in /sys, found {names}")
     return found[0]
 

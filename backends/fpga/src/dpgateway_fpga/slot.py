@@ -62,7 +62,10 @@ class Slot:
             return self._health
         if refused and not self._runs_pinned():
             return Health.unhealthy(f"programming {self._options.bitstream.id} failed: {refused}")
-        reason = self._fault() or said(self._reader).fault
+        found = said(self._reader)
+        if found.state == "absent" and self._work.journal.read(self.board.key) is not None:
+            self._work.gone()
+        reason = self._fault() or found.fault
         return Health.unhealthy(reason) if reason else Health.healthy()
 
     def _fault(self) -> str:

@@ -16,7 +16,7 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
     """A file in a directory that nobody else can write, until the block ends. Raises DriverError, OSError.
 
     It has its last name only when it is whole, so that nobody reads half of it, and what a gateway that died left there
-    is replaced.
+    is replaced. If it has another content at the end, nobody knows what was read: then that is an error.
     """
     directory = Path(os.path.realpath(directory.parent), directory.name)  # /lib is a link to /usr/lib on most systems
     try:
@@ -25,11 +25,24 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
             _write(inside, name, content)
     except OSError as error:
         raise DriverError(f"the image can't be put at {directory / name}: {error}") from error
+    file = directory / name
+    before = _identity(file)
     try:
-        yield directory / name
+        yield file
+        if _identity(file) not in {before, ()} and file.read_bytes() != content:
+            raise DriverError(f"somebody has changed {file} while it was loaded, so what was loaded isn't known")
     finally:
         with suppress(OSError):  # somebody else has removed it, or the disk is read-only by now
-            (directory / name).unlink()
+            file.unlink()
+
+
+def _identity(file: Path) -> tuple[int, ...]:
+    """What changes when its content does. Empty: it isn't there."""
+    try:
+        status = file.lstat()
+    except FileNotFoundError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _write(directory: int, name: str, content: bytes) -> None:

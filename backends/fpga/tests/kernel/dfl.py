@@ -16,10 +16,11 @@ _PR = struct.Struct("=IIIIQ")
 
 
 class Card:
-    """One card with one port; an image's first 32 bytes are the id of its accelerator."""
+    """One card with ports; an image's first 32 bytes are the id of its accelerator."""
 
-    def __init__(self, host, address, interface):
-        self.state, self.status, self.afu, self.images = "unknown", "", "0" * 32, []
+    def __init__(self, host, address, interface, ports=1):
+        self.state, self.status, self.images = "unknown", "", []
+        self.afus, self.opened = ["0" * 32] * ports, False
         self.fail, self.disabled, self.busy, self.resets = None, False, set(), 0
         self.gate = Gate()
         self.gate.open()
@@ -34,19 +35,21 @@ class Card:
             f"{manager}/state": Text(lambda: f"{self.state}\n"),
             f"{manager}/status": Text(lambda: self.status),
             f"{region}/dfl-fme.0/dfl-fme-region.1/fpga_region/region1/compat_id": Text(f"{interface}\n"),
-            f"{region}/dfl-port.0/id": Text("0\n"),
-            f"{region}/dfl-port.0/afu_id": _AfuId(self),
             "dev/dfl-fme.0": Engine(self),
-            "dev/dfl-port.0": Port(self),
         }
-        for name in ("dfl-fme.0", "dfl-port.0"):
+        names = [f"dfl-port.{port}" for port in range(ports)]
+        for port, name in enumerate(names):
+            files[f"{region}/{name}/id"] = Text(f"{port}\n")
+            files[f"{region}/{name}/afu_id"] = _AfuId(self, port)
+            files[f"dev/{name}"] = Port(self)
+        for name in ("dfl-fme.0", *names):
             files[f"{region}/{name}/uevent"] = Text(f"DEVNAME={name}\n")
             files[f"{region}/{name}/dev"] = Text("0:0\n")  # what fstat(2) says of a file here
         for path, file in files.items():
             host.make(path, file)
         self.region: Directory = host["sys"]["devices"]["pci0000:3a"][address]["fpga_region"]["region0"]
 
-    def reconfigure(self, image):
+    def reconfigure(self, port, image):
         self.disabled, trapped = True, self.disabled
         for state in ("write init", "write", "write complete"):
             self.state = state
@@ -57,17 +60,17 @@ class Card:
         self.state, self.status = "operating", ""
         self.disabled = trapped
         self.images.append(image)
-        self.afu = image[:32].decode()
+        self.afus[port] = image[:32].decode()
 
 
 class _AfuId(File):
-    def __init__(self, card):
-        self._card = card
+    def __init__(self, card, port):
+        self._card, self._port = card, port
 
     def read(self):
         if self._card.disabled:
             raise OSError(errno.EBUSY, "")
-        return f"{self._card.afu}\n"
+        return f"{self._card.afus[self._port]}\n"
 
 
 class _Node(File):
@@ -80,17 +83,26 @@ class _Node(File):
 
 
 class Engine(_Node):
-    """/dev/dfl-fme.0."""
+    """/dev/dfl-fme.0, which is always opened with O_EXCL."""
+
+    def open(self):
+        super().open()
+        if self._card.opened:
+            raise OSError(errno.EBUSY, "")
+        self._card.opened = True
+
+    def close(self):
+        self._card.opened = False
 
     def ioctl(self, command, argument, pid):
         if command != 0xB680:
             raise OSError(errno.ENOTTY, "")
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
             size, flags, port, length, address = _PR.unpack(os.pread(memory.fileno(), _PR.size, argument))
-            if size != _PR.size or flags or port:
+            if size != _PR.size or flags or port >= len(self._card.afus):
                 raise OSError(errno.EINVAL, "")
             image = os.pread(memory.fileno(), length, address)
-        self._card.reconfigure(image)
+        self._card.reconfigure(port, image)
 
 
 class Port(_Node):

@@ -32,6 +32,9 @@ class File:
     def open(self):
         """Somebody opens it."""
 
+    def close(self):
+        """Nobody of those who opened it together has it any more."""
+
     def read(self):
         raise OSError(errno.EIO, "")
 
@@ -139,7 +142,10 @@ class _Server:
             case 39:  # IOCTL
                 _, _, command, argument = struct.unpack_from("=QIIQ", body)
                 return struct.pack("=iIII", node.ioctl(command, argument, pid) or 0, 0, 0, 0)
-            case 18 | 29:  # RELEASE, RELEASEDIR
+            case 18:  # RELEASE
+                node.close()
+                return b""
+            case 29:  # RELEASEDIR
                 return b""
             case _:
                 raise OSError(errno.ENOSYS, "")

@@ -35,7 +35,10 @@ class Manager:
     def __init__(self, root, path, firmware, name="Xilinx Zynq FPGA Manager"):
         self.state, self.status, self.seen, self.loaded, self.at_once = "unknown", "", [], [], 0
         self.fail, self.error, self.gate = "", errno.EIO, {}
-        self.flags, self.last = "0", "operating"
+        self.flags, self.last, self.early = "0", "operating", False
+        """``early``: whether a write returns while the load goes on."""
+        self.written = threading.Event()
+        """Set when whoever wrote has closed the file."""
         self._firmware, self._lock, self._within = firmware, threading.Lock(), 0
         self.path = path
         for what, file in {
@@ -92,7 +95,15 @@ class _Firmware(File):
         self._manager = manager
 
     def write(self, text):
-        self._manager.load(text.removesuffix("\n"))
+        name = text.removesuffix("\n")
+        if self._manager.early:
+            self._manager.state = "firmware request"
+            threading.Thread(target=self._manager.load, args=(name,), daemon=True).start()
+        else:
+            self._manager.load(name)
+
+    def close(self):
+        self._manager.written.set()
 
 
 class _Flags(File):

@@ -11,7 +11,9 @@ class Overlays(Directory):
 
     def __init__(self, manager, firmware):
         super().__init__()
-        self.manager, self.firmware, self.applied = manager, firmware, []
+        self.manager, self.firmware, self.removed = manager, firmware, []
+        self.sticky, self.stuck = False, False
+        """Whether an overlay is applied though its load failed, and whether none can be removed."""
 
     def mkdir(self, name):
         if name in self:
@@ -20,7 +22,10 @@ class Overlays(Directory):
         self[name] = Directory({"path": path, "status": Text(lambda: f"{path.status}\n")})
 
     def rmdir(self, name):
+        if self.stuck:
+            raise OSError(errno.EBUSY, "")
         del self[name]
+        self.removed.append(name)
 
 
 class _Path(File):
@@ -35,7 +40,12 @@ class _Path(File):
         if applied:
             raise OSError(errno.EINVAL, "")  # drivers/fpga/of-fpga-region.c: Region already has overlay applied
         content = (self._overlays.firmware / text.strip()).read_bytes()
-        self._overlays.manager.load(firmware_name(content))
+        try:
+            self._overlays.manager.load(firmware_name(content))
+        except OSError:
+            if self._overlays.sticky:
+                self._name, self.status = text.strip(), "applied"
+            raise
         self._name, self.status = text.strip(), "applied"
 
 

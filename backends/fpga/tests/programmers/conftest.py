@@ -38,6 +38,13 @@ class Kernel:
         self.root.make(f"class/fpga_manager/fpga{number}", Link(f"../../{where}"))
         return Manager(self.root, where, self._firmware)
 
+    def unplug(self, address):
+        """The driver of one manager lets go of its device."""
+        del self.root["devices"]["platform"]["axi"][address]["fpga_manager"]
+        managers = self.root["class"]["fpga_manager"]
+        for name in [name for name, link in managers.items() if f"/{address}/" in link]:
+            del managers[name]
+
 
 @pytest.fixture
 def kernel(tmp_path, firmware):

@@ -133,7 +133,7 @@ def test_xrt_smi(make, tools, tmp_path):
 
 def test_fpgaconf(tools, kernel, real, tmp_path):
     card = Card(kernel.host, "0000:3b:00.0", INTERFACE)
-    card.afu = AES
+    card.afus[0] = AES
     image = Image(gbs_file(AES), "ab" * 32)
     tools("fpgaconf", "")
     command = Command(preset="fpgaconf", files=tmp_path / "files", env={"PATH": f"{tools.directory}:/usr/bin:/bin"})

@@ -3,6 +3,7 @@
 import errno
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -93,6 +94,23 @@ def test_a_port_that_somebody_uses_is_left_alone(card, programmer, node):
     assert card.state == "unknown"
 
 
+def test_the_ports_of_a_card_are_programmed_one_after_the_other(kernel, real):
+    """A container may have both; the engine can be opened once only."""
+    card = Card(kernel.host, "0000:3b:00.0", INTERFACE, ports=2)
+    boards = (BOARD, replace(BOARD, id="other", port=1))
+    card.gate.close()
+    programmers = [DflProgrammer(real(boards=boards)) for _ in boards]  # of two resources
+    with ThreadPoolExecutor() as threads:
+        done = [
+            threads.submit(programmer.program, board, _image(accelerator), print)
+            for programmer, board, accelerator in zip(programmers, boards, (AES, FFT), strict=True)
+        ]
+        assert card.gate.reached.wait(10)
+        card.gate.open()
+        assert [one.result() for one in done] == [None, None]
+    assert [programmers[0].read(board).identity for board in boards] == card.afus == [AES, FFT]
+
+
 def test_a_node_of_another_device_is_refused(card, programmer):
     card.region["dfl-fme.0"]["dev"] = Text("240:3\n")
     with pytest.raises(Failed, match=r"is device 0:0, expected 240:3 \(ENXIO\)"):
@@ -111,7 +129,7 @@ def test_a_port_that_is_at_work_is_no_fault(card, programmer):
 
 
 def test_a_card_that_does_not_answer_is_faulty(card, programmer):
-    card.afu = "f" * 32
+    card.afus[0] = "f" * 32
     assert programmer.read(BOARD).fault == f"afu_id is {'f' * 32}: the card doesn't answer"
 
 

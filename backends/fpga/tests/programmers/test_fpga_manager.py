@@ -3,16 +3,20 @@
 import errno
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from dpgateway_fpga import FpgaManager
 from dpgateway_fpga.programmers import Failed, Reading, verify
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
+from backends.fpga.tests.kernel.fuse import Text
 from backends.fpga.tests.kernel.left import left_behind
 from backends.fpga.tests.kernel.manager import STATES
+from dpgateway import DriverError
 
 
 @pytest.fixture
@@ -39,6 +43,13 @@ def test_the_very_bytes_are_loaded_and_the_file_goes(manager, programmer, boards
     assert list((firmware / "dpgateway").iterdir()) == []
 
 
+class Deaf(Text):
+    """Takes whatever is written, and says the same as before."""
+
+    def write(self, text):
+        pass
+
+
 def test_flags_are_written_before_each_load(manager, real, boards, image):
     manager.flags = "20"
     FpgaManagerProgrammer(replace(real(), fpga_manager=replace(real().fpga_manager, flags=0x41))).program(
@@ -61,7 +72,7 @@ def test_the_states_of_a_slow_load_are_told(manager, programmer, boards, image):
     assert manager.seen == list(STATES)
 
 
-@pytest.mark.parametrize(("number", "again"), [(errno.EIO, False), (errno.ETIMEDOUT, False), (errno.EBUSY, True)])
+@pytest.mark.parametrize(("number", "again"), [(errno.EIO, False), (errno.EINVAL, False), (errno.EBUSY, True)])
 def test_a_failed_load_says_what_the_kernel_says(manager, real, image, number, again):
     programmer, boards = FpgaManagerProgrammer(real()), real().boards
     manager.fail, manager.error = "write", number
@@ -77,17 +88,109 @@ def test_a_failed_load_says_what_the_kernel_says(manager, real, image, number, a
 
 
 def test_a_load_without_an_error_is_not_believed_before_the_manager_is_operating(manager, programmer, boards, image):
-    manager.last = "write complete"
+    manager.last = "power up"
     programmer.program(boards[0], image, print)
-    with pytest.raises(Failed, match=r"^expected the board to be operating now, found the state 'write complete'$"):
+    with pytest.raises(Failed, match=r"^expected the board to be operating now, found the state 'power up'$"):
         verify(programmer, boards[0], image)
 
 
 def test_a_firmware_directory_that_the_kernel_does_not_search_is_told(manager, real, boards, image, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     options = replace(real(), fpga_manager=FpgaManager(firmware=tmp_path / "elsewhere"))
-    with pytest.raises(Failed, match=r"No such file or directory \(ENOENT\); state: firmware request error$"):
+    told = r"\(ENOENT\); state: firmware request error: the kernel found no such file .*/firmware_class/parameters/path"
+    with pytest.raises(Failed, match=told):
         FpgaManagerProgrammer(options).program(boards[0], image, print)
+
+
+def test_a_load_that_goes_on_after_the_write_is_waited_for(kernel, manager, programmer, boards, image):
+    manager.early, gate = True, manager.hold("write")
+
+    def state():
+        now = manager.state
+        if manager.written.is_set():
+            gate.open()
+        return now
+
+    kernel.root.make(f"{manager.path}/state", Text(state))
+    programmer.program(boards[0], image, print)
+    assert verify(programmer, boards[0], image).operating
+
+
+def test_a_file_that_is_another_one_after_the_load_is_not_trusted(manager, programmer, boards, image, firmware):
+    def progress(state):
+        if state == "write":
+            (firmware / "dpgateway" / f"{image.sha256}-fpga-a.bin").write_bytes(b"evil")
+            gate.open()
+
+    gate = manager.hold("write")
+    with pytest.raises(DriverError, match=r"^somebody has changed .*/dpgateway/.*-fpga-a\.bin while it was loaded"):
+        programmer.program(boards[0], image, progress)
+
+
+@pytest.mark.parametrize("said", ["n/a\n", "", "2\n", "\u00fc"])
+def test_flags_that_are_not_what_was_written_stop_the_load(kernel, programmer, boards, image, said):
+    manager = kernel.manager("f8007000.devcfg")
+    kernel.root.make(f"{manager.path}/flags", Deaf(said))
+    with pytest.raises(Failed, match=r"^flags /.*/flags: says .*, expected 0 \(EIO\); state: unknown$"):
+        programmer.program(boards[0], image, print)
+    assert manager.loaded == []
+
+
+def test_a_status_that_cannot_be_read_is_a_fault_but_not_one_that_the_driver_has_not(
+    kernel, manager, programmer, boards
+):
+    for number, fault in (
+        (errno.EIO, "state: unknown; status: can't be read: Input/output error"),
+        (errno.ENOENT, None),
+    ):
+        kernel.root.make(f"{manager.path}/status", Text(partial(_fails, number)))
+        assert programmer.read(boards[0]).fault == fault
+
+
+def _fails(number):
+    raise OSError(number, "")
+
+
+def test_a_state_without_a_line_end_is_one_too(kernel, manager, programmer, boards):
+    kernel.root.make(f"{manager.path}/state", Text("operating"))
+    assert programmer.read(boards[0]) == Reading("operating", operating=True)
+    kernel.root.make(f"{manager.path}/state", Text(""))
+    assert not programmer.read(boards[0]).operating
+
+
+def test_a_board_that_goes_in_the_middle_can_be_had_again_when_it_is_back(kernel, manager, real, start):
+    driver = start(real(programmer="fpga-manager", boards=real().boards[:1]))
+    (device,) = driver.devices()
+    gate = manager.hold("write")
+    manager.fail, manager.error = "write", errno.ENODEV
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(driver.prepare, [device])
+        assert gate.reached.wait(10)
+        kernel.unplug("f8007000.devcfg")
+        gate.open()
+        with pytest.raises(DriverError, match=r"No such device \(ENODEV\); /sys/.*/state is absent"):
+            starting.result()
+    assert [one.health.reason for one in driver.devices()] == [
+        "expected one fpga_manager at f8007000.devcfg in /sys, found none"
+    ]
+    again = kernel.manager("f8007000.devcfg", 1)
+    assert [one.health.ok for one in driver.devices()] == [True]
+    driver.prepare([device])
+    assert again.state == "operating"
+
+
+def test_a_board_that_went_and_is_back_is_programmed_whatever_it_says(kernel, manager, real, start):
+    """It lost its power, and may run an image of its own since."""
+    driver = start(real(programmer="fpga-manager", boards=real().boards[:1]))
+    (device,) = driver.devices()
+    driver.prepare([device])
+    kernel.unplug("f8007000.devcfg")
+    assert [one.health.ok for one in driver.devices()] == [False]
+    back = kernel.manager("f8007000.devcfg")
+    back.state = "operating"
+    driver.prepare([device])
+    driver.prepare([device])
+    assert (len(manager.loaded), len(back.loaded)) == (1, 1)
 
 
 def test_a_mainline_manager_cannot_be_told_a_file(kernel, programmer, boards, image):

@@ -58,6 +58,42 @@ def test_a_load_that_fails_leaves_no_overlay(overlays, programmer, board, image)
     assert programmer.read(board).fault
 
 
+@pytest.mark.parametrize("status", ["unapplied", "applied"])
+def test_an_overlay_of_its_name_that_exists_already_is_replaced(overlays, programmer, board, image, status):
+    overlays.mkdir("dpgateway-f8007000.devcfg")
+    overlays["dpgateway-f8007000.devcfg"]["path"].status = status
+    programmer.program(board, image, print)
+    assert (len(overlays.manager.loaded), overlays.removed) == (1, ["dpgateway-f8007000.devcfg"])
+    assert verify(programmer, board, image).operating
+
+
+def test_somebody_elses_overlay_is_left_alone(overlays, programmer, board, image):
+    overlays.mkdir("theirs")
+    overlays["theirs"]["path"].status = "applied"
+    with pytest.raises(Failed, match=r"^write .*/dpgateway-f8007000.devcfg/path: Invalid argument \(EINVAL\)"):
+        programmer.program(board, image, print)
+    assert list(overlays) == ["theirs"]
+
+
+def test_an_overlay_that_stays_applied_after_a_failed_load_goes(overlays, programmer, board, image):
+    overlays.manager.fail, overlays.sticky = "write", True
+    with pytest.raises(Failed, match=r"\(EIO\); state: write error"):
+        programmer.program(board, image, print)
+    assert (list(overlays), programmer.read(board).operating) == ([], False)
+    overlays.manager.fail = ""
+    programmer.program(board, image, print)
+    assert verify(programmer, board, image).operating
+
+
+def test_an_overlay_that_cannot_be_removed_stops_the_next_load(overlays, programmer, board, image):
+    programmer.program(board, image, print)
+    overlays.stuck = True
+    with pytest.raises(Failed, match=r"^rmdir .*/dpgateway-f8007000.devcfg: .*\(EBUSY\)") as failed:
+        programmer.program(board, image, print)
+    assert failed.value.again
+    assert len(overlays.manager.loaded) == 1
+
+
 def test_a_board_whose_overlay_was_taken_away_is_not_operating(overlays, programmer, board, image):
     programmer.program(board, image, print)
     programmer.reset(board)

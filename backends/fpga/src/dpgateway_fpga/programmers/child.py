@@ -9,6 +9,7 @@ import fcntl
 import json
 import mmap
 import os
+import re
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -28,6 +29,11 @@ def lock(path: str) -> None:
         raise OSError(error.errno, "another process is programming it") from error
 
 
+def turn(path: str) -> None:
+    """The same, but waits: the ports of a card are programmed one after the other."""
+    fcntl.flock(os.open(path, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX)
+
+
 def write(path: str, text: str) -> None:
     """The whole text at once, because each write(2) is one store for sysfs (Documentation/filesystems/sysfs.rst)."""
     attribute = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -39,10 +45,10 @@ def write(path: str, text: str) -> None:
 def flags(path: str, value: str) -> None:
     """Hexadecimal, and read back, because the value stays for whoever programs next."""
     write(path, value)
-    with open(path, encoding="ascii") as attribute:  # noqa: PTH123  no pathlib here, which costs 10 ms
+    with open(path, encoding="ascii", errors="replace") as attribute:  # noqa: PTH123  no pathlib here, which costs 10 ms
         found = attribute.read().strip()
-    if int(found, 16) != int(value, 16):
-        raise OSError(errno.EIO, f"says {found}, expected {value}")
+    if not re.fullmatch("(0x)?[0-9a-fA-F]+", found) or int(found, 16) != int(value, 16):
+        raise OSError(errno.EIO, f"says {found!r}, expected {value}")
 
 
 def reconfigure(path: str, number: str, port: int, descriptor: int) -> None:
@@ -57,6 +63,7 @@ def reconfigure(path: str, number: str, port: int, descriptor: int) -> None:
             fcntl.ioctl(device, FME_PORT_PR, argument)
         finally:
             del first  # else the memory can't be closed
+            os.close(device)  # before the lock of the card is another one's, who couldn't open it
 
 
 def unused(path: str, number: str) -> None:
@@ -78,7 +85,7 @@ def _device(path: str, number: str, flags: int) -> int:
 
 
 STEPS: dict[str, Callable[..., None]] = {
-    step.__name__: step for step in (lock, write, flags, reconfigure, unused, reset, os.mkdir, os.rmdir)
+    step.__name__: step for step in (lock, turn, write, flags, reconfigure, unused, reset, os.mkdir, os.rmdir)
 }
 
 

@@ -18,15 +18,13 @@ from dpgateway_fpga import gbs, places
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers.manager_state import Watched, load, reading
+from dpgateway_fpga.programmers.manager_state import AT_WORK, Watched, load, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
 
 _COMPAT_ID = "dfl-fme-region.*/fpga_region/region*/compat_id"
 _DEAD = "f" * 32
 """What a register of a card says that doesn't answer any more."""
-_AT_WORK = frozenset({"write init", "write", "write complete"})
-"""The port is disabled in these states, and ``afu_id`` says EBUSY (drivers/fpga/dfl-afu-main.c, afu_id_show)."""
 
 
 class DflProgrammer:
@@ -54,10 +52,12 @@ class DflProgrammer:
             place = places.dfl(look, board)
             found = reading(look, place.manager)
         except (DriverError, OSError) as error:
-            return Reading("absent", fault=str(error))
+            return unplaced(error)
         if left := self._processes.left(board):
             return replace(found, fault=left)
-        return found if found.state in _AT_WORK else _identified(found, look.value(place.port, "afu_id"))
+        if found.state in AT_WORK:  # the port is disabled, and afu_id says EBUSY (drivers/fpga/dfl-afu-main.c)
+            return found
+        return _identified(found, look.value(place.port, "afu_id"))
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         self.expected(board, image)
@@ -65,6 +65,7 @@ class DflProgrammer:
         place = places.dfl(look, board)
         with _memory(gbs.parse(image.content).image) as memory:
             steps = [
+                ("turn", f"{look.roots.sysfs}/{place.engine.path}"),
                 ("unused", *_node(look, place.port)),
                 ("reconfigure", *_node(look, place.engine), board.port, memory),
             ]

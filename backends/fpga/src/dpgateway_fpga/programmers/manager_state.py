@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import time
 from collections.abc import Collection, Sequence
 
-from dpgateway import DriverError
+from dpgateway import DeviceUnavailable, DriverError
 from dpgateway.sysfs import Look, NoValue, Object, Roots
 from dpgateway_fpga import places
 from dpgateway_fpga.boards import Board
@@ -12,6 +15,11 @@ from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading
 
 OPERATING = "operating"
+AT_WORK = frozenset({"firmware request", "parse header", "write init", "write", "write complete"})
+"""The states of a load that isn't over."""
+UNFOUND = "firmware request error"
+_LOOK = 0.1
+"""Seconds between two looks."""
 
 
 def reading(look: Look, manager: Object) -> Reading:
@@ -20,9 +28,11 @@ def reading(look: Look, manager: Object) -> Reading:
     """
     state, status = look.value(manager, "state"), look.value(manager, "status")
     if isinstance(state, NoValue):
-        return Reading("unknown", fault=f"/sys/{manager.path}/state {state}")
+        return Reading("absent" if state.absent else "unknown", fault=f"/sys/{manager.path}/state {state}")
+    errors = str(status) if isinstance(status, NoValue) else ", ".join(status.split("\n"))
     # linux-xlnx fails a read of status with ENOENT where the driver has none.
-    errors = "" if isinstance(status, NoValue) else ", ".join(status.split("\n"))
+    if isinstance(status, NoValue) and (status.absent or status.reason.endswith(os.strerror(errno.ENOENT))):
+        errors = ""
     fault = f"state: {state}; status: {errors}" if errors else f"state: {state}" if state.endswith(" error") else None
     return Reading(state, operating=state == OPERATING, fault=fault)
 
@@ -33,7 +43,12 @@ def read(roots: Roots, board: Board) -> Reading:
     try:
         return reading(look, places.manager(look, board))
     except (DriverError, OSError) as error:
-        return Reading("absent", fault=str(error))
+        return unplaced(error)
+
+
+def unplaced(error: DriverError | OSError) -> Reading:
+    """Of a board that can't be found."""
+    return Reading("absent" if isinstance(error, DeviceUnavailable) else "unknown", fault=str(error))
 
 
 class Watched:
@@ -51,6 +66,13 @@ class Watched:
             self._last = state
             self._progress(state)
 
+    def settle(self, seconds: float) -> None:
+        """Waits as long as the manager is at work: a driver may return before its hardware is done."""
+        until = time.monotonic() + seconds
+        while self.now().state in AT_WORK and time.monotonic() < until:
+            self.tell()
+            time.sleep(_LOOK)
+
 
 def load(
     processes: Processes, board: Board, steps: Sequence[Sequence[object]], watched: Watched, keep: Collection[int]
@@ -60,4 +82,12 @@ def load(
         processes.steps(board, steps, watched.tell, keep)
     except Failed as error:
         found = watched.now()
-        raise Failed(f"{error}; {found.fault or f'state: {found.state}'}", again=error.again) from error
+        told = f"{error}; {found.fault or f'state: {found.state}'}"
+        if found.state == UNFOUND:
+            told += (
+                ": the kernel found no such file where it looks for firmware on the host, which is /lib/firmware, and "
+                "before it what /sys/module/firmware_class/parameters/path names; the option firmware has to be where "
+                "one of them is seen here"
+            )
+        raise Failed(told, again=error.again or found.state == "absent") from error
+    watched.settle(processes.patience)

@@ -50,7 +50,7 @@ class Processes:
 
     def __init__(self, patience: timedelta, env: Mapping[str, str] = _ENVIRONMENT) -> None:
         """``env``: what the processes get besides PATH and LC_ALL, or in their place. They get nothing else."""
-        self._patience, self._env = patience.total_seconds(), {**_ENVIRONMENT, **env}
+        self.patience, self._env = patience.total_seconds(), {**_ENVIRONMENT, **env}
         self._left: dict[str, _Left] = {}
 
     def left(self, board: Board) -> str | None:
@@ -85,10 +85,10 @@ class Processes:
         try:
             since = time.monotonic()
             process = self._start(argv, output, keep)
-            if not _wait(process, since + self._patience, lambda: progress(_tail(output).rpartition("\n")[2])):
+            if not _wait(process, since + self.patience, lambda: progress(_tail(output).rpartition("\n")[2])):
                 self._left[board.key] = _Left(process, since)
                 raise Failed(
-                    f"{argv[0]} (process {process.pid}) hasn't ended after {self._patience:g} s; it is left behind, "
+                    f"{argv[0]} (process {process.pid}) hasn't ended after {self.patience:g} s; it is left behind, "
                     "because it can't be stopped without harm, and the board can be used again when it has ended",
                     again=True,
                 )

@@ -32,7 +32,8 @@ class Reading:
     """What a board says of itself now."""
 
     state: str
-    """In the words of the kernel or of the tool, for people: ``operating``, ``write init error``."""
+    """In the words of the kernel or of the tool, for people: ``operating``, ``write init error``; ``absent``: there is
+    no such board now, and what it ran is gone with it."""
     identity: str | None = None
     """Of the image that the board runs; ``None``: unknown. Only with ``Verification.IDENTITY``."""
     operating: bool = False
@@ -91,7 +92,7 @@ def verify(programmer: Programmer, board: Board, image: Image) -> Reading:
     """What the board says after it was programmed. Raises Failed if that isn't what it says when it runs ``image``."""
     expected, found = programmer.expected(board, image), programmer.read(board)
     if found.fault is not None:
-        raise Failed(found.fault)
+        raise Failed(found.fault, again=found.state == "absent")
     if programmer.verification is Verification.IDENTITY and found.identity != expected:
         raise Failed(f"expected the board to run {expected} now, found {found.identity or 'an unknown state'}")
     if programmer.verification is Verification.STATE and not found.operating:
