@@ -106,7 +106,7 @@ async def test_a_file_of_the_same_kubelet_that_is_back_is_registered_with_by_who
     aside = (short_path / "kubelet.sock").rename(short_path / "aside")
     await until(lambda: any("kubelet.sock is gone: away" in text for text in caplog.messages))
     aside.rename(short_path / "kubelet.sock")
-    await kubelet.wait_for(lambda: registered(kubelet, R) == 2, 5)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
     await offered(kubelet, R)
     assert registered(kubelet, S) == 1
 
@@ -116,7 +116,7 @@ async def test_a_socket_made_anew_while_streams_are_open_is_a_new_kubelet(gatewa
     await offered(kubelet)
     for count in range(2, 12):
         await kubelet.recreate_socket()
-        await kubelet.wait_for(lambda count=count: registered(kubelet) >= count, 10)
+        await kubelet.wait_for(lambda count=count: registered(kubelet) >= count)
 
 
 async def test_a_lost_stream_is_registered_anew_and_the_other_resource_is_not_touched(gateway, kubelet):
@@ -152,14 +152,15 @@ async def test_one_resource_that_is_stopped_leaves_nothing_and_the_other_is_not_
     await kubelet.wait_for(lambda: kubelet.counts(S)[1] == 0)
     before = descriptors()
     (task,) = [task for task in asyncio.all_tasks() if task.get_name() == S]
+    times = registered(kubelet, S)
     task.cancel()
-    await asyncio.wait({task}, timeout=5)
+    await asyncio.wait({task}, timeout=20)
     assert task.cancelled()
     await until(lambda: not of(S))
     assert closed.is_set()
-    assert names(short_path) == [".lock", ".next", ".sock", ".sock"]
+    await until(lambda: names(short_path) == [".lock", ".next", ".sock", ".sock"])
     await until(lambda: descriptors() < before)
-    assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
+    assert (registered(kubelet, R), registered(kubelet, S)) == (1, times)
     assert (await kubelet.admit("q", {"c": {R: 1}}))["ok"]
 
 
@@ -173,9 +174,9 @@ async def test_a_stop_that_is_interrupted_leaves_nothing_either(gateway, kubelet
     for _ in range(2):  # the second time while it waits for the Allocate
         task.cancel()
         await turns()
-    await asyncio.wait({task}, timeout=5)
+    await asyncio.wait({task}, timeout=20)
     assert task.cancelled()
-    assert names(short_path) == [".lock", ".next", ".sock", ".sock"]
+    await until(lambda: names(short_path) == [".lock", ".next", ".sock", ".sock"])
     slow.open()
     assert not (await admission)["ok"]
     assert (await kubelet.admit("q", {"c": {R: 1}}))["ok"]
@@ -226,11 +227,11 @@ async def test_restarts_leave_no_task_thread_or_name_behind(gateway, kubelet, sh
             await offered(kubelet, R, S)
 
     await restart(5)
-    tasks, threads, before = len(asyncio.all_tasks()), threading.active_count(), names(short_path)
+    tasks, threads = len(asyncio.all_tasks()), threading.active_count()
     await restart(30)
     await until(lambda: len(asyncio.all_tasks()) <= tasks + 5)  # some come and go
-    assert threading.active_count() <= threads + 1
-    assert names(short_path) == before
+    await until(lambda: threading.active_count() <= threads + 1)  # a busy machine needs more for a while
+    await until(lambda: names(short_path) == [".lock"] * 2 + [".next"] * 2 + [".sock"] * 4)
 
 
 async def test_a_folder_that_can_not_be_used_is_told_and_used_when_it_can(gateway, kubelet, short_path, caplog):
@@ -261,7 +262,7 @@ async def test_what_an_earlier_gateway_left_of_resources_that_are_not_configured
         gateway.start(Scripted)
         await offered(kubelet)
         await until(lambda: not left.exists())
-    assert "of resources that aren't configured: 1" in caplog.text
+    await until(lambda: "of resources that aren't configured: 1" in caplog.text)
     await gateway.end()
     assert names(gateway.directory) == []
 
@@ -275,5 +276,5 @@ async def test_what_cannot_be_removed_is_told_and_keeps_nothing_else(gateway, ku
     gateway.start(Scripted)
     await offered(kubelet)
     await until(lambda: not left.exists())
-    assert f"what an earlier gateway left behind stays: {stays}: expected a lock" in caplog.text
+    await until(lambda: f"what an earlier gateway left behind stays: {stays}: expected a lock" in caplog.text)
     assert stays.exists()

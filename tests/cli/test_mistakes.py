@@ -450,13 +450,13 @@ class Run:
     def fails(self, *arguments, **keys):
         """Its exit code and the lines of its log."""
         process = self.start(*arguments, **keys)
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=60)
         return process.returncode, log.splitlines()
 
     def says(self, words, process=None):
         """The entry of its log that has these words; only those before it are lost."""
         process = process or self.start()
-        deadline = threading.Timer(10, process.kill)
+        deadline = threading.Timer(60, process.kill)
         deadline.start()
         for line in process.stderr:
             entry = json.loads(line)
@@ -572,7 +572,7 @@ class TestRun:
             (run.folder / f"{name}.py").write_text(absent)
         environment = os.environ | {"PYTHONPATH": str(run.folder)}
         command = [*COMMAND, command, *(["--help"] if command == "simulate" else [])]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1].endswith("pip install 'dpgateway[simulator]'")
         assert "Traceback" not in done.stderr

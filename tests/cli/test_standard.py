@@ -21,7 +21,7 @@ def printing(tmp_path):
     def run(words, redirection, **more):
         command = ["sh", "-c", f'exec "$0" "$@" {redirection}', *COMMAND, *words.split()]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment | more, stderr=subprocess.PIPE, text=True, timeout=20, check=False
+            command, cwd=tmp_path, env=environment | more, stderr=subprocess.PIPE, text=True, timeout=60, check=False
         )
         return done.returncode, done.stderr
 

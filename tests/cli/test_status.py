@@ -80,10 +80,14 @@ async def test_one_resource_with_each_device_and_who_holds_it(node):
     await offered(node, ABSENT)
     reply = await node.kubelet.admit("p", {"c": {R: 1}})
     assert reply["ok"]
-    table = await node.says(R)
-    assert "absent" not in table
-    held = [line for line in lines(table) if line[:1] == [R] and "pod" in line]
-    assert [line[2:8] for line in held] == [["Healthy", "-", "pod", "p", "(c)", "for"]]
+
+    async def held():
+        """Once the gateway has read who it is."""
+        table = await node.says(R)
+        assert "absent" not in table
+        return [line for line in lines(table) if line[:1] == [R] and "pod" in line]
+
+    assert [line[2:8] for line in await until(held)] == [["Healthy", "-", "pod", "p", "(c)", "for"]]
     (resource,) = (await node.json(R))["resources"]
     (device,) = [device for device in resource["devices"] if device["held"]]
     assert device["holders"] == [{"namespace": None, "pod": None, "pod_uid": "p", "container": "c"}]
@@ -110,7 +114,7 @@ async def test_who_watches_sees_a_device_turn_unhealthy_with_its_reason(node):
     await node.gateway.start()
     await node.kubelet.wait_for(lambda: node.kubelet.counts(R)[1] == 2)
     process = await node.start("--watch", "--output=json")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         status = json.loads(await process.stdout.readline())
         ids = [device["id"] for device in status["resources"][0]["devices"]]
         new = node.folder / "faults.new"

@@ -72,7 +72,7 @@ async def offered(kubelet, *names):
         await kubelet.wait_for(lambda name=name: kubelet.counts(name)[1] == 2)
 
 
-async def heard(peer, seconds=5):
+async def heard(peer, seconds=20):
     async with asyncio.timeout(seconds):
         return await peer.hear()
 
@@ -296,7 +296,7 @@ async def holder(make):
 
 
 async def asked(peers):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         peer = await peers.get()
     assert await heard(peer) == "ask 1"
     return peer

@@ -70,8 +70,8 @@ async def run(short_path, log):
     try:
         async with asyncio.TaskGroup() as group:
 
-            def make(driver_class=None, **config):
-                running.append(Running(short_path, log, group, configured(driver_class=driver_class, **config)))
+            def make(driver_class=None, directory=short_path, **config):
+                running.append(Running(directory, log, group, configured(driver_class=driver_class, **config)))
                 return running[-1]
 
             yield make
@@ -139,25 +139,38 @@ async def test_what_no_container_holds_any_more_is_released(run, short_path):
     await until(lambda: released == [(Device("a"),)])
 
 
+async def until_ready(one):
+    """Seconds."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await until(lambda: one.plugin.registrar.state.value != "unready")
+    return loop.time() - began
+
+
 @pytest.mark.parametrize("readable", [True, False])
 async def test_the_first_list_waits_for_the_checkpoint_and_not_for_long_if_that_is_damaged(run, short_path, readable):
     if readable:
         write_checkpoint(short_path, "a")
     else:
         (short_path / "kubelet_internal_checkpoint").write_text("{")
-    loop = asyncio.get_running_loop()
-    began, one = loop.time(), run(scripted())
-    await until(lambda: one.plugin.registrar.state.value != "unready")
-    assert (loop.time() - began < WRITING) == readable
+    took = await until_ready(run(scripted()))
+    if readable and took >= WRITING:  # a machine may stall, but not each time
+        again = short_path / "again"
+        again.mkdir()
+        write_checkpoint(again, "a")
+        took = await until_ready(run(scripted(), again))
+    assert (took < WRITING) == readable
 
 
 async def test_a_checkpoint_that_is_being_written_is_waited_for_and_the_first_list_has_what_it_says(run, short_path):
-    (short_path / "kubelet_internal_checkpoint").write_text("{")
-    one = run(scripted())
-    await until(lambda: one.plugin.inventory.list.value is not None)
-    write_checkpoint(short_path, "a", "gone")
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    await until(lambda: one.plugin.registrar.state.value != "unready")
-    assert one.plugin.inventory.list.value.keys() == {"a", "b", "gone"}
-    assert loop.time() - began < WRITING
+    async def in_time(directory):
+        """Whether the list was complete before the gateway would have waited no longer."""
+        directory.mkdir()
+        (directory / "kubelet_internal_checkpoint").write_text("{")
+        one = run(scripted(), directory)
+        await until(lambda: one.plugin.inventory.list.value is not None)
+        write_checkpoint(directory, "a", "gone")
+        took = await until_ready(one)
+        return took < WRITING and one.plugin.inventory.list.value.keys() == {"a", "b", "gone"}
+
+    assert await in_time(short_path / "1") or await in_time(short_path / "2")  # a machine may stall, but not each time

@@ -105,7 +105,7 @@ class Served:
 
     async def refusal(self, *ids):
         with pytest.raises(RequestError) as caught:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 await self.resource.allocate([ids], APIS[0])
         return str(caught.value)
 
@@ -159,7 +159,7 @@ async def test_the_kubelet_hears_of_it_once_a_quick_allocate_is_over_because_it_
     assert lists.version == version
     aes.answer()
     await given
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         assert await lists.newer(version) == version + 1
     assert lists.value["b0"].health.reason == "held as example.com/aes by a container"
 
@@ -192,7 +192,7 @@ async def test_of_two_allocates_at_once_one_wins_and_the_other_names_the_winner(
     await turns()
     reason = "resource example.com/fft: device both is unhealthy: b1 is held as example.com/aes by a container"
     with pytest.raises(RequestError, match=reason):
-        await asyncio.wait_for(second, 1)
+        await asyncio.wait_for(second, 20)
     aes.answer("b1")
     await first
     assert fft.reasons.keys() == {"both"}
@@ -248,7 +248,7 @@ async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_give
 
 async def test_what_another_resource_has_is_not_prepared_because_that_may_ruin_it(make):
     aes, fft = await make(AES), await make(FFT, known=False)
-    await asyncio.wait_for(aes.resource.prepare(["b0"]), 1)
+    await asyncio.wait_for(aes.resource.prepare(["b0"]), 20)
     fft.remember()
     fft.note("b0")
     await turns()

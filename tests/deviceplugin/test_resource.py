@@ -517,7 +517,7 @@ class Looked(Device):
 
     def __getattribute__(self, name):
         Looked.threads.add(threading.current_thread().name)
-        Looked.open.wait(10)
+        Looked.open.wait(20)
         return super().__getattribute__(name)
 
 

@@ -5,7 +5,6 @@ import contextlib
 import os
 import resource
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from tests.support.waiting import until
 
 R = "example.com/thing"
 SIMULATED = {"name": "example.com/other", "driver": "simulated", "options": {"count": 2}}
-WITHIN = 2.0
 
 
 def awkward(**options):
@@ -69,9 +67,7 @@ async def test_a_driver_that_never_lets_python_run_again_is_killed_with_the_gate
     """Before the signal, or after it was taken."""
     await process.start(awkward(holds=[holds]))
     await process.said("devices holds the lock" if holds == "devices" else "serving")
-    began = time.monotonic()
     assert await process.end() == -signal.SIGKILL
-    assert time.monotonic() - began < WITHIN + 1  # a busy machine takes its time; the driver holds the lock for 5 s
     assert process.entries()[-1]["message"].startswith("the gateway was killed, because it hung for")
 
 
@@ -123,7 +119,7 @@ async def test_as_the_first_process_of_a_container_it_takes_signals_and_ends_in_
     os.kill(await first(process), signal.SIGHUP)
     await process.said("the configuration was read again; nothing changed")
     os.kill(await first(process), signal.SIGTERM)
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(20):
         assert await process.process.wait() == 0
     assert process.names() == []
 
@@ -140,7 +136,7 @@ async def test_as_the_first_process_of_a_container_it_takes_leave_of_orphans_and
     await process.start(awkward(runs=runs))
     await process.said("the child ended with 3, the orphan has gone")
     os.kill(await first(process), signal.SIGTERM)
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(20):
         assert await process.process.wait() == 0
 
 
@@ -216,7 +212,8 @@ async def test_a_child_that_a_driver_forks_keeps_no_lock_and_passes_no_signal_on
     runs = (
         f"self.child = vars(self).get('child') or os.fork() or {fork}\nself._context.log.info(f'child={{self.child}}=')"
     )
-    await process.start(SIMULATED, awkward(runs=f"time.sleep(0.3)\n{runs}"))  # when the other resource has its lock
+    locked = f"len(os.listdir({str(process.device_plugins_dir / 'dpgateway')!r})) > 1"  # what has a socket has its lock
+    await process.start(SIMULATED, awkward(runs=f"while not {locked}: time.sleep(0.01)\n{runs}"))
     await process.said("child=")
     forked = int(next(line for line in process.log if "child=" in line).split("=")[1])
     try:

@@ -49,7 +49,8 @@ def shared(dev, **more):
 
 
 async def healthy(kubelet, resource, count):
-    await kubelet.wait_for(lambda: kubelet.counts(resource)[1] == count)
+    """A pod that ended before the gateway saw its directory counts as gone a minute after it was admitted."""
+    await kubelet.wait_for(lambda: kubelet.counts(resource)[1] == count, 90)
 
 
 async def refused(kubelet, reason=HELD):
@@ -85,7 +86,7 @@ async def test_what_a_pod_has_under_one_name_is_nobodys_under_another_whatever_r
         await healthy(kubelet, SHARED, 2)
         return (await kubelet.admit(f"viewers-{next(numbers)}", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]
 
-    await until(fits)
+    await until(fits, 90)
 
 
 async def test_a_node_that_restarts_gives_nobody_what_its_pod_has(process, kubelet, short_path):
@@ -121,4 +122,4 @@ async def test_what_a_pod_was_given_that_the_kubelet_then_refused_is_soon_free(p
         await healthy(kubelet, SHARED, 2)
         return (await kubelet.admit(f"viewers-{next(numbers)}", {"a": {SHARED: 1}, "b": {SHARED: 1}}))["ok"]
 
-    await until(fits)
+    await until(fits, 90)

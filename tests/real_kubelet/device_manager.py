@@ -90,7 +90,7 @@ class DeviceManager:
     async def capacity(self) -> Capacity:
         return cast("Capacity", await self._call("capacity"))
 
-    async def wait_for(self, predicate: Callable[[Capacity], bool], timeout: float = 10) -> Capacity:  # noqa: ASYNC109
+    async def wait_for(self, predicate: Callable[[Capacity], bool], timeout: float = 30) -> Capacity:  # noqa: ASYNC109
         """The first capacity for which `predicate` holds; raises TimeoutError with the last one.
 
         It asks every 5 ms: a device manager tells nobody when its capacity changes, the kubelet itself asks it before

@@ -103,7 +103,7 @@ class Plugin:
         """The ids of every call of a method."""
         return [ids for name, ids in self.calls if name == method]
 
-    async def wait_for(self, method: str, count: int = 1, timeout: float = 10) -> None:  # noqa: ASYNC109
+    async def wait_for(self, method: str, count: int = 1, timeout: float = 30) -> None:  # noqa: ASYNC109
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(lambda: len(self.of(method)) >= count)
 

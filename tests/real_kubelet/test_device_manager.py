@@ -183,7 +183,7 @@ async def test_counts_while_an_allocate_hangs(kubelet: DeviceManager, plug: Plug
     await kubelet.start()
     plugin = await plug()
     plugin.hooks = {"Allocate": hang}
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         admission = group.create_task(kubelet.admit("p1", ONE), name="admission")
         await plugin.wait_for("Allocate")
         assert (await kubelet.capacity())["capacity"] == {RESOURCE: 2}

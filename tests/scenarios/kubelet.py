@@ -58,7 +58,7 @@ class Kubelet:
         running = [f"{pod}/{name}" for pod, known in self.pods.items() for name in known.started]
         await engine.start(sources_ready=not self.pods, running=running)
         if first == "plugin":
-            await engine.wait_for(lambda seen: bool(_counts(seen, RESOURCE)[1]), 10)
+            await engine.wait_for(lambda seen: bool(_counts(seen, RESOURCE)[1]), 30)
             await self._quiet()
         replies = {}
         for name, pod in list(self.pods.items()):
@@ -92,7 +92,7 @@ class Kubelet:
     async def counts(self, resource: str = RESOURCE) -> Counts:
         return _counts(await self.engine.capacity(), resource)
 
-    async def wait_for(self, *wanted: Counts, resource: str = RESOURCE, timeout: float = 10) -> None:  # noqa: ASYNC109
+    async def wait_for(self, *wanted: Counts, resource: str = RESOURCE, timeout: float = 30) -> None:  # noqa: ASYNC109
         """Until capacity and allocatable are one of those wanted."""
         await self.engine.wait_for(lambda seen: _counts(seen, resource) in wanted, timeout)
 
@@ -102,7 +102,7 @@ class Kubelet:
         hidden: Counts = (None, None)  # 1.8 doesn't mention a resource without a healthy device
         await self.wait_for(listed, *([hidden] if self.minor == 8 and not healthy else []), resource=resource)
 
-    async def noted(self, count: int | None = None, seconds: float = 10) -> None:
+    async def noted(self, count: int | None = None, seconds: float = 30) -> None:
         """Until its checkpoint has so many healthy devices; without a number, as many as it counts itself.
 
         From 1.9 on a kubelet writes the file at each list and after each admission, the one beside the other. If it is
@@ -124,7 +124,7 @@ class Kubelet:
         if self.minor in (9, 10):
             real = isinstance(self.engine, Real)
             with contextlib.suppress(AssertionError) if real else contextlib.nullcontext():
-                await self.noted(seconds=1 if real else 10)
+                await self.noted(seconds=1 if real else 30)
 
     async def admit(self, name: str, containers: Containers, init: Containers | None = None) -> Reply:
         await self._quiet()

@@ -33,7 +33,7 @@ class Observer:
                     self.listed = {device.id: device.health == "Healthy" for device in devices}
                     self._changed.notify_all()
 
-    async def wait_for(self, right: Callable[[dict[str, bool]], bool], timeout: float = 10) -> dict[str, bool]:  # noqa: ASYNC109
+    async def wait_for(self, right: Callable[[dict[str, bool]], bool], timeout: float = 30) -> dict[str, bool]:  # noqa: ASYNC109
         """The first list that is right."""
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(lambda: self.listed is not None and right(self.listed))

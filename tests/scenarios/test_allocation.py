@@ -1,7 +1,6 @@
 """Devices for containers: given, prepared, chosen, refused."""
 
 import asyncio
-import time
 
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
@@ -143,9 +142,7 @@ async def test_the_gateway_ends_though_its_driver_hangs(kubelet: Kubelet, served
     await kubelet.wait_for_devices(3)
     admission = asyncio.create_task(kubelet.admit("p1", ONE), name="admission")
     await served.said("allocate is held up")
-    began = time.monotonic()
-    assert await served.end() == 0
-    assert time.monotonic() - began < 2.5
+    assert await served.end() == 0, "or its guard has killed it after 2 s"
     assert not (await admission)["ok"]
 
 

@@ -257,7 +257,7 @@ class Node(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-@pytest.mark.timeout(1500 if REAL else 120)  # two hundred lives of some seconds each, on a busy machine
+@pytest.mark.timeout(1500 if REAL else 240)  # two hundred lives of some seconds each, on a busy machine
 def test_a_node_lives_at_random(make: Make) -> None:
     lives = 200 if make is Real else 50 if REAL else 4
     number = os.environ.get("DPGATEWAY_SEED")

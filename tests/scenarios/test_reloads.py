@@ -36,7 +36,7 @@ CHANGES: list[tuple[str, Keys | None]] = [
 """What the log says of each, and its keys; None: it isn't there."""
 
 pytestmark = [
-    pytest.mark.timeout(1200 if REAL else 60),
+    pytest.mark.timeout(1200 if REAL else 240),
     pytest.mark.parametrize("kubelet", RELEASES if REAL else ["1.37"], indirect=True),
 ]
 

@@ -23,7 +23,7 @@ MOST_POOL = 4
 SETTLING = 10.0
 """Seconds in which what a kubelet's end left behind must be gone."""
 
-pytestmark = pytest.mark.timeout(3600 if REAL else 120)  # a thousand restarts of a real kubelet
+pytestmark = pytest.mark.timeout(3600 if REAL else 240)  # a thousand restarts of a real kubelet
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ async def ask(port: int, path: str, method: str = "GET", **headers: str) -> Repl
     """The reply to one request on a connection of its own."""
     fields = {"host": f"127.0.0.1:{port}", "connection": "close", **headers}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             writer.write("\r\n".join(lines).encode())

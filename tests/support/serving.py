@@ -142,7 +142,7 @@ class Client:
 
     def call(self, method: str, request: Any = b"", path: str = V1BETA1) -> Any:
         raw = request if isinstance(request, bytes) else request.SerializeToString()
-        return self.channel.unary_unary(f"{path}/{method}")(raw, timeout=10)
+        return self.channel.unary_unary(f"{path}/{method}")(raw, timeout=30)
 
     def watch(self, path: str = V1BETA1, request: bytes = b"") -> Any:
         return self.channel.unary_stream(f"{path}/ListAndWatch")(request)

@@ -21,8 +21,10 @@ def cdi(*directories: Path, runtime: bool | None = None, read: Iterable[Path] = 
 
 
 def own(*directories: Path) -> OwnSpecs:
-    """The gateway's own specs in the last of these directories, where it remembers them, too."""
-    last = directories[-1] if directories else Path("/nowhere")
+    """The gateway's own specs in the last of these directories, where it remembers them, too; none can be written
+    without one.
+    """
+    last = directories[-1] if directories else Path("/dev/null/nowhere")
     return OwnSpecs(last / "state", last, Path("/dp"), print)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.waiting import turns
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Real seconds. A loop without a timer can only wait for another thread, and no thread needs as long."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 async def until(
-    condition: Callable[[], Any], seconds: float = 20.0, *, pause: float = 0.002, found: Callable[[], object] = str
+    condition: Callable[[], Any], seconds: float = 60.0, *, pause: float = 0.002, found: Callable[[], object] = str
 ) -> Any:
     """The first true value of ``condition``, which may be a coroutine function, and is asked again after each pause.
 
@@ -47,7 +47,7 @@ class Gate:
             self.running += 1
             self.most_running = max(self.most_running, self.running)
             self.calls.append(arguments)  # last: whoever sees the call may count
-        answered = self._open.wait(20)
+        answered = self._open.wait(60)
         with self._lock:
             self.running -= 1
         assert answered, "nobody opened the gate"

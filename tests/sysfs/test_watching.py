@@ -75,7 +75,7 @@ def test_says_which_names_changed(watched, tmp_path):
     assert watcher.changes() is None, "without an event anything may have changed"
     (tmp_path / "x").touch()
     (tmp_path / "other").touch()
-    assert told.acquire(timeout=5)
+    assert told.acquire(timeout=20)
     assert watcher.changes() == Changes(files=frozenset({f"{tmp_path}/x", f"{tmp_path}/link/x"}))
     assert watcher.changes() is None
 
@@ -84,7 +84,7 @@ def test_which_directory_came_is_said_too(watched, tmp_path):
     watcher, told = watched
     watcher.watch({f"{tmp_path}/a/b": Interest({"x"})})
     (tmp_path / "a").mkdir()
-    assert told.acquire(timeout=5)
+    assert told.acquire(timeout=20)
     assert watcher.changes() == Changes(files=frozenset({f"{tmp_path}/a"}))
 
 
@@ -148,12 +148,12 @@ def test_changes_in_sysfs_in_a_row_are_one(listener, change, caplog):
     go_on.clear()
     watcher.watch({})
     change("null")
-    assert told.acquire(timeout=5)
+    assert told.acquire(timeout=20)
     for _ in range(5):
         change("zero")
         change("null")
     go_on.set()
-    assert told.acquire(timeout=5)
+    assert told.acquire(timeout=20)
     change("zero")
     watcher.close()
     assert not told.acquire(blocking=False)
@@ -187,7 +187,7 @@ def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(chan
     watcher = Watcher("test", changed, Notices(log, logging.WARNING), matters)
     watcher.watch({})
     change("null")
-    assert told.acquire(timeout=5)
+    assert told.acquire(timeout=20)
     change("null")
     change("zero")
     go_on.set()
@@ -201,4 +201,4 @@ def test_a_directorys_changes_are_told_beside(listener, tmp_path):
     watcher, told, _ = listener
     watcher.watch({str(tmp_path): Interest({"x"})})
     (tmp_path / "x").touch()
-    assert told.acquire(timeout=5)
+    assert told.acquire(timeout=20)

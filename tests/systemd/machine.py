@@ -51,8 +51,8 @@ class Machine:
             "unshare", "--mount", "bash", str(SCRIPT), str(self.folder), *_ours(), stdin=PIPE, stdout=DEVNULL
         )
         try:
-            await until(self._first, seconds=30)
-            await until(self._running, seconds=30)
+            await until(self._first, seconds=60)
+            await until(self._running, seconds=60)
         except BaseException:
             await self.__aexit__()
             raise

@@ -10,7 +10,7 @@ from dpgateway.web.serving import Serving
 from tests.support.serving import group
 from tests.support.waiting import until
 
-QUICK = Limits(asking=0.3, taking=0.6, connections=8)
+FEW = Limits(asking=20, taking=20, connections=8)
 AT = re.compile(r"the pages are at http://127\.0\.0\.1:(\d+)/")
 
 
@@ -46,7 +46,7 @@ class Pages:
 async def pages(request, caplog):
     """A test may name other limits."""
     caplog.set_level(logging.INFO, "dpgateway")
-    served = Pages(caplog, getattr(request, "param", QUICK))
+    served = Pages(caplog, getattr(request, "param", FEW))
     yield served
     served.task.cancel()
     await until(served.task.done)

@@ -16,6 +16,11 @@ from tests.support.waiting import until
 SLOW = 1000
 
 
+def quick(asking):
+    """Seconds after which who asks for nothing is cut."""
+    return pytest.mark.parametrize("pages", [Limits(asking=asking, taking=0.6, connections=8)], indirect=True, ids=[""])
+
+
 @pytest.fixture
 def many_descriptors():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -50,6 +55,7 @@ def slow_page(pages):
     return go_on
 
 
+@quick(2)
 async def test_a_thousand_slow_clients_keep_nobody_away_and_are_cut(port, many_descriptors):
     parts = itertools.cycle([b"", b"GET /text HT", request()[:-2], request(more="content-length: 9\r\n")])
     slow = []
@@ -113,6 +119,7 @@ async def test_one_that_is_being_answered_outlives_those_that_are_idle(pages, po
         assert (await read_reply(reader)).body == b"here"
 
 
+@quick(0.3)
 async def test_an_answer_may_take_longer_than_a_question(pages, port):
     go_on = slow_page(pages)
     async with connected(port, request("/slow")) as (reader, _), connected(port) as (silent, _):
@@ -121,6 +128,7 @@ async def test_an_answer_may_take_longer_than_a_question(pages, port):
         assert (await read_reply(reader)).status == 200
 
 
+@quick(0.3)
 async def test_whoever_does_not_take_the_answer_is_cut(pages, port):
     pages.text = "x" * 20_000_000
     with socket.create_connection(("127.0.0.1", port)) as one:

@@ -125,7 +125,7 @@ async def test_a_resource_that_fails(kubelet, hardware):
 
     async with Node(kubelet.directory, configured(name=R, driver_class=scripted(devices=fails))).running() as node:
         await until(lambda: node.shows(1, "dpgateway_resource_failed", resource=R))
-        assert await node("dpgateway_driver_calls_total", resource=R, method="devices", outcome="error") == 1
+        assert await node("dpgateway_driver_calls_total", resource=R, method="devices", outcome="error") >= 1
         assert await node("dpgateway_driver_last_list_timestamp_seconds") is None
 
 
@@ -178,6 +178,7 @@ async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
         await kubelet.admit("encoder", {"main": {R: 2}})
         hardware.found = hardware.found[:2]
         await until(lambda: node.shows(3, "dpgateway_devices_lost"))
+        await until(lambda: node.shows(2, "dpgateway_holdings", pod="encoder"))
         (one,) = node.gateway.overview.figures().resources
         (resource,) = node.gateway.overview.status().resources
         devices = resource.devices

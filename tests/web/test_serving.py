@@ -64,9 +64,9 @@ async def test_the_end_waits_for_no_client_and_logs_nothing_of_them(pages, port,
     idle, writer = await asyncio.open_connection("127.0.0.1", port)
     assert (await ask(port, "/text")).status == 200
     pages.task.cancel()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(Limits().asking - 0.5):
         await asyncio.wait({pages.task})
-    async with asyncio.timeout(Limits().asking / 2):
+    async with asyncio.timeout(Limits().asking - 0.5):
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await asking
         assert not await cut(idle)

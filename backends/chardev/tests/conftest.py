@@ -91,7 +91,7 @@ def child(dev):
         code = textwrap.dedent(PRELUDE) + textwrap.dedent(script)
         words = [*command, sys.executable, "-W", "error", "-c", code, str(dev.path), json.dumps(sys.path)]
         ran = subprocess.run(
-            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30, check=False
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
         )
         assert ran.returncode == 0, ran.stdout
 

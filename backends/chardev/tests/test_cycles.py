@@ -27,7 +27,7 @@ def test_a_node_that_comes_and_goes_is_noticed_each_time(dev):
     def until(expected):
         """The driver is asked only when it has said that something changed, as the gateway does."""
         while True:
-            assert dev.recorder.changed.wait(5), f"no change was told, expected {expected}"
+            assert dev.recorder.changed.wait(20), f"no change was told, expected {expected}"
             dev.recorder.changed.clear()
             if [one.id for one in driver.devices()] == expected:
                 return

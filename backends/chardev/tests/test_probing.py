@@ -64,8 +64,8 @@ def test_what_hangs_is_killed_and_holds_up_nobody(dev, probed, tmp_path):
     dev.node("hangs", 1)
     dev.node("works", 2)
     script = f"echo $$ >> {tmp_path}/$1; test $1 = works || exec sleep 1000"
-    driver = probed(command=["/bin/sh", "-c", script, "sh", "{name}"], deadline="50ms")
-    until(dev, driver, {"works": None, "hangs": f"/bin/sh -c {script} sh hangs: it hasn't ended within 0.05 s"})
+    driver = probed(command=["/bin/sh", "-c", script, "sh", "{name}"], deadline="500ms")
+    until(dev, driver, {"works": None, "hangs": f"/bin/sh -c {script} sh hangs: it hasn't ended within 0.5 s"})
     pid = int((tmp_path / "hangs").read_text().split()[0])
     while Path(f"/proc/{pid}").exists():
         os.sched_yield()
@@ -105,7 +105,7 @@ def test_what_hangs_in_the_kernel_is_left_behind(dev, probed, tmp_path):
         assert [path.exists() for path in alive] == [True] * len(names), "nothing ends them"
         began = time.monotonic()
         driver.close()
-        assert time.monotonic() - began < 3  # with half a second for each it would be four
+        assert time.monotonic() - began < 3.9  # with half a second for each it would be four
     hanging.over.set()
     while any(path.exists() and "Z" not in (path / "stat").read_text() for path in alive):
         os.sched_yield()

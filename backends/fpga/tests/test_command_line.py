@@ -74,7 +74,7 @@ def gateway(path, *held, started=True, failure=None):
         thread = threading.Thread(target=answer)
         thread.start()
         yield
-        thread.join(10)
+        thread.join(20)
     path.unlink()
 
 

@@ -191,7 +191,7 @@ def test_failures_are_counted_from_one_until_a_success_and_the_pauses_with_them(
     bad = False
     driver.prepare(driver.devices()[:1])
     for timer in planned:
-        timer.join(5)
+        timer.join(20)
     assert set(threading.enumerate()) <= before, "a board that works has no attempt planned"
     bad = True
     options.bitstream.path.write_bytes(b"another one")
@@ -216,7 +216,7 @@ def test_a_programmer_is_not_believed(options, start_with):
 
 
 def test_boards_are_programmed_at_once(options, start_with):
-    together = threading.Barrier(3, timeout=5)
+    together = threading.Barrier(3, timeout=20)
     programmer = Programmer(lambda board: together.wait())
     driver = start_with(options, programmer)
     driver.prepare(driver.devices())
@@ -228,19 +228,19 @@ def test_one_board_is_programmed_once_for_all_who_ask(options, start_with):
 
     def act(board):
         begun.set()
-        assert go.wait(5)
+        assert go.wait(20)
 
     programmer = Programmer(act)
     driver = start_with(options, programmer)
     asking = [threading.Thread(target=driver.prepare, args=(driver.devices()[:1],)) for _ in range(4)]
     for thread in asking:
         thread.start()
-    assert begun.wait(5)
+    assert begun.wait(20)
     assert len(driver.devices()) == 3, "listing doesn't wait for programming"
     assert driver.allocate(driver.devices()), "nor does allocating"
     go.set()
     for thread in asking:
-        thread.join(5)
+        thread.join(20)
     assert programmer.programmed == ["fpga-a"]
 
 
@@ -252,7 +252,7 @@ def test_close_ends_the_attempts(simulate, start, recorder):
     recorder.until(lambda: not any(device.health.ok for device in driver.devices()))
     driver.close()
     for thread in set(threading.enumerate()) - before:
-        thread.join(5)
+        thread.join(20)
         assert not thread.is_alive()
     attempts = len(_programmed(recorder))
     with pytest.raises(DriverError):
@@ -268,7 +268,7 @@ def test_close_waits_for_no_pause(options, start_with):
         driver.prepare(driver.devices()[:1])
     (planned,) = [one for one in set(threading.enumerate()) - before if isinstance(one, threading.Timer)]
     driver.close()
-    planned.join(5)
+    planned.join(20)
     assert not planned.is_alive()
 
 

@@ -27,7 +27,7 @@ def test_a_read_that_hangs_is_a_fault_until_it_ends_and_nobody_waits_for_it_twic
     gate, ended, began = threading.Event(), threading.Event(), []
 
     def read():
-        began.append(gate.wait(10))
+        began.append(gate.wait(20))
         return GOOD
 
     reader = Reader("it", read, ended.set, patience=0.5)
@@ -35,7 +35,7 @@ def test_a_read_that_hangs_is_a_fault_until_it_ends_and_nobody_waits_for_it_twic
         with pytest.raises(Hung, match=r"^a read of it hangs, which began "):
             reader.read()
     gate.set()
-    assert ended.wait(10)
+    assert ended.wait(20)
     assert reader.read() == GOOD
     assert len(began) == 2
 
@@ -46,16 +46,16 @@ def test_a_read_that_began_before_somebody_asked_is_not_his_answer():
     def read():
         answer = next(answers)
         reading.set()
-        gate.wait(10)
+        gate.wait(20)
         return answer
 
-    reader, found = Reader("it", read, patience=10), []
+    reader, found = Reader("it", read, patience=20), []
     first = threading.Thread(target=reader.read)
     first.start()
-    assert reading.wait(10)
+    assert reading.wait(20)
     second = threading.Thread(target=lambda: found.append(reader.read()))
     second.start()
     gate.set()
-    first.join(10)
-    second.join(10)
+    first.join(20)
+    second.join(20)
     assert found == [GOOD]

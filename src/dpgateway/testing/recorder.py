@@ -32,7 +32,7 @@ class Recorder:
         adapter = logging.LoggerAdapter(logger, {"resource": resource})
         return Context(resource=resource, node_name=node_name, log=adapter, changed=self._note_change)
 
-    def until(self, condition: Callable[[], object], seconds: float = 5.0) -> Literal[True]:
+    def until(self, condition: Callable[[], object], seconds: float = 20.0) -> Literal[True]:
         """Waits until ``condition`` holds: looks now, and after each ``changed()`` and each message. For drivers that
         learn of changes by themselves, on a thread of their own::
 

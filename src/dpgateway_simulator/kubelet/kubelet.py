@@ -103,7 +103,7 @@ class Kubelet(Restartable):
     async def wait_for(
         self,
         predicate: Callable[[], T],
-        timeout: float | None = 10,  # noqa: ASYNC109  its expiry tells more than asyncio.timeout's
+        timeout: float | None = 30,  # noqa: ASYNC109  its expiry tells more than asyncio.timeout's
     ) -> T:
         """Asks `predicate` now and after every event; returns its first true value."""
         try:
@@ -114,7 +114,7 @@ class Kubelet(Restartable):
             raise TimeoutError(f"not within {timeout} s; last events: {last}") from error
 
     async def wait_for_event(self, kind: str, since: int = 0, **fields: object) -> Event:
-        """Waits, 10 seconds at most, for an event with these fields; the first `since` events don't count."""
+        """Waits, 30 seconds at most, for an event with these fields; the first `since` events don't count."""
 
         def found() -> Event | None:
             return next((one for one in self.events[since:] if _matches(one, kind, fields)), None)

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import dataclasses
 import resource
 import socket
@@ -119,14 +120,14 @@ async def test_without_a_listening_kubelet_it_fails_at_once_and_works_at_once_wh
         bound.bind(str(path))
     for _ in range(5):
         with pytest.raises(RegisterFailed) as caught:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 await client.register(v1beta1.API, WHAT)
         assert not caught.value.listening
     bound.close()
     path.unlink(missing_ok=True)
     kubelet = FakeKubelet(short_path)
     await kubelet.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await client.register(v1beta1.API, WHAT)
     await kubelet.server.stop(None)
 
@@ -164,7 +165,13 @@ async def test_a_kubelet_that_does_not_answer_is_given_up_at_the_deadline_and_se
     assert caught.value.listening
     assert client.accepted is None
     kubelet.go_on.set()
-    await client.register(v1beta1.API, WHAT)
+
+    async def accepted():  # not each time within half a second on a busy machine
+        with contextlib.suppress(RegisterFailed):
+            await client.register(v1beta1.API, WHAT)
+        return client.accepted
+
+    await until(accepted)
     await client.close()
 
 
@@ -192,7 +199,7 @@ async def test_a_kubelet_that_says_goodbye_and_stays_connected_fails_at_once(cli
 
 
 async def test_a_kubelet_that_speaks_none_of_our_apis_is_told_of_once_for_all_resources(kubelet, short_path, caplog):
-    client = KubeletClient(short_path, APIS, group(), gathering=0.2)
+    client = KubeletClient(short_path, APIS, group(), gathering=1.0)
 
     async def refused(name):
         for api in APIS:

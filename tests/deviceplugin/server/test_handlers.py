@@ -171,7 +171,7 @@ async def test_a_cancelled_allocate_is_no_error_in_the_log_and_holds_nothing_any
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await served.handlers.quiet()
     assert records.texts() == []
 
@@ -193,7 +193,7 @@ async def test_while_it_ends_it_refuses_new_calls_and_finishes_those_in_flight(s
     await stream.read()
     call = client.call("Allocate", allocate("a"))
     await until(lambda: served.calls.allocated)
-    closing = asyncio.ensure_future(served.endpoint.drain(5))
+    closing = asyncio.ensure_future(served.endpoint.drain(20))
     await until(lambda: served.handlers.refusing)
     assert (await status(client.call("Allocate", allocate("b"))))[0] is CODE.UNAVAILABLE
     assert (await status(client.watch().read()))[0] is CODE.UNAVAILABLE

@@ -74,7 +74,7 @@ def test_a_script_that_makes_no_sense_is_2(run: Run, tmp_path: Path, step: str, 
     [
         (["--kubelet", "1.99"], "unknown kubelet version '1.99'"),
         (["--output", "xml"], "xml"),
-        (["--script", "/nowhere"], "can't be read"),
+        (["--script", "/dev/null/nowhere"], "can't be read"),
     ],
 )
 def test_wrong_usage_is_2(run: Run, arguments: list[str], error: str) -> None:
@@ -138,7 +138,7 @@ def test_output_that_cannot_be_written_ends_the_kubelet(tmp_path: Path) -> None:
     words = ["--device-plugins-dir", str(tmp_path / "dp"), "--script", str(script)]
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-u", "-c", RUN, *words]  # else Python fails again at its exit to write the rest
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=20, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "OSError: [Errno 28] No space left on device"  # dpgateway says it in a line
     assert "interrupted" not in done.stderr

@@ -68,7 +68,7 @@ class Terminal:
 
     async def shows(self, text: str) -> None:
         """Waits until it comes, after what came last."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (at := self.text.find(text, self.seen)) < 0:
                 self._changed.clear()
                 await self._changed.wait()
@@ -124,7 +124,7 @@ async def test_an_upgrade_is_rehearsed_at_a_terminal(terminal: Terminal, rig: Ri
     await terminal.shows("list received")
     terminal.type("\x04")
     await terminal.shows("stopped version=1.31")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await terminal.process.wait() == 0
     assert not (terminal.directory / "kubelet.sock").exists()
     assert "+upgrade 1.31" in (short_path / "state/dpgateway/simulate_history").read_text()
@@ -141,7 +141,7 @@ async def talk(short_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     async def typed(text: str, output: str = "table") -> str:
         with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
             keys.send_text(text)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await run(Plan("1.24", short_path / "dp", patience=0), output) == 0
         return ESCAPES.sub("", capsys.readouterr().out)
 

@@ -201,5 +201,5 @@ def mounted(root, path):
         _LIBC.umount2(str(path).encode(), _MNT_FORCE)  # aborts what hangs (fs/fuse/inode.c, fuse_umount_begin)
         _LIBC.umount2(str(path).encode(), _MNT_DETACH)
         os.close(server.device)
-        thread.join(5)
+        thread.join(20)
     assert server.bugs == []

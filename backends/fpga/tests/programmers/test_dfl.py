@@ -121,10 +121,10 @@ def test_a_port_that_is_at_work_is_no_fault(card, programmer):
     card.gate.close()
     thread = threading.Thread(target=programmer.program, args=(BOARD, _image(), print))
     thread.start()
-    assert card.gate.reached.wait(10)
+    assert card.gate.reached.wait(20)
     assert programmer.read(BOARD) == Reading("write init")
     card.gate.open()
-    thread.join(10)
+    thread.join(20)
     assert programmer.read(BOARD).identity == AES
 
 

@@ -209,12 +209,12 @@ def test_of_two_writers_one_is_refused_at_once(manager, real, boards, image):
     gate = manager.hold("write")
     first = threading.Thread(target=FpgaManagerProgrammer(real()).program, args=(boards[0], image, print))
     first.start()
-    assert gate.reached.wait(10)
+    assert gate.reached.wait(20)
     with pytest.raises(Failed, match=r"another process is programming it \(EAGAIN\)") as failed:
         FpgaManagerProgrammer(real()).program(boards[0], image, print)
     assert failed.value.again
     gate.open()
-    first.join(10)
+    first.join(20)
     assert (manager.at_once, len(manager.loaded)) == (1, 1)
 
 
