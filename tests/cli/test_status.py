@@ -55,8 +55,11 @@ def lines(text):
 
 
 async def test_a_table_of_the_resources_and_what_is_wrong(node):
+    (node.folder / "state").mkdir()
+    (node.folder / "state").chmod(0o777)
     await offered(node, ABSENT)
     assert (await node.kubelet.admit("p", {"c": {R: 1}}))["ok"]
+    await node.gateway.said("nobody will remember")
     table = await node.says()
     rows = {line[0]: line for line in lines(table) if line}
     assert f"pid {node.gateway.pid}, for " in table
@@ -73,6 +76,8 @@ async def test_a_table_of_the_resources_and_what_is_wrong(node):
     assert "example.com/absent has failed for " in table
     assert "it isn't installed" in table
     assert "what to do about example.com/absent: `dpgateway devices` shows what the driver finds" in table
+    assert f"{R}: after a restart nobody will remember what is given away now: {node.folder}/state" in table
+    assert f"what to do about {R}: look at the disk of `state_dir`" in table
     assert f"registered ({R})\n" in table
 
 

@@ -143,6 +143,22 @@ async def test_a_disk_that_refuses_is_said_once_and_tried_again(one, disk, holdi
     assert str(records.texts()).count("nobody will remember") == 1
 
 
+async def test_a_disk_that_refused_is_tried_again_although_nothing_else_changes(disk, holdings, log, records):
+    disk.path.parent.mkdir(mode=0o700)
+    disk.path.parent.chmod(0o777)
+    one = Started(disk, holdings, Threads(), log, again=0.01)
+    await one.start()
+    give(holdings, "a")
+    await until(lambda: one.complaint)
+    assert one.complaint.startswith(f"{disk.path}: ")
+    disk.path.parent.chmod(0o700)
+    await until(lambda: not one.complaint)
+    assert disk.load().keys() == {"a"}
+    assert "what is given away is written down again" in records.texts()
+    one.task.cancel()
+    await asyncio.wait({one.task})
+
+
 async def test_the_last_change_follows_one_that_is_still_being_written(one, disk, holdings):
     await one.start()
     disk.free.clear()

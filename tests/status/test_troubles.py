@@ -57,6 +57,13 @@ def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_na
             resource(replace(SICK, lost=True, held=True, holders=(Holder("n", "p", None, "c"),))),
             ("warning", "a is gone, but n/p holds it"),
         ),
+        (
+            resource(GOOD, unsaved="/s/1.json: no space"),
+            (
+                "warning",
+                "after a restart of the gateway nobody will remember what is given away now: /s/1.json: no space",
+            ),
+        ),
     ],
 )
 def test_what_is_wrong_with_a_resource(one, told):
@@ -65,7 +72,8 @@ def test_what_is_wrong_with_a_resource(one, told):
 
 def test_without_a_kubelet_that_is_told_once():
     away = resource(GOOD, registration=replace(SERVING, registered=False, streaming=False))
-    assert found(away, away, kubelet=replace(THERE, there=False)) == [
+    refused = replace(ASKED, failure="connection refused")
+    assert found(away, away, kubelet=replace(THERE, there=False), asked=refused) == [
         ("error", "", "there is no kubelet: /dp has no kubelet.sock")
     ]
 

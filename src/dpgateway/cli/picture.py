@@ -37,6 +37,10 @@ def draw(status: Value, *, whole: bool) -> None:
             )
         elif whole and (error := one["driver"]["error"]):
             print_line(f"its driver's last error, {_age(error['since'], now)} ago: {error['reason']}", "yellow")
+        if unsaved := one["unsaved"]:
+            print_line(
+                f"{one['name']}: after a restart nobody will remember what is given away now: {unsaved}", "yellow"
+            )
     _draw_devices(resources, now, whole=whole)
     _draw_advice(status["troubles"], {one["name"] for one in resources})
     _draw_events(status["events"], {one["name"] for one in resources} if whole else None)
@@ -52,7 +56,7 @@ def _head(status: Value) -> Iterator[tuple[str, str]]:
         yield f"kubelet: there{_for(kubelet['since'], now)}{api}", "" if kubelet["api"] else "yellow"
     else:
         yield f"kubelet: none{_for(kubelet['since'], now)}", "red"
-    if failure := status["pod_resources"]["failure"]:
+    if kubelet["there"] and (failure := status["pod_resources"]["failure"]):
         yield f"the kubelet doesn't say which pods have what: {failure}", "yellow"
     if refusal := status["reloads"]["refusal"]:
         yield f"the new configuration has been refused{_for(refusal['time'], now)}, and the old one goes on:", "red"

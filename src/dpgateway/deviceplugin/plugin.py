@@ -121,6 +121,11 @@ class Plugin:
         return self.trouble or self.driver.said.value.failure or self.inventory.failure
 
     @property
+    def unsaved(self) -> str:
+        """Why what is given away isn't written down; empty if it is."""
+        return self._remembering.complaint
+
+    @property
     def api(self) -> str:
         """The name of the kubelet's API, as the last Register had it."""
         return self._resource.api.name

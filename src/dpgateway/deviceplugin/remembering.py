@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ GATHERING = 0.05
 """Seconds from a change until it is written down. A kubelet writes its checkpoint sooner."""
 PATIENCE = 2.0
 """Seconds that the disk has to answer."""
+AGAIN = 10.0
+"""Seconds until what couldn't be written is written again, if nothing else changes."""
 LAST_PATIENCE = 0.2
 """Seconds that it has at the end."""
 
@@ -35,10 +38,13 @@ class Remembering:
         holdings: Observable[Holdings],
         threads: Threads,
         log: logging.LoggerAdapter[logging.Logger],
+        again: float = AGAIN,
     ) -> None:
         self._journal, self._holdings, self._threads, self._log = journal, holdings, threads, log
         self._saved: Claims = {}
-        self._complaint = ""
+        self._again = again
+        self.complaint = ""
+        """Why the last change isn't written down; empty if it is."""
         self._busy: asyncio.Future[Any] | None = None
         self._rests = True
 
@@ -56,7 +62,9 @@ class Remembering:
         """Writes each change down; never returns."""
         seen = 0
         while True:
-            await self._holdings.newer(seen)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._again if self.complaint else None):
+                    await self._holdings.newer(seen)
             await asyncio.sleep(GATHERING)  # many Allocates are one change, and none waits for a disk or a thread
             seen = self._holdings.version
             await self._save(PATIENCE)
@@ -80,12 +88,15 @@ class Remembering:
             return
         try:
             await self._on_disk(partial(self._journal.save, holdings.claims, sync=sync), seconds)
-            self._saved, self._complaint = holdings.claims, ""
         except (GatewayError, OSError) as error:  # also without a thread
-            text = f"after a restart nobody will remember what is given away now: {self._journal.path}: {error}"
-            if text != self._complaint:
-                self._log.warning("%s", text)
-            self._complaint = text
+            complaint = f"{self._journal.path}: {error}"
+            if complaint != self.complaint:
+                self._log.warning("after a restart nobody will remember what is given away now: %s", complaint)
+            self.complaint = complaint
+            return
+        if self.complaint:
+            self._log.info("what is given away is written down again")
+        self._saved, self.complaint = holdings.claims, ""
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
         try:

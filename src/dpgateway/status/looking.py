@@ -103,6 +103,7 @@ def resource(
         driver,
         devices.counts,
         devices.all,
+        (plugin.unsaved if plugin is not None else "") or None,
     )
 
 

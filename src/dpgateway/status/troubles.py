@@ -14,6 +14,7 @@ MOST_NAMED = 3
 ERROR, WARNING = "error", "warning"
 LOOK_AT_KUBELET = "look at the kubelet: systemctl status kubelet, journalctl -u kubelet"
 CHECK = "`dpgateway check` names all that is wrong with the configuration"
+STATE_DIR = "look at the disk of `state_dir`: is it full, is it writable? It is tried again every few seconds"
 TRY_DRIVER = "`dpgateway devices` shows what the driver finds, `dpgateway check` what is wrong with its configuration"
 
 
@@ -31,7 +32,7 @@ def _of_kubelet(directory: Path, kubelet: Kubelet, asked: PodResources) -> Itera
     if not kubelet.there:
         advice = f"{LOOK_AT_KUBELET}; are its sockets in {directory}?"
         yield Trouble(ERROR, "", f"there is no kubelet: {directory} has no kubelet.sock", kubelet.since, advice)
-    if asked.failure:
+    elif asked.failure:  # else one says enough
         text = f"the kubelet doesn't say which pods have what: {asked.failure}"
         yield Trouble(WARNING, "", text, None, None)
 
@@ -54,6 +55,9 @@ def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
         yield Trouble(WARNING, one.name, text, None, TRY_DRIVER)
     elif one.driver.listed is not None and not one.devices:
         yield Trouble(WARNING, one.name, "the driver finds no device", None, TRY_DRIVER)
+    if one.unsaved is not None:
+        text = f"after a restart of the gateway nobody will remember what is given away now: {one.unsaved}"
+        yield Trouble(WARNING, one.name, text, None, STATE_DIR)
     yield from _of_devices(one)
 
 

@@ -107,6 +107,8 @@ class Resource(Standing):
     driver: Driver
     counts: Counts
     devices: tuple[Device, ...]
+    unsaved: str | None = None
+    """Why what it gives away isn't written down."""
 
 
 @dataclass(frozen=True, slots=True)
