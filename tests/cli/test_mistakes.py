@@ -75,6 +75,17 @@ MISTAKES = {
         "resources:\n- name: example.com/a\n  driver: char: dev\n",
         ("config.yaml:3", "a value that contains ': ' needs quotes"),
     ),
+    "a pattern in braces without quotes": Mistake(
+        "resources:\n- {name: example.com/a, driver: chardev, options: {match: {kernel: ttyUSB[0-9]}}}\n",
+        (
+            "config.yaml:2: found broken YAML, expected a comma, or the closing bracket",
+            "text with [, ], {, } or a comma",
+        ),
+    ),
+    "a number with a zero before it for text": Mistake(
+        "resources:\n- {name: example.com/a, driver: simulated, options: {count: 0403}}",
+        ("found 0403, expected a number that doesn't begin with 0, or text in quotes; write 403,",),
+    ),
     "no space after a colon": Mistake(
         "resources:\n- name: example.com/a\n  driver:chardev\n  options: {}\n",
         ('config.yaml:3: found "driver:chardev"', "write driver: chardev, with a space after the colon"),

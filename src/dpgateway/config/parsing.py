@@ -93,7 +93,11 @@ class _Values:
             inner = [self.written(item, _place(place.below(index), item), level + 1) for index, item in items]
             return Written(inner, place)
         if kind == "int" and (octal := _OCTAL.fullmatch(node.value)):
-            wrong = Wrong(node.value, "a number that doesn't begin with 0", _instead_of_octal(octal[1], node.value))
+            wrong = Wrong(
+                node.value,
+                "a number that doesn't begin with 0, or text in quotes",
+                _instead_of_octal(octal[1], node.value),
+            )
             return Written(None, place, problems=(wrong.at(place),))
         try:
             return Written(_SCALARS[kind](node.value), place, node.value if kind in {"int", "float"} else "")

@@ -16,6 +16,12 @@ _SYNTAX_ERRORS = (
         "keys of one mapping indented alike, one per line",
         "a value that contains ': ' needs quotes",
     ),
+    (
+        "expected ',' or",
+        "broken YAML",
+        "a comma, or the closing bracket",
+        "text with [, ], {, } or a comma needs quotes",
+    ),
     ("while scanning an alias", "a '*' without quotes", "text that begins with '*' in quotes", 'write "*"'),
     ("found undefined alias", "a '*' without quotes", "text that begins with '*' in quotes", "it means an alias"),
     ("that cannot start any token", "text that begins with @, ` or %", "such text in quotes", ""),

@@ -81,7 +81,7 @@ def texts(what: str, value: object) -> Mapping[str, str]:
 def attributes(what: str, value: object) -> Mapping[str, str | int | float | bool]:
     if not isinstance(value, _MAPPINGS):
         raise TypeError(f"{what}: expected a mapping, found {value!r}")
-    if all(_sound(k) and _sound(v) for k, v in value.items()):
+    if all(map(_sound, value)) and all(map(_sound, value.values())):
         return MappingProxyType(dict(value))
     return MappingProxyType({text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in value.items()})
 

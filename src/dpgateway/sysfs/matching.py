@@ -164,6 +164,8 @@ def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
     for path in tests:
         if why := wrong_path(path):
             yield f"{key}: {why}"
+        elif path.endswith(("!", "=")):
+            yield f"{key}: expected none_of for what udev's rules write as !=, found {path!r}"
         elif "{" in path:
             yield f"{key}: expected the name of an attribute without braces, such as idVendor, found {path!r}"
 

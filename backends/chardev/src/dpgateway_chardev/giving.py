@@ -6,7 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dpgateway import Mount
-from dpgateway.sysfs import HOST_DEV, LASTING, DevTree, Look, Matched, NoNode, Template, Unfilled, Value, attributes
+from dpgateway.sysfs import (
+    HOST_DEV,
+    LASTING,
+    DevTree,
+    Look,
+    Matched,
+    Node,
+    NoNode,
+    Template,
+    Unfilled,
+    Value,
+    attributes,
+)
 from dpgateway_chardev.given import Given, GivenAccess, GivenNode
 from dpgateway_chardev.grouping import Part, Whole
 from dpgateway_chardev.health import checks
@@ -56,7 +68,7 @@ class Giver:
 
     def numa(self, found: Matched) -> tuple[int, ...]:
         """What ``numa`` says."""
-        text = self._template(self._options.numa or "", found)
+        text = "" if self._options.numa is None else self._template(self._options.numa, found)
         return (int(text),) if isinstance(text, str) and text.isdecimal() else ()
 
     def attributes(self, found: Sequence[Matched], given: Given | None) -> dict[str, str]:
@@ -134,8 +146,7 @@ class Giver:
         if template == "{devnode}" or template.startswith("{symlink:"):
             self._check_number(found, path, f"{node.major}:{node.minor}")
         inside = option.container_path or self._options.container_path
-        own = {"name": path.rpartition("/")[2], "major": str(node.major), "minor": str(node.minor)}
-        container_path = path if inside is None else self._path(inside, found, {**others, **own})
+        container_path = path if inside is None else self._path(inside, found, {**others, **_of_node(path, node)})
         constant = "{" not in template or bool(found.part and "{part}" not in template)
         return GivenNode(path, container_path, option.permissions or self._options.permissions, node, constant)
 
@@ -157,6 +168,10 @@ class Giver:
 
     def _path(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
         return _checked(template, self._text(template, found, others))
+
+
+def _of_node(path: str, node: Node) -> Mapping[str, str]:
+    return {"name": path.rpartition("/")[2], "major": str(node.major), "minor": str(node.minor)}
 
 
 def _name(subsystem: Value, found: Matched) -> str:

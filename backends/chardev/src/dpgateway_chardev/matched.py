@@ -262,7 +262,7 @@ class MatchSurvey:
         """What ``numa`` says; where it has no text for an object, and without it, the nearest ancestor's."""
         if self._options.numa == "":
             return ()
-        return tuple(node for one in found for node in self._giver.numa(one) or numa_of(self._look, one.thing))
+        return tuple([node for one in found for node in self._giver.numa(one) or numa_of(self._look, one.thing)])
 
 
 def _nobody(id_: str, claimants: Sequence[Whole]) -> MatchedDevice:
