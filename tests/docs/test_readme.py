@@ -40,7 +40,7 @@ def test_the_driver_keeps_the_contract(driver, tmp_path):
 
 
 def test_the_demo_prints_what_is_shown():
-    result = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, timeout=200, check=False)
     assert result.returncode == 0, result.stderr
     check_output(block("text"), result.stdout)
 

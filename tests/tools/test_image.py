@@ -38,6 +38,6 @@ def test_a_missing_index_is_made_and_one_that_will_do_is_left_alone(apt, tmp_pat
 
 
 def test_what_can_not_be_downloaded_ends_it(apt, tmp_path):
-    apt.write_text(APT.format(downloads="/nowhere/one.deb"))
+    apt.write_text(APT.format(downloads="/dev/null/one.deb"))
     with pytest.raises(subprocess.CalledProcessError, match="download"):
         download(["one"], tmp_path)

@@ -89,7 +89,7 @@ async def newest(stage: Stage) -> None:
 async def ask(stage: Stage) -> None:
     stage.step("The gateway is asked who holds what, as `dpgateway status --watch` asks it")
     expected = {f"default/{pod} (main)": (resource, ids) for pod, (resource, ids) in stage.held.items()}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         found = await asyncio.to_thread(_told, stage.folder / "control.sock", len(expected))
     expect("who holds what", found, expected)
     for holder, (resource, id_) in found.items():

@@ -66,10 +66,10 @@ class Stage:
             return all(self.kubelet.counts(name) == pair for name, pair in counts.items())
 
         try:
-            await self.kubelet.wait_for(all_there, 10)
+            await self.kubelet.wait_for(all_there, 30)
         except TimeoutError as error:
             now = {name: self.kubelet.counts(name) for name in counts}
-            raise Unexpected(f"{why}: expected {dict(counts)}, found {now} after 10 s: {error}") from error
+            raise Unexpected(f"{why}: expected {dict(counts)}, found {now} after 30 s: {error}") from error
         self.say(f"{why}: seen by the kubelet after {(time.monotonic() - began) * 1000:.0f} ms")
 
     def table(self) -> None:
