@@ -211,7 +211,9 @@ def test_a_checkpoint_that_can_not_be_read(node):
 
 
 @given(JSON)
-@settings(deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_whatever_the_checkpoint_there_is_a_verdict(node, document):
     node.hold(document)
     result = node.line("preflight", f"--config={node.config}", f"--device-plugins-dir={node.directory}", *SURE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "=8<="
-SECONDS = 60
+SECONDS = 180
 
 
 @dataclass(frozen=True)

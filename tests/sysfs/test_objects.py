@@ -153,7 +153,9 @@ texts = st.binary(max_size=40) | st.just(b"x" * 70000)
 steps = st.sampled_from(["a", "b", "..", "/sys/a", "/etc", "a/b", "."])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     files=st.dictionaries(st.sampled_from(["a", "b", "c"]), texts | steps | st.none(), max_size=3),
     paths=st.lists(st.sampled_from(["a", "b", "c", "a/b", "b/a/c", "*", "?/*", "*/*/a", "[ab]/uevent"]), max_size=4),

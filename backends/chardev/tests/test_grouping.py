@@ -161,7 +161,9 @@ def test_a_wrong_group_is_refused(group, message):
 addresses = st.integers(0, 30).map("0000:{:02x}:00.0".format)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(cards=st.dictionaries(addresses, st.booleans(), min_size=1, max_size=4), data=st.data())
 def test_ids_depend_on_no_order_no_number_and_no_optional_part(tmp_path_factory, cards, data):
     """The groups' numbers, the nodes' numbers, and which cards have their sound: none of it is in an id."""
