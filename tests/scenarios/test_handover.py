@@ -9,6 +9,7 @@ import pytest
 
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import Counts, Kubelet
+from tests.support.waiting import until
 
 ONE = {"c": {"example.com/thing": 1}}
 
@@ -62,7 +63,7 @@ async def test_a_gateway_that_hands_nothing_over_is_waited_for(
     kubelet: Kubelet, served: Gateway, newer: Gateway
 ) -> None:
     """As those of earlier releases."""
-    (asked,) = kubelet.directory.glob("dpgateway/*.next")
+    asked = await until(lambda: next(kubelet.directory.glob("dpgateway/*.next"), None))
     asked.unlink()
     await newer.start()
     await newer.said("another gateway serves")

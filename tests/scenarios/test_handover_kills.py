@@ -93,8 +93,8 @@ async def serves_alone(kubelet: Kubelet, left: Gateway) -> None:
     await until(admitted, pause=0.1)
     await kubelet.wait_for_devices(1, 1, resource=RESOURCE)
     await kubelet.wait_for_devices(1, 1, resource=TWIN)
-    assert allocated(left) == before + 1
-    assert kinds(left) in ([*OWN, "-.sock"] * 2, OWN * 2), left.names()
+    await until(lambda: allocated(left) == before + 1)
+    await until(lambda: kinds(left) in ([*OWN, "-.sock"] * 2, OWN * 2), found=left.names)
     assert not (await kubelet.admit("p2", {"c": {RESOURCE: 1}}))["ok"]
     assert await left.end() == 0
     assert not [name for name in left.names() if not name.endswith(".older")]

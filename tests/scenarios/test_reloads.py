@@ -21,7 +21,7 @@ WARM = 8
 """Reloads after which what is made once has been made."""
 MOST_GROWTH = 4096
 """KiB of resident memory, which the allocator may keep."""
-SETTLING = 10.0
+SETTLING = 60.0
 """Seconds in which what the last reload left behind must be gone."""
 
 OTHERS = [f"example.com/thing-{number}" for number in range(7)]
@@ -49,7 +49,7 @@ def resources(keys: Keys | None) -> list[dict[str, Any]]:
 
 async def offered(kubelet: Kubelet) -> None:
     names = [*OTHERS, CHANGING]
-    await kubelet.engine.wait_for(lambda seen: all(seen["allocatable"].get(name) == 2 for name in names), 20)
+    await kubelet.engine.wait_for(lambda seen: all(seen["allocatable"].get(name) == 2 for name in names), 60)
 
 
 async def admit(kubelet: Kubelet, enough: asyncio.Event) -> int:

@@ -9,6 +9,7 @@ from typing import Self
 
 from dpgateway.process import forks
 from dpgateway.process.peers import Listener, Peer
+from tests.support.waiting import until
 
 Heard = Callable[[str, str], Awaitable[None]]
 
@@ -25,6 +26,7 @@ class Between:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
+        await until(self._path.exists)  # a gateway makes it last
         self._path.rename(self._older)
         self._listener = Listener(self._path, self._met)
         return self
