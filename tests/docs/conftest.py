@@ -40,6 +40,7 @@ class Place:
             "PATH": f"{self.directory}/first-hour/bin:{os.defpath}:/usr/sbin:/sbin",
             "HOME": str(self.directory),
             "LANG": "C.UTF-8",
+            "DPGATEWAY_CONTROL_SOCKET": f"{self.directory}/control.sock",  # or it would be that of the whole machine
             "PIP_NO_INDEX": "1",
             "PIP_NO_BUILD_ISOLATION": "0",  # pip takes it for --no-build-isolation=no
             "PIP_NO_COMPILE": "1",
