@@ -47,6 +47,7 @@ async def test_names_are_expanded_for_an_old_kubelet_and_given_to_a_new_one(shor
     old, new = Kubelet("1.24", short_path / "dp"), Kubelet("1.31", short_path / "dp")
     await old.start()
     async with Gateway(short_path, short_path / "dp") as gateway:
+        gateway.imported = True
         gateway.runtime = {"socket": str(containerd), "cdi_dirs": [str(specs)]}
         options = {"count": 1, "cdi_kind": "vendor.example/gpu"}
         await gateway.start({"name": R, "driver": "simulated", "options": options})
@@ -69,6 +70,7 @@ async def test_what_any_driver_gives_is_a_spec_that_outlives_the_gateway_and_a_r
     kubelet = Kubelet("1.37", short_path / "dp")
     await kubelet.start()
     async with Gateway(short_path, short_path / "dp") as gateway:
+        gateway.imported = True
         gateway.runtime = {"socket": str(containerd), "cdi_dirs": [str(specs)]}
         options = {"count": 1, "env_prefix": "GOT"}
         await gateway.start({"name": R, "driver": "simulated", "options": options, "cdi": "always"})

@@ -30,6 +30,7 @@ async def process(short_path, kubelet):
     dev.mkdir()
     os.mknod(dev / "gpu0", stat.S_IFCHR | 0o600, os.makedev(240, 4))
     async with Gateway(short_path, short_path / "device-plugins") as process:
+        process.imported = True
         await process.start(whole(dev), shared(dev))
         await healthy(kubelet, SHARED, 2)
         await healthy(kubelet, GPU, 1)

@@ -20,6 +20,7 @@ async def kubelet(request, short_path):
 
 async def test_a_device_is_released_when_the_last_of_its_shares_is_free(short_path, kubelet):
     async with Gateway(short_path, kubelet.directory) as process:
+        process.imported = True
         await process.start(THING | {"shares": 2})
         await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 2)
         for pod in "ab":

@@ -37,6 +37,7 @@ async def kubelet(short_path):
 @pytest.fixture
 async def process(short_path, kubelet):
     async with Gateway(short_path, short_path / "dp") as process:
+        process.imported = True
         yield process
 
 

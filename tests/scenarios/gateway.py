@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.scenarios import counted
+from tests.scenarios.engines import REAL
 from tests.scenarios.kubelet import RESOURCE
 from tests.scenarios.observer import Observer
 from tests.support import gateway
@@ -24,6 +25,7 @@ class Gateway(gateway.Gateway):
 
     log_format = "text"
     log_level = "debug"
+    imported = not REAL
 
     def __init__(self, folder: Path, device_plugins_dir: Path) -> None:
         super().__init__(folder, device_plugins_dir)
