@@ -58,14 +58,19 @@ def cluster(image: Path) -> Iterator[Cluster]:
     made.down()
 
 
+@pytest.fixture(scope="session")
+def release(cluster: Cluster) -> Chart:
+    """The chart of all tests."""
+    return Chart(cluster)
+
+
 @pytest.fixture
-def chart(cluster: Cluster) -> Iterator[Chart]:
-    """The chart, not yet installed. After a test no chart, pod or label is left, and no node is off."""
-    one = Chart(cluster)
-    yield one
+def chart(cluster: Cluster, release: Chart) -> Iterator[Chart]:
+    """The chart, maybe as an earlier test left it. After a test no pod or label is left, and no node is off."""
+    release.begin()
+    yield release
     for node in cluster.nodes.values():
         if not node.is_open:
             node.up()
     cluster.kubectl("label", "nodes", "--all", *(f"{label}-" for label in LABELS))
-    cluster.delete_pods()
-    one.uninstall()
+    cluster.until_gone(cluster.delete())

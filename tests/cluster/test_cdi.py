@@ -54,7 +54,7 @@ def test_containers_get_the_same_from_a_runtime_that_knows_cdi_and_from_one_that
         assert [options.split(",")[0] for _, at, _, options, *_ in mounts if at == "/node-etc"] == ["ro"]
         assert len(specs(node)) == KNOWS[name]
         assert [KIND in told(node), b"GIVEN" in told(node)] == [KNOWS[name], not KNOWS[name]]
-    cluster.delete_pods()
+    cluster.until_gone(cluster.delete())
     for name, node in cluster.nodes.items():
         until(f"end of the specs on {name}", partial(gone, node))
 

@@ -75,7 +75,7 @@ def test_a_profile_moves_a_node_from_one_set_of_resources_to_another(cluster, ch
 
 def test_another_image_takes_over_while_pods_keep_their_devices(cluster, chart):
     values = {"config": {"resources": [simulated(THING, 2)]}}
-    chart.install(values)
+    chart.ensure(values)
     for node in cluster.nodes:
         chart.until_offered(node, THING, 2)
         cluster.create(pod(f"user-{node}", node, {THING: 1}))

@@ -24,7 +24,7 @@ FAULTS = "/var/lib/dpgateway/faults.json"
 @pytest.fixture
 def offered(cluster, chart):
     """On each node there are two devices."""
-    chart.install(VALUES)
+    chart.ensure(VALUES)
     for node in cluster.nodes:
         chart.until_offered(node, THING, 2)
 
@@ -142,13 +142,10 @@ def test_a_pod_that_has_succeeded_frees_its_device_and_stays_so_without_a_gatewa
 
 
 def test_the_device_of_a_pod_that_is_deleted_while_the_kubelet_is_down_is_free(cluster, chart, used):
-    def delete():
-        for node in cluster.nodes:
-            path = f"/api/v1/namespaces/default/pods/user-{node}?gracePeriodSeconds=0"
-            cluster.control.api("DELETE", path)
-            assert cluster.pod(f"user-{node}") is None
-
-    restart_kubelets(cluster, chart, delete)
+    deleted = set()
+    restart_kubelets(cluster, chart, lambda: deleted.update(cluster.delete()))
+    assert [cluster.pod(f"user-{node}") for node in cluster.nodes] == [None] * len(cluster.nodes)
+    cluster.until_gone(deleted)
     both = start(cluster, "both", count=2)
     assert [len(found) for found, _ in both.values()] == [2] * len(cluster.nodes)
 
@@ -195,7 +192,7 @@ def test_a_gateway_that_never_gets_ready_takes_nothing_over_and_is_rolled_back(c
     with pytest.raises(ClusterError, match=r"not ready|deadline"):
         chart.install(VALUES | broken, "--timeout=15s")
     start(cluster, "meanwhile")
-    cluster.kubectl("delete", "pods", *(f"meanwhile-{node}" for node in cluster.nodes), "--wait")
+    cluster.until_gone(cluster.delete(*(f"meanwhile-{node}" for node in cluster.nodes)))
     cluster.helm("rollback", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout=90s")
     until("the gateways of before", lambda: chart.uids() == before)
     start(cluster, "after")

@@ -19,7 +19,8 @@ def test_the_plain_manifests_are_those_of_the_chart():
     assert FILE.read_text() == rendered(), "run make manifests"
 
 
-def test_they_are_installed_with_kubectl_alone_and_taken_away_again(cluster):
+def test_they_are_installed_with_kubectl_alone_and_taken_away_again(cluster, chart):
+    chart.uninstall()
     overlay = cluster.folder / "overlay"
     overlay.mkdir()
     config = {"web": {"listen": "0.0.0.0:9480"}, "resources": [simulated(THING, 2)]}

@@ -14,7 +14,7 @@ VALUES = {"config": {"resources": [simulated(THING, 2)]}}
 @pytest.fixture
 def used(cluster, chart):
     """On each node a pod has one of two devices."""
-    chart.install(VALUES)
+    chart.ensure(VALUES)
     for node in cluster.nodes:
         chart.until_offered(node, THING, 2)
         cluster.create(pod(f"user-{node}", node, {THING: 1}))
@@ -59,7 +59,7 @@ def test_a_kubelet_is_upgraded_in_place_under_running_pods_and_back(cluster, cha
             cluster.create(pod(f"{name}-under-{release}", name, {THING: 1}))
         for name, release in releases.items():
             cluster.wait_for_pod(f"{name}-under-{release}")
-            cluster.kubectl("delete", "pod", f"{name}-under-{release}", "--wait")
+        cluster.until_gone(cluster.delete(*(f"{name}-under-{release}" for name, release in releases.items())))
     assert {name: container(cluster.pod(f"user-{name}")) for name in newer} == {name: used[name] for name in newer}
 
 

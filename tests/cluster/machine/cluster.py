@@ -80,11 +80,16 @@ class Cluster:
         """A new pod in the namespace default; kubectl would take ten times as long."""
         self.control.api("POST", PODS, pod)
 
-    def delete_pods(self) -> None:
-        """Those of the namespace default, at once; returns when their kubelets have nothing of them any more."""
-        uids = {one["metadata"]["uid"] for one in self.control.api("GET", PODS)["items"]}
-        self.control.api("DELETE", f"{PODS}?gracePeriodSeconds=0")
-        until("end of all pods", lambda: not self.control.api("GET", PODS)["items"])
+    def delete(self, *names: str) -> set[str]:
+        """Deletes these pods, or all, at once. Returns their uids, because their kubelets still have them."""
+        found = [one["metadata"] for one in self.control.api("GET", PODS)["items"]]
+        wanted = [one for one in found if one["name"] in names or not names]
+        for one in wanted:
+            self.control.api("DELETE", f"{PODS}/{one['name']}?gracePeriodSeconds=0")
+        return {one["uid"] for one in wanted}
+
+    def until_gone(self, uids: set[str]) -> None:
+        """Until the kubelets have nothing of these pods any more, and so may give away what they had."""
         for node in self.nodes.values():
             until(f"end of the pods on {node.name}", partial(node.has_none_of, uids))
 
