@@ -78,3 +78,14 @@ async def test_a_runtime_that_tells_no_events_is_asked_again(cri, caplog):
     await until(lambda: cri.listeners)
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_a_bug_of_who_is_told_is_not_taken_for_a_runtime_that_is_away(cri):
+    def fails(_):
+        raise LookupError("a bug")
+
+    task = asyncio.create_task(Sandboxes([cri.socket], fails).run())
+    await until(lambda: cri.listeners)
+    cri.says("uid-a", STOPPED)
+    with pytest.raises(LookupError, match="a bug"):
+        await task

@@ -23,6 +23,8 @@ from dpgateway.process.tasks import persist
 POD = "io.kubernetes.pod.uid"
 """The label that every kubelet gives to what it makes for a pod (pkg/kubelet/types/labels.go)."""
 
+_NO_ANSWER = grpc.aio.AioRpcError, DecodeError, OSError
+
 _log = bind(__name__)
 
 
@@ -40,6 +42,8 @@ class Sandboxes:
         await persist(self._follow, self._failed)
 
     def _failed(self, error: Exception) -> None:
+        if not isinstance(error, _NO_ANSWER):
+            raise error
         _log.debug("the container runtime tells no events: %s", _told(error))
 
     async def _follow(self) -> None:
@@ -63,7 +67,7 @@ class Sandboxes:
         try:
             async with dialled(there[0]) as channel:
                 return frozenset([uid for uid in pods if await _has_ended(channel, uid)])
-        except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
+        except _NO_ANSWER as error:
             _log.debug("the container runtime doesn't say what runs: %s", _told(error))
             return frozenset()
 
