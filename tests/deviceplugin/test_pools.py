@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from functools import partial
 from typing import Any
 
@@ -13,13 +14,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.offer.inventory import SETTLING, Inventory
 from dpgateway.deviceplugin.offer.pool import Pool
+from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.drivers.lanes import Lanes
+from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.errors import DriverTimeout, RequestError
 from dpgateway.model import Allocation, Device
+from dpgateway.node.directory import Places
 from dpgateway.node.holders import Claim, Container, Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.journal import Claims
+from dpgateway.node.left import Left
+from dpgateway.node.node import Node
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
 from tests.support.resources import NoOptions, configured, scripted
@@ -244,6 +250,34 @@ async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_give
     fft.note("b0")
     await turns()
     assert aes.reasons == {"b0": "held as example.com/fft by pod 1a"}
+
+
+async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp_path):
+    threads = Threads()
+    node = Node(Places.of(tmp_path / "device-plugins"), [AES, FFT], threads, lambda _: None, lambda: False)
+    pools = Pools(Left(node, tmp_path, threads), UnendedCalls())
+    following = asyncio.ensure_future(pools.run())
+    gave = {AES: {"b0": Claim("1", frozenset(["1a"]), frozenset(["b0"]))}, FFT: {}}
+    inventories = {}
+    for name, claims in gave.items():
+        pools.add(configured(name=name, pool="boards"))
+        holdings = node.holdings[name]
+        inventories[name] = Inventory(configured(name=name), holdings, lambda: None, LOG, Clock())
+        pools.join(inventories[name])
+        inventories[name].take(tuple(BOARDS))
+        noted, now = Noted((), frozenset([Container("1a", "c")])), time.monotonic()
+        holdings.publish(holdings.value.remembered(claims).noted(dict.fromkeys(claims, noted), now, now))
+    await asyncio.wait_for(pools.known(FFT), 5)
+    pools.remove(AES)
+    await turns()
+    assert not inventories[FFT].ledger.offers()["b0"].health.ok
+    assert inventories[FFT].ledger.offers()["b1"].health.ok
+    later = time.monotonic() + 60
+    node.holdings[AES].publish(node.holdings[AES].value.noted({}, later, later))
+    await until(lambda: inventories[FFT].ledger.offers()["b0"].health.ok)
+    for inventory in inventories.values():
+        inventory.close()
+    following.cancel()
 
 
 async def test_what_another_resource_has_is_not_prepared_because_that_may_ruin_it(make):

@@ -20,7 +20,9 @@ async def test_what_is_wrong_is_said_again_until_it_is_over():
     reminder.hear("no light")  # it is still the same story
     await advance(EVERY)
     assert heard == [("no power", 600), ("no light", 1200)]
+    assert reminder.since is not None
     reminder.hear("")
+    assert reminder.since is None
     await advance(10 * EVERY)
     assert len(heard) == 2
     reminder.hear("no power")

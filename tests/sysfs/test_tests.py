@@ -16,6 +16,7 @@ MISSING, UNREADABLE = NoValue.missing(), NoValue("can't be read: Input/output er
         ({"none_of": ["0", "x*"]}, ["1", "00", ""], ["0", "xy", MISSING, UNREADABLE]),
         ({"regex": "0x(8086|10de)"}, ["0x10de"], ["0x10de1", "x0x10de", MISSING]),
         ({"at_least": 10, "at_most": 0x20}, ["10", "0x0A", "0x20"], ["9", "33", "0xg", "", "ten", MISSING]),
+        ({"at_least": 5, "at_most": 5}, ["5"], ["4", "6"]),
         ({"at_most": 0}, ["0", "-1", "0x0"], ["1", UNREADABLE]),
         ({"present": True}, ["", "0", UNREADABLE], [MISSING]),
         ({"present": False}, [MISSING], ["", "0", UNREADABLE]),

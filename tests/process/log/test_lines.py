@@ -72,6 +72,11 @@ def test_text_names_some_devices_and_json_names_all(line):
     assert line("json", say)["devices"] == NAMES
 
 
+def test_text_names_as_many_devices_as_may_be_named(line):
+    said = line("text", lambda logger: logger.info("gone", extra={"devices": NAMES[:MOST_NAMED]}))
+    assert said.endswith(f"gone devices={','.join(NAMES[:MOST_NAMED])}")
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [("two words", '"two words"'), ("a=b", '"a=b"'), ("", '""'), ('say "x"', r'"say \"x\""'), (["a", "b"], "a,b")],
