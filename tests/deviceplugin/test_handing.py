@@ -231,6 +231,14 @@ async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubel
     await ending
 
 
+async def test_an_older_gateway_that_ends_meanwhile_leaves_the_names_to_the_newer_one(older, newer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    older.stop.set()
+    await older.task
+    assert [path(older, suffix).exists() for suffix in ("lock", "sock", "next")] == [True] * 3
+
+
 @pytest.mark.parametrize("text", ["ask 2", "ask", "ask 1 please", "take v1beta1", "\0\x1b\N{SNOWMAN}", "ask 1" * 1000])
 async def test_whoever_asks_for_something_else_is_left_alone(kubelet, older, newer, text):
     newer.send(text)
@@ -271,9 +279,13 @@ async def test_another_user_can_not_ask(older):
 
 
 async def dialled_by_nobody(socket):
-    """The error. The tests' Python may be in a directory of root's, so it is Perl, which every Debian has."""
-    dial = "use Socket; socket(S, AF_UNIX, SOCK_SEQPACKET, 0) && connect(S, sockaddr_un($ARGV[0])) or exit $!"
-    perl = await asyncio.create_subprocess_exec("perl", "-e", dial, str(socket), user=65534)
+    """The error. The tests' Python may be in a directory of root's, so it is Perl, which every Debian has.
+
+    It changes its user itself: for ``user=`` Python forks, and gRPC's threads can crash the child before it is Perl.
+    """
+    dial = "socket(S, AF_UNIX, SOCK_SEQPACKET, 0) && connect(S, sockaddr_un($ARGV[0])) or exit $!"
+    dial = f"use Socket; ($<, $>) = (65534, 65534); {dial}"
+    perl = await asyncio.create_subprocess_exec("perl", "-e", dial, str(socket))
     return await perl.wait()
 
 
@@ -370,6 +382,26 @@ async def test_a_gateway_that_was_too_slow_to_list_lets_go_although_nobody_liste
     await until(lambda: any("took it back" in text for text in caplog.messages))
 
 
+async def test_a_gateway_that_can_not_listen_yet_says_nothing_twice(make, kubelet, holder):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    path(newer, "next").unlink()
+    path(newer, "next").mkdir()
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("register")
+    assert await heard(older) == "listed"
+    path(newer, "next").rmdir()
+    await until(path(newer, "next").exists)
+    hearing = asyncio.ensure_future(older.hear())
+    await turns()
+    assert not hearing.done()
+    hearing.cancel()
+    older.close()
+
+
 async def test_a_gateway_asks_once_it_has_a_list_and_not_before(make, kubelet, holder, gate):
     _, peers = holder
     slow, newer = gate([Device("a")]), make()
@@ -397,6 +429,70 @@ async def test_a_pool_is_handed_over_as_one(make, kubelet):
     whole.serve(*both)
     await kubelet.wait_for(lambda: (registered(kubelet, R), registered(kubelet, S)) == (2, 2), 30)
     await offered(kubelet, R, S)
+
+
+BOTH = [configured(name=name, driver_class=Scripted, pool="p") for name in (R, S)]
+
+
+@pytest.fixture
+async def ask(kubelet):
+    """Asks a gateway that serves a pool for all of it, as a newer gateway does, which the test plays."""
+    peers = []
+
+    async def ask(gateway):
+        await offered(kubelet, R, S)
+        for name in (R, S):
+            await until(path(gateway, "next", name).exists)
+            peers.append(Peer.dial(path(gateway, "next", name)))
+            peers[-1].send("ask 1")
+        return peers
+
+    yield ask
+    for peer in peers:
+        peer.close()
+
+
+async def test_no_call_is_passed_on_before_the_whole_pool_is_served(make, kubelet, ask):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await ask(older)
+    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    other.send("serves")
+    call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
+    await turns(200)
+    one.send("no")
+    assert [await heard(peer) for peer in (one, other)] == ["back"] * 2
+    assert await call
+
+
+async def test_the_rest_of_a_pool_serves_on_if_one_of_it_ends_while_it_is_handed_over(make, kubelet, ask):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await ask(older)
+    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
+    older.reload(older.configuration(BOTH[1]))
+    assert await heard(other) == "back"
+    await asyncio.wait([call])  # it may be cut off by the end of its stream
+    await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
+    await offered(kubelet, S)
+    assert await kubelet.allocate(S, ["b"])
+
+
+async def test_a_newer_gateway_may_ask_again_if_one_of_a_pool_ends_before_it_is_handed_over(make, kubelet, ask, gate):
+    slow, older = gate(Allocation()), make()
+    both = [configured(name=name, driver_class=scripted(allocate=slow), pool="p") for name in (R, S)]
+    older.serve(*both)
+    await offered(kubelet, R, S)
+    call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
+    await slow.entered()
+    _, other = await ask(older)
+    await turns(200)
+    older.reload(older.configuration(both[1]))
+    with pytest.raises(Gone):
+        await heard(other)
+    slow.open()
+    await call
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ class Member:
         self._handlers = endpoint.handlers
         self._registrar, self._remembering = registrar, remembering
         self._successor = Successor()
-        self.closed = False
+        self.ending = False
+        """Whether the resource ends. A newer gateway that serves it already goes on without this one."""
         self.newer: Peer | None = None
         """The gateway that asked for it."""
         self.given: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -103,21 +104,33 @@ class Member:
         self._resource.releases.resting = True
 
     async def give(self) -> None:
-        """The newer gateway serves, and gets the calls. Raises OSError."""
+        """Returns when the newer gateway serves. Raises OSError."""
         await self._remembering.rest()
         self._endpoint.give(self._peer, self._resource.api.name)
         await self._hear(SERVES)
+
+    def pass_on(self) -> None:
+        """From now on the newer gateway gets the calls. Raises OSError."""
         self._successor.serves(self._endpoint.given())
 
     async def take_back(self) -> None:
         """Serves on as if nothing had happened."""
         self._say_back()
-        self._endpoint.take_back()
         self._handlers.successor = None
-        await self._successor.end()
         self._remembering.go_on()
         self._resource.releases.resting = False
         self._resource.releases.tell()
+        await self._successor.end()
+
+    def break_off(self) -> None:
+        """The handover is over, perhaps because another resource of the pool ends: then this one isn't given."""
+        if self.ending or self.given.done():
+            return
+        if self.parked:
+            self._say_back()
+            self._decide(given=False)
+        else:
+            self._peer.close()  # it may ask again
 
     async def leave(self) -> Endpoint | None:
         """The newer gateway registers; what was asked here is answered, then the lock is let go.
@@ -162,6 +175,7 @@ class Member:
         with contextlib.suppress(OSError):
             self._peer.send(BACK)
         self._peer.close()
+        self._endpoint.take_back()
 
     @property
     def _peer(self) -> Peer:
@@ -169,8 +183,7 @@ class Member:
         return self.newer
 
     async def close(self) -> None:
-        """The resource ends. A newer gateway that serves it already goes on without this one."""
-        self.closed = True
+        """Lets go of a newer gateway."""
         await self._successor.end()
         if self.newer is not None:
             self.newer.close()
@@ -190,7 +203,7 @@ class Handing:
 
     def asked(self, member: Member, newer: Peer) -> None:
         """Another gateway dialled."""
-        if member.closed:
+        if member.ending:
             newer.close()
             return
         task = self._group.create_task(self._meet(member, newer), name=f"{member.name} newer gateway")
@@ -204,7 +217,7 @@ class Handing:
             wanted = ""
         if wanted != ASK and not (wanted == POOR and not member.healthy):
             return
-        if member.name in self._running or member.given.done() or member.closed:
+        if member.name in self._running or member.given.done() or member.ending:
             return
         if member.newer is not None:
             member.newer.close()  # it has died, or asks once more
@@ -217,37 +230,52 @@ class Handing:
             members = [self._asked.pop(name) for name in names]
             task = self._group.create_task(self._hand(members), name=f"hand over {', '.join(names)}")
             self._running |= dict.fromkeys(names, task)
-            task.add_done_callback(lambda _: [self._running.pop(name, None) for name in names])
+            task.add_done_callback(lambda _: self._handed(members))
+
+    def _handed(self, members: Sequence[Member]) -> None:
+        for member in members:
+            self._running.pop(member.name, None)
+            member.break_off()
 
     async def _hand(self, members: Sequence[Member]) -> None:
-        while not all(member.idle for member in members) or self._turn.locked():
+        """Once it is their turn, and nothing is under way."""
+        begun = False
+        while not begun:
             for member in members:
                 await member.settle()
             async with self._turn:
-                pass
-        async with self._turn:
-            if await self._give(members):
-                for member in members:
-                    if (frozen := await member.leave()) is not None:
-                        self._frozen.append(frozen)
+                if begun := all(member.idle for member in members):
+                    await self._hand_now(members)
+
+    async def _hand_now(self, members: Sequence[Member]) -> None:
+        if await self._give(members):
+            for member in members:
+                if (frozen := await member.leave()) is not None:
+                    self._frozen.append(frozen)
 
     async def _give(self, members: Sequence[Member]) -> bool:
-        """All of them or none."""
+        """All of them or none: no call is passed on before each of them is served."""
         for member in members:
             member.park()
+        failure = ""
         try:
-            async with asyncio.timeout(SERVING):
-                await asyncio.gather(*(member.give() for member in members))
-        except (OSError, TimeoutError) as error:
+            async with asyncio.timeout(SERVING), asyncio.TaskGroup() as group:
+                for member in members:
+                    group.create_task(member.give(), name=f"give {member.name}")
+            for member in members:
+                member.pass_on()
+        except* OSError as errors:  # also TimeoutError
+            failure = str(errors.exceptions[0]) or f"it hasn't served within {SERVING:g} s"
+        if failure:
             names = ", ".join(member.name for member in members)
-            _log.warning("the gateway that takes %s over failed, so this one serves on: %s", names, error)
+            _log.warning("the gateway that takes %s over failed, so this one serves on: %s", names, failure)
             for member in members:
                 await member.take_back()
-            return False
-        return True
+        return not failure
 
     async def end(self, member: Member, grace: float) -> None:
         """The resource ends; a handover that has begun, in ``grace`` seconds."""
+        member.ending = True
         self._asked.pop(member.name, None)
         if (task := self._running.get(member.name)) is not None:
             if member.parked:

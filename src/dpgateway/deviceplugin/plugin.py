@@ -204,6 +204,7 @@ class Plugin:
         except TakenBack as error:
             self._begin_again(error)
             return False
+        self._endpoint.taking = None  # what follows may fail, and be tried again
         self._log.info("took over from another gateway")
         self._group.create_task(self._tell(taking), name=f"{self.name} tell the older gateway")
         self._group.create_task(self._heed(taking), name=f"{self.name} heed the older gateway")
@@ -218,6 +219,8 @@ class Plugin:
             await taking.ended()
         except TakenBack as error:
             self._begin_again(error)
+        finally:
+            taking.close()
 
     def _begin_again(self, error: TakenBack) -> None:
         self._log.warning("%s", error)

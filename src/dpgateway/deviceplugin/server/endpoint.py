@@ -100,8 +100,8 @@ class Endpoint:
             self._names.sweep()
             await self._bind()
             if self._listener is not None:  # the directory may be another one
-                self._listener.close()
-                self._listener = Listener(self._names.next, self._asked)
+                before, self._listener = self._listener, Listener(self._names.next, self._asked)
+                before.close()
 
     async def _ask(self) -> int:
         """The lock's descriptor, once the gateway that serves has passed it."""
@@ -123,13 +123,15 @@ class Endpoint:
     def give(self, newer: Peer, api: str) -> None:
         """The newer gateway may serve from now on. Raises OSError."""
         newer.send(f"{TAKE} {api}", self._names.locked)
+        self._names.passed = True
 
     def given(self) -> Path:
         """Where the newer gateway serves; nothing there is ours any more."""
         return self._names.base
 
     def take_back(self) -> None:
-        """The newer gateway doesn't serve."""
+        """The newer gateway has to let go."""
+        self._names.passed = False
         self._names.sign()
 
     def connections(self) -> list[int]:

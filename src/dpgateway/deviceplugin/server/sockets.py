@@ -90,6 +90,8 @@ class SocketNames:
         self._lock_path = self.folder / f"{self._hash}.lock"
         self._resource = resource
         self._lock: int | None = None
+        self.passed = False
+        """Whether another gateway has the lock, too: then the names are that one's."""
         # Never a number that an earlier gateway used: the kubelet may still be connected to it.
         self._numbers = itertools.count(time.time_ns() // 1_000_000)
         self._links: list[Path] = []
@@ -125,9 +127,11 @@ class SocketNames:
 
     def sign(self) -> None:
         """Writes into the lock who holds it."""
+        if self._lock is None:
+            return
         with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
-            os.ftruncate(self.locked, 0)
-            os.pwrite(self.locked, f"pid {os.getpid()}\n".encode(), 0)
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"pid {os.getpid()}\n".encode(), 0)
 
     def _open_lock(self) -> int:
         """Nobody else can put a file here, so what is found now is what is opened."""
@@ -238,7 +242,7 @@ class SocketNames:
 
     def remove(self) -> None:
         """Removes every name, if they are still ours, and lets the lock go."""
-        if self._locked():
+        if self._locked() and not self.passed:
             for path in [*self._links, self.base, self.next, self._lock_path]:
                 with contextlib.suppress(OSError):
                     path.unlink()
