@@ -82,6 +82,8 @@ def test_a_spec_wins_over_the_rest_and_a_later_name_over_an_earlier_one_and_comm
         ({"deviceNodes": [{"path": "/dev/a", "permissions": "none"}]}, "/dev/a has no permissions at all"),
         ({"deviceNodes": [{"path": "/dev/a", "type": "p"}]}, "/dev/a is a named pipe"),
         ({"deviceNodes": [{"path": "/dev/a", "major": 1}]}, "its device node /dev/a isn't there"),
+        ({"deviceNodes": [{"path": "/etc"}]}, "its device node /etc is no device node on this host"),
+        ({"deviceNodes": [{"path": "/etc", "fileMode": 0o755}]}, "its device node /etc is no device node on this host"),
         ({"env": ["A=\0"]}, "contains a NUL"),
     ],
 )

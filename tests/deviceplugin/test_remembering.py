@@ -159,6 +159,22 @@ async def test_a_disk_that_refused_is_tried_again_although_nothing_else_changes(
     await asyncio.wait({one.task})
 
 
+async def test_a_disk_that_refused_has_nothing_to_write_once_all_is_as_before(disk, holdings, log):
+    disk.path.parent.mkdir(mode=0o700)
+    disk.path.parent.chmod(0o777)
+    one = Started(disk, holdings, Threads(), log, again=0.01)
+    await one.start()
+    before = holdings.value
+    give(holdings, "a")
+    await until(lambda: one.complaint)
+    holdings.publish(before)
+    disk.path.parent.chmod(0o700)
+    await until(lambda: not one.complaint)
+    assert disk.load() == {}
+    one.task.cancel()
+    await asyncio.wait({one.task})
+
+
 async def test_the_last_change_follows_one_that_is_still_being_written(one, disk, holdings):
     await one.start()
     disk.free.clear()

@@ -83,7 +83,8 @@ class SpecDirectories:
                 specs[str(file)] = seen.spec
             elif seen.wrong:
                 wrong[str(file)] = seen.wrong
-        for gone in [known for known in self._seen if Path(known).parent == directory and Path(known) not in files]:
+        there = set(map(str, files))
+        for gone in [known for known in self._seen if Path(known).parent == directory and known not in there]:
             del self._seen[gone]
         return _Directory(directory, specs, wrong)
 

@@ -141,9 +141,12 @@ def _unlike_host(node: spec.DeviceNode, look: Look) -> Iterator[str]:
         "gid": node.gid,
     }
     said = {key: value for key, value in wanted.items() if value is not None}
+    found = look(path)
+    if found is not None and not found.type and "type" not in said:  # of a directory, a container gets all its nodes
+        yield f"its device node {path} is no device node on this host"
+        return
     if not said:
         return
-    found = look(path)
     if found is None:
         yield f"its device node {path} isn't there, so nobody can tell whether it is the one that the spec means"
         return

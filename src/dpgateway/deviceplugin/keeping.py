@@ -65,8 +65,10 @@ class Keeping:
         if not written:
             return
         now = time.time()
-        keep = [one for one in written if self._needed(one, now)]
-        over = [one for one in written if one not in keep]
+        keep: list[Written] = []
+        over: list[Written] = []
+        for one in written:
+            (keep if self._needed(one, now) else over).append(one)
         if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
             _log.info("removed CDI specs that nobody needs any more: %d", removed)
         await self._on_thread(partial(self._specs.keep, keep))

@@ -41,7 +41,8 @@ class Remembering:
         again: float = AGAIN,
     ) -> None:
         self._journal, self._holdings, self._threads, self._log = journal, holdings, threads, log
-        self._saved: Claims = {}
+        self._saved: Claims | None = {}
+        """What is on the disk; None if that isn't known."""
         self._again = again
         self.complaint = ""
         """Why the last change isn't written down; empty if it is."""
@@ -92,7 +93,7 @@ class Remembering:
             complaint = f"{self._journal.path}: {error}"
             if complaint != self.complaint:
                 self._log.warning("after a restart nobody will remember what is given away now: %s", complaint)
-            self.complaint = complaint
+            self._saved, self.complaint = None, complaint
             return
         if self.complaint:
             self._log.info("what is given away is written down again")
