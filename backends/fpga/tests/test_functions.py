@@ -243,6 +243,8 @@ def test_a_board_that_another_function_got_meanwhile_is_not_taken_from_it(functi
     fft.prepare(fft.devices()[:1])
     for timer in [one for one in threading.enumerate() if isinstance(one, threading.Timer) and one.interval < 1]:
         timer.join(20)
+    for thread in [one for one in threading.enumerate() if one.name == "program a board"]:
+        thread.join(20)
     assert hardware.runs == {"fpga-a": "fft"}
 
 
@@ -299,15 +301,16 @@ def test_a_board_can_be_programmed_from_when_it_is_given_away(function, hardware
     assert hardware.programmed == [("fpga-a", "aes")]
 
 
-def test_a_board_that_cannot_say_what_it_runs_is_known_from_the_journal_of_this_boot(function, options):
-    """After a power cut it runs nothing, whatever the journal says."""
+@pytest.mark.parametrize("change", [{"boot": "an earlier one"}, {"state": "programming"}, {"sha256": "0" * 64}])
+def test_a_board_that_cannot_say_what_it_runs_is_known_from_the_journal_of_this_boot(function, options, change):
+    """After a power cut it runs nothing, whatever the journal says; and half an image is none."""
     mute = Hardware(Verification.NONE)
     aes = function("aes", mute)
     aes.prepare(aes.devices()[:1])
     aes.prepare(aes.devices()[:1])
     assert mute.programmed == [("fpga-a", "aes")]
     file = options.state_dir / "fpga-a.json"
-    file.write_text(json.dumps(entry(options) | {"boot": "an earlier one"}))
+    file.write_text(json.dumps(entry(options) | change))
     assert reasons(aes) == {}
     aes.prepare(aes.devices()[:1])
     assert mute.programmed == [("fpga-a", "aes")] * 2
@@ -322,6 +325,18 @@ def test_a_board_that_says_that_it_runs_nothing_is_programmed_whatever_the_journ
         hardware.operating = operating
         aes.prepare(aes.devices()[:1])
     assert hardware.programmed == [("fpga-a", "aes")] * 2
+
+
+def test_a_journal_that_is_cut_off_anywhere_says_nothing(function, options):
+    aes = function("aes")
+    a, b, _ = aes.devices()
+    aes.prepare([a])
+    assert aes.prefer([b, a], [], 1) == [a], "it runs the image, b is near no NUMA node"
+    file = options.state_dir / "fpga-a.json"
+    whole = file.read_bytes()
+    for text in (bytes(len(whole)), *(whole[:length] for length in range(len(whole)))):
+        file.write_bytes(text)
+        assert aes.prefer([b, a], [], 1) == [b]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "loaded"}'])

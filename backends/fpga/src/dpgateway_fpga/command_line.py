@@ -125,9 +125,12 @@ class _Teller:
     """Says on standard error how far a board is, and after how many seconds."""
 
     def __init__(self, board: str) -> None:
-        self._board, self._began = board, time.monotonic()
+        self._board, self._began, self._last = board, time.monotonic(), ""
 
     def __call__(self, step: str) -> None:
+        if step == self._last:
+            return
+        self._last = step
         click.echo(f"board {self._board}: {step} ({time.monotonic() - self._began:.1f} s)", err=True)
 
 
@@ -138,7 +141,8 @@ def _known(settings: Settings) -> Mapping[str, Known]:
 def _board(settings: Settings, board: str) -> Known:
     known = _known(settings)
     if board not in known:
-        raise DriverError(f"no resource has a board {board!r}; there are {', '.join(known) or 'none'}")
+        there = f"the boards are {', '.join(known)}" if known else "there are no boards"
+        raise DriverError(f"no resource for this node in {settings.config} has a board {board!r}; {there}")
     return known[board]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from dpgateway import DriverError
 from dpgateway.sysfs import Look
@@ -86,11 +88,12 @@ class Known:
 
 def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
     """By their ids. ``options``: of each resource. What has several ids is there under each, with all its functions.
-    Raises OSError; DriverError if a look for boards hangs.
+    Raises OSError; DriverError if a look for boards hangs, or if the journal can't be read.
     """
     functions: dict[str, list[Function]] = {}
     keys: dict[str, str] = {}
     for resource, one in options.items():
+        _check_readable(one.state_dir)
         programmer, journal = PROGRAMMERS[one.programmer](one), Journal(one.state_dir)
         log = logging.LoggerAdapter(_log, {"resource": resource})
         look = partial(find, Look(one.roots), one)
@@ -99,3 +102,16 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
             functions.setdefault(board.key, []).append(Function(resource, one, work))
             keys[board.id] = board.key
     return {id_: Known.of(id_, functions[key]) for id_, key in sorted(keys.items())}
+
+
+def _check_readable(state_dir: Path) -> None:
+    """Or boards of which nobody may read anything would look like boards that nothing was programmed onto."""
+    try:
+        os.scandir(state_dir).close()
+    except FileNotFoundError:
+        pass  # nothing was programmed yet
+    except OSError as error:
+        raise DriverError(
+            f"what the boards run is written down in state_dir {state_dir}, which user {os.geteuid()} can't read: "
+            f"{error.strerror}; run as root"
+        ) from error
