@@ -245,6 +245,29 @@ async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(se
     assert not list(served.folder.glob("*-5.sock"))
 
 
+async def test_who_has_served_before_takes_nothing_from_a_gateway_that_is_in_the_new_directory_already(
+    serve, short_path, records
+):
+    """Nobody would follow that handover to its end, and then both would serve."""
+
+    async def warm():
+        return True
+
+    served = await serve(bind=False)
+    served.endpoint.follow(warm)
+    await served.endpoint.open()
+    served.folder.rename(short_path / "replaced")
+    other = await serve()
+    asked = []
+    other.endpoint.precede(asked.append)
+    opening = asyncio.ensure_future(served.endpoint.open())
+    await until(records.texts)
+    assert records.texts()[0].endswith("; this one takes over when that one ends")
+    opening.cancel()
+    await asyncio.wait({opening})
+    assert asked == []
+
+
 async def test_a_stop_while_waiting_for_another_gateway_is_heard(serve, short_path, log):
     served = await serve()
     waiting = asyncio.ensure_future(Endpoint(short_path, served.handlers, group(), log).open())

@@ -94,9 +94,8 @@ class Endpoint:
             if self._is_bound():
                 return
             self._names.make_folder()
-            await self._names.lock(
-                lambda text: self._log.warning("%s", text), self._ask if self._warm is not None else None
-            )
+            follows = self._warm is not None and self._bound is None  # who has served follows no other gateway's steps
+            await self._names.lock(lambda text: self._log.warning("%s", text), self._ask if follows else None)
             self._names.sweep()
             await self._bind()
             if self._listener is not None:  # the directory may be another one
