@@ -33,6 +33,9 @@ OVER = 60.0
 """Seconds after which a temporary file was left by a gateway that died."""
 
 
+_Real = tuple[str, HostNode | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """One spec of ours."""
@@ -45,7 +48,7 @@ class Written:
 
     @property
     def spec(self) -> Path:
-        return Path(self.given.directory) / self.given.file
+        return Path(self.given.directory) / self.record.name
 
 
 class OwnSpecs:
@@ -59,6 +62,10 @@ class OwnSpecs:
         self.directory, self._device_plugins_dir = directory, device_plugins_dir
         self._complain, self._told = complain, frozenset[str]()
         self._lock = threading.Lock()
+        self._known: dict[Path, tuple[str, Given]] = {}
+        """What each record said when it was read last, and what that means. To find out takes half a millisecond."""
+        self._texts: dict[Path, tuple[dict[str, _Real], str]] = {}
+        """Where the device nodes of each spec led to, and its text. To make it takes another one."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
         """The allocation with a name in place of what a spec can say. Raises CdiError; then there is no spec."""
@@ -84,9 +91,13 @@ class OwnSpecs:
         """Those that this kubelet's gateways wrote, and that weren't removed. Raises OSError."""
         found = []
         wrong = set()
+        before, self._known = self._known, {}
         for record in sorted(self._records.glob("dpgateway-*.json")):
             try:
-                what = given(_read(record), record.name)
+                text = _read(record)
+                known = before.get(record)
+                what = known[1] if known is not None and known[0] == text else given(text, record.name)
+                self._known[record] = text, what
                 if what.device_plugins_dir == str(self._device_plugins_dir):
                     found.append(Written(what, record, record.stat().st_mtime))
             except FileNotFoundError:
@@ -101,7 +112,7 @@ class OwnSpecs:
         wrong = []
         for one in written:
             try:
-                text = text_of(one.given, _real)
+                text = self._text(one)
                 with self._alone():
                     if one.record.exists():
                         _update(one.spec, text)
@@ -109,6 +120,13 @@ class OwnSpecs:
                 wrong.append(f"{one.spec}: {error}")
         if wrong:
             raise CdiError("; ".join(wrong[:3]))
+
+    def _text(self, one: Written) -> str:
+        real = {node.host_path: _real(node.host_path) for node in one.given.device_nodes}
+        made = self._texts.get(one.record)
+        if made is None or made[0] != real:
+            made = self._texts[one.record] = real, text_of(one.given, real.__getitem__)
+        return made[1]
 
     def remove(self, written: Iterable[Written]) -> int:
         """Removes these specs but those that were given again meanwhile; returns how many. Raises OSError."""
@@ -118,6 +136,7 @@ class OwnSpecs:
                 if one.record.stat().st_mtime == one.date:
                     one.spec.unlink(missing_ok=True)
                     one.record.unlink()
+                    self._texts.pop(one.record, None)
                     removed += 1
         return removed
 
@@ -147,7 +166,7 @@ class OwnSpecs:
         self._told = frozenset(wrong)
 
 
-def _real(path: str) -> tuple[str, HostNode | None]:
+def _real(path: str) -> _Real:
     return os.path.realpath(path), look(path)
 
 
