@@ -782,3 +782,20 @@ async def test_a_device_that_is_gone_is_told_of_when_it_is_back(make):
     resource.inventory.take((A, B, C))
     resource.releases.tell()
     assert [devices for devices, _ in releases] == [["a"]]
+
+
+@pytest.mark.parametrize(("abilities", "waits"), [((), False), (("prepare",), True), (("release",), True)])
+async def test_the_other_name_of_a_device_that_is_gone_waits_only_for_a_driver_that_would_be_told(
+    make, abilities, waits
+):
+    resource = make(Calls(*abilities), devices=(LINK, NODE))
+    releases = releases_of(resource)
+    await resource.allocate([("by-id",)], NEW)
+    note(resource, "by-id", written=2e9)
+    resource.inventory.take((NODE,))
+    note(resource, written=2e9)
+    resource.releases.tell()
+    for _, know in releases:
+        know()
+    resource.inventory.use()
+    assert listed(resource)["tty"] == ("char 188:0 is held as by-id" if waits else None)

@@ -19,6 +19,11 @@ Behind = Mapping[str, frozenset[str]]
 """The hardware behind each id."""
 
 
+def _concerned(calls: Lanes) -> bool:
+    """Whether it matters to the driver what becomes free: one that has only ``prepare`` may still be preparing it."""
+    return not calls.abilities.isdisjoint({"prepare", "release"})
+
+
 class Releases:
     """Used from the event loop."""
 
@@ -70,7 +75,8 @@ class Releases:
         ids = set()
         for id_ in sorted(freed):
             device = self._ledger.device(id_)
-            if (device is None and id_ in self._ledger.lost) or (device and self._inventory.worked_on(device)):
+            back_later = device is None and id_ in self._ledger.lost and _concerned(calls)
+            if back_later or (device and self._inventory.worked_on(device)):
                 continue
             ids.add(id_)
             if device is not None and device.id not in used and not self._inventory.elsewhere(device):
@@ -94,7 +100,7 @@ class Releases:
 
     def owe(self, ids: tuple[str, ...], hardware: Behind) -> None:
         """The driver gave these devices: unless a container gets them, it is told that they are free."""
-        if self._driver.calls is not None and not self._driver.calls.abilities.isdisjoint({"prepare", "release"}):
+        if self._driver.calls is not None and _concerned(self._driver.calls):
             self._holdings.amend(self._holdings.value.owed(ids, hardware))
 
     def allocated_late(self, ids: tuple[str, ...], devices: Sequence[Device], hardware: Behind) -> None:
