@@ -10,7 +10,9 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from dpgateway_fpga.command_line import main
+from dpgateway_fpga.command_line import Teller, main
+
+from tests.support.waiting import until
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -196,3 +198,20 @@ def test_every_command_and_option_is_documented():
         assert f"`dpgateway-fpga {name}" in section
         options = [option for one in command.params if isinstance(one, click.Option) for option in one.opts]
         assert [option for option in options if f"`{option}`" not in section] == []
+
+
+async def test_a_step_that_lasts_is_told_again(capsys):
+    said = []
+
+    def seen():
+        said.extend(capsys.readouterr().err.splitlines())
+        return len(said) >= 3
+
+    with Teller("b", pause=0.01) as tell:
+        tell("writing")
+        await until(seen)
+        tell("verifying")
+    said += capsys.readouterr().err.splitlines()
+    steps = [line.partition(" (")[0] for line in said]
+    assert set(steps[:3]) == {"board b: writing"}
+    assert "board b: verifying" in steps

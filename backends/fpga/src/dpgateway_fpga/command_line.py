@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 import click
 
@@ -75,13 +77,13 @@ def program(  # noqa: PLR0913, PLR0917  one per option
     """Program BOARD with the bitstream of RESOURCE, and verify it.
 
     RESOURCE may be left out if only one has the board. A board that runs the bitstream already is left alone. How far
-    it is goes to standard error.
+    it is goes to standard error, each step at once and then every 10 s.
     """
     known = _board(settings, board)
     function = known.function(resource)
     _refuse_held(known, control_socket, force=force)
-    with _naming(board):
-        function.work.ensure(function.options.bitstream, _Teller(board), function.options.fallback)
+    with _naming(board), Teller(board) as tell:
+        function.work.ensure(function.options.bitstream, tell, function.options.fallback)
     _result(known, output, f"board {board} runs {function.options.bitstream.id}")
 
 
@@ -121,17 +123,36 @@ def reset(settings: Settings, control_socket: Path, board: str, force: bool, out
     _result(known, output, f"board {board} is reset")
 
 
-class _Teller:
-    """Says on standard error how far a board is, and after how many seconds."""
+class Teller:
+    """Says on standard error how far a board is, and after how many seconds; a step that lasts, again and again."""
 
-    def __init__(self, board: str) -> None:
-        self._board, self._began, self._last = board, time.monotonic(), ""
+    def __init__(self, board: str, pause: float = 10.0) -> None:
+        """``pause``: seconds until a step is told again."""
+        self._board, self._pause, self._began = board, pause, time.monotonic()
+        self._step = ""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
 
     def __call__(self, step: str) -> None:
-        if step == self._last:
-            return
-        self._last = step
-        click.echo(f"board {self._board}: {step} ({time.monotonic() - self._began:.1f} s)", err=True)
+        if step != self._step:
+            self._step = step
+            self._say()
+
+    def _repeat(self) -> None:
+        while not self._over.wait(self._pause):
+            if self._step:
+                self._say()
+
+    def _say(self) -> None:
+        click.echo(f"board {self._board}: {self._step} ({time.monotonic() - self._began:.1f} s)", err=True)
 
 
 def _known(settings: Settings) -> Mapping[str, Known]:
