@@ -258,7 +258,7 @@ async def test_who_has_served_before_takes_nothing_from_a_gateway_that_is_in_the
     await served.endpoint.open()
     served.folder.rename(short_path / "replaced")
     other = await serve()
-    asked = []
+    asked: list[object] = []
     other.endpoint.precede(asked.append)
     opening = asyncio.ensure_future(served.endpoint.open())
     await until(records.texts)
