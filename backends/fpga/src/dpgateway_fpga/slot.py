@@ -55,7 +55,15 @@ class Slot:
             self._context.changed()
 
     def _look(self) -> Health:
-        job, refused = self._station.job, self._refused
+        """The journal says nothing wrong while the board is programmed, so a look into which that falls is repeated."""
+        job, health = self._station.job, None
+        while health is None or job is not self._station.job:
+            job = self._station.job
+            health = self._health_during(job)
+        return health
+
+    def _health_during(self, job: Job | None) -> Health:
+        refused = self._refused
         if job is not None and job.resource != self._work.resource:
             return Health.unhealthy(f"it is being programmed with {job.bitstream.id} as {job.resource}")
         if job is not None:  # what is wrong is wrong until it ends
