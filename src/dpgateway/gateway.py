@@ -170,6 +170,8 @@ class Gateway:
                 await self._serve_once(name, follows=follows)
             except* _Over as over:
                 follows &= not any(one.given for one in over.exceptions if isinstance(one, _Over))
+            if (task := asyncio.current_task()) is not None and task.cancelling():  # the group raised _Over instead
+                raise asyncio.CancelledError
 
     async def _serve_once(self, name: str, *, follows: bool) -> None:
         """Raises _Over, in a group, when the resource is another gateway's, or must begin again."""
