@@ -43,7 +43,7 @@ def board(folder: Path) -> Iterator[Manager]:
     host = Directory()
     (folder / "host").mkdir()
     (folder / "firmware").mkdir()
-    manager = Manager(host, f"sys/{BOARD}", folder / "firmware")
+    manager = Manager(host, f"sys/{BOARD}", [folder / "firmware"])
     host.make(f"sys/devices/platform/axi/{ADDRESS}/subsystem", Link("../../../../bus/platform"))
     host.make("sys/class/fpga_manager/fpga0", Link(f"../../{BOARD}"))
     host.make(f"sys/{BOARD}/runs", Text(lambda: f"{running(manager)}\n"))

@@ -123,6 +123,65 @@ def test_the_manager_of_a_dfl_card_is_no_board_also_if_its_name_cannot_be_read(t
     assert ([board.id for board in found.boards], found.notices) == (["f8007000.devcfg"], [])
 
 
+def inside(tree, card, part, number, bus="platform"):
+    """A manager on a part of a PCI card."""
+    base = f"/sys/devices/pci0000:3a/{card}"
+    here = f"{base}/{part}/fpga_manager/fpga{number}"
+    tree.write(f"""
+        {base}/subsystem -> /sys/bus/pci
+        {base}/{part}/subsystem -> /sys/bus/{bus}
+        {here}/subsystem -> /sys/class/fpga_manager
+        /sys/class/fpga_manager/fpga{number} -> {here}
+    """)
+
+
+def test_the_one_manager_inside_a_card_has_the_cards_name_and_not_a_number_that_the_kernel_counted(tree, seen):
+    inside(tree, "0000:3b:00.0", "xlnx-mgr.3.auto", 0)
+    inside(tree, "0000:af:00.0", "spi0.0", 1, bus="spi")
+    found = seen(programmer="fpga-manager")[1]
+    assert ([board.id for board in found.boards], found.notices) == (["0000:3b:00.0", "0000:af:00.0"], [])
+
+
+def test_of_several_managers_inside_a_card_those_are_offered_that_have_names_of_their_own(tree, seen):
+    inside(tree, "0000:3b:00.0", "mgr.3.auto", 0)
+    inside(tree, "0000:3b:00.0", "mgr.4.auto", 1)
+    inside(tree, "0000:3b:00.0", "af000000.pcap", 2)
+    found = seen(programmer="fpga-manager")[1]
+    assert [board.id for board in found.boards] == ["af000000.pcap"]
+    assert found.notices == ["0000:3b:00.0 isn't offered, because it names several boards"]
+
+
+def test_a_card_that_is_a_board_by_hand_is_not_found_again_under_the_name_of_its_part(tree, seen):
+    inside(tree, "0000:3b:00.0", "af000000.pcap", 0)
+    card = Board("mine", address="0000:3b:00.0")
+    assert [board.id for board in seen(programmer="fpga-manager", boards=(card,))[1].boards] == ["mine"]
+    here = "/sys/devices/pci0000:3a/0000:3b:00.0/fpga_manager/fpga1"
+    tree.write(f"""
+        {here}/subsystem -> /sys/class/fpga_manager
+        /sys/class/fpga_manager/fpga1 -> {here}
+    """)
+    found = seen(programmer="fpga-manager", boards=(card,))[1]
+    assert [board.id for board in found.boards] == ["mine", "af000000.pcap"], "the card has a manager of its own"
+
+
+def test_a_link_that_leads_to_no_board_is_told(tree, seen, start, caplog):
+    manager(tree, "f8007000.devcfg", 0)
+    tree.write("""
+        /sys/class/fpga_manager/fpga1 -> /sys/devices/soc/gone/fpga_manager/fpga1
+        /sys/class/fpga_manager/fpga2 -> /etc
+    """)
+    options, found = seen(programmer="fpga-manager")
+    assert [board.id for board in found.boards] == ["f8007000.devcfg"]
+    assert found.notices == [
+        "/sys/class/fpga_manager/fpga1 isn't offered: its link leads nowhere: No such file or directory",
+        "/sys/class/fpga_manager/fpga2 isn't offered: its link leads outside /sys",
+    ]
+    driver = start(options)
+    driver.devices()
+    driver.devices()
+    assert [text for text in caplog.messages if "isn't offered" in text] == found.notices
+
+
 @pytest.mark.parametrize("name", ["a!b", "x" * 64, "\u00fc", "a b", "a::1"])
 def test_a_manager_with_an_odd_name_is_told_and_the_others_are_offered(tree, seen, name):
     manager(tree, name, 0)

@@ -26,6 +26,7 @@ def test_ids_and_image_are_found():
         (MAGIC + struct.pack("<I", 5000) + b"x" * 6000, "found 5000 bytes"),
         (MAGIC + struct.pack("<I", 2) + b"{}", "and an image after them, found 2 bytes"),
         (MAGIC + struct.pack("<I", 2) + b"{}x", "expected JSON with afu-image"),
+        (MAGIC + struct.pack("<I", 4095) + b"[" * 4096, "expected JSON with afu-image"),
         (MAGIC + struct.pack("<I", 16) + b'{"afu-image": 1}x', "expected a mapping as afu-image"),
         (gbs_file(**{"accelerator-clusters": []}), "expected one accelerator"),
         (gbs_file(**{"clock-frequency-high": 300}), "clock-frequency-high wants a clock .* fpgaconf"),

@@ -9,10 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dpgateway.sysfs import HOST_DEV, Look, NoValue, Object, Uevent, identity, name_matches, numa_of
+from dpgateway.sysfs import HOST_DEV, LASTING, Look, NoValue, Object, Uevent, name_matches, numa_of
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
+from dpgateway_fpga.places import is_at
 
+COUNTED = ".auto"
+"""At the end of a name that the kernel has counted, as those of the parts of a PCI card (drivers/base/platform.c,
+platform_device_add)."""
 LOOKING = 5.0
 """Seconds that a look for boards may take: the gateway waits 10 s for a list."""
 
@@ -38,15 +42,16 @@ class _Candidate:
 
 def find(look: Look, options: FpgaOptions) -> Found:
     """The boards of the options, and those of their programmer that are found in /sys. Raises OSError."""
-    places = {(board.place, board.port) for board in options.boards}
     notices: list[str] = []
     found: list[Board] = []
-    for one in _KINDS[options.programmer](look) if options.discover else ():
+    candidates = list(_KINDS[options.programmer](look)) if options.discover else []
+    known = _known(options.boards, candidates)
+    for one in candidates:
         if one.place is None:
             notices.append(f"/sys/{one.thing.path} isn't offered: {one.wrong}")
             continue
         try:
-            if (one.place, one.port) in places or not any(name_matches(one.place, glob) for glob in options.discover):
+            if one in known or not any(name_matches(one.place, glob) for glob in options.discover):
                 continue
             id_ = f"{one.place}-p{one.port}" if options.programmer == "dfl" else one.place
             found.append(_board(look, Board(id_, address=one.place, port=one.port), one.thing))
@@ -55,9 +60,20 @@ def find(look: Look, options: FpgaOptions) -> Found:
         except ExceptionGroup as several:
             wrong = "; ".join(map(str, several.exceptions))
             notices.append(f"/sys/{one.thing.path} isn't offered: {wrong}")
+    notices += [f"/sys/{path} isn't offered: {why}" for path, why in look.strays.items()]
     times = Counter(board.id for board in (*options.boards, *found))
     notices += [f"{id_} isn't offered, because it names several boards" for id_, count in times.items() if count > 1]
     return Found((*options.boards, *(board for board in found if times[board.id] == 1)), notices)
+
+
+def _known(boards: Sequence[Board], candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
+    """What is one of the boards already, by its own name, or by that of a card in which it is."""
+    known: list[_Candidate] = []
+    for board in boards:
+        own = [one for one in candidates if (one.place, one.port) == (board.place, board.port)]
+        inside = [one for one in candidates if one.port == board.port and is_at(one.thing, board)]
+        known += own or inside
+    return known
 
 
 def concerns(event: Uevent) -> bool:
@@ -66,9 +82,9 @@ def concerns(event: Uevent) -> bool:
 
 
 def _place(look: Look, thing: Object) -> str | None:
-    """The name that its bus gives it."""
-    name = identity(look, thing)[-1]
-    return None if name == thing.kernel else name
+    """The name that its bus gives it, or the card in which it is."""
+    lasting = (above.kernel for above in thing.line[1:] if look.subsystem(above) in LASTING)
+    return next((name for name in lasting if not name.endswith(COUNTED)), None)
 
 
 def _board(look: Look, board: Board, thing: Object) -> Board:

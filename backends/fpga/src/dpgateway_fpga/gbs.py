@@ -55,7 +55,7 @@ def parse(content: bytes) -> Gbs:
 def _metadata(text: bytes) -> Mapping[str, Any]:
     try:
         afu = json.loads(text)["afu-image"]
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DriverError(f"the GBS file's metadata: expected JSON with afu-image, found {text[:80]!r}") from error
     if not isinstance(afu, dict):
         raise DriverError("the GBS file's metadata: expected a mapping as afu-image")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpgateway import Busy, DriverError, from_plain
-from dpgateway_fpga.trusted import trusted_directory
+from dpgateway_fpga.trusted import read_file, trusted_directory
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LARGEST = 64 * 1024
@@ -62,10 +62,8 @@ class Journal:
         """What was written in this boot; None: unknown."""
         try:
             with trusted_directory(self.state_dir) as directory:
-                descriptor = os.open(f"{board}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-            with os.fdopen(descriptor, "rb") as file:
-                entry = from_plain(json.loads(file.read(_LARGEST)), Entry)
-        except (DriverError, OSError, ValueError):
+                entry = from_plain(json.loads(read_file(f"{board}.json", _LARGEST, directory)), Entry)
+        except (DriverError, OSError, ValueError, RecursionError):
             return None
         return entry if entry.boot == self.boot else None
 

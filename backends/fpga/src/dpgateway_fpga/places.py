@@ -20,12 +20,15 @@ class Dfl:
 
 def manager(look: Look, board: Board) -> Object:
     """The one fpga_manager of a board. Raises DeviceUnavailable if there is none; DriverError, OSError."""
-    return _only(board, "fpga_manager", [thing for thing in look.objects("fpga_manager") if _is_at(thing, board)])
+    found = [thing for thing in look.objects("fpga_manager") if is_at(thing, board)]
+    # A card may have a manager of its own, and others on devices that it has inside.
+    own = [thing for thing in found if [above.kernel for above in thing.line[1:3]] == ["fpga_manager", board.place]]
+    return _only(board, "fpga_manager", own or found)
 
 
 def dfl(look: Look, board: Board) -> Dfl:
     """Raises DeviceUnavailable if there is none; DriverError, OSError."""
-    regions = [thing for thing in look.objects("fpga_region") if _is_at(thing, board)]
+    regions = [thing for thing in look.objects("fpga_region") if is_at(thing, board)]
     engine = _only(board, "dfl-fme", _within(look, regions, "dfl-fme.*"))
     ports = [port for port in _within(look, regions, "dfl-port.*") if look.value(port, "id") == str(board.port)]
     managers = [thing for thing in look.objects("fpga_manager") if engine in thing.line]
@@ -45,5 +48,6 @@ def _only(board: Board, what: str, found: list[Object]) -> Object:
     return found[0]
 
 
-def _is_at(thing: Object, board: Board) -> bool:
+def is_at(thing: Object, board: Board) -> bool:
+    """Whether it is on the device that has the board's name, or on one inside that."""
     return any(above.kernel == board.place for above in thing.line)

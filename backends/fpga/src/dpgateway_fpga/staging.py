@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpgateway import DriverError
-from dpgateway_fpga.trusted import trusted_directory
+from dpgateway_fpga.trusted import read_file, trusted_directory
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
     before = _identity(file)
     try:
         yield file
-        if _identity(file) not in {before, ()} and file.read_bytes() != content:
+        if _identity(file) not in {before, ()} and not _has(file, content):
             raise DriverError(f"somebody has changed {file} while it was loaded, so what was loaded isn't known")
     finally:
         with suppress(OSError):  # somebody else has removed it, or the disk is read-only by now
@@ -43,6 +43,13 @@ def _identity(file: Path) -> tuple[int, ...]:
     except FileNotFoundError:
         return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _has(file: Path, content: bytes) -> bool:
+    try:
+        return read_file(file, len(content)) == content
+    except (DriverError, OSError):  # a link, a pipe, a longer file
+        return False
 
 
 def _write(directory: int, name: str, content: bytes) -> None:

@@ -27,6 +27,19 @@ def trusted_directory(path: Path) -> Iterator[int]:
         yield here
 
 
+def read_file(name: str | Path, longest: int, directory: int | None = None) -> bytes:
+    """The content of a regular file, no link; waits for nobody. Raises DriverError, also if it is longer; OSError."""
+    # NOFOLLOW: a symbolic link fails with ELOOP. NONBLOCK: a pipe doesn't wait for its writer (both open(2)).
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise DriverError("expected a regular file")
+        content = file.read(longest + 1)
+    if len(content) > longest:
+        raise DriverError(f"expected at most {longest} bytes")
+    return content
+
+
 def check_owner_alone(what: str, status: os.stat_result) -> None:
     """Raises DriverError if somebody else than root and this process's user can write what has this status."""
     if status.st_uid not in (0, os.geteuid()):

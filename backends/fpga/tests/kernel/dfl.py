@@ -29,12 +29,19 @@ class Card:
         host.make("sys/class/fpga_region/region0", Link(f"../../{region.removeprefix('sys/')}"))
         manager = f"{region}/dfl-fme.0/dfl-fme-mgr.0/fpga_manager/fpga0"
         host.make("sys/class/fpga_manager/fpga0", Link(f"../../{manager.removeprefix('sys/')}"))
+        inner = f"{region}/dfl-fme.0/dfl-fme-region.1/fpga_region/region1"
+        bridge = f"{region}/dfl-fme.0/dfl-fme-br.0/fpga_bridge/br0"
+        host.make("sys/class/fpga_region/region1", Link(f"../../{inner.removeprefix('sys/')}"))
+        host.make("sys/class/fpga_bridge/br0", Link(f"../../{bridge.removeprefix('sys/')}"))
         files = {
             f"{base}/subsystem": Link("../../../bus/pci"),
             f"{manager}/name": Text("DFL FME FPGA Manager\n"),
             f"{manager}/state": Text(lambda: f"{self.state}\n"),
             f"{manager}/status": Text(lambda: self.status),
-            f"{region}/dfl-fme.0/dfl-fme-region.1/fpga_region/region1/compat_id": Text(f"{interface}\n"),
+            f"{inner}/compat_id": Text(f"{interface}\n"),
+            f"{bridge}/name": Text("DFL FPGA FME Bridge\n"),
+            # it says so, too, while the port is disabled: the driver has no enable_show (drivers/fpga/dfl-fme-br.c)
+            f"{bridge}/state": Text("enabled\n"),
             "dev/dfl-fme.0": Engine(self),
         }
         names = [f"dfl-port.{port}" for port in range(ports)]

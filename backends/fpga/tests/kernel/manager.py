@@ -5,6 +5,7 @@ Checked against the real core in a virtual machine: the states and their order, 
 
 import errno
 import threading
+from contextlib import suppress
 
 from backends.fpga.tests.kernel.fuse import File, Text
 
@@ -30,16 +31,16 @@ class Gate:
 
 
 class Manager:
-    """One manager, at ``path`` of a tree; ``firmware`` is the kernel's search path."""
+    """One manager, at ``path`` of a tree; ``search`` is the kernel's search path for firmware."""
 
-    def __init__(self, root, path, firmware, name="Xilinx Zynq FPGA Manager"):
+    def __init__(self, root, path, search, name="Xilinx Zynq FPGA Manager"):
         self.state, self.status, self.seen, self.loaded, self.at_once = "unknown", "", [], [], 0
         self.fail, self.error, self.gate = "", errno.EIO, {}
         self.flags, self.last, self.early = "0", "operating", False
         """``early``: whether a write returns while the load goes on."""
         self.written = threading.Event()
         """Set when whoever wrote has closed the file."""
-        self._firmware, self._lock, self._within = firmware, threading.Lock(), 0
+        self._search, self._lock, self._within = search, threading.Lock(), 0
         self.path = path
         for what, file in {
             "name": Text(f"{name}\n"),
@@ -83,11 +84,11 @@ class Manager:
         self.loaded.append((name, content, self.flags))
 
     def _content(self, name):
-        try:
-            return (self._firmware / name).read_bytes()
-        except OSError:
-            self.state = "firmware request error"
-            raise OSError(errno.ENOENT, "") from None
+        for directory in self._search:
+            with suppress(OSError):
+                return (directory / name).read_bytes()
+        self.state = "firmware request error"
+        raise OSError(errno.ENOENT, "")
 
 
 class _Firmware(File):

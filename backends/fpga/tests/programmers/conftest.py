@@ -26,17 +26,19 @@ class Kernel:
     """What the kernel has below /sys and /dev."""
 
     def __init__(self, firmware):
-        self.host, self._firmware = Directory(), firmware
+        self.host, self.search = Directory(), [firmware]
+        """``search``: where the kernel looks for files, one after the other."""
         self.host.make("sys/class/fpga_manager", Directory())
         self.host.make("dev", Directory())
         self.root = self.host["sys"]
 
     def manager(self, address, number=0):
         where = f"devices/platform/axi/{address}/fpga_manager/fpga{number}"
-        self.root.make(f"devices/platform/axi/{address}/subsystem", Link("../../../../bus/platform"))
-        self.root.make(f"{where}/subsystem", Link("../../../../../../class/fpga_manager"))
+        deeper = "../" * address.count("/")
+        self.root.make(f"devices/platform/axi/{address}/subsystem", Link(f"{deeper}../../../../bus/platform"))
+        self.root.make(f"{where}/subsystem", Link(f"{deeper}../../../../../../class/fpga_manager"))
         self.root.make(f"class/fpga_manager/fpga{number}", Link(f"../../{where}"))
-        return Manager(self.root, where, self._firmware)
+        return Manager(self.root, where, self.search)
 
     def unplug(self, address):
         """The driver of one manager lets go of its device."""

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from dpgateway_fpga import FpgaManager
+from dpgateway_fpga import Board, FpgaManager
 from dpgateway_fpga.programmers import Failed, Reading, verify
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
@@ -102,6 +102,53 @@ def test_a_firmware_directory_that_the_kernel_does_not_search_is_told(manager, r
         FpgaManagerProgrammer(options).program(boards[0], image, print)
 
 
+@pytest.fixture
+def first(kernel, tmp_path):
+    """What /sys/module/firmware_class/parameters/path names: it comes before /lib/firmware
+    (drivers/base/firmware_loader/main.c).
+    """
+    kernel.search.insert(0, tmp_path / "first")
+    (tmp_path / "first" / "dpgateway").mkdir(parents=True)
+    return tmp_path / "first"
+
+
+def test_the_kernel_finds_an_image_in_each_place_where_it_looks(first, manager, real, image, firmware):
+    (board, _) = real().boards
+    for place in (firmware, first):
+        FpgaManagerProgrammer(replace(real(), fpga_manager=FpgaManager(firmware=place))).program(board, image, print)
+    assert [content for _, content, _ in manager.loaded] == [image.content] * 2
+    assert not [*firmware.rglob("*.bin"), *first.rglob("*.bin")]
+
+
+def test_what_has_the_name_of_another_image_where_the_kernel_looks_first_is_not_loaded(
+    first, manager, programmer, boards, image
+):
+    for name in (f"{'cd' * 32}-fpga-a.bin", f"{image.sha256}-fpga-b.bin", "fpga-a.bin"):
+        (first / "dpgateway" / name).write_bytes(b"another image")
+    programmer.program(boards[0], image, print)
+    assert [content for _, content, _ in manager.loaded] == [image.content]
+
+
+def test_a_card_with_a_manager_of_its_own_and_one_inside_is_told_to_its_own(kernel, real, image):
+    inside = kernel.manager("0000:3b:00.0/pcap.1", 1)
+    options = real(boards=(Board("card", address="0000:3b:00.0"), Board("part", address="pcap.1")))
+    programmer, (card, part) = FpgaManagerProgrammer(options), options.boards
+    programmer.program(card, image, print)
+    assert len(inside.loaded) == 1, "the only one that the card has"
+    own = kernel.manager("0000:3b:00.0", 0)
+    programmer.program(card, image, print)
+    programmer.program(part, image, print)
+    assert (len(own.loaded), len(inside.loaded)) == (1, 2)
+
+
+def test_a_card_with_two_managers_inside_is_not_programmed(kernel, real, image):
+    both = [kernel.manager(f"0000:3b:00.0/pcap.{number}", number) for number in range(2)]
+    options = real(boards=(Board("card", address="0000:3b:00.0"),))
+    with pytest.raises(DriverError, match=r"expected one fpga_manager at 0000:3b:00.0 in /sys, found .*fpga0, .*fpga1"):
+        FpgaManagerProgrammer(options).program(options.boards[0], image, print)
+    assert [one.loaded for one in both] == [[], []]
+
+
 def test_a_load_that_goes_on_after_the_write_is_waited_for(kernel, manager, programmer, boards, image):
     manager.early, gate = True, manager.hold("write")
 
@@ -127,7 +174,7 @@ def test_a_file_that_is_another_one_after_the_load_is_not_trusted(manager, progr
         programmer.program(boards[0], image, progress)
 
 
-@pytest.mark.parametrize("said", ["n/a\n", "", "2\n", "\u00fc"])
+@pytest.mark.parametrize("said", ["n/a\n", "", "2\n", "\u00fc", pytest.param("0" + " " * 5000 + "\n1", id="long")])
 def test_flags_that_are_not_what_was_written_stop_the_load(kernel, programmer, boards, image, said):
     manager = kernel.manager("f8007000.devcfg")
     kernel.root.make(f"{manager.path}/flags", Deaf(said))

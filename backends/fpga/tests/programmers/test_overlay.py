@@ -7,6 +7,7 @@ from dpgateway_fpga import Bitstream, Overlay
 from dpgateway_fpga.programmers import Failed, Reading, verify
 from dpgateway_fpga.programmers.overlay import OverlayProgrammer
 
+from backends.fpga.tests.kernel.fuse import Text
 from backends.fpga.tests.kernel.overlays import Overlays, overlay
 from dpgateway import DriverError
 
@@ -113,6 +114,12 @@ def test_an_overlay_that_others_can_write_is_refused_before_anything_is_touched(
     with pytest.raises(DriverError, match=r"^bitstream 'aes' .* is refused: .*only its owner can write"):
         programmer.program(board, image, print)
     assert (len(overlays.manager.loaded), list(overlays)) == (1, ["dpgateway-f8007000.devcfg"])
+
+
+def test_an_overlay_whose_status_has_no_end_is_not_believed(overlays, programmer, board, image, kernel):
+    programmer.program(board, image, print)
+    kernel.host.make("overlays/dpgateway-f8007000.devcfg/status", Text("applied" + 100_000 * "\n"))
+    assert not programmer.read(board).operating
 
 
 def test_a_kernel_without_overlays_is_named(kernel, programmer, board, image, tmp_path):

@@ -42,11 +42,18 @@ def write(path: str, text: str) -> None:
         raise OSError(errno.EIO, f"took {written} of {len(text.encode())} bytes")
 
 
+LONGEST = 4096
+"""Bytes of an attribute (Documentation/filesystems/sysfs.rst)."""
+
+
 def flags(path: str, value: str) -> None:
     """Hexadecimal, and read back, because the value stays for whoever programs next."""
     write(path, value)
     with open(path, encoding="ascii", errors="replace") as attribute:  # noqa: PTH123  no pathlib here, which costs 10 ms
-        found = attribute.read().strip()
+        found = attribute.read(LONGEST + 1)
+    if len(found) > LONGEST:
+        raise OSError(errno.EIO, f"says more than {LONGEST} bytes, expected {value}")
+    found = found.strip()
     if not re.fullmatch("(0x)?[0-9a-fA-F]+", found) or int(found, 16) != int(value, 16):
         raise OSError(errno.EIO, f"says {found!r}, expected {value}")
 

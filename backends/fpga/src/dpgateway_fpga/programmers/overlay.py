@@ -23,6 +23,10 @@ from dpgateway_fpga.programmers.manager_state import Watched, load, read
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
 from dpgateway_fpga.staging import staged
+from dpgateway_fpga.trusted import read_file
+
+LONGEST = 4096
+"""Bytes of an attribute of configfs (fs/configfs/file.c, SIMPLE_ATTR_SIZE)."""
 
 
 class OverlayProgrammer:
@@ -82,9 +86,10 @@ class OverlayProgrammer:
     def _applied(self, board: Board) -> bool:
         here = self._here(board)
         try:
-            return (here / "status").read_text().strip() == "applied" and (here / "path").read_text().strip() != ""
-        except OSError:
+            status, path = (read_file(here / name, LONGEST).strip() for name in ("status", "path"))
+        except (DriverError, OSError):
             return False
+        return status == b"applied" and path != b""
 
     def _here(self, board: Board) -> Path:
         return self._options.configfs / f"dpgateway-{board.key}"

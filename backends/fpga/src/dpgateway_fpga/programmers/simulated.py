@@ -15,8 +15,10 @@ from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
-from dpgateway_fpga.trusted import trusted_directory
+from dpgateway_fpga.trusted import read_file, trusted_directory
 from dpgateway_fpga.ways import Simulated
+
+_LARGEST = 4096
 
 
 class SimulatedProgrammer:
@@ -34,10 +36,10 @@ class SimulatedProgrammer:
 
     def read(self, board: Board) -> Reading:
         try:
-            with trusted_directory(self._options.state_dir):
-                found = json.loads(self._file(board).read_text())
+            with trusted_directory(self._options.state_dir) as directory:
+                found = json.loads(read_file(self._file(board).name, _LARGEST, directory))
             state, sha256 = str(found["state"]), str(found["sha256"])
-        except (DriverError, OSError, ValueError, LookupError, TypeError):
+        except (DriverError, OSError, ValueError, LookupError, TypeError, RecursionError):
             return Reading("unknown")
         return Reading(state, sha256, operating=True) if state == "loaded" else Reading(state)
 
