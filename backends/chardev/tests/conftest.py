@@ -2,10 +2,12 @@
 
 import json
 import os
+import resource
 import stat
 import subprocess
 import sys
 import textwrap
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,22 @@ def drive(tree):
     yield drive
     for driver in made:
         driver.close()
+
+
+@pytest.fixture
+def no_files():
+    """A context in which this process can open no file."""
+
+    @contextmanager
+    def no_files():
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    return no_files
 
 
 @pytest.fixture

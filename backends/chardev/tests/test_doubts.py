@@ -31,6 +31,13 @@ def test_a_match_that_is_right_raises_no_doubt(tree, options):
     assert list(other.warnings({"example.com/one": one})) == []
 
 
+def test_what_can_not_be_listed_is_named(tree, options, no_files):
+    one = options(VFIO, nodes=[])
+    with no_files():
+        found = list(one.warnings({}))
+    assert found == [f"match: {tree.at('/sys')}/bus/pci/devices can't be listed: Too many open files"]
+
+
 def test_what_matches_nothing_here_is_named_unless_it_is_optional(options):
     nothing = {"subsystem": "usb"}
     found = list(options([VFIO, nothing, {**nothing, "optional": True}], nodes=[]).warnings({}))

@@ -63,6 +63,14 @@ def test_each_candidate_or_the_one_that_is_asked_for(drive, about, expected):
     assert list(drive(VFIO, nodes=[]).explain(about)) == expected
 
 
+def test_of_several_that_something_is_in_the_nearest_is_explained(tree, drive):
+    bridge, function = f"{PCI}/0000:00:01.0", f"{PCI}/0000:00:01.0/0000:03:00.0"
+    for here in (bridge, function):
+        tree.write(f"{here}/subsystem -> /sys/bus/pci\n/sys/bus/pci/devices/{here.rpartition('/')[2]} -> {here}")
+    tree.write(f"{function}/tty/ttyS5/subsystem -> /sys/class/tty\n/sys/class/tty/ttyS5 -> {function}/tty/ttyS5")
+    assert [one.path for one in drive({"subsystem": "pci"}, nodes=[]).explain("ttyS5")] == [function]
+
+
 @pytest.mark.usefixtures("functions")
 def test_what_no_match_is_about_says_what_it_is(drive):
     (candidate,) = drive({"subsystem": "usb"}).explain("ttyS4")

@@ -54,6 +54,26 @@ def reasons(driver):
     return {device.id: device.health.reason for device in driver.devices()}
 
 
+def test_where_nothing_can_be_listed_the_driver_says_so_until_it_can_be_again(tree, drive, no_files):
+    plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
+    driver = drive(STICK)
+    with no_files(), pytest.raises(DriverError, match=r"/sys/bus/tty/devices can't be listed: Too many open files$"):
+        driver.devices()
+    assert reasons(driver) == {"0403:6001:A1:1.0": None}
+
+
+def test_what_changed_before_it_was_watched_is_seen_with_the_next_change_of_anything(tree, drive, recorder):
+    plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
+    plug(tree, "1-2", "ttyUSB1", 1, serial="A2")
+    driver = drive(STICK, recorder)
+    assert reasons(driver).keys() == {"0403:6001:A1:1.0", "0403:6001:A2:1.0"}
+    recorder.changed.clear()
+    tree.write(f"{ROOT}/usb1/1-1/serial = B1")
+    tree.at("/dev/ttyUSB1").chmod(0o600)
+    assert recorder.changed.wait(20)
+    assert reasons(driver).keys() == {"0403:6001:B1:1.0", "0403:6001:A2:1.0"}
+
+
 def test_a_stick_is_named_by_its_serial_number_and_gives_its_node(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     driver = drive(STICK)

@@ -52,6 +52,13 @@ def test_a_command_says_why(dev, probed):
     until(dev, driver, {"good": None, "bad": f"/bin/sh -c test $1 = good && exit; {SAYS} sh bad: bad is worn out"})
 
 
+def test_a_command_that_says_much_says_why_at_its_end(dev, probed):
+    dev.node("a", 1)
+    script = "(yes | head -c 1000000; printf 'worn out %01000d' 0) >&2; exit 1"
+    why = f"worn out {'0' * 191}"
+    until(dev, probed(command=["/bin/sh", "-c", script]), {"a": f"/bin/sh -c {script}: {why}"})
+
+
 def test_a_command_has_no_environment_but_a_path(dev, probed, tmp_path):
     dev.node("a", 1)
     driver = probed(command=["/bin/sh", "-c", f"exec /usr/bin/env > {tmp_path}/env"])

@@ -49,7 +49,7 @@ class CharDevices:
             self.release = self._release
         self._memory = Memory()
         self._proof = Proof()
-        self._last: Mapping[str, str] = {}
+        self._last: Mapping[str, tuple[str, ...]] = {}
         """What was behind each device."""
 
     def devices(self) -> Sequence[Device]:
@@ -58,7 +58,7 @@ class CharDevices:
             self._memory.doubt()
             self._context.changed()  # look once more, because a change may have come just before the new watch
         self._notices.tell(survey.notices)
-        self._tell_changes({id_: ", ".join(one.hardware) for id_, one in survey.devices.items() if one.hardware})
+        self._tell_changes({id_: one.hardware for id_, one in survey.devices.items() if one.hardware})
         return self._probed(survey)
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
@@ -113,12 +113,12 @@ class CharDevices:
         """Called on the watcher's thread."""
         return self._concern is None or self._concern.has(event)
 
-    def _tell_changes(self, now: Mapping[str, str]) -> None:
+    def _tell_changes(self, now: Mapping[str, tuple[str, ...]]) -> None:
         for id_, hardware in now.items():
             if self._last.get(id_, hardware) != hardware:
                 self._context.log.warning(
                     "%s is %s now, it was %s: containers that have it keep the old device until they restart",
-                    id_ if self._options.match else f"{HOST_DEV}/{id_}", hardware, self._last[id_],
+                    id_ if self._options.match else f"{HOST_DEV}/{id_}", *map(", ".join, (hardware, self._last[id_])),
                 )  # fmt: skip
         self._last = now
 

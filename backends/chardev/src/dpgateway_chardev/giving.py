@@ -40,6 +40,8 @@ class Giver:
         self._options, self._look = options, look
         self.dev = DevTree(options.dev, look.trace)
         self.files = HostFiles(options.roots, options.host, look.trace)
+        self._constant: dict[GivenNode, GivenNode] = {}
+        """Nodes that many devices give, each kept once."""
 
     def give(self, id_: str, parts: Sequence[Part]) -> Given:
         """What all objects of a device give together, each thing once. Raises NothingToGive."""
@@ -148,7 +150,8 @@ class Giver:
         inside = option.container_path or self._options.container_path
         container_path = path if inside is None else self._path(inside, found, {**others, **_of_node(path, node)})
         constant = "{" not in template or bool(found.part and "{part}" not in template)
-        return GivenNode(path, container_path, option.permissions or self._options.permissions, node, constant)
+        given = GivenNode(path, container_path, option.permissions or self._options.permissions, node, constant)
+        return self._constant.setdefault(given, given) if constant else given
 
     def _check_number(self, found: Matched, path: str, number: str) -> None:
         """The node that is there has to be the object's: an old file may have its name."""

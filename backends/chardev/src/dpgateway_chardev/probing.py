@@ -31,6 +31,8 @@ _LEAVE = 0.5
 """Seconds in which killed children usually end."""
 _LONGEST = 200
 """Characters of what a command says."""
+_READ = 65536
+"""Bytes at its end that are looked at."""
 _OPEN = """
 import errno, os, sys
 try:
@@ -102,8 +104,8 @@ class _Asked:
         """Why the device isn't healthy, if it isn't. For a child that has ended."""
         code, said = self._child.returncode if self._child else 0, b""
         if self._said:
-            self._said.seek(0)
-            said = self._said.read(65536)
+            self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _READ))
+            said = self._said.read(_READ)
         lines = said.decode(errors="replace").strip().splitlines()
         hung = self.hung
         self._forget()
@@ -200,7 +202,7 @@ class Prober:
             with selectors.PollSelector() as selector:
                 for one in waiting:
                     selector.register(one, selectors.EVENT_READ)
-                if self._wake in {key.fd for key, _ in selector.select(0 if news else rest)}:
+                if self._wake in {key.fd for key, _ in selector.select(rest)}:
                     os.eventfd_read(self._wake)
         for asked in self._children:
             asked.kill()
