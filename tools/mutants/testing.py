@@ -18,18 +18,26 @@ MIRROR_LIMIT, WHOLE_LIMIT = 120, 1800
 """Seconds that the tests of one module, and all tests, may take; longer is taken for a mutant that hangs."""
 MEMORY = 8 << 30
 """Bytes of address space; a mutant that never stops allocating hurts nobody else."""
-UNSUITABLE = ("benchmarks", "deploy", "docs", "real_kubelet", "scenarios", "tools")
+UNSUITABLE = ("benchmarks", "deploy", "real_kubelet", "scenarios", "tools")
 """Folders of tests/ that look at other things than ``src`` and ``backends``, or need programs of their own."""
-NEEDED = ("src", "backends", "tests", "docs", "protos", "tools", "deploy", "conftest.py", "pyproject.toml", "README.md")
+COPIED = ("src", "backends", "tests", "docs", "protos", "tools", "deploy", "conftest.py", "pyproject.toml", "README.md")
+FOLDERS = {"dpgateway": (), "dpgateway_simulator": ("simulator",), "dpgateway_start": ("end_to_end",)}
+"""Where in tests/ the tests of each package are."""
+IN_PLACE = 'for name in *; do mount --bind "$name" "$0/$name"; done && cd "$0" && exec "$@"'
+"""For sh in the copy, in a mount namespace of its own: the copy stands where the tree is, and a command runs there."""
 
 
 class Copy:
-    """A copy of the tree, in which one mutant after another is tested."""
+    """A copy of the tree, in which one mutant after another is tested.
+
+    Its tests see it where the tree is, because that is where an installed command finds the program: else a process
+    that a test starts would run without the mutant.
+    """
 
     def __init__(self, tree: Path, place: Path) -> None:
-        self.place = place
+        self.tree, self.place, self._tested = tree, place, 0
         place.mkdir()
-        for name in NEEDED:
+        for name in COPIED:
             source = tree / name
             if source.is_dir():
                 shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("*.egg-info"))
@@ -41,6 +49,8 @@ class Copy:
         file = self.place / mutant.file
         original, status = file.read_bytes(), file.stat()
         file.write_bytes(mutant.apply(original))
+        self._tested += 1
+        os.utime(file, (0, self._tested))  # by it Python knows what it compiled; two mutants may be of the same second
         try:
             return self.failure(mirror(self.place, mutant.file), MIRROR_LIMIT) or self.failure(whole(), WHOLE_LIMIT)
         finally:
@@ -49,16 +59,11 @@ class Copy:
 
     def failure(self, arguments: Sequence[str], limit: float) -> str | None:
         """What failed in a run of pytest, or None."""
-        packages = [self.place / "src", *self.place.glob("backends/*/src")]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(str(path) for path in packages),
-            "PYTHONDONTWRITEBYTECODE": "1",  # else the next mutant of the same size and second is taken for this one
-        }
-        command = ["prlimit", f"--as={MEMORY}", sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        in_place = ["unshare", "--mount", "--propagation=private", "sh", "-ec", IN_PLACE, str(self.tree)]
+        pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
         process = subprocess.Popen(
-            [*command, *arguments],
-            cwd=self.place, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*in_place, "prlimit", f"--as={MEMORY}", *pytest, *arguments],
+            cwd=self.place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
         try:
@@ -86,7 +91,7 @@ def mirror(tree: Path, file: Path) -> list[str]:
     if parts[0] == "backends":
         tests, inner = Path(*parts[:2], "tests"), parts[4:]
     else:
-        tests, inner = Path("tests"), parts[2:] if parts[1] == "dpgateway" else ("simulator", *parts[2:])
+        tests, inner = Path("tests"), (*FOLDERS[parts[1]], *parts[2:])
     folder = tests.joinpath(*inner[:-1])
     if own := sorted((tree / folder).glob(f"test_{file.stem}.py")):
         return [str(path.relative_to(tree)) for path in own]

@@ -1,11 +1,11 @@
-"""On a tree of one module and two tests."""
+"""On a tree of one module and two tests, one of which starts a process that finds the program where the tree is."""
 
 from pathlib import Path
 
 import pytest
 
 from tools.mutants.changing import mutants
-from tools.mutants.testing import NEEDED, Copy, mirror, whole
+from tools.mutants.testing import COPIED, Copy, mirror, whole
 
 MODULE = """
 def add(a, b):
@@ -23,20 +23,26 @@ def test_add():
     assert add(1, 2) == 3
 """
 FAR = """
-from dpgateway.offer.sums import sign
+import os, subprocess, sys
 
 
 def test_sign():
-    assert sign(1)
+    program = "from dpgateway.offer.sums import sign; assert sign(1)"
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": SRC})
 """
 
 
 @pytest.fixture
 def tree(tmp_path):
     tree = tmp_path / "tree"
-    for name in NEEDED:
+    for name in COPIED:
         (tree / name).mkdir(parents=True) if "." not in name else (tree / name).touch()
-    texts = {"src/dpgateway/offer/sums.py": MODULE, "tests/offer/test_sums.py": OWN, "tests/test_far.py": FAR}
+    texts = {
+        "src/dpgateway/offer/sums.py": MODULE,
+        "tests/offer/test_sums.py": OWN,
+        "tests/test_far.py": f"SRC = {str(tree / 'src')!r}{FAR}",
+        "pyproject.toml": "[tool.pytest.ini_options]\npythonpath = ['src']",
+    }
     for name, text in texts.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(text)
@@ -75,6 +81,7 @@ def test_the_tests_of_a_module_are_those_that_mirror_it(tree, file, expected):
         ("backends/chardev/src/dpgateway_chardev/numa.py", "backends/chardev/tests/test_numa.py"),
         ("backends/chardev/src/dpgateway_chardev/other.py", "backends/chardev/tests"),
         ("src/dpgateway_simulator/kubelet/pods.py", "tests/simulator/kubelet/test_pods.py"),
+        ("src/dpgateway_start/init.py", "tests/end_to_end"),
     ],
 )
 def test_packages_of_their_own_have_tests_of_their_own(tree, file, test):
