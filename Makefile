@@ -45,7 +45,7 @@ lint: $(VENV)/.dev  ## linters, the type checker, the direction of imports, gene
 .PHONY: test-kubelets
 test-kubelets: $(VENV)/.dev  ## the gateway under the kubelets of nine releases (needs root and Go)
 	@$(BIN)/python -m tests.real_kubelet.build
-	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/real_kubelet tests/scenarios --ignore tests/scenarios/test_soak.py
+	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q -n 3 --dist loadgroup tests/real_kubelet tests/scenarios --ignore tests/scenarios/test_soak.py
 	@echo "kubelet restarts, one after another, because they are measured"
 	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
 

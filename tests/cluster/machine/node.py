@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.build import KUBELETS
-from tests.cluster.machine.box import Box, until
+from tests.cluster.machine.box import Box, ClusterError, until
 from tests.cluster.machine.control import Control
 from tests.real_kubelet.node.image import IMAGE
 from tests.real_kubelet.node.settings import cgroup_mounts, write_sysctls
@@ -83,7 +83,7 @@ class Node(Box):
             _remove_cgroup(folder)
 
     def start_kubelet(self, release: str) -> None:
-        """Returns when it is healthy and takes registrations."""
+        """Returns when it is healthy, takes registrations, and knows the pods that the node has."""
         self.release = release
         config = self.folder / "kubelet.json"
         config.write_text(json.dumps(self._kubelet_config()))
@@ -97,6 +97,7 @@ class Node(Box):
         program = KUBELETS[release].binary()
         self.spawn("kubelet", [program, f"--config={config}", f"--kubeconfig={own}", *names, "--v=2"])
         until(f"healthy kubelet of {self.name}", self._kubelet_is_healthy)
+        until(f"pods at the kubelet of {self.name}", self._kubelet_knows_its_pods)
 
     def stop_kubelet(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Ends the kubelet alone; pods go on."""
@@ -186,6 +187,19 @@ class Node(Box):
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+    def _kubelet_knows_its_pods(self) -> bool:
+        """Until then it refuses exec, and counts what deleted pods had: a new pod may be refused."""
+        wanted = self._uids(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}")
+        try:
+            return not wanted or wanted <= self._uids(f"/api/v1/nodes/{self.name}/proxy/pods")
+        except ClusterError:  # the API server can't reach it yet
+            return False
+
+    def _uids(self, path: str) -> set[str]:
+        """Of the pods there that stay."""
+        found = (self._control.api("GET", path) or {}).get("items") or ()
+        return {one["metadata"]["uid"] for one in found if "deletionTimestamp" not in one["metadata"]}
 
     def _kubelet_config(self) -> dict[str, Any]:
         return {
