@@ -44,7 +44,10 @@ def log(records):
 
 @pytest.fixture
 def short_path():
-    """A directory in which sockets can be bound: their paths have 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="dp-"))
+    """A directory in which sockets can be bound (their paths have 107 bytes at most). Its parent is the test's too."""
+    around = Path(tempfile.mkdtemp(prefix="dp-"))
+    around.chmod(0o711)
+    path = around / "t"
+    path.mkdir(mode=0o700)
     yield path
-    shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(around, ignore_errors=True)

@@ -267,6 +267,17 @@ async def test_what_an_earlier_gateway_left_of_resources_that_are_not_configured
     assert names(gateway.directory) == []
 
 
+async def test_what_an_earlier_gateway_left_where_the_kubelet_comes_later_is_removed(gateway, short_path):
+    folder = short_path / "later/dpgateway"
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "0123456789abcdef.sock").touch()
+    gateway.directory = short_path / "device-plugins"
+    gateway.start(Scripted)
+    await turns(200)
+    (short_path / "later").rename(gateway.directory)
+    await until(lambda: not (gateway.directory / "dpgateway/0123456789abcdef.sock").exists())
+
+
 async def test_what_cannot_be_removed_is_told_and_keeps_nothing_else(gateway, kubelet, caplog):
     folder = gateway.directory / "dpgateway"
     stays, left = folder / "0123456789abcdef.lock", folder / "fedcba9876543210-1.new"

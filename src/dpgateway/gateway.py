@@ -30,7 +30,7 @@ from dpgateway.node.node import Node
 from dpgateway.node.runtime import SOCKETS, Runtime
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Bell
-from dpgateway.process.tasks import persist
+from dpgateway.process.tasks import persist, whole
 from dpgateway.process.threads import Threads
 from dpgateway.status.overview import Overview, Served
 
@@ -72,7 +72,7 @@ class Gateway:
         cdi_dirs = configuration.runtime.cdi_dirs
         specs = SpecDirectories(cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
         own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, partial(_log.warning, "a CDI spec: %s"))
-        self._keeping = Keeping(own, self._node.holdings, left.known.wait, self._threads)
+        self._keeping = Keeping(own, self._node.holdings, left, self._threads)
         cdi = Cdi(specs, own, self._threads, Runtime(runtime).cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
         self._everywhere: list[asyncio.Task[None]] = []
@@ -186,12 +186,10 @@ class Gateway:
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
             driving = group.create_task(driver.run(), name=f"{config.name} driver")
-            async with AsyncExitStack() as end:  # what comes last is done first
-                end.push_async_callback(asyncio.wait, {driving})  # before the group cancels it again, as it closes
-                end.push_async_callback(plugin.close)
-                end.callback(driving.cancel)  # the driver closes while the server says goodbye
-                end.push_async_callback(plugin.drain, GRACE)
+            try:
                 given = await plugin.run()
+            finally:
+                await whole(_leave(plugin, driving))  # also if it is stopped while it begins again
             raise _Over(given=given)
 
     # the kubelet
@@ -238,6 +236,14 @@ class Gateway:
         """Removes all names at once, whatever still runs; from any thread."""
         for plugin in self._plugins():
             plugin.abandon()
+
+
+async def _leave(plugin: Plugin, driving: asyncio.Task[None]) -> None:
+    async with AsyncExitStack() as end:  # what comes last is done first
+        end.push_async_callback(asyncio.wait, {driving})  # before the group cancels it again, as it closes
+        end.push_async_callback(plugin.close)
+        end.callback(driving.cancel)  # the driver closes while the server says goodbye
+        end.push_async_callback(plugin.drain, GRACE)
 
 
 class _Over(Exception):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 
 import pytest
 
@@ -37,6 +38,21 @@ def unresolved(specs, name):
     with pytest.raises(CdiError) as caught:
         specs.resolve([name])
     return str(caught.value)
+
+
+def test_who_asks_while_somebody_reads_for_long_is_told_so(etc, gate):
+    write(etc / "a.json", spec(a={}))
+    (etc / "b.json").write_text("no spec")
+    slow = gate()
+    specs = SpecDirectories((etc,), slow)  # it complains for long, instead of reading for long
+    reader = threading.Thread(target=specs.resolve, args=([f"{GPU}=a"],))
+    reader.start()
+    while not slow.calls:
+        os.sched_yield()
+    assert unresolved(specs, f"{GPU}=a") == "the CDI specs can't be read, because a disk hangs"
+    slow.open()
+    reader.join()
+    assert specs.resolve([f"{GPU}=a"])
 
 
 def test_a_name_stands_for_its_device_with_what_its_spec_has_in_common(specs, etc, run):

@@ -29,6 +29,8 @@ class Options:
     def warnings(self, others):
         if self.mode == "doubt":
             raise ZeroDivisionError("oops")
+        if self.mode == "ponder":
+            threading.Event().wait()
         return ()
 
 class Fake:

@@ -2,9 +2,11 @@
 
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
+from dpgateway import cli
 from dpgateway.config import complete, load
 from dpgateway.config.values import Kubelet, ResourceKeys, Shares, Timeouts, Web
 from dpgateway.model import Mount
@@ -26,6 +28,10 @@ def uncommented(text):
 def read(line, text):
     document = load(line.config(text))
     return complete(document, find(document.drivers))
+
+
+def test_it_is_printed_as_it_is(example):
+    assert example == (Path(cli.__file__).parent / "example.yaml").read_text(encoding="utf-8")
 
 
 def test_it_passes_the_check(line, example):

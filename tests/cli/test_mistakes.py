@@ -297,6 +297,10 @@ DOUBTS = {
         "resources:\n- {name: example.com/a, driver: fake, options: {mode: doubt}}",
         ("config.yaml:2: resources[0].options: its Options.warnings failed: ZeroDivisionError: oops",),
     ),
+    "a driver that warns for ever": Mistake(
+        "resources:\n- {name: example.com/a, driver: fake, options: {mode: ponder}}",
+        ("config.yaml:2: example.com/a: its driver's Options.warnings hasn't returned within 2 s",),
+    ),
     "a file with the other ending": Mistake(
         files={"a.yaml": f"resources:\n- {FUSE}", "b.yml": "resources: []"},
         says=("b.yml: it isn't read: only names that end in .yaml are",),
@@ -587,3 +591,14 @@ class TestRun:
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1].endswith("pip install 'dpgateway[simulator]'")
         assert "Traceback" not in done.stderr
+
+    def test_the_demo_without_all_of_its_drivers(self, run):
+        """A package without entry points hides the installed one of that name."""
+        for name in ("chardev", "fpga"):
+            hidden = run.folder / f"dpgateway_{name}-0.dist-info"
+            hidden.mkdir()
+            (hidden / "METADATA").write_text(f"Name: dpgateway-{name}\n")
+        environment = os.environ | {"PYTHONPATH": str(run.folder)}
+        done = subprocess.run([*COMMAND, "demo"], env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "needs the drivers fpga, chardev too: install dpgateway-fpga dpgateway-chardev" in done.stderr

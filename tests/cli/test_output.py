@@ -35,6 +35,7 @@ def terminal(tmp_path, fake_driver):
         with os.fdopen(master, "rb", buffering=0) as output:
             text = b"".join(iter(lambda: _read(output), b"")).decode()
         assert process.wait() == 0
+        assert {"", "0", "1", "2", "33"} >= set(re.findall(r"\x1b\[([0-9;]*)m", text))
         return re.sub(r"\x1b\[[0-9;]*m|\r", "", text).splitlines()
 
     return shown

@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -95,6 +97,13 @@ def test_each_format_of_the_checkpoint(node, name, span):
     assert (told["from"]["oldest"], told["from"]["newest"]) == span
 
 
+@pytest.mark.parametrize(("preference", "expected"), [("packed", True), ("none", False)])
+def test_a_preference_that_the_configuration_has(node, preference, expected):
+    node.configure(f"resources: [{{name: {R}, driver: fake, options: {{mode: list}}, preference: {preference}}}]")
+    found = node.found("--from=1.26", "--to=1.18", code=int(expected))
+    assert (("loss", "preference-lost", R) in found) == expected
+
+
 def test_all_of_the_json(node):
     node.hold(by_node(entry(R, DeviceIDs={"-1": ["bad\x1b[2J"]})))
     told = node.json(code=0)
@@ -128,6 +137,16 @@ def test_all_of_the_json(node):
         "runtime": None,
         "rehearsal": None,
     }
+
+
+def test_a_kubelet_that_does_not_answer(node):
+    """As after its end, which leaves the socket behind."""
+    path = node.directory.parent / "pod-resources/kubelet.sock"
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as left, contextlib.chdir(path.parent):
+        left.bind(path.name)
+    (text,) = [one for one in node.json(code=0)["not_asked"] if one.startswith("the kubelet can't be asked: ")]
+    assert "UNAVAILABLE" in text
 
 
 def test_each_field_of_the_json_is_documented(node):

@@ -66,6 +66,9 @@ async def test_a_table_of_the_resources_and_what_is_wrong(node):
     assert f"pid {node.gateway.pid}, for " in table
     assert "kubelet: there for " in table
     assert ", speaks v1beta1, release 1." in table
+    socket = (node.folder / "dp/kubelet.sock").stat()
+    incarnation = (await node.json())["kubelet"]["incarnation"]
+    assert incarnation == f"{socket.st_dev}:{socket.st_ino}:{socket.st_ctime_ns}"
     head = dict(zip(rows["RESOURCE"], rows[R], strict=False))
     assert {name: head[name] for name in ("KUBELET", "HEALTHY", "UNHEALTHY", "HELD", "FREE")} == {
         "KUBELET": "serving",

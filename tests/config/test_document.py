@@ -131,6 +131,15 @@ resources:
     assert only_problem(path).startswith(":5: resources[0].env")
 
 
+def test_files_that_disagree_about_the_state_directory_are_told(config: Write, tmp_path: Path) -> None:
+    for name, state in {"1.yaml": "/a", "2.yaml": "/a", "3.yaml": "/b"}.items():
+        config(f"resources: []\nstate_dir: {state}", name)
+    expected = f'found "/b", expected "/a", as at {tmp_path}/1.yaml:2; all files share this key'
+    assert only_problem(tmp_path) == f"/3.yaml:2: state_dir: {expected}"
+    config("resources: []", "3.yaml")
+    assert load(tmp_path).state_dir == Path("/a")
+
+
 def test_a_resource_named_twice_names_both_places(config: Write) -> None:
     path = config("resources:\n- {name: example.com/a, driver: x}\n- {name: example.com/a, driver: y}")
     assert (

@@ -74,6 +74,11 @@ def test_a_key_that_is_no_scalar(config: Write, key: str) -> None:
     assert "found a list or a mapping as a key" in only_problem(config(in_options(f"    {key}: x")))
 
 
+def test_a_key_with_half_a_character(config: Write) -> None:
+    problem = only_problem(config(in_options('    "a\\ud800": 1')))
+    assert problem.endswith(r'found the key "a\ud800", expected text that can be written in UTF-8')
+
+
 @pytest.mark.parametrize("number", ["1.10", "0o17", "0x1F", "1_000", "1e3", "-0", "+5", ".inf"])
 def test_a_number_is_quoted_as_it_was_written(config: Write, number: str) -> None:
     path = config(f"resources:\n- {{name: example.com/a, driver: x, env: {{A: {number}}}}}")

@@ -83,6 +83,25 @@ def test_what_is_frozen_stays_so() -> None:
         labels["a"] = "c"
 
 
+@dataclass(frozen=True)
+class Particular:
+    first: int
+    second: int = 0
+
+    def __post_init__(self) -> None:
+        if self.first == 13:
+            refuse(["first: unlucky", "second: not with this first"])
+
+
+def test_what_a_type_says_of_keys_that_are_right_is_told_beside_those_that_are_wrong() -> None:
+    wrong = 'second: found "x", expected an integer'
+    assert faults({"first": 13, "second": "x"}, Particular) == [wrong, "first: found 13", "unlucky"]
+    assert faults({"second": "x"}, Particular) == [
+        "first: found nothing, expected a value, because this key has no default",
+        wrong,
+    ]
+
+
 def test_all_that_is_wrong_is_told_at_once_each_with_its_key() -> None:
     value = {
         "ready": 1,

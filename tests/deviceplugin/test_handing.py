@@ -7,15 +7,18 @@ import fcntl
 import hashlib
 import os
 
+import grpc
 import pytest
 
 from dpgateway import Allocation, Device, Health
 from dpgateway.deviceplugin.handing import keeps_one_client
+from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.process import forks
 from dpgateway.process.peers import Gone, Listener, Peer
 from dpgateway_simulator import Kubelet
 from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured, scripted
+from tests.support.serving import Client, status
 from tests.support.waiting import turns, until
 
 R, S = "example.com/thing", "example.com/other"
@@ -47,16 +50,28 @@ async def older(make, kubelet):
     older = make()
     older.serve(configured(driver_class=Scripted))
     await offered(kubelet)
-    await until(path(older, "next").exists)
     return older
 
 
 @pytest.fixture
-async def newer(older):
+async def dial():
+    """Dials a gateway as a newer one does, which the test plays."""
+    dialled = []
+
+    async def one(older):
+        await until(path(older, "next").exists)
+        dialled.append(Peer.dial(path(older, "next")))
+        return dialled[-1]
+
+    yield one
+    for peer in dialled:
+        peer.close()
+
+
+@pytest.fixture
+async def newer(older, dial):
     """What a newer gateway says, which the test plays."""
-    newer = Peer.dial(path(older, "next"))
-    yield newer
-    newer.close()
+    return await dial(older)
 
 
 def path(gateway, suffix, name=R):
@@ -185,13 +200,15 @@ async def test_a_newer_gateway_that_dies_before_it_serves_is_as_if_it_had_never_
     assert path(older, "lock").read_text() == f"pid {os.getpid()}\n"
 
 
-async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_two_seconds(kubelet, older, newer):
+async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_two_seconds(kubelet, older, newer, caplog):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
     call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
     assert await heard(newer) == "back"
     await call
     assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    failed = f"the gateway that takes {R} over failed, so this one serves on: it hasn't served within 2 s"
+    assert failed in caplog.messages
 
 
 async def test_the_older_gateway_registers_again_if_the_newer_one_dies_while_it_does(kubelet, older, newer):
@@ -217,6 +234,27 @@ async def test_the_lock_stays_with_whoever_of_the_two_is_left(older, newer):
         with pytest.raises(BlockingIOError):
             fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert os.path.samestat(os.fstat(lock), os.fstat(another.fileno()))
+
+
+async def test_the_older_gateway_gives_nothing_once_the_newer_one_owns_the_lock(make, kubelet, dial):
+    given: list[object] = []
+    older = make()
+    older.serve(configured(driver_class=scripted(allocate=given.append)))
+    await offered(kubelet)
+    newer, client = await dial(older), Client(path(older, "sock"))
+    await client.call("GetDevicePluginOptions")
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    path(older, "sock").unlink()  # the newer one has died since
+    newer.send("serves")
+    assert await heard(newer) == "register"
+    newer.send("listed")
+    with pytest.raises(Gone):
+        await heard(newer)
+    request = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}])
+    code, _ = await status(client.call("Allocate", request))
+    assert (code, given) == (grpc.StatusCode.UNAVAILABLE, [])
+    await client.close()
 
 
 async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubelet, older, newer):
@@ -351,6 +389,21 @@ async def test_a_gateway_that_was_too_slow_lets_go_and_asks_again(make, kubelet,
     assert registered(kubelet) == 0
     older.close()
     again.close()
+
+
+@pytest.mark.parametrize("turn", range(24))
+async def test_a_gateway_that_is_stopped_just_as_it_begins_again_is_stopped(make, holder, turn):
+    """Its tasks end because of the one, and it because of the other."""
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("back")
+    older.close()
+    await turns(turn)
+    await newer.end()
 
 
 async def test_a_gateway_that_was_too_slow_to_serve_hears_so_although_nobody_listens_any_more(make, kubelet, holder):
@@ -509,3 +562,41 @@ async def test_a_newer_gateway_may_ask_again_if_one_of_a_pool_ends_before_it_is_
 )
 def test_which_kubelets_end_a_newer_stream_with_an_older_one(agent, one):
     assert keeps_one_client(agent) == one
+
+
+async def test_what_is_given_of_a_resource_that_only_the_older_gateway_has_stays_taken(make, kubelet):
+    """The newer one has read all journals before that, and must know it of the same hardware under another name."""
+    older, newer = make(), make()
+    older.serve(*BOTH)
+    await offered(kubelet, R, S)
+    newer.serve(BOTH[1])
+    await turns(500)
+    assert (await kubelet.admit("p", {"c": {R: 1}}))["ok"]
+    await older.end()
+    await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
+    await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 1))
+    assert all_healthy(kubelet, S) == 1
+
+
+async def test_what_the_older_gateway_gives_while_it_ends_stays_taken(make, kubelet, gate):
+    slow, older, newer = gate(Allocation(env={"A": "1"})), make(), make()
+    older.serve(configured(name=R, driver_class=scripted(allocate=slow), pool="p"), BOTH[1])
+    await offered(kubelet, R, S)
+    newer.serve(BOTH[1])
+    admitted = asyncio.ensure_future(kubelet.admit("p", {"c": {R: 1}}))
+    await slow.entered()
+    served = path(older, "sock", S).stat().st_ctime_ns
+    older.stop.set()
+    await until(lambda: path(newer, "sock", S).exists() and path(newer, "sock", S).stat().st_ctime_ns != served)
+    await turns(200)
+    slow.open()
+    given = (await admitted)["ok"]  # unless the older one had no time left
+    await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
+    await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 1 if given else 2))
+    assert all_healthy(kubelet, S) == 1 or not given
+
+
+def all_healthy(kubelet, name):
+    """How many of its lists said so."""
+    lists = [event.fields for event in kubelet.events if event.kind == "list received"]
+    return sum(fields["resource"] == name and fields["healthy"] == 2 for fields in lists)

@@ -49,18 +49,33 @@ def given(specs):
     return given
 
 
+class Journals:
+    """What is known of resources that aren't configured any more."""
+
+    def __init__(self):
+        self.known = asyncio.Event()
+        self.known.set()
+        self.looks = 0
+        self.found = lambda: True
+
+    async def look(self):
+        self.looks += 1
+        return self.found()
+
+
 @pytest.fixture
-async def keep(specs):
+async def left():
+    return Journals()
+
+
+@pytest.fixture
+async def keep(specs, left):
     """Keeps them, until the test's end."""
     tasks = []
 
-    async def keep(holdings, *, known=True):
-        left_known = asyncio.Event()
-        if known:
-            left_known.set()
-        keeping = Keeping(specs, holdings, left_known.wait, Threads(), pause=0.01)
+    async def keep(holdings):
+        keeping = Keeping(specs, holdings, left, Threads(), pause=0.01)
         tasks.append(asyncio.create_task(keeping.run()))
-        return left_known
 
     yield keep
     for task in tasks:
@@ -103,14 +118,35 @@ async def test_it_goes_when_other_containers_have_its_devices_and_none_has_all(k
     await until(lambda: not over.spec.exists())
 
 
-async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is_known_what_is_left(keep, given):
-    gone, left = given("a", resource="example.com/gone"), given("a", resource="example.com/left")
+async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is_known_what_is_left(keep, given, left):
+    gone, used = given("a", resource="example.com/gone"), given("a", resource="example.com/left")
     gone.spec.unlink()
-    known = await keep({"example.com/left": Observable(HELD)}, known=False)
+    left.known.clear()
+    await keep({"example.com/left": Observable(HELD)})
     await until(gone.spec.exists)  # at the start all are needed
-    known.set()
+    left.known.set()
     await until(lambda: not gone.spec.exists() and not gone.record.exists())
-    assert left.spec.exists()
+    assert used.spec.exists()
+
+
+async def test_a_spec_that_another_gateway_has_given_since_stays(keep, given, left):
+    """Of a resource that only that gateway serves."""
+    later, over = given("a", resource="example.com/later"), given("b")
+    holdings = {R: Observable(FREE)}
+    left.found = lambda: bool(holdings.setdefault("example.com/later", Observable(HELD)))
+    await keep(holdings)
+    await until(lambda: not over.spec.exists() and left.looks)
+    assert later.spec.exists()
+
+
+async def test_nothing_of_an_unknown_resource_goes_while_a_journal_can_not_be_read(keep, given, left):
+    unsure, over = given("a", resource="example.com/unsure"), given("b")
+    left.found = lambda: False
+    await keep({R: Observable(FREE)})
+    await until(lambda: not over.spec.exists() and left.looks > 1)
+    assert unsure.spec.exists()
+    left.found = lambda: True
+    await until(lambda: not unsure.spec.exists())
 
 
 @pytest.mark.parametrize(

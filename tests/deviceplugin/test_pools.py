@@ -3,8 +3,11 @@
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import Phase, settings
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.offer.exclusion import worked_on
 from dpgateway.deviceplugin.offer.inventory import SETTLING, Inventory
 from dpgateway.deviceplugin.offer.pool import Pool
 from dpgateway.deviceplugin.pools import Pools
@@ -28,6 +32,8 @@ from dpgateway.node.left import Left
 from dpgateway.node.node import Node
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
+from tests.deviceplugin.pool_life import Life, Setting, Truth
+from tests.support.inline import Inline
 from tests.support.resources import NoOptions, configured, scripted
 from tests.support.serving import running
 from tests.support.specs import cdi
@@ -68,7 +74,7 @@ class Served:
 
     def __init__(self, name, pool, clock, devices=BOARDS, **config):
         self.holdings = Observable(Holdings())
-        self.inventory = Inventory(configured(name=name, **config), self.holdings, lambda: None, LOG, clock)
+        self.inventory = Inventory(configured(name=name, **config), self.holdings, self.note_again, LOG, clock)
         self.inventory.join(pool)
         self.calls: Any = Calls()
         self.driver = running(self.calls)
@@ -86,6 +92,11 @@ class Served:
     def note(self, *ids, pod="1a"):
         now, noted = self._clock.monotonic(), Noted((), frozenset([Container(pod, "c")]))
         self.holdings.publish(self.holdings.value.noted(dict.fromkeys(ids, noted), now, now))
+
+    def note_again(self):
+        holdings = self.holdings.value
+        note = None if holdings.note is None else dict(holdings.note)
+        self.holdings.publish(holdings.noted(note, holdings.written, self._clock.monotonic()))
 
     def allocate(self, *ids):
         return asyncio.ensure_future(self.resource.allocate([ids], APIS[0]))
@@ -371,6 +382,174 @@ async def test_what_a_failed_allocate_gave_is_nobodys_before_its_driver_was_told
     assert fft.reasons == {}
 
 
+LINK, NODE = (Device(name, hardware=("char 188:0",)) for name in ("by-id-1", "ttyUSB0"))
+
+
+@pytest.mark.parametrize("free", ["by-id-1", "ttyUSB0"])
+async def test_two_that_have_the_same_hardware_keep_it_from_everybody_until_both_are_free(make, free):
+    """A gateway that knew nothing of hardware gave it away under both names, and nobody wrote down what it was."""
+    serial = await make(AES, devices=[LINK, NODE], shares=2)
+    serial.note("by-id-1", "ttyUSB0")
+    await turns()
+    held = {name: f"char 188:0 is held as {other}" for name, other in (("by-id-1", "ttyUSB0"), ("ttyUSB0", "by-id-1"))}
+    for name, reason in held.items():
+        assert await serial.refusal(f"{name}::1") == f"resource {AES}: device {name}::1 is unhealthy: {reason}"
+    serial.holdings.publish(serial.holdings.value.noted({}, 1e6, 1e6))
+    serial.note(*held.keys() - {free})
+    await turns()
+    assert serial.reasons == dict.fromkeys((free, f"{free}::1"), held[free])
+    serial.note()
+    await turns()
+    assert serial.reasons == {}
+
+
+async def test_of_two_that_had_the_same_hardware_the_one_that_has_it_still_is_named(make):
+    aes, fft = await make(AES, shares=2), await make(FFT)
+    aes.calls.release = lambda devices, free, told: None  # it takes its time
+    for number in (0, 1):
+        noted = {f"b0{'::1' * share}": Noted((), frozenset([Container(str(share), "c")])) for share in (0, 1)}
+        now = aes._clock.monotonic()
+        aes.holdings.publish(aes.holdings.value.noted(noted, now, now).ended(frozenset([str(1 - number)])))
+        await turns()
+        assert fft.reasons == {"b0": f"held as example.com/aes by pod {number}"}
+
+
+@pytest.mark.parametrize("board", ["b0", "b1"])
+async def test_what_an_earlier_driver_works_on_hides_nobody_who_has_a_part_of_it(pool, make, board):
+    """They were given away while these resources were in no pool."""
+    pool._besides = lambda: [worked_on(FFT, "prepare", [BOTH])]
+    aes, fft = await make(AES), await make(FFT, devices=[BOTH], shares=2)
+    aes.note(board)
+    fft.note("both")
+    await turns()
+    assert fft.reasons["both::1"] == f"{board} is held as example.com/aes by pod 1a"
+
+
+async def test_a_name_without_hardware_is_excluded_by_a_device_that_has_it_behind_it(make):
+    aes = await make(AES, devices=[BOARDS[0], BOTH])
+    await aes.give("both")
+    assert aes.reasons == {"b0": "b0 is held as both"}
+
+
+@pytest.mark.parametrize("known", ["a list", "a journal"])
+async def test_what_was_given_under_a_name_that_is_gone_counts_though_no_device_names_hardware_now(make, known):
+    if known == "a list":
+        aes = await make(AES, devices=[BOTH])
+        await aes.give("both")
+        aes.devices = BOARDS
+        aes.list()
+    else:
+        aes = await make(AES, known=False)
+        aes.remember({"both": Claim("", frozenset(["1a"]), frozenset({"b0", "b1"}))})
+    aes.note("both")
+    await turns()
+    assert aes.reasons == {"both": ANY, "b0": "b0 is held as both", "b1": "b1 is held as both"}
+    assert "b0 is held as both" in await aes.refusal("b0")
+
+
+async def test_what_another_name_of_the_resource_has_is_neither_prepared_nor_released(make):
+    """The link means another port by now, which a container has under the port's own name."""
+    serial = await make(AES, devices=[replace(LINK, hardware=("char 188:1",)), NODE])
+    await serial.give("by-id-1")
+    await serial.give("ttyUSB0")
+    serial.note("by-id-1", "ttyUSB0")
+    serial.devices = [LINK, NODE]
+    serial.list()
+    with pytest.raises(RequestError, match="by-id-1 can't be prepared: char 188:0 is held as ttyUSB0"):
+        await serial.resource.prepare(["by-id-1"])
+    await serial.resource.prepare(["ttyUSB0"])
+    serial.holdings.publish(serial.holdings.value.noted({}, 1e6, 1e6))
+    serial.note("ttyUSB0")
+    await turns()
+    serial.note()
+    await turns()
+    assert (serial.calls.prepared, serial.calls.released) == (["ttyUSB0"], ["ttyUSB0"])
+    assert serial.reasons == {}
+
+
+async def test_a_container_that_starts_again_has_what_its_name_means_now_besides_what_it_had(make):
+    serial = await make(AES, devices=[replace(LINK, hardware=("char 188:1",)), NODE])
+    await serial.give("by-id-1")
+    serial.note("by-id-1")
+    serial.devices = [LINK, NODE, Device("ttyUSB1", hardware=("char 188:1",))]
+    serial.list()
+    await turns()
+    assert serial.reasons.keys() == {"ttyUSB1"}
+    await serial.resource.prepare(["by-id-1"])
+    assert serial.reasons.keys() == {"ttyUSB0", "ttyUSB1"}
+
+
+async def test_what_became_other_hardware_is_not_prepared_before_the_rest_of_the_pool_is_known(make):
+    aes, fft = await make(AES), await make(FFT, known=False)
+    aes.remember({"b0": Claim("", frozenset(["1a"]), frozenset(["b1"]))})
+    aes.note("b0")
+    await turns()
+    with pytest.raises(RequestError, match="b0 can't be prepared: they became other hardware, and it isn't known yet"):
+        await aes.resource.prepare(["b0"])
+    fft.remember()
+    fft.note()
+    await turns()
+    await aes.resource.prepare(["b0"])
+
+
+async def test_what_is_being_given_is_what_its_name_meant_when_the_driver_was_asked(make):
+    serial = await make(AES, devices=[LINK, NODE])
+    given = serial.allocate("by-id-1")
+    await turns()
+    serial.devices = [replace(LINK, hardware=("char 188:1",)), NODE]
+    serial.list()
+    assert "char 188:0 is held as by-id-1" in await serial.refusal("ttyUSB0")
+    serial.answer("by-id-1")
+    with pytest.raises(RequestError, match=r"by-id-1 became other hardware .*: char 188:1 instead of char 188:0"):
+        await given
+
+
+async def test_a_device_that_got_more_hardware_while_it_was_given_away_is_held_with_all_of_it(make):
+    serial = await make(AES, devices=[LINK, replace(NODE, hardware=("char 188:1",))])
+    given = serial.allocate("by-id-1")
+    await turns()
+    serial.devices = [replace(LINK, hardware=("char 188:0", "char 188:1")), *serial.devices[1:]]
+    serial.list()
+    serial.answer("by-id-1")
+    await given
+    serial.devices = [LINK, *serial.devices[1:]]
+    serial.list()
+    assert serial.reasons == {"ttyUSB0": "char 188:1 is held as by-id-1"}
+
+
+@in_virtual_time
+async def test_what_is_gone_and_whose_pod_ended_is_given_up_although_the_kubelet_names_it_still():
+    """A kubelet of an idle node writes its checkpoint again when the next pod comes, and none fits until then."""
+    loop: Any = asyncio.get_running_loop()
+    aes = Served(AES, Pool(), loop.clock, [BOTH], keep_lost=60)
+    aes.list()
+    aes.remember()
+    aes.note()
+    await aes.give("both")
+    aes.note("both")
+    aes.devices = BOARDS
+    aes.list()
+    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    await advance(59)
+    assert aes.reasons.keys() == {"both", "b0", "b1"}
+    await advance(2)
+    assert aes.reasons.keys() == {"both"}
+    aes.end()
+
+
+async def test_a_name_that_means_other_hardware_than_its_container_has_waits_for_the_rest_of_the_pool(make):
+    """A gateway was killed, and what the name means changed meanwhile."""
+    aes, fft = await make(AES, known=False, shares=2), await make(FFT, known=False)
+    aes.remember({"b0": Claim("", frozenset(["1a"]), frozenset(["b1"]))})
+    aes.note("b0")
+    await turns()
+    assert "it isn't known yet what containers hold as example.com/fft" in await aes.refusal("b0::1")
+    fft.remember()
+    fft.note("b0")
+    await turns()
+    assert "held as example.com/fft by pod 1a" in await aes.refusal("b0::1")
+
+
 async def test_what_only_an_old_journal_knows_is_given_to_nobody_before_the_rest_of_the_pool_is_known(make):
     """A gateway was killed before it wrote down that the driver had been told, and that another name was given away."""
     raw, aes = await make(RAW, known=False, devices=[BOTH]), await make(AES, known=False)
@@ -381,6 +560,151 @@ async def test_what_only_an_old_journal_knows_is_given_to_nobody_before_the_rest
     aes.note("b0")
     await turns()
     assert "b0 is held as example.com/aes" in await raw.refusal("both")
+
+
+# what becomes of the pool when its resources change
+
+
+@pytest.fixture
+async def live(tmp_path):
+    """Makes a gateway that serves these resources, and knows what containers hold."""
+    made = []
+
+    async def live(*names, threads=None):
+        loop: Any = SimpleNamespace(clock=Clock())
+        loop.clock.now = time.monotonic()  # journals have dates
+        truth = Truth({name: Setting(tuple(BOARDS)) for name in names})
+        life = Life(loop, tmp_path, truth, lambda _: None, threads or Inline())
+        made.append(life)
+        for name in names:
+            await know(life, name)
+        return life
+
+    yield live
+    for life in made:
+        await life.end(killed=True)
+
+
+async def know(life, name, **pods):
+    served = life.served[name]
+    await served.remembering.load()
+    note(life, name, **pods)
+    served.list()
+    served.ready()
+    await turns()
+
+
+def note(life, name, *gone, **pods):
+    life.loop.clock.now += 1
+    now, holdings = life.loop.clock.now, life.node.holdings[name]
+    noted = {id_: Noted((), frozenset([Container(pod, "c")])) for id_, pod in pods.items()}
+    holdings.publish(holdings.value.noted(noted, now, now).ended(frozenset(gone)))
+
+
+async def give(life, name, *ids):
+    given = life.served[name].allocate(ids)
+    await turns()
+    life.served[name].calls.asked[-1][1].set_result(None)
+    await given
+    note(life, name, **dict.fromkeys(ids, "1a"))
+    await turns()
+
+
+async def refusal(life, name):
+    with pytest.raises(RequestError) as caught:
+        async with asyncio.timeout(5):
+            await life.served[name].allocate(("b0",))
+    return str(caught.value)
+
+
+async def remove(life, name):
+    await life.stop(name)
+    del life.truth.settings[name]
+    life.pools.remove(name)
+    await turns()
+
+
+async def test_a_resource_that_leaves_the_pool_keeps_nothing_from_it(live):
+    life = await live(AES, FFT)
+    await give(life, AES, "b0")
+    assert life.served[FFT].reasons.keys() == {"b0"}
+    life.truth.settings[AES] = replace(life.truth.settings[AES], pool=None)
+    life.amend(AES)
+    assert life.served[FFT].reasons == {}
+    await give(life, FFT, "b0", "b1")
+    assert life.served[AES].reasons == {}
+
+
+async def test_resources_that_come_into_one_pool_keep_from_each_other_what_they_have_at_once(live):
+    life = await live(AES, FFT)
+    life.truth.settings[AES] = replace(life.truth.settings[AES], pool=None)
+    life.amend(AES)
+    await give(life, AES, "b0")
+    life.truth.settings[AES] = replace(life.truth.settings[AES], pool="boards")
+    life.amend(AES)
+    assert life.served[FFT].reasons == {"b0": "held as example.com/aes by pod 1a"}
+
+
+async def test_nothing_of_a_pool_is_given_away_before_a_new_resource_of_it_is_known(live):
+    life = await live(FFT)
+    life.node.add(AES)
+    life.pools.add(configured(name=AES, pool="boards"))
+    assert "it isn't known yet what containers hold as example.com/aes" in await refusal(life, FFT)
+
+
+class Slow(Inline):
+    """The disk with the journals doesn't answer."""
+
+    def call(self, name, function, seconds=0.0):
+        return asyncio.get_running_loop().create_future() if name == "journals" else super().call(name, function)
+
+
+async def test_nothing_of_a_pool_is_given_away_before_the_journals_of_all_resources_are_known(live):
+    life = await live(FFT, threads=Slow())
+    assert "a resource that isn't configured any more" in await refusal(life, FFT)
+
+
+async def test_of_what_a_removed_resource_gave_that_is_free_which_no_container_has(live):
+    life = await live(AES, FFT)
+    await give(life, AES, "b0", "b1")
+    await remove(life, AES)
+    assert life.served[FFT].reasons.keys() == {"b0", "b1"}
+    note(life, AES, "1a", b0="1a", b1="2b")
+    await turns()
+    assert life.served[FFT].reasons == {"b1": "held as example.com/aes by pod 2b"}
+
+
+async def test_a_removed_resource_that_is_back_is_followed_though_its_last_pod_ends(live):
+    life = await live(AES, FFT)
+    await give(life, AES, "b0")
+    await remove(life, AES)
+    life.truth.settings[AES] = Setting(tuple(BOARDS))
+    await life.begin(AES)
+    await know(life, AES, b0="1a")
+    note(life, AES, "1a", b0="1a")
+    await turns()
+    assert AES in life.node.holdings
+    assert life.served[FFT].reasons == {"b0": "held as example.com/aes by a container"}, "its driver wasn't told yet"
+    life.served[AES].calls.tell()
+    await turns()
+    assert life.served[FFT].reasons == {} == life.served[AES].reasons
+
+
+async def test_what_a_driver_prepares_that_has_ended_is_nobodys_although_its_resource_and_its_pod_are_gone(live):
+    life = await live(AES, FFT)
+    await give(life, AES, "b0")
+    preparing = asyncio.ensure_future(life.served[AES].resource.prepare(["b0"]))
+    await turns()
+    await remove(life, AES)
+    note(life, AES, "1a")
+    await turns()
+    holder = "prepare() of its driver, which ended before that call did"
+    assert life.served[FFT].reasons == {"b0": f"held as example.com/aes by {holder}"}
+    for ended in life.truth.preparing.values():
+        ended.set_result(None)
+    await turns()
+    assert life.served[FFT].reasons == {}
+    await preparing
 
 
 # any sequence of events

@@ -110,7 +110,8 @@ async def test_without_a_thread_it_goes_on_and_says_what_that_means(disk, holdin
     threads = Scarce()
     one = Remembering(disk, holdings, threads, log)
     await one.load()
-    assert "known from the kubelet alone: the system has no thread left for journal" in records.texts()[-1]
+    alone = "known from the kubelet alone until the journal can be read"
+    assert f"{alone}: the system has no thread left for journal" in records.texts()[-1]
     give(holdings, "a")
     await one.finish()
     assert "nobody will remember what is given away now" in records.texts()[-1]
@@ -123,10 +124,40 @@ async def test_a_damaged_file_is_said_and_stops_nothing(one, disk, holdings, rec
     disk.path.parent.mkdir(mode=0o700)
     disk.path.write_text("{")
     await one.start()
-    assert f"known from the kubelet alone: {disk.path}: not a journal" in str(records.texts())
+    aside = disk.path.with_suffix(".damaged")
+    known = f"known from the kubelet alone, and the file is {aside} now: {disk.path}: not a journal"
+    assert known in str(records.texts())
     give(holdings, "a")
-    await until(lambda: disk.path.read_text() != "{")
+    await until(disk.path.exists)
     assert disk.load().keys() == {"a"}
+    assert aside.read_text() == "{"
+
+
+async def test_what_could_not_be_read_at_first_is_read_before_anything_is_written(disk, holdings, log, records):
+    disk.save({"earlier": Claim("", hardware=frozenset(["char 188:0"]))})
+    threads = Scarce()
+    one = Remembering(disk, holdings, threads, log)
+    await one.load()
+    give(holdings, "a")
+    await one.finish()
+    assert disk.load().keys() == {"earlier"}
+    threads.none_left = False
+    await one.finish()
+    assert disk.load().keys() == {"earlier", "a"}
+    assert holdings.value.claims["earlier"].hardware == {"char 188:0"}
+
+
+async def test_what_could_not_be_read_at_first_is_read_although_nothing_changes(disk, holdings, log):
+    disk.save({"earlier": Claim("")})
+    threads = Scarce()
+    one = Started(disk, holdings, threads, log, again=0.01)
+    await one.start()
+    assert one.complaint.startswith(f"{disk.path} can't be read: ")
+    threads.none_left = False
+    await until(lambda: not one.complaint)
+    assert holdings.value.claims.keys() == disk.load().keys() == {"earlier"}
+    one.task.cancel()
+    await asyncio.wait({one.task})
 
 
 async def test_a_disk_that_refuses_is_said_once_and_tried_again(one, disk, holdings, records):

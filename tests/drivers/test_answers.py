@@ -256,6 +256,21 @@ def test_a_bug_whose_text_is_long_keeps_the_beginning_of_text_and_traceback():
     assert 50_000 < len(trace) < 50_100
 
 
+def test_what_is_the_very_same_as_before_is_the_same_list():
+    before = answers.devices([A, B])
+    assert answers.devices([A, B], before) is before
+    assert answers.devices([A, wet := Device("b", Health.unhealthy("wet"))], before) == (A, wet)
+    assert answers.devices([B, A], before) == (B, A)
+    assert answers.devices([A], before) == (A,)
+
+
+@pytest.mark.parametrize(("wrong", "text"), [("b", "expected a Device"), (None, "expected a Device"), (A, "'a' twice")])
+def test_what_takes_the_place_of_a_device_is_checked_like_any_other(wrong, text):
+    before = answers.devices([A, B])
+    with pytest.raises(DriverFault, match=text):
+        answers.devices([A, wrong], before)
+
+
 def test_something_whose_class_lies_is_refused_saying_what_it_was():
     liar = type("Liar", (), {"__class__": Device})()
     with pytest.raises(DriverFault, match=r"Liar object at .* among its devices, expected a Device"):

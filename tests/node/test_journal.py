@@ -74,6 +74,16 @@ def test_nothing_but_a_file_is_read(journal, kind):
         journal.load()
 
 
+def test_a_file_of_more_than_32_mib_is_refused(journal):
+    journal.save(CLAIMS)
+    raw = journal.path.read_bytes().ljust(32 << 20)
+    journal.path.write_bytes(raw)
+    assert journal.load() == CLAIMS
+    journal.path.write_bytes(raw + b" ")
+    with pytest.raises(KubeletError, match="expected at most 33554432 bytes"):
+        journal.load()
+
+
 SETS = st.frozensets(TEXTS)
 
 

@@ -72,6 +72,35 @@ async def test_journals_of_earlier_gateways_say_which_resources_are_left(watched
     await until(lambda: watched.changes)
 
 
+async def test_a_journal_that_another_gateway_has_written_since_is_found_by_another_look(watched):
+    watched.run()
+    await watched.left.known.wait()
+    watched.journal(GONE)
+    watched.journal(SERVED)
+    assert await watched.left.look()
+    assert watched.left.holdings.keys() == {GONE}
+    assert watched.node.holdings[GONE].value.claims == CLAIMS
+    assert not watched.node.holdings[SERVED].value.claims
+
+
+async def test_another_look_knows_what_was_given_since_of_a_resource_that_is_left_already(watched):
+    watched.journal(GONE)
+    watched.run()
+    await watched.left.known.wait()
+    watched.journal(GONE, {**CLAIMS, "b1": Claim("1", hardware=frozenset(["fpga b1"]))})
+    await watched.left.look()
+    assert watched.left.holdings[GONE].value.claims.keys() == {"b0", "b1"}
+
+
+async def test_a_look_tells_whether_it_could_read_all_and_logs_once_what_it_could_not(watched, caplog):
+    watched.journal(GONE)
+    (watched.state_dir / "broken.json").write_text("{")
+    for _ in range(2):
+        assert not await watched.left.look()
+    assert watched.left.holdings.keys() == {GONE}
+    assert caplog.text.count("broken.json") == 1
+
+
 async def test_a_journal_that_cannot_be_read_is_told_of_and_the_others_count(watched, caplog):
     watched.journal(GONE)
     (watched.state_dir / "broken.json").write_text("{")

@@ -7,6 +7,7 @@ import pytest
 
 from dpgateway.node import watch
 from dpgateway.node.watch import DirectoryWatch
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
 CHECKPOINT = "kubelet_internal_checkpoint"
@@ -188,6 +189,19 @@ async def test_all_is_looked_at_from_time_to_time_whatever_goes_on_in_what_was_t
         return any(there for _, there in seen.looks)
 
     await until(found)
+
+
+@in_virtual_time
+async def test_all_is_looked_at_every_ten_seconds_if_nothing_happens(tmp_path):
+    seen = Seen(tmp_path, watch.POLL)
+    await seen.ready()
+    for count in (1, 2):
+        await advance(9.9)
+        assert len(seen.looks) == count - 1
+        await advance(0.1)
+        assert len(seen.looks) == count
+    seen.task.cancel()
+    await asyncio.wait([seen.task])
 
 
 async def test_without_inotify_it_looks_every_second_says_so_once_and_recovers(follow, tmp_path, caplog):

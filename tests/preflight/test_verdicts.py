@@ -125,6 +125,12 @@ class TestIds:
         assert found(one) == [expected]
         assert judge(one)[0].ids == ("a",)
 
+    def test_one_of_ours_that_is_not_configured_any_more_may_crash_kubelets(self):
+        of = {"served": (), "ours": frozenset({R})}
+        text = "containers hold a, which dpgateway gave them, but the configuration has no {R} for this node any more"
+        assert the("resource-unserved", facts("1.31", "1.33", **of)).text == text.format(R=R)
+        assert "can crash" in the("resource-unserved", facts("1.31", "1.34", **of)).text
+
     def test_a_driver_that_fails_hides_what_it_would_list(self):
         served = replace(SERVED, failure="it hangs", offered={})
         assert found(facts("1.31", "1.37", served=(served,))) == [("unknown", "driver-failed")]

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+from pathlib import PosixPath
 
 import pytest
 
 from dpgateway.process.files import FileWatch
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 @pytest.fixture
@@ -87,3 +88,17 @@ async def test_a_file_that_comes_with_its_directory_before_the_watch_begins_is_s
     (tmp_path / "other" / "config.yaml").touch()
     (tmp_path / "other").rename(tmp_path / "etc")
     await until(lambda: changes == [True])
+
+
+async def test_without_a_hint_nobody_looks(watch, tmp_path):
+    looks = []
+
+    class Counted(PosixPath):
+        def iterdir(self):
+            looks.append(self)
+            return super().iterdir()
+
+    watch(Counted(tmp_path))
+    await until(lambda: len(looks) == 2)  # before and after inotify watches
+    await turns(2000)
+    assert len(looks) == 2

@@ -1,11 +1,14 @@
 import asyncio
 import os
+import resource
 import socket
+import sys
 
 import pytest
 
 from dpgateway.process import forks
 from dpgateway.process.peers import MOST_DESCRIPTORS, Gone, Listener, Peer
+from tests.support.waiting import turns, until
 
 
 @pytest.fixture
@@ -19,6 +22,48 @@ async def both(short_path):
     yield dialled, accepted
     for one in (dialled, accepted, listener):
         one.close()
+
+
+async def test_without_a_descriptor_left_who_dials_waits_and_the_loop_rests(short_path):
+    met: asyncio.Queue[Peer] = asyncio.Queue()
+    listener = Listener(short_path / "peer", met.put_nowait)
+    dialled = Peer.dial(short_path / "peer")
+    tried = 0
+
+    def count(frame, event, called):
+        nonlocal tried
+        tried += event == "c_call" and called.__name__ == "_accept"
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    sys.setprofile(count)
+    try:
+        await until(lambda: tried)
+        await turns(100)
+    finally:
+        sys.setprofile(None)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert tried == 1
+    async with asyncio.timeout(20):
+        accepted = await met.get()
+    for one in (dialled, accepted, listener):
+        one.close()
+
+
+async def test_who_waits_for_a_descriptor_is_forgotten_with_the_listener(short_path):
+    met: list[Peer] = []
+    listener = Listener(short_path / "peer", met.append)
+    dialled = Peer.dial(short_path / "peer")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        await turns(10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    listener.close()
+    with pytest.raises(Gone):
+        await dialled.hear()
+    dialled.close()
 
 
 async def test_texts_arrive_whole_and_in_order(both):

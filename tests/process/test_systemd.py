@@ -49,7 +49,7 @@ class Systemd:
 
 @pytest.fixture(params=["path", "abstract"])
 def systemd(request, short_path):
-    address = str(short_path / "notify") if request.param == "path" else f"@dpgateway-{short_path.name}"
+    address = str(short_path / "notify") if request.param == "path" else f"@dpgateway-{short_path.parent.name}"
     systemd = Systemd(address)
     yield systemd
     systemd.close()

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from dpgateway.process.tasks import LONGEST_PAUSE, doubling, persist, within
+from dpgateway.process.tasks import LONGEST_PAUSE, doubling, persist, whole, within
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns
 
@@ -107,3 +107,33 @@ async def test_a_task_that_is_cancelled_just_when_its_work_is_done_ends():
     work.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def slow(gate, result="done", error=None):
+    await gate.wait()
+    if error:
+        raise error
+    return result
+
+
+async def test_what_is_done_whole_returns_and_raises_as_if_it_were_awaited():
+    opened = asyncio.Event()
+    opened.set()
+    assert await whole(slow(opened)) == "done"
+    with pytest.raises(LookupError):
+        await whole(slow(opened, error=LookupError()))
+
+
+@pytest.mark.parametrize("error", [None, LookupError()])
+async def test_what_is_done_whole_is_done_however_often_the_caller_is_cancelled(error):
+    opened = asyncio.Event()
+    task = asyncio.ensure_future(whole(slow(opened, error=error)))
+    for _ in range(3):
+        await turns()
+        task.cancel()
+    await turns()
+    assert not task.done()
+    opened.set()
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await task
+    assert raised.value.__cause__ is error

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -140,6 +141,13 @@ def test_a_run_waits_for_a_thread_for_a_tenth_of_its_time_at_most(gate):
     began = time.monotonic()
     assert threads.run("next", lambda: 3, 10) == 3
     assert time.monotonic() - began < 9
+
+
+def test_runs_that_waited_for_a_thread_return_as_soon_as_they_are_done():
+    threads, began = Threads(usual=1, patience=FOR_EVER), time.monotonic()
+    with ThreadPoolExecutor(4) as callers:
+        list(callers.map(lambda _: threads.run("blocks", lambda: time.sleep(0.002), 60), range(100)))
+    assert time.monotonic() - began < 50  # or as long as their callers would have waited
 
 
 async def test_a_waiting_call_runs_once(gate, ours):
@@ -376,7 +384,7 @@ class ClosesBadly:
 
 
 async def test_a_thread_on_which_a_finaliser_hangs_is_not_free(gate):
-    threads, work, closing = Threads(usual=1, patience=0.01), gate(), gate()
+    threads, work, closing = Threads(usual=1, patience=0.01, idle=3600), gate(), gate()
     threads.call("closes badly", ClosesBadly(work, closing))
     work.open()  # not before: the thread's reference is the last one
     await closing.entered()

@@ -45,7 +45,7 @@ class Link:
 
     async def close(self) -> int:
         """Waits for the process's end; its exit status, negative for a signal."""
-        await self._reader
+        await asyncio.shield(self._reader)  # who is cancelled meanwhile may close it again
         status = await self.process.wait()
         assert self.process.stdin is not None
         self.process.stdin.close()

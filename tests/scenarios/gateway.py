@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.scenarios import counted
-from tests.scenarios.engines import REAL
 from tests.scenarios.kubelet import RESOURCE
 from tests.scenarios.observer import Observer
 from tests.support import gateway
@@ -25,7 +24,7 @@ class Gateway(gateway.Gateway):
 
     log_format = "text"
     log_level = "debug"
-    imported = not REAL
+    imported = True
 
     def __init__(self, folder: Path, device_plugins_dir: Path) -> None:
         super().__init__(folder, device_plugins_dir)

@@ -1,13 +1,17 @@
 """Devices that break, heal, vanish and come back."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, First, Kubelet, devices
+from tests.support.waiting import until
 
 ONE = {"c": {RESOURCE: 1}}
+BURNT = {"indexes": [0], "unhealthy": "burnt"}
 
 
 async def test_devices_break_and_heal(kubelet: Kubelet, served: Gateway) -> None:
@@ -38,6 +42,26 @@ async def test_devices_are_added_and_taken_away(kubelet: Kubelet, gateway: Gatew
     await kubelet.wait_for_devices(0)
     gateway.suffer()
     await kubelet.wait_for_devices(2)
+
+
+def is_whole(checkpoint: Path) -> bool:
+    try:
+        return bool(json.loads(checkpoint.read_text()))
+    except json.JSONDecodeError:
+        return False
+
+
+@pytest.mark.parametrize("kubelet", ["1.9"], indirect=True)
+async def test_many_lists_at_once_leave_the_checkpoint_whole(kubelet: Kubelet, gateway: Gateway) -> None:
+    """This kubelet writes the file at each list, in place, and two lists beside each other."""
+    resources = [gateway.resource | {"name": f"example.com/r{number}"} for number in range(16)]
+    await kubelet.start()
+    await gateway.start(*resources)
+    for healthy in [2, 1] * 10:
+        for resource in resources:
+            await kubelet.wait_for_devices(healthy, resource=resource["name"])
+        await until(lambda: is_whole(kubelet.directory / "kubelet_internal_checkpoint"))
+        gateway.suffer(*([BURNT] if healthy == 2 else []))
 
 
 async def test_a_lost_device_stays_listed_for_a_while(kubelet: Kubelet, served: Gateway) -> None:

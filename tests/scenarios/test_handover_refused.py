@@ -55,7 +55,7 @@ def broken(folder: Path) -> dict[str, Any]:
 async def test_a_driver_that_lists_nothing(
     kubelet: Kubelet, served: Gateway, newer: Gateway, resource: Callable[[Path], dict[str, Any]], said: str
 ) -> None:
-    newer.environment = {"PYTHONPATH": str(newer.folder)}
+    newer.imported, newer.environment = False, {"PYTHONPATH": str(newer.folder)}
     await newer.start({**resource(newer.folder), "timeouts": {"list": "1s"}})
     await newer.said(said)
     await serves_on(kubelet, served, newer)

@@ -85,12 +85,16 @@ class Node(RuleBasedStateMachine):
         self.kubelet = Kubelet(self.make, release, self.folder / "dp")
         self.kubelet.policy, self.kubelet.numa = "best-effort", 2
         (self.folder / "dp").mkdir()
-        self.gateway = Gateway(self.folder, self.folder / "dp")
-        self.kubelet.plugin_paused = self.gateway.paused
-        self.gateway.options |= {"count": DEVICES, "numa": [0, 1, 0]}
+        self.gateway = self.made_gateway()
         self.do(self.kubelet.start())
         self.do(self.start_gateway(shares))
         self.do(self.settle())
+
+    def made_gateway(self) -> Gateway:
+        gateway = Gateway(self.folder, self.folder / "dp")
+        gateway.options |= {"count": DEVICES, "numa": [0, 1, 0]}
+        self.kubelet.plugin_paused = gateway.paused
+        return gateway
 
     # what the driver has
 
@@ -206,6 +210,21 @@ class Node(RuleBasedStateMachine):
     def gateway_back(self, shares: int) -> None:
         self.do(self.start_gateway(shares))
         self.do(self.settle())
+
+    @rule(number=st.sampled_from([signal.SIGTERM, signal.SIGKILL]), handed=st.booleans())
+    @precondition(lambda self: self.observer is not None)
+    def upgrade_gateway(self, number: signal.Signals, handed: bool) -> None:
+        self.do(self.follow_gateway(number, handed))
+        self.do(self.settle())
+
+    async def follow_gateway(self, number: signal.Signals, handed: bool) -> None:
+        """``handed``: the older one ends once another one has taken over; else it may have done so, or be about to."""
+        older, self.gateway = self.gateway, self.made_gateway()
+        self.gateway.resource |= {"shares": self.shares, "preference": "packed"}
+        await self.gateway.start()
+        await self.gateway.said("took over from another gateway" if handed else "another gateway serves")
+        assert await older.end(number) == (0 if number == signal.SIGTERM else -number)
+        self.observer = await self.gateway.observe()
 
     async def start_gateway(self, shares: int) -> None:
         self.shares = self.gateway.resource["shares"] = shares

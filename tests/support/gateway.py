@@ -147,7 +147,7 @@ class Gateway:
         if self.running:
             self._process.kill()
         await self._process.wait()
-        await self._reader
+        await asyncio.shield(self._reader)  # who is cancelled meanwhile may close it again
 
     def names(self) -> list[str]:
         """The files that it has beside the kubelet's."""

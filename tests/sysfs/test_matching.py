@@ -26,7 +26,7 @@ from dpgateway.sysfs import Look, Match, Mismatch, Object, Test
             {"subsystem": "usb", "attrs": {"{idVendor}": "0403"}},
             "attrs: found '{idVendor}', expected the name of an attr",
         ),
-        ({"subsystem": "usb", "attrs": {"idVendor!": "0403"}}, "found 'idVendor!', expected none_of for"),
+        ({"subsystem": "usb", "attrs": {"idVendor!": "0403"}}, "found 'idVendor!', expected the name alone"),
         (
             {"subsystem": "usb", "attrs": {"idVendor": "==0403"}},
             "attrs.idVendor: found '==0403', expected the value alone",

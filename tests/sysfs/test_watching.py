@@ -1,11 +1,13 @@
+import itertools
 import logging
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from dpgateway.sysfs import Changes, Interest, Notices, Watcher
-from dpgateway.sysfs.watching import MOST
+from dpgateway.sysfs.watching import LONGEST, MOST, SETTLE
 from tests.support.uevents import changes
 
 
@@ -158,6 +160,21 @@ def test_changes_in_sysfs_in_a_row_are_one(listener, change, caplog):
     watcher.close()
     assert not told.acquire(blocking=False)
     assert caplog.messages == []
+
+
+def test_changes_in_sysfs_shortly_after_one_another_are_one(listener, change):
+    """More are told only after LONGEST, or where the machine took its time before or after a change."""
+    watcher, told, _ = listener
+    watcher.watch({})
+    moments = [time.monotonic()]
+    for _ in range(100):
+        change("null")
+        moments.append(time.monotonic())
+    watcher.close()
+    pauses = 2 * sum(later - sooner >= SETTLE / 2 for sooner, later in itertools.pairwise(moments))
+    most = 1 + pauses + int((moments[-1] - moments[0]) / LONGEST)
+    assert most < 50, "the machine is too slow for this test"
+    assert sum(told.acquire(blocking=False) for _ in range(101)) <= most
 
 
 def test_what_changed_last_is_told_before_the_end(listener, change):

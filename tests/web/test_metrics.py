@@ -105,6 +105,17 @@ async def test_registrations_and_kubelets(kubelet, hardware):
         assert await node("dpgateway_resource_info", resource=R, api="") == 1
 
 
+async def test_when_the_driver_listed_last_and_the_kubelet_answered_last(kubelet, hardware):
+    began = time.time()
+    config = configured(name=R, driver_class=hardware.driver(), refresh=3600)
+    async with Node(kubelet.directory, config).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
+        await kubelet.admit("encoder", {"main": {R: 1}})
+        await until(lambda: node.shows(1, "dpgateway_holdings", pod="encoder"))
+        for name in ("dpgateway_driver_last_list", "dpgateway_pod_resources_last_success"):
+            assert began - 0.1 < await node(f"{name}_timestamp_seconds") < time.time() + 0.1
+
+
 async def test_devices_that_vanish_and_return(kubelet, hardware):
     config = configured(name=R, driver_class=hardware.driver(), refresh=0.01)
     async with Node(kubelet.directory, config).running() as node:

@@ -156,6 +156,7 @@ class Member:
             return None
         else:
             self._log.info("handed over to another gateway")
+            self._successor.owns()
             self._endpoint.let_go()
             self._peer.close()
             if frozen is not None:

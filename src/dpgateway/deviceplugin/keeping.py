@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
 from dpgateway.cdi.own import OwnSpecs, Written
 from dpgateway.errors import GatewayError
 from dpgateway.node.holdings import NOTED_WITHIN, Holdings
+from dpgateway.node.left import Left
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
@@ -38,19 +39,19 @@ class Keeping:
         self,
         specs: OwnSpecs,
         holdings: Mapping[str, Observable[Holdings]],
-        left_known: Callable[[], Awaitable[object]],
+        left: Left,
         threads: Threads,
         pause: float = PAUSE,
     ) -> None:
-        """``holdings``: by resource, also those that aren't configured any more, once ``left_known`` has returned."""
-        self._specs, self._holdings, self._left_known = specs, holdings, left_known
+        """``holdings``: by resource, also those that aren't configured any more, once ``left`` knows them."""
+        self._specs, self._holdings, self._left = specs, holdings, left
         self._threads, self._pause = threads, pause
         self._complaint = ""
 
     async def run(self) -> None:
         """Never returns."""
         await self._try(self._restore)
-        await self._left_known()
+        await self._left.known.wait()
         while True:
             await self._try(self._look)
             await asyncio.sleep(self._pause)
@@ -64,14 +65,23 @@ class Keeping:
         written = await self._on_thread(self._specs.all)
         if not written:
             return
+        keep, over = self._sorted(written)
+        if any(one.given.resource not in self._holdings for one in over):
+            whole = await self._left.look()  # another gateway may have given it since this one began
+            keep, over = self._sorted(written)
+            over = [one for one in over if whole or one.given.resource in self._holdings]
+        if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
+            _log.info("removed CDI specs that nobody needs any more: %d", removed)
+        await self._on_thread(partial(self._specs.keep, keep))
+
+    def _sorted(self, written: Iterable[Written]) -> tuple[list[Written], list[Written]]:
+        """Those that are needed, and the others."""
         now = time.time()
         keep: list[Written] = []
         over: list[Written] = []
         for one in written:
             (keep if self._needed(one, now) else over).append(one)
-        if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
-            _log.info("removed CDI specs that nobody needs any more: %d", removed)
-        await self._on_thread(partial(self._specs.keep, keep))
+        return keep, over
 
     def _needed(self, one: Written, now: float) -> bool:
         """While it is young, the gateway that this one follows, or goes before, may know more."""

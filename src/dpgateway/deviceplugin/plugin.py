@@ -169,6 +169,8 @@ class Plugin:
     async def _serve(self) -> None:
         await self._node.there.wait()
         await self._endpoint.open()
+        if self._endpoint.waited and self._endpoint.taking is None:
+            await self._pools.others_ended(self._node.directory)
         await self._remembering.load()
         self.served, self.trouble = True, ""
         self._reminder.hear(self.failure)

@@ -9,16 +9,23 @@ although that driver has ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer.exclusion import Used, used, worked_on
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.pool import Pool
+from dpgateway.deviceplugin.server.sockets import left_behind
 from dpgateway.drivers.unended import UnendedCalls
+from dpgateway.errors import KubeletError
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.left import Left
+
+ENDING = 3.0
+"""Seconds that another gateway has to end, once one of its resources is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,17 @@ class Pools:
         self._served[inventory.name] = inventory
         if inventory.name in self._of:
             inventory.join(self._of[inventory.name])
+
+    async def others_ended(self, device_plugins: Path) -> None:
+        """Another gateway has served until now, perhaps also resources that aren't configured here: waits until it is
+        known what it gave away of these, because that hardware may be in any pool.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDING):
+                for names in left_behind(device_plugins, self._left.configured):
+                    with contextlib.suppress(KubeletError, OSError):  # whoever sweeps tells what is wrong with its lock
+                        await names.unserved()
+        await self._left.look()
 
     async def known(self, name: str) -> None:
         """Waits until it is known what containers hold of each resource of this one's pool. A resource that is in none

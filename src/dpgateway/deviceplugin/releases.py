@@ -72,19 +72,20 @@ class Releases:
             return
         used = self._ledger.devices_of(holdings.last_known)
         devices: dict[str, Device] = {}
-        ids = set()
+        ids, now = set(), self._inventory.clock.monotonic()
         for id_ in sorted(freed):
             device = self._ledger.device(id_)
-            back_later = device is None and id_ in self._ledger.lost and _concerned(calls)
+            back_later = device is None and self._ledger.back_until(id_) > now and _concerned(calls)
             if back_later or (device and self._inventory.worked_on(device)):
                 continue
             ids.add(id_)
-            if device is not None and device.id not in used and not self._inventory.elsewhere(device):
+            if device is not None and device.id not in used:
                 devices[device.id] = device
         if not ids:
             return
         self._telling |= ids
-        calls.release(list(devices.values()), self.still_free, lambda: self._told(ids))
+        elsewhere = self._inventory.elsewhere(devices.values(), freeing=True)
+        calls.release([d for d in devices.values() if d.id not in elsewhere], self.still_free, lambda: self._told(ids))
 
     def _note_hardware(self) -> None:
         holdings = self._holdings.value
@@ -116,5 +117,5 @@ class Releases:
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
         """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
         held = self._ledger.devices_of(self._holdings.value.last_known)
-        free = (device for device in devices if device.id not in held)
-        return [device for device in free if not self._inventory.elsewhere(device)]
+        elsewhere = self._inventory.elsewhere(devices, freeing=True)
+        return [device for device in devices if device.id not in held and device.id not in elsewhere]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from dpgateway.errors import GatewayError
+from dpgateway.errors import GatewayError, KubeletError
 from dpgateway.node.holdings import NOTED_WITHIN, Holdings
 from dpgateway.node.journal import Claims, Journal
 from dpgateway.process.observable import Observable
@@ -25,6 +25,7 @@ PATIENCE = 2.0
 """Seconds that the disk has to answer."""
 AGAIN = 10.0
 """Seconds until what couldn't be written is written again, if nothing else changes."""
+KUBELET_ALONE = "what was given away before this start is known from the kubelet alone"
 LAST_PATIENCE = 0.2
 """Seconds that it has at the end."""
 
@@ -43,6 +44,8 @@ class Remembering:
         self._journal, self._holdings, self._threads, self._log = journal, holdings, threads, log
         self._saved: Claims | None = {}
         """What is on the disk; None if that isn't known."""
+        self._unread = False
+        """Whether the disk may have what an earlier gateway wrote down, and nobody has read it."""
         self._again = again
         self.complaint = ""
         """Why the last change isn't written down; empty if it is."""
@@ -51,12 +54,23 @@ class Remembering:
 
     async def load(self) -> None:
         """Publishes what an earlier gateway wrote down; nothing may be given away before."""
+        self._rests, self._unread = False, True
+        try:
+            await self._read(PATIENCE)
+        except (GatewayError, OSError) as error:  # also without a thread
+            self._log.warning("%s until the journal can be read: %s", KUBELET_ALONE, error)
+            self._saved, self.complaint = None, f"{self._journal.path} can't be read: {error}"
+            self._holdings.publish(self._holdings.value.remembered({}))
+
+    async def _read(self, seconds: float) -> None:
+        """Publishes what the disk has. Raises OSError, GatewayError; a damaged file is put aside instead."""
         claims: Claims = {}
         try:
-            claims = await self._on_disk(self._journal.load, PATIENCE)
-        except (GatewayError, OSError) as error:
-            self._log.warning("what was given away before this start is known from the kubelet alone: %s", error)
-        self._saved, self._rests = claims, False
+            claims = await self._on_disk(self._journal.load, seconds)
+        except KubeletError as error:
+            aside = await self._on_disk(self._journal.put_aside, seconds)
+            self._log.warning("%s, and the file is %s now: %s", KUBELET_ALONE, aside, error)
+        self._saved, self._unread = claims, False
         self._holdings.publish(self._holdings.value.remembered(claims, _recent(claims)))
 
     async def follow(self) -> None:
@@ -84,10 +98,12 @@ class Remembering:
         self._rests = False
 
     async def _save(self, seconds: float, *, sync: bool = True) -> None:
-        holdings = self._holdings.value
-        if self._rests or holdings.claims == self._saved:
+        if self._rests or self._holdings.value.claims == self._saved:
             return
         try:
+            if self._unread:
+                await self._read(seconds)
+            holdings = self._holdings.value
             await self._on_disk(partial(self._journal.save, holdings.claims, sync=sync), seconds)
         except (GatewayError, OSError) as error:  # also without a thread
             complaint = f"{self._journal.path}: {error}"

@@ -101,14 +101,14 @@ class Resource:
             allocation = await self._with_cdi(self._complete(allocation, len(ids)), ids, api)
             if "prepare" in calls.abilities and not api.can(Call.PREPARE):
                 await self._prepare(calls, ids, devices, once=False)
-            self._devices(ids)  # a device that died meanwhile isn't given away
+            self._look_again(ids, behind)
             grant = Grant(ids, allocation)
             self._check_size([*others, grant], api)
         self._tell_later("allocated %s to a container, in %s", ids, devices, began)
         return grant
 
     @contextmanager
-    def _allocating(self, ids: tuple[str, ...]) -> Iterator[Behind]:
+    def _allocating(self, ids: tuple[str, ...]) -> Iterator[dict[str, frozenset[str]]]:
         """The ids are held while their Allocate is in flight, and until the checkpoint tells what came of it. Within,
         what is behind them is known.
 
@@ -117,7 +117,7 @@ class Resource:
         """
         holdings = self._holdings
         behind = {id_: hardware(device) for id_ in ids if (device := self._ledger.device(id_)) is not None}
-        holdings.amend(holdings.value.began(ids))
+        holdings.amend(holdings.value.began(ids, behind))
         self.inventory.use()
         try:
             yield behind
@@ -146,6 +146,19 @@ class Resource:
                 f"resource {self.name}: devices {names} are the same hardware, so a container can't get both"
             )
         return tuple(devices.values())
+
+    def _look_again(self, ids: tuple[str, ...], behind: dict[str, frozenset[str]]) -> None:
+        """A device that died meanwhile isn't given away, nor one whose driver gave what its name doesn't mean now."""
+        self._devices(ids)
+        for id_, names in behind.items():
+            device = self._ledger.device(id_)
+            now = hardware(device) if device is not None else frozenset()
+            if not names <= now:
+                raise RequestError(
+                    f"resource {self.name}: device {id_} became other hardware while it was given away: "
+                    f"{', '.join(sorted(now))} instead of {', '.join(sorted(names))}"
+                )
+            behind[id_] = now
 
     def _complete(self, allocation: Allocation, granted: int) -> Allocation:
         extra, shares = self._extra, self._config.shares
@@ -198,17 +211,30 @@ class Resource:
         """Makes a container's devices ready. Preparing may be what repairs an Unhealthy one; the driver decides."""
         calls = self._calls()
         devices: dict[str, Device] = {}
+        behind: dict[str, frozenset[str]] = {}
         for offered in ids:
             device = self._ledger.device(offered)
             if device is None:
                 found = self._ledger.resolve([offered], self._clock.monotonic())
                 reason = found.reason if isinstance(found, Refusal) else "unknown"
                 raise RequestError(f"resource {self.name}: device {offered} is {reason}")
-            if reason := self.inventory.elsewhere(device):  # what prepares one may ruin the other
-                raise RequestError(f"resource {self.name}: device {offered} can't be prepared: {reason}")
-            devices[device.id] = device
+            if reasons := self.inventory.elsewhere([device]):  # what prepares one may ruin the other
+                raise RequestError(f"resource {self.name}: device {offered} can't be prepared: {reasons[device.id]}")
+            devices[device.id], behind[offered] = device, hardware(device)
+        self._note_prepared(behind)
         if "prepare" in calls.abilities:
             await self._prepare(calls, tuple(ids), tuple(devices.values()), once=True)
+
+    def _note_prepared(self, behind: Behind) -> None:
+        """A container that starts again may use what its ids mean now."""
+        prepared = self._holdings.value.prepared(behind)
+        if prepared is self._holdings.value:
+            return
+        if reason := self.inventory.unsure:
+            what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
+            raise RequestError(f"resource {self.name}: {what}")
+        self._holdings.publish(prepared)
+        self.inventory.use()
 
     async def _prepare(self, calls: Lanes, ids: Sequence[str], devices: Sequence[Device], *, once: bool) -> None:
         began = self._clock.monotonic()

@@ -20,7 +20,7 @@ from dpgateway.errors import (
     describe,
     legible,
 )
-from dpgateway.model import Allocation, Candidate, Device, plain
+from dpgateway.model import Allocation, Candidate, Device, plain, replaced
 
 T = TypeVar("T")
 
@@ -50,13 +50,18 @@ def own(devices: Iterable[Device]) -> tuple[Device, ...]:
     return tuple([device.own if type(device) is Copy else device for device in devices])
 
 
-def devices(answer: object, before: Iterable[Device] = ()) -> tuple[Device, ...]:
+def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ...]:
     """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``.
 
-    ``before``: what this returned the last time. The very same object needs no new copy while its values are the same.
+    ``before``: what this returned the last time. What is the very same object there isn't checked again; one of a
+    driver's own class needs no new copy while its values are the same.
     """
+    items: tuple[Device, ...] = _items("devices()", answer, MOST_DEVICES, Device)
+    new = replaced(before, items)
+    if new is not None and all(type(now) is Device and now.id == was.id for was, now in new):
+        return items if new else before
+    _check_kinds("devices()", items, Device)
     copies = {id(device.own): device for device in before if type(device) is Copy}
-    items = _sequence("devices()", answer, MOST_DEVICES, Device)
     listed = tuple([_copied(device, copies.get(id(device))) for device in items])
     ids = [device.id for device in listed]
     if len(set(ids)) < len(ids):
@@ -112,17 +117,27 @@ def _value(device: Device, field_: Field[Any]) -> Any:  # noqa: ANN401
 
 
 def _sequence(what: str, answer: object, most: int, kind: type[T]) -> tuple[T, ...]:
-    name = kind.__name__
-    things = f"{name.lower()}s"
+    items: tuple[T, ...] = _items(what, answer, most, kind)
+    _check_kinds(what, items, kind)
+    return items
+
+
+def _items(what: str, answer: object, most: int, kind: type[T]) -> tuple[Any, ...]:
+    """Whatever was listed."""
+    things = f"{kind.__name__.lower()}s"
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise DriverFault(f"{what} returned {answer!r:.200}, expected {things}")
     items = tuple(itertools.islice(answer, most + 1))
     if len(items) > most:
         raise DriverFault(f"{what} returned more than {most} {things}")
+    return items
+
+
+def _check_kinds(what: str, items: tuple[object, ...], kind: type[T]) -> None:
     if not all(issubclass(one, kind) for one in set(map(type, items))):
         wrong = next(item for item in items if not issubclass(type(item), kind))  # its __class__ may lie
-        raise DriverFault(f"{what} returned {wrong!r:.200} among its {things}, expected a {name}")
-    return items
+        name = kind.__name__
+        raise DriverFault(f"{what} returned {wrong!r:.200} among its {name.lower()}s, expected a {name}")
 
 
 def fault(method: str, error: BaseException) -> GatewayError:

@@ -2,11 +2,13 @@
 
 Every value is frozen. Translations to and from the kubelet's messages are in ``dpgateway.deviceplugin.api``.
 
-values  what is said
-checks  what a field of it may be
+values       what is said
+checks       what a field of it may be
+differences  what changed from one list to the next
 """
 
 from dpgateway.model.checks import place, plain
+from dpgateway.model.differences import changed, replaced
 from dpgateway.model.values import (
     HEALTHY,
     Allocation,
@@ -37,6 +39,8 @@ __all__ = [
     "Options",
     "Preference",
     "Registration",
+    "changed",
     "place",
     "plain",
+    "replaced",
 ]

@@ -67,8 +67,8 @@ class Holdings:
     """When the kubelet wrote the note."""
     granted: Mapping[str, float] = field(default_factory=dict)
     """The ids that the note may not have yet, and when each was given."""
-    in_flight: tuple[tuple[str, ...], ...] = ()
-    """The ids of each Allocate that is under way."""
+    in_flight: tuple[Mapping[str, frozenset[str]], ...] = ()
+    """The ids of each Allocate that is under way, and what was behind them when it began, if that is known."""
     kubelet_since: float = LONG_AGO
     """When this kubelet appeared. An older note doesn't prove that a container gave up an id."""
     kubelet: str = ""
@@ -246,9 +246,19 @@ class Holdings:
         }
         return replace(self, claims={**self.claims, **new}) if new else self
 
-    def began(self, ids: tuple[str, ...]) -> Holdings:
+    def prepared(self, hardware: Mapping[str, frozenset[str]]) -> Holdings:
+        """Containers start again, with what is behind these ids now. What they had before may be theirs still."""
+        new = {
+            id_: claim._replace(hardware=claim.hardware | hardware[id_])
+            for id_, claim in self.claims.items()
+            if claim.hardware and id_ in hardware and not hardware[id_] <= claim.hardware
+        }
+        return replace(self, claims={**self.claims, **new}) if new else self
+
+    def began(self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]] | None = None) -> Holdings:
         """An Allocate of ``ids`` is under way."""
-        new = replace(self, in_flight=(*self.in_flight, ids))
+        flight = {id_: (hardware or {}).get(id_, frozenset()) for id_ in ids}
+        new = replace(self, in_flight=(*self.in_flight, flight))
         if self.listed.keys().isdisjoint(ids) and self.unlisted.keys().isdisjoint(ids):
             return new
         return replace(new, listed=_without(self.listed, ids), unlisted=_without(self.unlisted, ids))
@@ -293,7 +303,7 @@ class Holdings:
 
     def _landed(self, ids: tuple[str, ...]) -> Holdings:
         flights = list(self.in_flight)
-        flights.remove(ids)
+        del flights[[tuple(flight) for flight in flights].index(ids)]
         return replace(self, in_flight=tuple(flights))
 
 

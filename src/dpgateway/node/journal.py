@@ -57,6 +57,21 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         temporary.replace(self.path)
+        if sync:
+            _sync(self.path.parent)
+
+    def put_aside(self) -> Path:
+        """A file that can't be read gets another name, in place of an earlier one, so that people can look at it."""
+        return self.path.rename(self.path.with_suffix(".damaged"))
+
+
+def _sync(directory: Path) -> None:
+    """So that a power cut doesn't undo a rename in it (fsync(2))."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read(path: Path) -> bytes:

@@ -35,16 +35,12 @@ class Left:
         """By resource; each of them is held."""
         self._node, self._state_dir, self._threads = node, state_dir, threads
         self._bell = Bell()
+        self._complaints: list[str] = []
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Calls ``changed`` whenever something else may be held; never returns."""
         with self._bell.heard() as heard:
-            for resource, claims in (await self._recalled()).items():
-                if resource not in self._node.holdings:
-                    self._node.add(resource)
-                    holdings = self._node.holdings[resource]
-                    holdings.publish(holdings.value.remembered(claims))
-                    self.add(resource)
+            await self.look()
             self.known.set()
             while True:
                 self._forget()
@@ -52,18 +48,38 @@ class Left:
                 await heard.wait()
                 heard.clear()
 
-    async def _recalled(self) -> dict[str, Claims]:
-        """What the journals say of resources that aren't configured."""
-        find = partial(claims_of_others, self._state_dir, self._node.directory, frozenset(self._node.holdings))
+    async def look(self) -> bool:
+        """Reads the journals, once more if another gateway may have written one since: whether all could be read."""
+        recalled, whole = await self._recalled()
+        for resource, claims in recalled.items():
+            if resource in self.configured:
+                continue  # since just now
+            self._node.add(resource)
+            holdings = self._node.holdings[resource]
+            holdings.publish(holdings.value.remembered(claims))
+            if resource not in self.holdings:
+                self.add(resource)
+        return whole
+
+    @property
+    def configured(self) -> frozenset[str]:
+        """The resources that are."""
+        return frozenset(self._node.holdings.keys() - self.holdings.keys())
+
+    async def _recalled(self) -> tuple[dict[str, Claims], bool]:
+        """What the journals say of resources that aren't configured, and whether that is all."""
+        find = partial(claims_of_others, self._state_dir, self._node.directory, self.configured)
         try:
             async with asyncio.timeout(PATIENCE):
                 found, complaints = await self._threads.call("journals", find)
         except (GatewayError, OSError) as error:  # also without a thread
             found, complaints = {}, [str(error) or f"the disk hasn't answered for {PATIENCE:g} s"]
         for complaint in complaints:
-            text = "what containers hold of resources that aren't configured any more isn't known: %s"
-            _log.warning(text, complaint)
-        return found
+            if complaint not in self._complaints:
+                text = "what containers hold of resources that aren't configured any more isn't known: %s"
+                _log.warning(text, complaint)
+        self._complaints = complaints
+        return found, not complaints
 
     def add(self, resource: str) -> None:
         """The resource isn't configured any more."""

@@ -6,7 +6,7 @@ A text is a packet: it arrives whole or not at all, and an end of the other proc
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -16,8 +16,12 @@ from dpgateway.process import forks, unix
 
 LONGEST = 1024
 """Bytes of a text."""
+EXHAUSTED = 0.1
+"""Seconds until who dialled is taken, if there was no descriptor left, or no memory."""
 MOST_DESCRIPTORS = 253
 """With one text (SCM_MAX_FD, include/net/scm.h)."""
+_NOTHING_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""accept(2)"""
 _KIND = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 
 
@@ -119,16 +123,28 @@ class Listener:
         """Takes the path over, whoever had it. Raises OSError."""
         self._met = met
         self._socket = _bound(path)
+        self._again: asyncio.TimerHandle | None = None
+        self._listen()
+
+    def _listen(self) -> None:
         asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # whoever dialled has gone, or there are no descriptors left
+        try:
             accepted, _ = self._socket.accept()
-            accepted.setblocking(False)
-            self._met(Peer(accepted, most_descriptors=0))
+        except OSError as error:
+            if error.errno in _NOTHING_LEFT:  # who dialled stays in the queue, so the loop would never rest
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._socket)
+                self._again = loop.call_later(EXHAUSTED, self._listen)
+            return  # whoever dialled has gone
+        accepted.setblocking(False)
+        self._met(Peer(accepted, most_descriptors=0))
 
     def close(self) -> None:
         """The path stays: it may be another's by now."""
+        if self._again is not None:
+            self._again.cancel()
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
 

@@ -1,4 +1,6 @@
-"""Runs again what failed, after a pause that doubles; and waits no longer than it may, also at the end."""
+"""Runs again what failed, after a pause that doubles; does whole what must be; and waits no longer than it may, also at
+the end.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +44,20 @@ async def persist(
             if (task := asyncio.current_task()) is not None and task.cancelling():  # an error came up while it ended
                 raise asyncio.CancelledError from error
         await asyncio.sleep(doubling(failures, longest, first))
+
+
+async def whole(work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``. A cancellation of the caller doesn't interrupt it, and is raised after it."""
+    task = asyncio.create_task(work, name="what is done whole")
+    interrupted = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted from task.exception()
+    return task.result()
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:

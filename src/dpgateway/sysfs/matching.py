@@ -165,7 +165,7 @@ def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
         if why := wrong_path(path):
             yield f"{key}: {why}"
         elif path.endswith(("!", "=")):
-            yield f"{key}: expected none_of for what udev's rules write as !=, found {path!r}"
+            yield f"{key}: expected the name alone, or none_of for what udev's rules write as !=, found {path!r}"
         elif "{" in path:
             yield f"{key}: expected the name of an attribute without braces, such as idVendor, found {path!r}"
 

@@ -63,6 +63,8 @@ class Look:
         self._udev = Tree(roots.udev, "/run/udev", trace)
         self.asked_udev = False
         """Whether any answer depended on what udev has found out."""
+        self.strays: dict[str, str] = {}
+        """By path, why what is listed among the objects is none: its link leads outside /sys, or nowhere."""
         self._parsed: dict[tuple[str, str], dict[str, str]] = {}
         self._values: dict[tuple[str, str], Value] = {}
         self._same: dict[Value, Value] = {}
@@ -99,7 +101,11 @@ class Look:
                 continue
             try:
                 path = self._tree.follow(name, directory)
-            except (OutsideError, OSError):  # a link that leads nowhere, because the object is just going
+            except OutsideError:
+                self.strays[f"{directory}/{name}"] = "its link leads outside /sys"
+                continue
+            except OSError as error:  # also if the object is just going
+                self.strays[f"{directory}/{name}"] = f"its link leads nowhere: {error.strerror}"
                 continue
             if self._tree.is_directory(path):
                 yield name, Object(path)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dpgateway.config import ResourceConfig, Shares
 from dpgateway.deviceplugin.api import APIS, ListEncoder
-from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.offer.inventory import SETTLING, Inventory
 from dpgateway.deviceplugin.offer.ledger import LEAVING, Refusal
 from dpgateway.deviceplugin.offer.size import LARGEST_LIST, too_long
 from dpgateway.deviceplugin.resource import Resource
@@ -396,6 +397,38 @@ def test_the_very_same_devices_are_news_only_after_others_or_a_failure(node):
         assert node.listed != {"a": True, "b": True}
         node.take(*devices)
         assert node.listed == {"a": True, "b": True}
+
+
+def test_a_device_that_changes_beside_others_is_offered_as_it_is_now(make):
+    node = make(shares=2)
+    node.take(A, B)
+    before = node.offers
+    node.take(A, replace(B, health=WET))
+    assert node.listed == {"a": True, "a::1": True, "b": False, "b::1": False}
+    assert node.offers["a"] is before["a"]
+    assert isinstance(node.resolve("b"), Refusal)
+    node.take(A, Device("b", numa_nodes=(2,)))
+    assert [offer.numa_nodes for offer in node.offers.values()] == [(), (), (2,), (2,)]
+    node.take(Device("c"), Device("b", numa_nodes=(2,)))
+    assert node.listed == {"a": False, "a::1": False, "b": True, "b::1": True, "c": True, "c::1": True}
+
+
+def test_devices_that_begin_to_share_hardware_exclude_each_other(node):
+    one, other = (replace(device, hardware=("char 1:1",)) for device in (A, B))
+    node.take(A, B)
+    node.take(one, B)
+    node.take(one, other)
+    node.allocate("a")
+    node.sleep(SETTLING)
+    assert node.listed == {"a": True, "b": False}
+
+
+def test_numbers_of_nodes_that_make_a_list_too_long_are_noticed_though_its_ids_stay(node):
+    long = [Device(str(number).zfill(83)) for number in range(33_000)]
+    node.take(*long)
+    assert not node.inventory.failure
+    node.take(*[Device(device.id, numa_nodes=tuple(range(20))) for device in long])
+    assert node.inventory.failure
 
 
 def test_after_the_end_no_timer_is_set_whatever_happens(node):

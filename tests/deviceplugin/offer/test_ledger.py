@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.deviceplugin.offer.ledger import LEAVING, Ledger, Refusal
 from dpgateway.model import Device, Health, Offer
@@ -55,6 +55,15 @@ def test_a_vanished_device_stays_listed_unhealthy_where_it_was():
         "a": Offer("a", Health.unhealthy("its device is gone"), (1,)),
         "b": Offer("b"),
     }
+
+
+def test_since_when_an_id_can_not_be_given_away():
+    some = ledger(A, Device("b", WET))
+    assert [some.unhealthy_since(id_) for id_ in "ab"] == [None, 100]
+    some.fail("no answer", 101)
+    assert [some.unhealthy_since(id_) for id_ in "ab"] == [101, 100]
+    some.take([A], 102)
+    assert [some.unhealthy_since(id_) for id_ in "ab"] == [None, 102]
 
 
 def test_what_was_lost_and_what_came_back_is_counted_by_id():
@@ -236,6 +245,13 @@ class Events(RuleBasedStateMachine):
         self.lost |= dict.fromkeys(before - self.present(), self.now)
         self.lost = {i: since for i, since in self.lost.items() if i not in self.present()}
         self.ledger.take([Device(name, health) for name, health in devices.items()], self.now)
+
+    @precondition(lambda self: self.devices and not self.failing)
+    @rule(data=st.data(), health=st.sampled_from([Health.healthy(), WET]))
+    def one_device_changes(self, data, health):
+        name = data.draw(st.sampled_from(sorted(self.devices)))
+        self.devices = self.devices | {name: health}
+        self.ledger.replace([Device(name, health)], self.now)
 
     @rule()
     def driver_fails(self):

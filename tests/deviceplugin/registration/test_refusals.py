@@ -29,11 +29,12 @@ async def test_all_resources_share_a_line_that_says_what_was_offered_and_answere
     assert record.__dict__["resources"] == list(RESOURCES)
 
 
+@pytest.mark.parametrize(("count", "text"), [(1, "so 1 resource is not"), (2, "so 2 resources are not")])
 @in_virtual_time
-async def test_one_resource_has_a_line_in_the_singular(caplog):
-    refuse(Refusals(APIS), RESOURCES[:1])
+async def test_a_line_is_about_one_resource_or_several(caplog, count, text):
+    refuse(Refusals(APIS), RESOURCES[:count])
     await advance(GATHERING)
-    assert "so 1 resource is not registered" in caplog.text
+    assert text in caplog.text
 
 
 @in_virtual_time

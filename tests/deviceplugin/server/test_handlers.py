@@ -3,9 +3,10 @@ import asyncio
 import grpc
 import pytest
 
-from dpgateway import Busy, DeviceUnavailable, DriverError
+from dpgateway import Allocation, Busy, DeviceUnavailable, DriverError
 from dpgateway.deviceplugin.api import v1alpha1, v1alpha2
 from dpgateway.deviceplugin.server.handlers import LONGEST_TEXT
+from dpgateway.deviceplugin.server.successor import Successor
 from dpgateway.deviceplugin.wire import v0_1_pb2, v1alpha2_pb2, v1beta1_pb2
 from dpgateway.errors import DriverFault, DriverTimeout
 from tests.support.serving import V1ALPHA, V1BETA1, status
@@ -81,6 +82,25 @@ async def test_each_kind_of_error_has_its_code_and_its_text_and_is_logged(served
     assert await status(client.call("Allocate", allocate("a"))) == (code, str(error))
     assert records.texts() == [f"Allocate refused: {error}"]
     assert served.handlers.rpcs.read()["Allocate"].outcomes == {code.name: 1}
+
+
+async def test_a_newer_gateway_answers_and_refuses_instead_and_after_its_end_the_older_one(
+    served, client, serve, short_path
+):
+    (short_path / "newer").mkdir()
+    newer = await serve(short_path / "newer")
+    newer.calls.allocation = Allocation(env={"A": "newer"})
+    served.handlers.successor = successor = Successor()
+    successor.serves(newer.socket)
+    answer = v1beta1_pb2.AllocateResponse.FromString(await client.call("Allocate", allocate("a")))
+    assert dict(answer.container_responses[0].envs) == {"A": "newer"}
+    newer.calls.error = Busy("later")
+    assert await status(client.call("Allocate", allocate("a"))) == (CODE.RESOURCE_EXHAUSTED, "later")
+    assert served.calls.allocated == []
+    await newer.close()
+    await client.call("Allocate", allocate("a"))
+    assert served.calls.allocated == [("a",)]
+    await successor.end()
 
 
 async def test_an_rpc_that_the_kubelet_gives_up_is_counted_as_such(served, client):

@@ -12,8 +12,9 @@ import pytest
 
 from dpgateway.deviceplugin.server.sockets import MOST_LINKS, SocketNames, left_behind
 from dpgateway.errors import KubeletError
-from tests.support.counting import descriptors
-from tests.support.waiting import until
+from dpgateway.process import forks
+from tests.support.counting import descriptors, leading_to
+from tests.support.waiting import turns, until
 
 NAME = "example.com/thing"
 
@@ -169,6 +170,20 @@ async def test_a_lock_that_is_no_file_of_ours_is_refused_and_left_as_it_is(tmp_p
     names.remove()
 
 
+async def test_a_lock_that_is_given_to_who_has_just_stopped_waiting_is_let_go(tmp_path):
+    holder, waits = await locked(tmp_path), SocketNames(tmp_path, NAME)
+
+    async def ask():
+        stopping.cancel()
+        return forks.withhold(os.dup(holder.locked))
+
+    stopping = asyncio.ensure_future(waits.lock(print, ask))
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    await until(lambda: leading_to(holder.base.with_suffix(".lock")) == 1)
+    holder.remove()
+
+
 async def test_a_full_disk_costs_only_the_name_of_who_holds_the_lock(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
@@ -256,6 +271,18 @@ async def test_the_lock_is_free_after_removing(tmp_path):
     names.remove()
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(descriptor)
+
+
+async def test_who_waits_for_the_end_of_another_gateway_hears_of_it_and_takes_nothing(tmp_path):
+    holder, other = await locked(tmp_path), SocketNames(tmp_path, NAME)
+    waiting = asyncio.ensure_future(other.unserved())
+    await turns()
+    assert not waiting.done()
+    holder.unlock()
+    await waiting
+    assert leading_to(holder.base.with_suffix(".lock")) == 0
+    holder.base.with_suffix(".lock").unlink()
+    await other.unserved()  # nobody ever served it
 
 
 def sweep(folder, *resources):

@@ -20,6 +20,20 @@ async def test_preference_comes_before_allocate(rig: Rig, version: str, called: 
     assert [call for call in plugin.calls if call[0] in {"GetPreferredAllocation", "Allocate"}] == wanted
 
 
+async def test_a_plugin_that_fails_to_prefer_fails_the_pod(rig: Rig) -> None:
+    async def fails(ids: object) -> None:
+        raise RuntimeError("worn out")
+
+    kubelet = await rig.kubelet("1.37")
+    plugin = rig.plugin(kubelet, d0="Healthy", d1="Healthy")
+    plugin.options["get_preferred_allocation_available"] = True
+    plugin.hooks["GetPreferredAllocation"] = fails
+    await plugin.start()
+    reply = await kubelet.admit("p1", {"c": {X: 1}})
+    assert "device plugin GetPreferredAllocation rpc failed with err: rpc error: code = Unknown" in reply["error"]
+    assert plugin.count("Allocate") == 0
+
+
 @pytest.mark.parametrize(
     ("version", "running", "error"),
     [

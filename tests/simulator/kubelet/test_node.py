@@ -15,10 +15,11 @@ async def test_refusing_and_stalling_on_demand(rig: Rig) -> None:
     kubelet.misbehaviour.refuse_register("not today", "UNAVAILABLE", resource=X)
     assert await refusal(plugin.register()) == (grpc.StatusCode.UNAVAILABLE, "not today")
     kubelet.misbehaviour.behave()
-    kubelet.misbehaviour.stall_register()
+    kubelet.misbehaviour.stall_register(X)
     since = len(kubelet.events)
     registering = asyncio.create_task(plugin.register())
     await kubelet.wait_for_event("register", since)
+    await rig.plugin(kubelet, "y.sock", "example.com/y").start()
     assert kubelet.counts(X) == (None, None)
     kubelet.misbehaviour.behave()
     await registering

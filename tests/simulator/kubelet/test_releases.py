@@ -54,8 +54,15 @@ def test_the_three_apis(version: str, api: str, package: str) -> None:
     assert (behaviour(version).api, DIALECTS[behaviour(version).api].package) == (api, package)
 
 
+def test_what_a_kubelet_is_built_with_does_not_change_with_a_patch() -> None:
+    assert {patch for (_, patch), changes in releases.CHANGES.items() if "user_agent" in changes} == {0}
+
+
 def test_backported_fixes_come_and_go_with_the_patch() -> None:
     needs = {one: behaviour(one).needs_healthy for one in ("1.25.9", "1.25.10", "1.26.4", "1.26.5", "1.27.1", "1.28.0")}
     assert needs == {
         "1.25.9": False, "1.25.10": True, "1.26.4": False, "1.26.5": True, "1.27.1": False, "1.28.0": True,
     }  # fmt: skip
+    spares = [f"1.{minor}.{patch}" for minor, patch in ((25, 14), (26, 11), (27, 8))]
+    assert all(behaviour(one).spares_running for one in (*spares, "1.28.0"))
+    assert not any(behaviour(one).spares_running for one in ("1.25.13", "1.26.0", "1.26.10", "1.27.0", "1.27.7"))

@@ -30,23 +30,22 @@ ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()].|\r")
 
 
 class Terminal:
-    """A process on a pseudo-terminal of 80 columns; nobody answers where the cursor is."""
+    """A process on a pseudo-terminal of 80 columns, which may say where the cursor is: then there is a toolbar."""
+
+    says_cursor = False
 
     def __init__(self, directory: Path, state: Path) -> None:
         self.directory, self._raw, self.text, self.seen = directory, b"", "", 0
-        self._environment = os.environ | {
-            "TERM": "xterm",
-            "PROMPT_TOOLKIT_NO_CPR": "1",
-            "XDG_STATE_HOME": str(state),
-        }
+        self._environment = os.environ | {"TERM": "xterm", "XDG_STATE_HOME": str(state)}
 
     async def start(self, version: str) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         words = [sys.executable, "-c", RUN, "--kubelet", version, "--device-plugins-dir", str(self.directory)]
+        environment = self._environment | ({} if self.says_cursor else {"PROMPT_TOOLKIT_NO_CPR": "1"})
         # setsid makes the terminal the process's own, so that it is in the foreground there
         self.process = await asyncio.create_subprocess_exec(
-            "setsid", "-c", *words, stdin=slave, stdout=slave, stderr=slave, env=self._environment
+            "setsid", "-c", *words, stdin=slave, stdout=slave, stderr=slave, env=environment
         )
         os.close(slave)
         self._changed = asyncio.Event()
@@ -59,6 +58,8 @@ class Terminal:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._master)
+        if b"\x1b[6n" in data:
+            self.type("\x1b[1;1R")
         self._raw += data  # a chunk may end within an escape, or a letter
         self.text = ESCAPES.sub("", self._raw.decode(errors="replace"))
         self._changed.set()
@@ -128,6 +129,19 @@ async def test_an_upgrade_is_rehearsed_at_a_terminal(terminal: Terminal, rig: Ri
         assert await terminal.process.wait() == 0
     assert not (terminal.directory / "kubelet.sock").exists()
     assert "+upgrade 1.31" in (short_path / "state/dpgateway/simulate_history").read_text()
+
+
+async def test_a_toolbar_says_how_the_kubelet_is(terminal: Terminal, rig: Rig) -> None:
+    terminal.says_cursor = True
+    await terminal.start("1.24")
+    await terminal.shows("kubelet 1.24 runs  no resource  0 pods")
+    name = "example.com/with-a-name-that-leaves-no-room-for-the-number-of-pods"
+    plugin = rig.plugin(Kubelet("1.24", terminal.directory))
+    await plugin.serve()
+    await plugin.register(resource=name)
+    await terminal.shows("list received")
+    await terminal.shows(f"{f'kubelet 1.24 runs  {name} 2/2'[:76]}...")
+    await terminal.do("stop", "kubelet 1.24 isn't running")
 
 
 Talk = Callable[..., Awaitable[str]]
@@ -204,6 +218,7 @@ async def test_the_prompt_says_that_the_kubelet_crashed(rig: Rig) -> None:
 
 def test_long_lines_go_on_below_their_text() -> None:
     assert wrapped("    0.001  one two", 15) == "    0.001  one\n           two"
+    assert wrapped("    0.001  one-long-word two", 15) == "    0.001\n           one-long-word\n           two"
 
 
 def test_without_a_place_for_it_history_is_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpgateway.model import Offer, Offers, Registration
+from dpgateway.model import Offer, Offers, Registration, changed
 
 _GRPC_GO = re.compile(r"grpc-go/(\d+)\.(\d+)")
 """How a kubelet names itself."""
@@ -64,7 +64,8 @@ class Api:
     """User agents of kubelets that keep the health a device had when its plugin went away, and take the full list of
     the plugin that returned for no change (#62773, Kubernetes 1.9 to 1.12). They get every id Unhealthy first."""
     pause: float = 0.0
-    """Seconds from one list to the next, of whichever resource; with less the kubelet may crash."""
+    """Seconds from one list to the next, of whichever resource; with less the kubelet may crash, or spoil its
+    checkpoint."""
     losses: tuple[str, ...] = ()
     """Fields of an allocation that this version can't say; the log names those that are lost."""
     passes_cdi_from: tuple[int, ...] | None = None
@@ -100,12 +101,15 @@ class ListEncoder:
         self._pieces: dict[str, bytes] = {}
 
     def encode(self, offers: Offers) -> bytes:
-        """The bytes of one whole list. The pieces of this list are kept for the next, and no others."""
-        before, kept = self._offers, self._pieces
-        if offers.keys() != before.keys():
+        """The bytes of one whole list. The pieces of this list are kept for the next, and no others.
+
+        The same ids stay in the order in which they were listed first.
+        """
+        new = changed(self._offers, offers)
+        kept = self._pieces
+        if list(kept) != list(offers) and kept.keys() != offers.keys():
             kept = {id_: kept.get(id_, b"") for id_ in offers}
-        for id_, offer in offers.items():
-            if before.get(id_) is not offer:
-                kept[id_] = self._to_offer(offer)
+        for id_ in new:
+            kept[id_] = self._to_offer(offers[id_])
         self._offers, self._pieces = offers, kept
         return b"".join(kept.values())

@@ -16,10 +16,6 @@ from dpgateway.deviceplugin.wire import v0_1_pb2 as wire
 from dpgateway.deviceplugin.wire import v1alpha2_pb2
 from dpgateway.model import Grant, Registration
 
-PAUSE = 0.01
-"""Seconds. This kubelet notes the lists of all resources in one map, without a lock (deviceManagerMonitorCallback in
-pkg/kubelet/cm/device_plugin_handler.go, 1.8), and Go ends a program that reads a map while it is written."""
-
 
 def to_register(registration: Registration) -> bytes:
     return v1alpha2_pb2.RegisterRequest(
@@ -51,5 +47,4 @@ API: Api = replace(
     ),
     to_register=to_register,
     forgetful=(),  # 1.8 keeps nothing of an older endpoint, and each list is a risk to it
-    pause=PAUSE,
 )

@@ -13,6 +13,11 @@ from dpgateway.deviceplugin.wire import v1alpha2_pb2 as wire
 from dpgateway.model import Grant, Offer, Registration
 
 LOSSES = ("annotations", "cdi_devices")
+PAUSE = 0.01
+"""Seconds. At each list, 1.9 writes its checkpoint in place and without a lock (genericDeviceUpdateCallback and
+writeCheckpoint in pkg/kubelet/cm/deviceplugin/manager.go, 1.9), so two lists at once may leave a file that nobody can
+read. 1.8 notes the lists of all resources in one map, without a lock (deviceManagerMonitorCallback in
+pkg/kubelet/cm/device_plugin_handler.go, 1.8), and Go ends a program that reads a map while it is written."""
 
 
 def to_register(registration: Registration) -> bytes:
@@ -61,5 +66,6 @@ API = Api(
     to_register=to_register,
     to_offer=to_offer,
     forgetful=("grpc-go/1.3.0",),
+    pause=PAUSE,
     losses=LOSSES,
 )

@@ -21,8 +21,9 @@ class Used:
     holdings: Holdings
     ids: frozenset[str] = frozenset()
     """The offered ids that count as held."""
-    behind: Mapping[str, str] = field(default_factory=dict)
-    """One of these ids for each name of hardware."""
+    behind: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """These ids by the names of what is behind them, first those that are in use: two may have the same hardware, if
+    they were given away when nobody knew that, or while their resources were in no pool."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """The present device of each of these ids that has one."""
     forgotten: str = ""
@@ -52,14 +53,14 @@ class Used:
     @property
     def news(self) -> tuple[str, Mapping[str, str]]:
         """All that it means to other resources."""
-        return self.unsure, {name: self._holder(offered) for name, offered in self.behind.items()}
+        return self.unsure, {name: self._holder(ids[0]) for name, ids in self.behind.items()}
 
     def says_of(self, device: Device) -> str:
         """Why another resource can't give the device away; empty if nothing of it is used under this name."""
         for name in hardware(device):
-            if (offered := self.behind.get(name)) is not None:
+            if ids := self.behind.get(name):
                 what = "" if name == device.id else f"{name} is "
-                return f"{what}held as {self.resource} by {self._holder(offered)}"
+                return f"{what}held as {self.resource} by {self._holder(ids[0])}"
         return ""
 
     def _holder(self, offered: str) -> str:
@@ -82,18 +83,20 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
     its name means today. ``untold``: whether what is freed counts until its driver was told.
     """
     ids = holdings.claimed if untold else holdings.last_known
-    behind: dict[str, str] = {}
+    behind: dict[str, list[str]] = {}
     devices: dict[str, str] = {}
     forgotten = ""
-    given = frozenset(id_ for flight in holdings.in_flight for id_ in flight)
-    for offered in sorted(ids):
+    for offered in sorted(ids, key=lambda id_: (id_ in holdings.freed, id_)):
         claim, device = holdings.claims.get(offered), device_of(offered)
         names = claim.hardware if claim is not None else frozenset()
         if device is not None:
             devices[offered] = device.id
-        if device is not None and (offered in given or not names):
+        flights = [flight[offered] for flight in holdings.in_flight if offered in flight]
+        names = names.union(*flights)
+        if device is not None and not (names and all(flights)):
             names |= hardware(device)
-        behind |= dict.fromkeys(names, offered)
+        for name in names:
+            behind.setdefault(name, []).append(offered)
         # what is freed and gone is told to no driver before its device is back, and that may be never
         if not names and (device is not None or offered not in holdings.freed):
             forgotten = forgotten or offered
@@ -102,7 +105,7 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
 
 def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
     """What a call has in its hands whose driver has ended."""
-    behind = {name: device.id for device in devices for name in (device.hardware or (device.id,))}
+    behind = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
     holder = f"{method}() of its driver, which ended before that call did"
     return Used(resource, Holdings(looked=True, remembers=True), behind=behind, holder=holder)
 
@@ -113,33 +116,48 @@ def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) 
     ``others``: what the other resources of the pool use, and what earlier drivers still work on: one of this resource
     keeps a device from the next container only.
     """
-    # What is freed may be another one's by now: an earlier gateway may have died before it wrote down who was told.
-    held = {own.device(offered) for offered in own.ids - own.holdings.freed}
     unsure = next((one.unsure for one in others if one.unsure), "")
     forgotten = ""
     if own.forgotten:
         forgotten = f"it may be what a container holds as {own.forgotten}, because nobody remembers what that was"
-    # one look for each name, because there are many devices; the first one counts
-    users = {name: one for one in reversed(others) for name in one.behind}
+    users: dict[str, list[Used]] = {}  # one look for each name, because there are many devices
+    for one in others:
+        for name in one.behind:
+            users.setdefault(name, []).append(one)
     out = {}
     for device in devices:
-        reason = _within(device, own)
-        if not reason and users and (user := next(filter(None, map(users.get, hardware(device))), None)) is not None:
-            reason = user.says_of(device) if user.resource != own.resource or device.id not in held else ""
-        if not reason and device.id not in held:
+        names = (device.id,) if device.hardware is None else device.hardware
+        reason = "" if own.behind.keys().isdisjoint(names) else within(device, own)
+        if not reason and not users.keys().isdisjoint(names):
+            found = (one for name in hardware(device) for one in users.get(name, ()))
+            besides = (one for one in found if one.resource != own.resource or not _has(own, device))
+            reason = next((one.says_of(device) for one in besides), "")
+        if not reason and (forgotten or unsure) and not _has(own, device):
             reason = (forgotten if device.hardware is not None else "") or unsure
         if reason:
             out[device.id] = reason
     return out
 
 
-def _within(device: Device, own: Used) -> str:
-    """Whether another device of the same resource is the same hardware, and is held."""
-    for name in device.hardware or ():
-        other = own.behind.get(name)
-        if other is not None and own.device(other) != device.id:
-            holder = own.holdings.listed.get(other)
-            return f"{name} is held as {other}{f' by {holder}' if holder else ''}"
+def _has(own: Used, device: Device) -> bool:
+    """Whether containers have all of the device under its own name.
+
+    What is freed may be another one's by now: an earlier gateway may have died before it wrote down who was told.
+    """
+    freed = own.holdings.freed
+    return all(
+        any(own.device(offered) == device.id and offered not in freed for offered in own.behind.get(name, ()))
+        for name in hardware(device)
+    )
+
+
+def within(device: Device, own: Used) -> str:
+    """Why the device can't be given away: another one of its resource is the same hardware, and is held. Else empty."""
+    for name in (device.id,) if device.hardware is None else device.hardware:
+        for other in own.behind.get(name, ()):
+            if own.device(other) != device.id:
+                holder = own.holdings.listed.get(other)
+                return f"{name} is held as {other}{f' by {holder}' if holder else ''}"
     return ""
 
 

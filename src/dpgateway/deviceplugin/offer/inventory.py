@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import operator
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer import size
-from dpgateway.deviceplugin.offer.exclusion import Used, excluded, used
+from dpgateway.deviceplugin.offer.exclusion import Used, excluded, used, within
 from dpgateway.deviceplugin.offer.ledger import Ledger
 from dpgateway.deviceplugin.offer.pool import Pool
-from dpgateway.deviceplugin.offer.shares import clash
-from dpgateway.model import Device, Offer, Offers
+from dpgateway.deviceplugin.offer.shares import clash, device_id
+from dpgateway.model import Device, Offer, Offers, changed, replaced
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
 
@@ -61,7 +60,9 @@ class Inventory:
         self._taken: tuple[Device, ...] | None = None
         """The driver's last list if all of it is offered as the driver says; else empty."""
         self._shared = False
-        """Whether devices may share hardware."""
+        """Whether devices may share hardware, or one has what an earlier one had."""
+        self._recalled = False
+        """Whether what earlier gateways gave away has been looked at for that."""
         self._pool: Pool | None = None
         self._told: object = None
         """What the pool was told last."""
@@ -87,20 +88,33 @@ class Inventory:
 
     def take(self, devices: tuple[Device, ...]) -> None:
         """The driver's whole list."""
-        taken = self._taken
-        if taken is not None and len(devices) == len(taken) and all(map(operator.is_, devices, taken)):
+        new = None if self._taken is None else replaced(self._taken, devices)
+        if new == []:
             return  # most drivers return the same values while nothing changes
-        fits, listed = self._fits(devices), self.list.value
-        if not fits and listed is None:
+        if new is not None and all(was.id == now.id and was.numa_nodes == now.numa_nodes for was, now in new):
+            self._replace(devices, [now for _, now in new])
+        elif not self._take_all(devices):
             return
-        only: Collection[str] | None = None if fits or listed is None else listed.keys()
-        self.ledger.take(devices, self.clock.monotonic(), only)
-        self._taken = devices if fits else None
-        self._shared = any(device.hardware is not None for device in devices)
         self._deaf = False
         self._exclude(self._others())
         self._publish()
         self._tell_pool()
+
+    def _replace(self, devices: tuple[Device, ...], new: Sequence[Device]) -> None:
+        """A list as long as the last one, which fitted, with other values of a few devices."""
+        self.ledger.replace(new, self.clock.monotonic())
+        self._taken = devices
+        self._shared = self._shared or any(device.hardware is not None for device in new)
+
+    def _take_all(self, devices: tuple[Device, ...]) -> bool:
+        fits, listed = self._fits(devices), self.list.value
+        if not fits and listed is None:
+            return False
+        only: Collection[str] | None = None if fits or listed is None else listed.keys()
+        self.ledger.take(devices, self.clock.monotonic(), only)
+        self._taken = devices if fits else None
+        self._shared = self._shared or any(device.hardware is not None for device in devices)
+        return True
 
     def fail(self, reason: str, *, overdue: bool, deaf: bool = False) -> None:
         """The driver doesn't say what there is. ``overdue``: the first list is due, so one is published. ``deaf``: it
@@ -137,10 +151,10 @@ class Inventory:
         If that is too long for a kubelet, what containers hold is all that is listed: it must stay on the list.
         """
         before = set(self.ledger.lost)
-        changed = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
+        other = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
         if self.ledger.lost.keys() - before and self.list.value is not None:
             self._shorten(holdings.held or ())
-        if (self._exclude(self._others()) or changed) and self.list.value is not None:
+        if (self._exclude(self._others()) or other) and self.list.value is not None:
             self._publish()
         else:
             self.look_later()
@@ -184,9 +198,16 @@ class Inventory:
         if self._settling is not None:
             self._publish()
 
-    def elsewhere(self, device: Device) -> str:
-        """Which other resource of the pool uses the device's hardware, and who has it; empty if none does."""
-        return next(filter(None, (one.says_of(device) for one in self._others())), "")
+    def elsewhere(self, devices: Iterable[Device], *, freeing: bool = False) -> Mapping[str, str]:
+        """Under which other name of the resource, or of its pool, hardware of the devices is used, and who has it; by
+        device id. ``freeing``: the driver is going to be told that they are free, so what else is freed doesn't count.
+        """
+        others, own = self._others(), used(self.name, self.holdings.value, self.ledger.device, untold=not freeing)
+        reasons = (
+            (device.id, next(filter(None, (one.says_of(device) for one in others)), "") or within(device, own))
+            for device in devices
+        )
+        return {id_: reason for id_, reason in reasons if reason}
 
     def worked_on(self, device: Device) -> bool:
         """Whether an earlier driver of this resource hasn't let go of the device."""
@@ -207,9 +228,18 @@ class Inventory:
             self._pool.tell(self.name)
 
     def _exclude(self, others: Sequence[Used]) -> bool:
-        if not self._shared and self._pool is None:
-            return self.ledger.exclude({})
-        return self.ledger.exclude(excluded(self.ledger.devices.values(), self.used(), others))
+        own = self.used() if self._may_share() else None
+        if not any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
+            return self.ledger.exclude({})  # nothing is in use, so no device needs to be looked at
+        return self.ledger.exclude(excluded(self.ledger.devices.values(), own or self.used(), others))
+
+    def _may_share(self) -> bool:
+        holdings = self.holdings.value
+        if holdings.remembers and not self._recalled:
+            self._recalled = True
+            given = holdings.claims.items()
+            self._shared = self._shared or any(claim.hardware - {device_id(offered)} for offered, claim in given)
+        return self._shared
 
     def look_later(self) -> None:
         """Sets the only timer, for the next id that may be dropped."""
@@ -218,7 +248,10 @@ class Inventory:
             return
         holdings = self.holdings.value
         drop = self.ledger.next_drop(holdings.held)
-        delays = [max(0.0, drop - self.clock.monotonic())] if drop is not None else []
+        now = self.clock.monotonic()
+        delays = [max(0.0, drop - now)] if drop is not None else []
+        # the kubelet may name it for long, although no container has it any more
+        delays += [until - now for until in map(self.ledger.back_until, holdings.freed) if until > now]
         absent = [id_ for id_ in self.ledger.lost if self.ledger.device(id_) is None]
         if (wait := holdings.look_again(absent)) is not None:
             delays.append(wait)
@@ -262,10 +295,8 @@ class Inventory:
 
 def _look_alike(old: Offers, new: Offers) -> bool:
     """Whether a kubelet would see no difference. The reason isn't sent, so another reason makes none."""
-    if old.keys() != new.keys():
-        return False
-    changed = [id_ for id_, offer in new.items() if old[id_] is not offer]
-    return all(_looks(old[id_]) == _looks(new[id_]) for id_ in changed)
+    others = changed(old, new)
+    return len(old) == len(new) and all(id_ in old and _looks(old[id_]) == _looks(new[id_]) for id_ in others)
 
 
 def _looks(offer: Offer) -> tuple[bool, tuple[int, ...]]:

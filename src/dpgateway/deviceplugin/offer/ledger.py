@@ -82,17 +82,21 @@ class Ledger:
         """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
         before, self._devices = self._devices, {device.id: device for device in devices}
         self._failure = None
-        if only is None and self._whole and self._devices.keys() == before.keys():
-            changed = [device for id_, device in self._devices.items() if before[id_] is not device]
-            offered = [(id_, device) for device in changed for id_ in self._ids(device.id)]
-        else:
-            self._take_ids(before, now, only)
-            changed = list(self._devices.values())
-            offered = [(id_, self._devices[device]) for id_, device in self._present.items()]
-        for device in changed:
+        self._take_ids(before, now, only)
+        for device in self._devices.values():
             self._take_health(device, now)
-        for id_, device in offered:
-            self._offer(id_, device)
+        for id_, name in self._present.items():
+            self._offer(id_, self._devices[name])
+
+    def replace(self, devices: Iterable[Device], now: float) -> None:
+        """These devices are other values now, and all else of the driver's last list, the whole of which was taken, is
+        as it was.
+        """
+        for device in devices:
+            self._devices[device.id] = device
+            self._take_health(device, now)
+            for offered in self._ids(device.id):
+                self._offer(offered, device)
 
     def _take_ids(self, before: Mapping[str, Device], now: float, only: Collection[str] | None) -> None:
         """Which ids are present, and which have just been lost."""
@@ -163,6 +167,11 @@ class Ledger:
         if held is None:
             return None
         return min((lost.since + self._keep for i, lost in self._lost.items() if i not in held), default=None)
+
+    def back_until(self, offered: str) -> float:
+        """Until when the lost id's device may be back before it is given up; the past for an id that isn't lost."""
+        lost = self._lost.get(offered)
+        return float("-inf") if lost is None else lost.since + self._keep
 
     def offers(self) -> dict[str, Offer]:
         """The list as it is now, by id."""

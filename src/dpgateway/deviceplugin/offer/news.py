@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from dpgateway.deviceplugin.offer.flaps import MINUTE, Flaps
 from dpgateway.deviceplugin.offer.shares import device_id
-from dpgateway.model import Offer, Offers
+from dpgateway.model import Offer, Offers, changed
 from dpgateway.process.observable import Observable
 
 GATHERING = 0.5
@@ -121,8 +121,8 @@ class News:
 
 def falls(before: Offers, now: Offers) -> list[str]:
     """The devices that were Healthy and are listed Unhealthy, each once, whatever its shares."""
-    changed = [i for i, offer in now.items() if before.get(i) is not offer and not offer.health.ok]
-    return [i for i in changed if i in before and before[i].health.ok and _first(now[i]) == i]
+    unhealthy = [i for i in changed(before, now) if not now[i].health.ok]
+    return [i for i in unhealthy if i in before and before[i].health.ok and _first(now[i]) == i]
 
 
 def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
@@ -131,9 +131,9 @@ def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
     Share 0, which has the device's own id as a rule, stands for all of them.
     """
     before = logged or {}
-    changed = [offer for i, offer in now.items() if before.get(i) is not offer]  # what didn't change is the same value
-    changed += [offer for i, offer in before.items() if i not in now]
-    for device in dict.fromkeys(map(_first, changed)):
+    others = [now[i] for i in changed(before, now)]
+    others += [offer for i, offer in before.items() if i not in now]
+    for device in dict.fromkeys(map(_first, others)):
         fate = _fate(before.get(device), now.get(device))
         if fate is not None and not (fate is NEW and logged is None):
             yield device, fate

@@ -73,6 +73,8 @@ class Endpoint:
         self._listener: Listener | None = None
         self.mutes = Mutes()
         self._frozen = False
+        self.waited = False
+        """Whether another gateway served the resource when this one came."""
         self.taking: Taking | None = None
         """The talk with the gateway from which this one took over."""
 
@@ -95,12 +97,16 @@ class Endpoint:
                 return
             self._names.make_folder()
             follows = self._warm is not None and self._bound is None  # who has served follows no other gateway's steps
-            await self._names.lock(lambda text: self._log.warning("%s", text), self._ask if follows else None)
+            await self._names.lock(self._wait, self._ask if follows else None)
             self._names.sweep()
             await self._bind()
             if self._listener is not None:  # the directory may be another one
                 before, self._listener = self._listener, Listener(self._names.next, self._asked)
                 before.close()
+
+    def _wait(self, text: str) -> None:
+        self.waited = True
+        self._log.warning("%s", text)
 
     async def _ask(self) -> int:
         """The lock's descriptor, once the gateway that serves has passed it."""

@@ -76,6 +76,12 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
+def _close_given(asked: asyncio.Future[int]) -> None:
+    """Nobody will let go of the lock that was given."""
+    if not asked.cancelled() and asked.exception() is None:
+        forks.close(asked.result())
+
+
 class SocketNames:
     """One resource's names in one directory."""
 
@@ -158,6 +164,11 @@ class SocketNames:
         asking = {asyncio.ensure_future(ask())} if ask is not None else set()
         try:
             await asyncio.wait({waiting, *asking}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            for asked in asking:
+                asked.add_done_callback(_close_given)
+            raise
+        else:
             for asked in asking:
                 if asked.done():
                     return asked.result()
@@ -200,6 +211,15 @@ class SocketNames:
         links = [path for path in self.folder.iterdir() if path.name.startswith(f"{self._hash}-")]
         for path in [self.base, *links]:
             path.unlink(missing_ok=True)
+
+    async def unserved(self) -> None:
+        """Returns when no gateway serves the resource. Raises KubeletError or OSError."""
+        if self._lock_path.exists():
+            descriptor = self._open_lock()
+            try:
+                await locks.wait(descriptor)
+            finally:
+                forks.close(descriptor)
 
     def remove_unserved(self) -> bool:
         """Removes every name unless a gateway serves the resource. Returns whether it did. Raises KubeletError or

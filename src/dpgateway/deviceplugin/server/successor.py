@@ -19,6 +19,7 @@ class Successor:
 
     def __init__(self) -> None:
         self._serves = asyncio.get_running_loop().create_future()
+        self._alone = False
         self._address: unix.Address | None = None
         self._channel: Any = None
 
@@ -28,8 +29,13 @@ class Successor:
         self._channel = grpc.aio.insecure_channel(str(self._address), options=_OPTIONS)
         self._serves.set_result(True)
 
+    def owns(self) -> None:
+        """From now on the lock is its own, so nobody else may answer."""
+        self._alone = True
+
     async def answer(self, path: str, raw: bytes) -> bytes | None:
-        """None: it doesn't answer any more, so the older gateway must. Raises AioRpcError as the kubelet should see it.
+        """None: it doesn't answer any more, so the older gateway must. Raises AioRpcError as the kubelet should see it,
+        also if it doesn't answer, and the older gateway may not either.
 
         ``path``: of the RPC, as gRPC names it.
         """
@@ -38,7 +44,7 @@ class Successor:
         try:
             answer: bytes = await self._channel.unary_unary(path)(raw)
         except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNAVAILABLE:
+            if error.code() is grpc.StatusCode.UNAVAILABLE and not self._alone:
                 return None
             raise
         return answer
