@@ -54,6 +54,12 @@ async def healthy(kubelet, resource, count):
     await kubelet.wait_for(lambda: kubelet.counts(resource)[1] == count, 90)
 
 
+async def listed(kubelet):
+    """A kubelet that has forgotten a resource, and has no list of it yet, admits pods without its devices."""
+    await healthy(kubelet, GPU, 1)
+    await healthy(kubelet, SHARED, 0)
+
+
 async def refused(kubelet, reason=HELD):
     with pytest.raises(PluginError, match=reason):
         await kubelet.allocate(SHARED, ["gpu0::1"])
@@ -102,6 +108,7 @@ async def test_a_node_that_restarts_gives_nobody_what_its_pod_has(process, kubel
         await kubelet.start()
         await process.start()
         await process.said("registered", registered + 2)
+        await listed(kubelet)
         await refused(kubelet)
         assert not (await kubelet.admit("viewer", {"a": {SHARED: 1}}))["ok"]
     assert (await kubelet.admit("encoder", {"c": {GPU: 1}}))["ok"]
