@@ -339,6 +339,7 @@ async def test_hardware_is_being_given_until_a_prepare_that_outlived_its_allocat
     (aes, held), fft = slow, await make(FFT)
     with pytest.raises(DriverTimeout):
         await aes.resource.allocate([["b0"]], APIS[1])
+    await held.entered()  # a busy machine begins a thread after the deadline
     assert held.running == 1
     reason = "held as example.com/aes by a container"
     assert fft.reasons == {"b0": reason}
@@ -355,6 +356,7 @@ async def test_hardware_of_a_deleted_pod_is_held_until_a_prepare_that_outlived_i
     await aes.resource.allocate([["b0"]], APIS[0])
     with pytest.raises(DriverTimeout):
         await aes.resource.prepare(["b0"])
+    await held.entered()
     aes.note("b0")
     aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
     await turns()
