@@ -49,6 +49,10 @@ options that are checked by then is an error of the configuration; later it fail
 WORDS = (PATIENCE, 10.0, 20.0, LOADING)
 """Seconds after which the log says which drivers are awaited."""
 
+_PIECE = 0.1
+"""Seconds for which a thread waits at most before it looks for signals: the interpreter doesn't handle one that comes
+just before the first thread begins to wait for a lock until that wait is over."""
+
 _log = bind(__name__)
 
 
@@ -112,7 +116,8 @@ class Loading:
     def wait(self, seconds: float = LOADING) -> None:
         """Returns when all is done, or so many seconds after the beginning."""
         futures: list[Future[Any]] = [*self._found.values(), *self._checked.values()]
-        wait(futures, max(0.0, self._began + seconds - time.monotonic()))
+        while (left := self._began + seconds - time.monotonic()) > 0 and wait(futures, min(left, _PIECE)).not_done:
+            pass
 
     def _say(self, words: Sequence[float]) -> None:
         for seconds in words:
