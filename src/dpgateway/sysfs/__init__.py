@@ -5,7 +5,7 @@ those that the match takes. docs/how-to/match-devices.md says what people write.
 """
 
 from dpgateway.sysfs.attributes import attributes
-from dpgateway.sysfs.changes import UNTOLD, Changes, Trace, places
+from dpgateway.sysfs.changes import UNTOLD, Asked, Changes, Trace, places
 from dpgateway.sysfs.explaining import Tried, tried
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.finding import find
@@ -28,6 +28,7 @@ __all__ = [
     "HOST_DEV",
     "LASTING",
     "UNTOLD",
+    "Asked",
     "Changes",
     "DevTree",
     "Interest",

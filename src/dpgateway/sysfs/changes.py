@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Asked = str | tuple[str, str]
+"""A place; or an object and its attribute, which counts as the object's place."""
 Key = TypeVar("Key", bound=Hashable)
 
 UNTOLD = "*"
@@ -38,15 +40,14 @@ class Trace:
     """Notes what answers depend on. All that read in one look share one."""
 
     def __init__(self) -> None:
-        self.asked: set[tuple[str, str]] = set()
-        """Objects and their attributes; other places without an attribute."""
-        self._answers: dict[Hashable, tuple[Any, tuple[tuple[str, str], ...]]] = {}
+        self.asked: set[Asked] = set()
+        self._answers: dict[Hashable, tuple[Any, tuple[Asked, ...]]] = {}
 
     def note(self, place: str) -> None:
-        self.asked.add((place, ""))
+        self.asked.add(place)
 
     @contextmanager
-    def into(self, asked: set[tuple[str, str]]) -> Iterator[None]:
+    def into(self, asked: set[Asked]) -> Iterator[None]:
         """What is asked meanwhile is noted there, and nowhere else."""
         before, self.asked = self.asked, asked
         try:
@@ -57,7 +58,7 @@ class Trace:
     def once(self, key: Hashable, ask: Callable[[], T]) -> T:
         """The answer that was given before, if it was asked before. What it depended on is noted each time."""
         if key not in self._answers:
-            asked: set[tuple[str, str]] = set()
+            asked: set[Asked] = set()
             with self.into(asked):
                 given = ask()
             self._answers[key] = given, tuple(asked)
@@ -67,9 +68,9 @@ class Trace:
         return answer
 
 
-def places(asked: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def places(asked: Iterable[Asked]) -> tuple[str, ...]:
     """A trace, as it is kept."""
-    return tuple({place for place, _ in asked})
+    return tuple({one if isinstance(one, str) else one[0] for one in asked})
 
 
 def _line(path: str) -> Iterator[str]:

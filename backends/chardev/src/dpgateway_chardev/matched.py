@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpgateway import Candidate, Device, DriverError, Health
 from dpgateway.sysfs import (
+    Asked,
     Changes,
     Interest,
     Look,
@@ -55,7 +56,7 @@ class MatchSurvey:
         self._look = Look(options.roots)
         self._giver = Giver(options, self._look)
         self._grouping = Grouping(self._look, options.match, options.group, options.id, self._memory.names)
-        self._asked: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._asked: dict[str, tuple[Asked, ...]] = {}
         """On what depended what was found out about objects, by their paths. Only of those that were read."""
         self.devices: dict[str, MatchedDevice] = {}
         self.checks: dict[str, Sequence[Check]] = {}
@@ -105,16 +106,20 @@ class MatchSurvey:
     def _meant(self) -> Mapping[str, tuple[Object, tuple[int, ...]]]:
         """All objects by their paths, each with the alternatives that are about its subsystem."""
         meant: dict[str, tuple[Object, tuple[int, ...]]] = {}
+        same: dict[tuple[int, ...], tuple[int, ...]] = {}  # a thousand objects have the same alternatives
         for kind, match in enumerate(self._options.match):
-            for thing in self._look.objects(match.subsystem, self._memory.known):
+            with self._look.trace.into(set()):  # each look lists them, so that nothing depends on it
+                things = list(self._look.objects(match.subsystem, self._memory.known))
+            for thing in things:
                 _, kinds = meant.get(thing.path, (thing, ()))
-                meant[thing.path] = thing, (*kinds, kind)
+                more = (*kinds, kind)
+                meant[thing.path] = thing, same.setdefault(more, more)
         return meant
 
     def _seen(self, thing: Object, kinds: tuple[int, ...]) -> Seen:
         seen = self._memory.seen.get(thing.path)
         if seen is None or seen.kinds != kinds:
-            asked: set[tuple[str, str]] = set()
+            asked: set[Asked] = set()
             with self._look.trace.into(asked):
                 parts = tuple(self._parts(thing, kinds))
             self._asked[thing.path] = tuple(asked) if parts else ()  # a tuple is a fifth of a set's size
@@ -173,7 +178,7 @@ class MatchSurvey:
 
     def _device_of(self, whole: Whole) -> Kept | None:
         """None, if it can't be offered."""
-        asked = set[tuple[str, str]]().union(*(self._asked[path] for path in whole.paths))
+        asked = set[Asked]().union(*(self._asked[path] for path in whole.paths))
         try:
             with self._look.trace.into(asked):
                 device, checks = self._device(whole)
