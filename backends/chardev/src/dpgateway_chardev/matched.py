@@ -108,7 +108,7 @@ class MatchSurvey:
         meant: dict[str, tuple[Object, tuple[int, ...]]] = {}
         same: dict[tuple[int, ...], tuple[int, ...]] = {}  # a thousand objects have the same alternatives
         for kind, match in enumerate(self._options.match):
-            with self._look.trace.into(set()):  # each look lists them, so that nothing depends on it
+            with self._look.trace.into(set()):  # nobody asks for this trace: each look lists them again
                 things = list(self._look.objects(match.subsystem, self._memory.known))
             for thing in things:
                 _, kinds = meant.get(thing.path, (thing, ()))
