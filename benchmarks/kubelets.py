@@ -16,7 +16,7 @@ from typing import Protocol
 
 from asyncinotify import Inotify, Mask
 
-from benchmarks.stub import Stub
+from benchmarks.stub import Lists, Stub
 from tests.real_kubelet.device_manager import DeviceManager
 from tests.real_kubelet.programs import PROGRAMS, RELEASES
 
@@ -110,6 +110,8 @@ class StubKubelet:
     def __init__(self, directory: Path) -> None:
         self._stub = Stub(directory)
         self._served = 0.0
+        self._open: list[Lists] = []
+        """Their end would be the kubelet's end, for the gateway."""
 
     async def start(self) -> None:
         self._served = time.time()
@@ -120,10 +122,12 @@ class StubKubelet:
 
     async def listed(self, count: int) -> Sequence[float]:
         times = []
-        for lists in [plugin.lists() for plugin in self._stub.plugins(count)]:
+        self._open += [plugin.lists() for plugin in self._stub.plugins(count)]
+        for lists in self._open[-count:]:
             next(lists)
             times.append(time.time())
         return times
 
     async def stop(self) -> None:
         self._stub.stop()
+        self._open.clear()
