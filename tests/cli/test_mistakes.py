@@ -19,7 +19,7 @@ from tests.support.gateway import COMMAND
 
 AS_NOBODY = """
 import contextlib, os, sys
-import dpgateway.cli.run
+import dpgateway.cli.agent, dpgateway.cli.run
 with contextlib.suppress(SystemExit):
     dpgateway.cli.main(["check", "--config=config.yaml"])
 os.setgroups([])

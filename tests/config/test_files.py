@@ -133,7 +133,7 @@ class TestOwner:
 
     def test_who_is_not_root_may_read_what_others_can_write(self, file: Path) -> None:
         file.chmod(0o666)
-        reader = "import encodings.utf_8_sig, os; from pathlib import Path; from dpgateway.config import load; "
+        reader = "import dpgateway.config.parsing, encodings.utf_8_sig, os; from pathlib import Path; "
         file.parent.chmod(0o755)
-        as_nobody = f"{reader} os.seteuid(65534); load(Path('config.yaml'))"
+        as_nobody = f"{reader} os.seteuid(65534); dpgateway.config.load(Path('config.yaml'))"
         subprocess.run([sys.executable, "-c", as_nobody], check=True, cwd=file.parent)

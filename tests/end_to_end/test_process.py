@@ -1,6 +1,7 @@
 """The real process, with the simulated driver and a driver that misbehaves, under simulated kubelets."""
 
 import asyncio
+import importlib.util
 import itertools
 import signal
 import socket
@@ -86,6 +87,26 @@ async def test_pods_get_devices_through_restarts_and_kills_of_the_kubelet(proces
         assert (await one.admit("q", {"c": {R: 2}}))["ok"]
         await ends_in_order(process)
     assert {line["level"] for line in process.entries()} == {"info"}
+
+
+async def test_it_loads_nothing_that_only_reading_and_few_people_need(process, directory):
+    """Together they take 6 MB: this is on every node, for ever."""
+    process.environment["NEEDLESS"] = needless = (
+        "ruamel.yaml importlib.metadata grpc_reflection.v1alpha.reflection rich uvicorn"
+    )
+    process.imported = False
+    look = (
+        "import os, sys; loaded = sorted({*os.environ['NEEDLESS'].split()} & {*sys.modules})\n"
+        "self._context.log.info(f'loaded: {loaded}')"
+    )
+    await process.start(awkward(ids="a", runs=look))
+    await process.said("loaded: []")
+    async with kubelet("1.31", directory) as one:
+        await offered(one, 1)
+        process.reload(awkward(ids="ab", runs=look))
+        await offered(one, 2)
+        await process.said("loaded: []", 2)
+    assert all(map(importlib.util.find_spec, needless.split())), "a name that no module has any more"
 
 
 async def test_a_new_configuration_is_taken_over_or_refused(process, directory):

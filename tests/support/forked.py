@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["dpgateway_start", "dpgateway.cli.run", "dpgateway_simulated"])
+_CONTEXT.set_forkserver_preload(["dpgateway_start", "dpgateway.cli.run", "dpgateway.cli.agent", "dpgateway_simulated"])
 
 
 class Forked:

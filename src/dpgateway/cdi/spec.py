@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from dpgateway.config.parsing import parse
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem
 from dpgateway.config.strict import typed
 from dpgateway.config.written import Written, unplaced
@@ -205,4 +204,6 @@ def _written(text: str, file: str) -> Written | None:
     try:
         return unplaced(json.loads(text), Place(file))
     except (ValueError, RecursionError):
+        from dpgateway.config.parsing import parse  # noqa: PLC0415  takes 2 MB, and most specs are JSON
+
         return parse(text, file)

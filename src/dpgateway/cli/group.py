@@ -74,7 +74,7 @@ class Group(Telling):
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         try:
-            command: click.Command = getattr(_imported(module), attribute)
+            command: click.Command = getattr(imported(module), attribute)
         except ModuleNotFoundError as error:
             raise unavailable(cmd_name, module, error) from error
         return command
@@ -97,7 +97,7 @@ class Group(Telling):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-def _imported(module: str) -> ModuleType:
+def imported(module: str) -> ModuleType:
     """What is imported stays until the end, so it takes time in vain to look for garbage in it, then and later."""
     gc.disable()
     try:

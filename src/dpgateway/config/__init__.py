@@ -20,6 +20,7 @@ from dpgateway.config.completing import (
     warned,
 )
 from dpgateway.config.document import Document, Entry, File, load, read
+from dpgateway.config.files import Files, read_all
 from dpgateway.config.kinds import LISTS, name_kind
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
 from dpgateway.config.spelling import format_duration, parse_duration
@@ -49,6 +50,7 @@ __all__ = [
     "Document",
     "Entry",
     "File",
+    "Files",
     "FoundDriver",
     "InvalidConfiguration",
     "Kubelet",
@@ -75,6 +77,7 @@ __all__ = [
     "nothing_served",
     "parse_duration",
     "read",
+    "read_all",
     "resolve",
     "taken_over",
     "told",

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from dpgateway.config.files import misnamed, read_all
+from dpgateway.config.files import Files, read_all
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
 from dpgateway.config.strict import spaced, typed
 from dpgateway.config.values import NO_WEB, STATE_DIR, Kubelet, ResourceKeys, Runtime, Web, absolute
@@ -102,11 +102,15 @@ def load(path: Path) -> Document:
     return document
 
 
-def read(path: Path) -> tuple[Document, tuple[Problem, ...]]:
-    """Like :func:`load`, but returns what can be used together with what is wrong."""
-    problems: list[Problem] = []
-    document = _document(path, read_all(path, problems), problems)
-    return replace(document, ignored=misnamed(path)), in_order(problems)
+def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Problem, ...]]:
+    """Like :func:`load`, but returns what can be used together with what is wrong.
+
+    ``files``: what the files at ``path`` say; None: read them.
+    """
+    files = files or read_all(path)
+    problems = list(files.problems)
+    document = _document(path, files.written, problems)
+    return replace(document, ignored=files.ignored), in_order(problems)
 
 
 def of_plain(plain: object, name: str) -> Document:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Set
+from dataclasses import dataclass
 from pathlib import Path
 
-from dpgateway.config.parsing import parse
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, missing_space
 from dpgateway.config.written import Written
 
@@ -22,15 +22,26 @@ MISNAMED = frozenset({".yml", ".YAML", ".YML", ".json"})
 """Endings of files in a directory that their author may believe to be read."""
 
 
-def read_all(path: Path, problems: list[Problem]) -> list[Written]:
-    """What ``path`` says, a file or each ``*.yaml`` of a directory. What is wrong is appended to ``problems``."""
-    files = []
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What the files of a configuration say."""
+
+    written: tuple[Written, ...]
+    problems: tuple[Problem, ...] = ()
+    ignored: tuple[Path, ...] = ()
+    """Files of the directory that aren't read, but may have been meant to."""
+
+
+def read_all(path: Path) -> Files:
+    """What ``path`` says, a file or each ``*.yaml`` of a directory."""
+    problems: list[Problem] = []
+    written = []
     for file in _files(path, problems):
         try:
-            files.append(_parse(file))
+            written.append(_parse(file))
         except InvalidConfiguration as error:
             problems.extend(error.problems)
-    return files
+    return Files(tuple(written), tuple(problems), _misnamed(path))
 
 
 def _files(path: Path, problems: list[Problem]) -> list[Path]:
@@ -54,8 +65,7 @@ def _in_directory(path: Path, endings: Set[str]) -> list[Path]:
     return sorted(file for file in path.iterdir() if file.suffix in endings and not file.name.startswith("."))
 
 
-def misnamed(path: Path) -> tuple[Path, ...]:
-    """The files of the directory that aren't read, but may have been meant to."""
+def _misnamed(path: Path) -> tuple[Path, ...]:
     try:
         return tuple(_in_directory(path, MISNAMED))
     except OSError:
@@ -64,6 +74,8 @@ def misnamed(path: Path) -> tuple[Path, ...]:
 
 def _parse(file: Path) -> Written:
     """What ``file`` says, a mapping. Raises InvalidConfiguration with one problem."""
+    from dpgateway.config.parsing import parse  # noqa: PLC0415  takes 2 MB, and a running gateway reads no YAML itself
+
     whole = Place(str(file))
     written = parse(_read(file, whole), str(file))
     if written is None or written.value is None:

@@ -8,9 +8,8 @@ a failure is a text in the driver's :class:`Found`. An import may hang, so who l
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Any, cast, get_args, get_type_hints
 from weakref import WeakKeyDictionary
 
@@ -19,11 +18,11 @@ import pluggy
 from dpgateway.config.kinds import frozen, name_kind
 from dpgateway.drivers import hookspecs
 from dpgateway.drivers.contract import REQUIRED
+from dpgateway.drivers.points import Point, Points, look
 from dpgateway.errors import describe
 from dpgateway.process.log import bind, hold
 from dpgateway.process.threads import Threads
 
-GROUP = "dpgateway"
 LOADING = 30.0
 """Seconds that a package has to be imported."""
 
@@ -51,8 +50,7 @@ class Found:
 
 def installed() -> tuple[str, ...]:
     """The names of all installed drivers. Loads none."""
-    points, _ = _points()
-    return tuple(sorted({point.name for point in points}))
+    return look().names
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class Installed:
     """A driver's name, and where it was found: more than one place is a failure."""
 
     name: str
-    points: tuple[EntryPoint, ...]
+    points: tuple[Point, ...]
 
     def __str__(self) -> str:
         return f"{self.name} ({' '.join(_distribution(self.points[0]))})"
@@ -80,38 +78,23 @@ class Installed:
         return Found(self.name, *_distribution(self.points[0]), failure=failure)
 
 
-def named(names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """The installed drivers among ``names`` (None: all), by name. Loads none; logs which packages are broken."""
+def named(names: Iterable[str] | None = None, there: Points | None = None) -> dict[str, Installed]:
+    """The installed drivers among ``names`` (None: all), by name. Loads none; logs which packages are broken.
+
+    ``there``: what is installed; None: look.
+    """
     wanted = None if names is None else frozenset(names)
-    points: dict[str, list[EntryPoint]] = {}
-    found, broken = _points()
-    for text in broken:
+    points: dict[str, list[Point]] = {}
+    there = there or look()
+    for text in there.broken:
         _log.warning("%s", text)
-    for point in found:
+    for point in there.points:
         if wanted is None or point.name in wanted:
             points.setdefault(point.name, []).append(point)
     return {name: Installed(name, tuple(points[name])) for name in sorted(points)}
 
 
-def _points() -> tuple[Iterable[EntryPoint], Sequence[str]]:
-    """The entry points of our group, and what is wrong with packages that have broken entry points of any group."""
-    try:
-        return entry_points(group=GROUP), ()
-    except Exception:
-        points: dict[object, EntryPoint] = {}
-        broken = []
-        for distribution in distributions():
-            try:
-                of_ours = distribution.entry_points.select(group=GROUP)
-            except Exception as error:
-                where = distribution.locate_file("")
-                broken.append(f"a package at {where} has broken entry points: {describe(error)}")
-                continue
-            points |= {(point.name, point.value, _distribution(point)): point for point in of_ours}
-        return points.values(), broken
-
-
-def load(point: EntryPoint) -> Any:  # noqa: ANN401  whatever the hook returned
+def load(point: Point) -> Any:  # noqa: ANN401  whatever the hook returned
     """Imports the package behind ``point``, and returns what its hook returns.
 
     Raises Unfit when the package raises anything, and when it takes longer than ``LOADING``.
@@ -133,7 +116,7 @@ def _unfit(error: BaseException) -> Unfit:
     return unfit
 
 
-def _outcome(point: EntryPoint, check: Callable[[Any], None] | None) -> tuple[Any, BaseException | None]:
+def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, BaseException | None]:
     """What the hook returns, or what was raised: a package may raise anything, also SystemExit or a TimeoutError."""
     try:
         driver = _ask(point)
@@ -146,11 +129,11 @@ def _outcome(point: EntryPoint, check: Callable[[Any], None] | None) -> tuple[An
     return driver, None
 
 
-def _distribution(point: EntryPoint) -> tuple[str, str]:
-    return (point.dist.name, point.dist.version) if point.dist is not None else ("unknown", "unknown")
+def _distribution(point: Point) -> tuple[str, str]:
+    return point.distribution, point.version
 
 
-def _ask(point: EntryPoint) -> Any:  # noqa: ANN401  whatever the hook returned
+def _ask(point: Point) -> Any:  # noqa: ANN401  whatever the hook returned
     plugin = point.load()
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)

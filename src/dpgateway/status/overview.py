@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.plugin import Plugin
@@ -19,7 +18,7 @@ from dpgateway.status.counting import Figures
 from dpgateway.status.readiness import Readiness, readiness
 from dpgateway.status.report import Report, report
 from dpgateway.status.troubles import troubles
-from dpgateway.status.values import SCHEMA, Gateway, Reloads, Resource, Standing, Status
+from dpgateway.status.values import SCHEMA, VERSION, Gateway, Reloads, Resource, Standing, Status
 
 
 @dataclass(eq=False)
@@ -46,7 +45,7 @@ class Overview:
         """``serving``: by resource, as its owner keeps it. ``changed`` rings after a reload."""
         self._node_name, self._node, self._client, self._serving = node_name, node, client, serving
         self._changed = changed
-        self._began, self._version = time.monotonic(), version("dpgateway")
+        self._began, self._version = time.monotonic(), VERSION
         self._reloads = Reloads(looking.stamp(self._began))
 
     def took_over(self) -> None:

@@ -15,6 +15,8 @@ from dpgateway.process.log import Event
 
 SCHEMA = 1
 """The version of the value's JSON: another one if a field changes its meaning or goes, not if one is added."""
+VERSION = "0.1.0"
+"""Of this package; not asked of importlib.metadata, which takes 3 MB."""
 Time = str
 """RFC 3339, UTC, to the second."""
 

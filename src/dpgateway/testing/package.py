@@ -12,16 +12,16 @@ import sys
 import tempfile
 import typing
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
 
 from dpgateway.drivers import discovery
+from dpgateway.drivers.points import GROUP, Point, look
 from dpgateway.testing.calls import broken
 
 
-def entry_point(driver: type) -> EntryPoint:
+def entry_point(driver: type) -> Point:
     """The entry point that leads to the class ``driver``. Raises ContractBroken when there is none."""
     leads: list[str] = []
-    for found in entry_points(group=discovery.GROUP):
+    for found in look().points:
         try:
             leads_to = discovery.load(found)
         except discovery.Unfit as error:
@@ -32,7 +32,7 @@ def entry_point(driver: type) -> EntryPoint:
         leads.append(f"{found.name} = {found.value} leads to {leads_to!r}")
     raise broken(
         driver,
-        f": expected an entry point of the group {discovery.GROUP!r} whose hook dpgateway_driver() returns this "
+        f": expected an entry point of the group {GROUP!r} whose hook dpgateway_driver() returns this "
         f"class (is its package installed?), found {'; '.join(leads) or 'no entry point at all'}",
     )
 

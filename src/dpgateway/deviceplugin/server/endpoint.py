@@ -17,12 +17,11 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
-from grpc_reflection.v1alpha import reflection
 
-from dpgateway.deviceplugin.api import POOL
 from dpgateway.deviceplugin.offer.size import LARGEST_LIST
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.mute import Mutes
+from dpgateway.deviceplugin.server.reflecting import reflection
 from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.deviceplugin.server.taking import TAKE, Taking
 from dpgateway.errors import KubeletError
@@ -236,12 +235,11 @@ class Endpoint:
 class _Server:
     """A gRPC server of one resource, and the address that it binds as long as it lives."""
 
-    def __init__(self, path: Path, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+    def __init__(self, path: Path, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
         self._address = unix.Address(path)
         self._grpc = grpc.aio.server(options=_OPTIONS)
-        self._grpc.add_generic_rpc_handlers(tuple(handlers))
-        services = [handler.service_name() for handler in handlers]
-        reflection.enable_server_reflection([*services, reflection.SERVICE_NAME], self._grpc, POOL)
+        services = tuple([handler.service_name() for handler in handlers])
+        self._grpc.add_generic_rpc_handlers((*handlers, reflection(services)))
 
     @property
     def path(self) -> str:

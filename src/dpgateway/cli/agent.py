@@ -1,0 +1,75 @@
+"""From the configuration to the running gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dpgateway.cli.options import Settings
+from dpgateway.config import Configuration, InvalidConfiguration, Place, Problem, advise, did_you_mean, in_lines, read
+from dpgateway.deviceplugin.server.sockets import too_deep
+from dpgateway.drivers import discovery
+from dpgateway.drivers.loading import PATIENCE, Loading
+from dpgateway.node.directory import forbidden, misplaced
+from dpgateway.process import log
+from dpgateway.process import main as process
+from dpgateway.process.apart import Reading
+from dpgateway.process.files import FileWatch
+from dpgateway.process.limits import too_few_descriptors
+from dpgateway.process.reloading import Source
+from dpgateway.process.signals import Signals
+
+_log = log.bind(__name__)
+
+
+def serve(settings: Settings, control: Path, signals: Signals | None, reading: Reading, files: FileWatch) -> int:
+    """Returns the exit code. ``reading`` has begun to read the configuration, after ``files`` looked at its files."""
+    try:
+        configuration = _configuration(settings, reading)
+    except InvalidConfiguration as error:
+        for line in in_lines(error.problems):
+            _log.error("%s", line)
+        return 2
+    directory = configuration.kubelet.device_plugins_dir
+    if unfit := misplaced(directory) or forbidden(directory):
+        _log.error("%s", unfit)
+        return 2
+    if few := too_few_descriptors(len(configuration.resources)):
+        _log.error("%s", few)
+        return 1
+    if doubtful := too_deep(directory):
+        _log.warning("%s", doubtful)
+    absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
+    source = Source(lambda: _again(absolute), files)
+    return process.run(configuration, settings.node_name, signals or Signals(), source, control)
+
+
+def _again(settings: Settings) -> Configuration:
+    """Raises InvalidConfiguration."""
+    configuration = _configuration(settings, Reading(settings.config))
+    if few := too_few_descriptors(len(configuration.resources)):
+        raise InvalidConfiguration([Problem(Place(str(settings.config)), hint=few)])
+    return configuration
+
+
+def _configuration(settings: Settings, reading: Reading) -> Configuration:
+    seen = reading.result()
+    document, wrong = read(settings.config, seen.files)
+    document = document.for_node(settings.node_name)
+    installed = seen.installed.names
+    missing = {name: _missing(name, installed) for name in document.drivers if name not in installed}
+    loading = Loading(discovery.named(document.drivers, seen.installed), document)
+    loading.wait(PATIENCE)
+    configuration = loading.complete(installed, missing, wrong)
+    for warning in advise(document, loading.found()):
+        _log.warning("%s", warning)
+    kubelet = replace(configuration.kubelet, device_plugins_dir=settings.device_plugins_dir(configuration))
+    return replace(configuration, kubelet=kubelet)
+
+
+def _missing(name: str, installed: Sequence[str]) -> discovery.Found:
+    """A driver that isn't installed fails its resource, not the node's others; only `check` is strict."""
+    hint = did_you_mean(name, installed)
+    failure = f"it isn't installed; installed drivers: {', '.join(installed) or 'none'}{hint and '; '}{hint}"
+    return discovery.Found(name, "", "", failure=failure)

@@ -1,0 +1,92 @@
+"""Which drivers are installed: entry points of the group ``dpgateway``, as plain values. Nothing here imports a driver.
+
+``importlib.metadata`` is imported only to look, because it takes 3 MB, which a running gateway needn't have: another
+process can look for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from dpgateway.errors import describe
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "dpgateway"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One entry point."""
+
+    name: str
+    value: str
+    """``module`` or ``module:object.attribute``."""
+    distribution: str = "unknown"
+    version: str = "unknown"
+    """Of the distribution."""
+
+    @classmethod
+    def of(cls, point: EntryPoint) -> Point:
+        try:
+            known = [point.dist.name, point.dist.version] if point.dist is not None else []
+        except Exception:  # whatever is wrong with the distribution's metadata, the driver may work
+            known = []
+        return cls(point.name, point.value, *map(str, known))
+
+    @property
+    def module(self) -> str:
+        return self.value.partition(":")[0].partition("[")[0].strip()
+
+    def load(self) -> Any:  # noqa: ANN401  whatever it leads to
+        """Imports what it leads to (packaging.python.org, entry points specification). Raises what that raises."""
+        path = self.value.partition(":")[2].partition("[")[0].strip()
+        return reduce(getattr, filter(None, path.split(".")), importlib.import_module(self.module))
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What is installed."""
+
+    points: tuple[Point, ...]
+    broken: tuple[str, ...] = ()
+    """What is wrong with packages whose entry points, of any group, can't be read."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted({point.name for point in self.points}))
+
+
+def look() -> Points:
+    """What is installed now."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  see above
+
+    try:
+        return Points(_plain(entry_points(group=GROUP)))
+    except Exception:
+        return _look_one_by_one()
+
+
+def _look_one_by_one() -> Points:
+    from importlib.metadata import distributions  # noqa: PLC0415  see above
+
+    points: dict[Point, None] = {}
+    broken: list[str] = []
+    for distribution in distributions():
+        try:
+            of_ours: Sequence[Point] = _plain(distribution.entry_points.select(group=GROUP))
+        except Exception as error:
+            where = distribution.locate_file("")
+            broken.append(f"a package at {where} has broken entry points: {describe(error)}")
+            continue
+        points |= dict.fromkeys(of_ours)
+    return Points(tuple(points), tuple(broken))
+
+
+def _plain(points: Iterable[EntryPoint]) -> tuple[Point, ...]:
+    return tuple(map(Point.of, points))

@@ -1,0 +1,82 @@
+"""Has another process read the configuration's files, and look which drivers are installed; it ends when it has.
+
+What that needs, a parser of YAML and the standard library's ``importlib.metadata``, takes 5 MB, which the gateway would
+keep as long as it runs. And nothing else of a process runs while it parses: 0.1 ms for each value, at each reload.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpgateway.config import Files, read_all
+from dpgateway.drivers.points import Points, look
+from dpgateway.errors import describe
+from dpgateway.process.log import bind
+
+PATIENCE = 60.0
+"""Seconds that the other process has."""
+_log = bind(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What there is to configure the gateway with."""
+
+    files: Files
+    installed: Points
+
+
+class Reading:
+    """Begins at once, so that the gateway's modules can be imported meanwhile."""
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+        # what this process would import: -P, because the working directory has nothing to do with it
+        program = f"import sys; sys.path[:] = {sys.path!r}; from dpgateway.process import apart; apart.tell()"
+        command = [sys.executable, "-P", "-c", program, str(config)]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError as error:
+            self._warn(error)
+
+    def result(self) -> Seen:
+        """Waits for it. What the other process can't do, this one does."""
+        if self._process is not None:
+            try:
+                seen: Seen = pickle.loads(self._answer(self._process))  # noqa: S301  it comes from our own program
+            except Exception as error:
+                self._warn(error)
+            else:
+                return seen
+        return _see(self._config)
+
+    def _answer(self, process: subprocess.Popen[bytes]) -> bytes:
+        with process:
+            try:
+                answer, _ = process.communicate(timeout=PATIENCE)
+            finally:
+                process.kill()
+        if process.returncode:
+            raise OSError(f"it ended with {process.returncode}")
+        return answer
+
+    def _warn(self, error: Exception) -> None:
+        _log.warning(
+            "the configuration is read by the gateway itself, because a process for it failed: %s", describe(error)
+        )
+
+
+def tell() -> None:
+    """What the other process does."""
+    sys.stdout.buffer.write(pickle.dumps(_see(Path(sys.argv[1]))))
+
+
+def _see(config: Path) -> Seen:
+    return Seen(read_all(config), look())

@@ -1,0 +1,9 @@
+"""What the status says of the gateway itself."""
+
+from importlib.metadata import version
+
+from dpgateway.status.values import VERSION
+
+
+def test_the_version_is_that_of_the_package():
+    assert version("dpgateway") == VERSION
