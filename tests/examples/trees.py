@@ -185,14 +185,21 @@ INTEL_GPU = Example(
     ],
 )
 INTEL_GPU_MONITORING = Example(
-    INTEL_GPU.tree,
+    INTEL_GPU.tree
+    + _card(4, "0x8086").replace(f"{P}/0000:04:02.0/drm/renderD132/\n", "")
+    + f"{P}/0000:00:02.0/i915.mei-gsc.768/mei/mei0/\n",  # it has no node
     [
         Case(
             "gpu.intel.com/i915_monitoring",
             {"all": None},
             Allocation(
                 device_nodes=nodes(
-                    "/dev/dri/card0", "/dev/dri/renderD128", "/dev/mei1", "/dev/dri/card1", "/dev/dri/renderD129"
+                    "/dev/dri/card0",
+                    "/dev/dri/renderD128",
+                    "/dev/mei1",
+                    "/dev/dri/card1",
+                    "/dev/dri/renderD129",
+                    "/dev/dri/card4",
                 )
             ),
         ),
@@ -221,6 +228,8 @@ QAT = Example(
     + _qat_pf("9b", "", "DEBUG/dev_cfg = [GENERAL]\\nServicesEnabled = dc\\nOther = x")
     + _qat_pf("ab", "", "@/qat/state = down\n@/qat/cfg_services = dc\nDEBUG/dev_cfg = ServicesEnabled = asym;sym")
     + _qat_pf("bb", "sym;asym", "DEBUG/dev_cfg = ServicesEnabled = dc")  # what the PF says counts
+    + _qat_pf("cb", "")  # an old kernel, and nothing for debugging
+    + _qat_pf("db", "", "@/qat/state = down\n@/qat/cfg_services = dc")
     + _qat(1, "0x4941", "0000:6b:00.0")
     + _qat(2, "0x4941", "0000:6b:00.0", node="noiommu-")
     + _qat(3, "0x4941", "0000:6b:00.0", "4xxxvf")
@@ -232,6 +241,8 @@ QAT = Example(
     + _qat(9, "0x4941", "", node="noiommu-")
     + _qat(10, "0x4941", "0000:ab:00.0")
     + _qat(11, "0x4941", "0000:bb:00.0")
+    + _qat(12, "0x4941", "0000:cb:00.0")
+    + _qat(13, "0x4941", "0000:db:00.0")
     + "c /dev/vfio/vfio 10:196",
     [
         Case(
@@ -266,10 +277,17 @@ QAT = Example(
         ),
         Case(
             "qat.intel.com/generic",
-            {"0000:6b:00.8": None, "0000:6b:00.9": None},
+            dict.fromkeys(["0000:6b:00.8", "0000:6b:00.9", "0000:6b:00.12", "0000:6b:00.13"]),
             Allocation(
-                env={"QAT0": "0000:6b:00.8", "QAT1": "0000:6b:00.9"},
-                device_nodes=nodes("/dev/vfio/218", "/dev/vfio/vfio", "/dev/vfio/noiommu-219"),
+                env={
+                    "QAT0": "0000:6b:00.12",
+                    "QAT1": "0000:6b:00.13",
+                    "QAT2": "0000:6b:00.8",
+                    "QAT3": "0000:6b:00.9",
+                },
+                device_nodes=nodes(
+                    "/dev/vfio/222", "/dev/vfio/vfio", "/dev/vfio/223", "/dev/vfio/218", "/dev/vfio/noiommu-219"
+                ),
             ),
         ),
     ],
@@ -282,6 +300,7 @@ def _movidius(port: str, product: str, vendor: str = "03e7") -> str:
     return f"""
         {USB}/{port}/idVendor = {vendor}
         {USB}/{port}/idProduct = {product}
+        {USB}/{port}/serial = 03e72485
         {USB}/{port}/subsystem -> /sys/bus/usb
         /sys/bus/usb/devices/{port} -> {USB}/{port}
     """
@@ -887,7 +906,7 @@ SRIOV_RDMA = Example(
         "/sys/bus/auxiliary\n/sys/bus/auxiliary/devices/mlx5_core.sf.4 -> @/mlx5_core.sf.4\n@/mlx5_core.eth.0/\n"
         "/sys/bus/auxiliary/devices/mlx5_core.eth.0 -> @/mlx5_core.eth.0",
     )
-    + _rdma("0000:3b:00.2", 1, _PF3B)
+    + _rdma("0000:3b:00.2", 1, _PF3B).replace(f"{P}/0000:3b:00.2/infiniband/mlx5_1/\n", "")  # a pod has it to itself
     + _rdma("0000:3b:00.3", 10, _PF3B).replace(f"{P}/0000:3b:00.3/infiniband_mad/issm10/", "")
     + pci("0000:3b:00.4", "mlx5_core", _PF3B + _VDPA.format("vhost_vdpa"), vendor="0x15b3")
     + pci("0000:3b:00.5", "mlx5_core", _PF3B + _VDPA.format("virtio_vdpa").replace("vdpa-0", "vdpa-1"), vendor="0x15b3")

@@ -48,6 +48,20 @@ def test_of_several_paths_of_a_node_the_first_that_is_there_is_given(tree, drive
     )
 
 
+def test_each_of_several_optional_nodes_may_be_missing(tree, drive, function):
+    here = function("0000:3b:00.0", "61")
+    tree.write(f"{here}/mad/issm0/\n{here}/mad/issm1/\n{here}/mad/issm2/\nc /dev/issm0 231:64\nc /dev/issm2 231:66")
+    path = "/dev/{each:mad/issm*}"
+    driver = drive(FUNCTION, nodes=["/dev/vfio/{attr:iommu_group}", {"host_path": path, "optional": True}])
+    given = driver.allocate(driver.devices()).device_nodes
+    assert [node.host_path for node in given] == ["/dev/vfio/61", "/dev/issm0", "/dev/issm2"]
+    assert reasons(drive(FUNCTION, nodes=path)) == {"0000:3b:00.0": "no such device node: /dev/issm1"}
+    either = drive(FUNCTION, nodes={"host_path": [path, "/dev/vfio/{attr:iommu_group}"], "optional": True})
+    tree.remove("/dev/issm0")
+    tree.remove("/dev/issm2")
+    assert [node.host_path for node in either.allocate(either.devices()).device_nodes] == ["/dev/vfio/61"]
+
+
 def test_a_link_of_udev_is_a_name_of_the_node(tree, drive, function):
     here = function("0000:3b:00.0", "61")
     tree.write(f"""

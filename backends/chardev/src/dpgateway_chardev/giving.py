@@ -137,7 +137,16 @@ class Giver:
         paths = _parsed(template, tuple(part)).all(self._look, found, part)
         if isinstance(paths, Unfilled):
             raise NothingToGive(f"{template} can't be filled: {paths}")
-        return [self._node(template, option, _checked(template, path), found, others) for path in paths]
+        nodes: list[GivenNode] = []
+        lacks: list[NothingToGive] = []
+        for path in paths:
+            try:
+                nodes.append(self._node(template, option, _checked(template, path), found, others))
+            except NothingToGive as error:
+                lacks.append(error)
+        if lacks and not (nodes and option.optional):
+            raise lacks[0]
+        return nodes
 
     def _node(
         self, template: str, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]

@@ -69,15 +69,14 @@ def function(tree, address, driver, of=None, kind="0x020000"):
 
 @pytest.fixture
 def card(tree):
-    """A physical function with three virtual ones, of which a pod has the first."""
+    """A physical function with three virtual ones. A pod has the first, and another the last with its RDMA device."""
     here = function(tree, "0000:17:00.0", "i40e")
     tree.write(f"{here}/sriov_numvfs = 3\n{here}/net/enp0s0f0/\n{here}/infiniband/mlx5_0/")
     function(tree, "0000:17:00.1", "iavf", "0000:17:00.0")
     function(tree, "0000:17:00.2", "vfio-pci", "0000:17:00.0")
     rdma = function(tree, "0000:17:00.3", "mlx5_core", "0000:17:00.0")
     tree.write(f"""
-        {rdma}/infiniband/mlx5_1/
-        {rdma}/infiniband_verbs/uverbs1/
+        {rdma}/infiniband_verbs/uverbs1/ibdev = mlx5_1
         {rdma}/infiniband_mad/issm1/
         {rdma}/infiniband_mad/umad1/
         c /dev/infiniband/rdma_cm 10:58
@@ -225,7 +224,7 @@ def sub_functions(tree):
     rdma = "/sys/devices/pci0000:17/0000:17:00.0/mlx5_core.sf.3"
     tree.write(f"""
         {rdma}/infiniband/mlx5_5/
-        {rdma}/infiniband_verbs/uverbs5/
+        {rdma}/infiniband_verbs/uverbs5/ibdev = mlx5_5
         {rdma}/infiniband_mad/umad5/
         c /dev/infiniband/rdma_cm 10:58
         c /dev/infiniband/uverbs5 231:197

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from dpgateway_chardev.importers.sriov_selectors import LINKS, Selector, both, meant
+from dpgateway_chardev.importers.sriov_selectors import HAS_RDMA, LINKS, Selector, both, meant
 
 _NAMES = r"[^.]+\.sf\.[0-9]+"
 _PCI_ONLY = ("pciAddresses", "acpiIndexes", "ddpProfiles", "pKeys", "vdpaType")
@@ -37,7 +37,7 @@ def matches(selector: Selector) -> Iterator[dict[str, Any]]:
     names = [({f"net/{name}": {"present": True}}, number) for name, number in meant(selector.pfNames)]
     roots = [({"kernels": name}, number) for name, number in meant(selector.rootDevices)]
     for (attrs, number), (root, other) in product(names or [({}, None)], roots or [({}, None)]):
-        own: dict[str, Any] = {"infiniband/*": {"present": True}} if selector.isRdma else {}
+        own: dict[str, Any] = {HAS_RDMA: {"present": True}} if selector.isRdma else {}
         if (wanted := both(number, other)) is not None:
             own["sfnum"] = wanted
         match = {"subsystem": "auxiliary", "kernel": {"regex": _NAMES}, **function, **root, "attrs": common | attrs}

@@ -20,6 +20,10 @@ _VFIO: list[Any] = [
 ]
 _UIO_NODE, _VDPA_NODE = "/dev/{entry:uio/*}", "/dev/{entry:vdpa*/vhost-vdpa-*}"
 _UIO = ("uio_pci_generic", "igb_uio")
+HAS_RDMA = "infiniband_verbs/*"
+"""Not infiniband/*, which isn't there while a pod has the RDMA device to itself (drivers/infiniband/core/device.c, ib_class,
+is a class of network namespaces; uverbs_class isn't)."""
+_RDMA_DEVICE = f"{{attr:{HAS_RDMA}/ibdev}}"
 _RDMA: list[Any] = [
     "/dev/infiniband/rdma_cm",
     "/dev/infiniband/{each:infiniband_verbs/*}",
@@ -30,7 +34,7 @@ _RDMA_INFO = {
     "umad?": "/dev/infiniband/{entry:infiniband_mad/umad*}",
     "issm?": "/dev/infiniband/{entry:infiniband_mad/issm*}",
     "rdma_cm": "/dev/infiniband/rdma_cm",
-    "rdma_dev": "{entry:infiniband/*}",
+    "rdma_dev": _RDMA_DEVICE,
 }
 _VERSION = "1.1.0"  # of the device-info specification
 _FUNCTIONS = re.compile(r"[^#]+(#\d+(-\d+)?(,\d+(-\d+)?)*)?")
@@ -118,7 +122,7 @@ class Selector:
         if self.acpiIndexes:
             yield "acpi_index", list(self.acpiIndexes)
         if self.isRdma:
-            yield "infiniband/*", {"present": True}
+            yield HAS_RDMA, {"present": True}
         if self.vdpaType:
             yield "vdpa*/driver", _VDPA[self.vdpaType]
 
@@ -156,7 +160,7 @@ class Selector:
     def file(self) -> dict[str, Any]:
         """What the device-info file says."""
         if not self.vdpaType:
-            rdma = {"rdma-device": "{entry:infiniband/*}"} if self.isRdma else {}
+            rdma = {"rdma-device": _RDMA_DEVICE} if self.isRdma else {}
             return {"type": "pci", "version": _VERSION, "pci": {"pci-address": ID} | rdma}
         path = {"path": _VDPA_NODE} if self.vdpaType == "vhost" else {}
         vdpa = {"parent-device": "{entry:vdpa*}", "driver": self.vdpaType} | path | {"pci-address": ID}
