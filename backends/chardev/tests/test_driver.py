@@ -3,6 +3,7 @@ import os
 import stat
 
 import pytest
+from dpgateway_chardev.driver import MOST_AWAY
 
 from dpgateway import Device, DeviceNode, DeviceUnavailable, DriverError
 
@@ -215,6 +216,35 @@ def test_a_node_that_is_another_one_since_the_list_is_not_given_away_until_liste
     assert driver.allocate([device]).device_nodes
     said = "/dev/ttyUSB0 is char 240:9 now, it was char 240:0: containers that have it keep the old device"
     assert any(message.startswith(said) for message in dev.recorder.messages)
+
+
+def test_a_node_that_comes_back_as_another_one_is_told(dev):
+    dev.node("ttyUSB0", 0)
+    dev.node("ttyUSB1", 1)
+    driver = dev.drive("ttyUSB*")
+    driver.devices()
+    for path in dev.path.iterdir():
+        path.unlink()
+    assert not driver.devices()
+    dev.node("ttyUSB0", 9)
+    dev.node("ttyUSB1", 1)
+    driver.devices()
+    driver.devices()
+    (told,) = (message for message in dev.recorder.messages if "it was" in message)
+    assert told.startswith("/dev/ttyUSB0 is char 240:9 now, it was char 240:0: containers that have it keep the old")
+
+
+def test_of_too_many_nodes_that_went_it_isnt_remembered_what_they_were(dev):
+    driver = dev.drive("*")
+    for number in range(MOST_AWAY + 1):
+        dev.node(str(number), number)
+    driver.devices()
+    for path in dev.path.iterdir():
+        path.unlink()
+    assert not driver.devices()
+    dev.node("0", 5000)
+    driver.devices()
+    assert not any("it was" in message for message in dev.recorder.messages)
 
 
 def test_a_device_that_the_driver_never_listed_is_refused(dev):

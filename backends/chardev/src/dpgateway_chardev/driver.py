@@ -20,6 +20,9 @@ from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.probing import Prober
 from dpgateway_chardev.survey import NodeDevice, Survey
 
+MOST_AWAY = 4096
+"""Devices that are away, of which it is remembered what they were."""
+
 
 class CharDevices:
     """Device nodes under /dev, by their paths or by what they are in sysfs. The listed values say what a device is; the
@@ -50,7 +53,7 @@ class CharDevices:
         self._memory = Memory()
         self._proof = Proof()
         self._last: Mapping[str, tuple[str, ...]] = {}
-        """What was behind each device."""
+        """What was behind each device, also of those that are away."""
 
     def devices(self) -> Sequence[Device]:
         survey = self._survey()
@@ -120,7 +123,8 @@ class CharDevices:
                     "%s is %s now, it was %s: containers that have it keep the old device until they restart",
                     id_ if self._options.match else f"{HOST_DEV}/{id_}", *map(", ".join, (hardware, self._last[id_])),
                 )  # fmt: skip
-        self._last = now
+        away = self._last.keys() - now.keys()
+        self._last = {**self._last, **now} if len(away) <= MOST_AWAY else now
 
     def _given(self, device: Device) -> Given:
         try:

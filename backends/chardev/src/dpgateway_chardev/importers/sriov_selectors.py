@@ -21,8 +21,8 @@ _VFIO: list[Any] = [
 _UIO_NODE, _VDPA_NODE = "/dev/{entry:uio/*}", "/dev/{entry:vdpa*/vhost-vdpa-*}"
 _UIO = ("uio_pci_generic", "igb_uio")
 HAS_RDMA = "infiniband_verbs/*"
-"""Not infiniband/*, which isn't there while a pod has the RDMA device to itself (drivers/infiniband/core/device.c, ib_class,
-is a class of network namespaces; uverbs_class isn't)."""
+"""Not infiniband/*, which isn't there while a pod has the RDMA device to itself: ib_class is a class of network
+namespaces (drivers/infiniband/core/device.c), uverbs_class isn't."""
 _RDMA_DEVICE = f"{{attr:{HAS_RDMA}/ibdev}}"
 _RDMA: list[Any] = [
     "/dev/infiniband/rdma_cm",
