@@ -9,6 +9,7 @@ from dpgateway.sysfs import Look, Match, Mismatch, Object, Test
     [
         ({"subsystem": "a/b"}, "subsystem: found 'a/b', expected the name of a bus or class, such as usb or tty"),
         ({"kernel": "tty*"}, "subsystem: found nothing, expected a value, because this key has no default"),
+        ({"attrs": {"idVendor": "0403"}}, "; udev's SUBSYSTEM: tty, usb, pci, or another bus or class"),
         ({"subsystem": "usb", "kernel": {}}, "kernel: found none, expected a test"),
         ({"subsystem": "usb", "kernel": {"or_absent": True}}, "kernel: found none, expected a test"),
         ({"subsystem": "usb", "attr": {"x": {"regex": "("}}}, "attr.x.regex: "),

@@ -112,7 +112,8 @@ def test_what_is_missing_is_named(fill, text, why):
     [
         ("{atr:x}", r"expected one of the fields kernel, .*, found \{atr:x\}; did you mean attr\?"),
         ("modem-$attr{serial}", r"expected fields such as \{attr:serial\}, .*, found '\$attr\{'"),
-        ("{}", r"found \{\}"),
+        ("{serial}", r"found \{serial\}; attributes are written \{attr:serial\}, or \{attrs:serial\} of the ancestor$"),
+        ("{}", r"found \{\}$"),
         ("{attr}", r"expected the path of an attribute, as in \{attr:...\}, found \{attr\}"),
         ("{kernel:x}", r"expected \{kernel\}, found \{kernel:x\}"),
         ("{attr:../x}", r"expected paths of attributes, .* found '../x' in \{attr:../x\}"),
@@ -141,6 +142,22 @@ def test_a_template_that_means_nothing_is_refused(text, message):
 def test_a_template_that_can_never_be_filled_says_why(text, match, why):
     assert why in str(match.never(Template.parse(text)))
     assert match.never(Template.parse("{attr:b}")) is None
+
+
+def test_a_part_of_a_usb_device_names_the_device_which_has_the_node(roots, tree):
+    tree.write("""
+        /sys/devices/usb1/uevent = DEVNAME=bus/usb/001/001
+        /sys/devices/usb1/1-1/uevent = DEVNAME=bus/usb/001/004
+        /sys/devices/usb1/1-1/1-1:1.0/uevent = DEVTYPE=usb_interface
+        /sys/devices/usb1/1-1/1-1:1.0/host0/subsystem -> /sys/bus/scsi
+    """)
+
+    def why(path):
+        return str(Template.parse("{devnode}").fill(Look(roots), Matched(Object(path), Object(path))))
+
+    named = "; 1-1, which it is in, has one: match that, with attr in place of attrs"
+    assert why("devices/usb1/1-1/1-1:1.0") == f"{{devnode}} isn't there: it has no node{named}"
+    assert why("devices/usb1/1-1/1-1:1.0/host0") == "{devnode} isn't there: it has no node"
 
 
 def test_values_of_other_objects_are_not_mixed(roots, tree):

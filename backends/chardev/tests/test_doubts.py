@@ -39,9 +39,18 @@ def test_what_can_not_be_listed_is_named(tree, options, no_files):
 
 
 def test_what_matches_nothing_here_is_named_unless_it_is_optional(options):
-    nothing = {"subsystem": "usb"}
+    nothing = {"subsystem": "pci", "driver": "none"}
     found = list(options([VFIO, nothing, {**nothing, "optional": True}], nodes=[]).warnings({}))
     assert found == ["match[1]: nothing on this node matches it; `dpgateway devices --explain` says why"]
+
+
+def test_a_subsystem_that_the_node_has_not_is_named(tree, options):
+    tree.write("/sys/class/tty/\n/sys/bus/usb/devices/")
+    names = "tty", "usb", "ttyUSB", "tty|x", "x*"
+    found = [text for name in names for text in options({"subsystem": name}, nodes=[]).warnings({})]
+    explained = "match[0]: nothing on this node matches it; `dpgateway devices --explain` says why"
+    unknown = "match[0]: nothing on this node matches it, because neither /sys/bus nor /sys/class has ttyUSB"
+    assert found == [explained, explained, unknown, explained, explained]
 
 
 def test_companions_that_are_missing_are_named_if_anything_needs_them(tree, options):

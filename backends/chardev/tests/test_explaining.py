@@ -122,3 +122,54 @@ def test_who_means_an_ancestor_is_told_so(drive):
     (tty,) = drive({"subsystem": "tty", "attr": {"vendor": "0x8086"}}).explain(None)
     why = "it isn't there; 0000:01:00.0, which it is in, has one: write attrs"
     assert (tty.test, tty.found, tty.expected) == ("match.attr.vendor", why, "0x8086")
+
+
+PLURAL = "the keys in the plural are about one ancestor"
+
+
+@pytest.fixture
+def stick(tree):
+    """A USB stick, its interface and its tty."""
+    usb = f"{PCI}/usb1/1-1"
+    tree.write(f"""
+        {usb}/idVendor = 0403
+        {usb}/serial = A1
+        {usb}/subsystem -> /sys/bus/usb
+        {usb}/1-1:1.0/subsystem -> /sys/bus/usb
+        {usb}/1-1:1.0/driver -> /sys/bus/usb/drivers/ftdi_sio
+        {usb}/1-1:1.0/tty/ttyUSB0/subsystem -> /sys/class/tty
+        /sys/bus/usb/devices/1-1 -> {usb}
+        /sys/bus/usb/devices/1-1:1.0 -> {usb}/1-1:1.0
+        /sys/class/tty/ttyUSB0 -> {usb}/1-1:1.0/tty/ttyUSB0
+    """)
+
+
+@pytest.mark.usefixtures("stick")
+@pytest.mark.parametrize(
+    ("match", "options", "test", "found"),
+    [
+        ({"subsystem": "usb", "kernel": "*:*", "attr": {"idVendor": "0403"}}, {}, "match.attr.idVendor", "nothing"),
+        (
+            {"subsystem": "tty", "drivers": "ftdi_sio", "attrs": {"idVendor": "0403"}},
+            {},
+            "match.attrs.idVendor",
+            f"it isn't at 1-1:1.0, which passed the tests before it, but at 1-1: {PLURAL}",
+        ),
+        (
+            {"subsystem": "tty", "attrs": {"idVendor": "0403"}},
+            {"id": "modem-{attr:serial}"},
+            "id",
+            "that {attr:serial} is absent; 1-1, which it is in, has one: write attrs",
+        ),
+        (
+            {"subsystem": "tty", "attrs": {"idVendor": "0403"}},
+            {"id": "modem-{attr:number}"},
+            "id",
+            "that {attr:number} is absent",
+        ),
+    ],
+    ids=["an interface", "one ancestor", "the id", "nowhere"],
+)
+def test_where_an_attribute_is_that_an_object_lacks(drive, match, options, test, found):
+    candidate = next(one for one in drive(match, nodes=[], **options).explain(None) if one.name != "usb 1-1")
+    assert (candidate.test, candidate.found) == (test, found)

@@ -251,6 +251,11 @@ def test_an_expected_device_is_listed_though_it_isnt_there(drive, function):
         ({"expected": ["a", "b::1"]}, "expected", "ends in '::' and digits"),
         ({"nodes": {"host_path": []}}, "nodes", "expected a template"),
         ({"numa": "{attrs:x}"}, "numa", "expected a test of the ancestor"),
+        ({"nodes": "/dev/%k"}, "nodes", "found '/dev/%k', expected {kernel} in place of %k"),
+        ({"nodes": {"host_path": "/dev/x", "container_path": "/dev/x%n"}}, "nodes", "expected {number} in place of %n"),
+        ({"container_path": "/dev/$kernel"}, "container_path", "expected {kernel} in place of $kernel"),
+        ({"id": "{driver}-$id"}, "id", "expected {kernels} in place of $id"),
+        ({"symlink": "x"}, "symlink", "; SYMLINK+= of udev's rules is container_path here, and MODE="),
     ],
 )
 def test_what_makes_no_sense_is_refused(options, key, problem):

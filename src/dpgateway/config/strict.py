@@ -116,7 +116,7 @@ class _Reader:
                 if len(self.problems) == already:
                     given[name] = result
             elif name in required:
-                nothing = Wrong("nothing", "a value, because this key has no default")
+                nothing = Wrong("nothing", "a value, because this key has no default", field.metadata.get("hint", ""))
                 self.problems.append(nothing.at(written.place.below(name)))
         if len(self.problems) == before:
             return self._made(kind, given, written)

@@ -47,17 +47,20 @@ def _tried(look: Look, matches: Sequence[Match], thing: Object, numbers: Sequenc
 
 
 def _with_ancestor(look: Look, thing: Object, result: Object | Mismatch) -> Object | Mismatch:
-    """An attribute that isn't the object's may be an ancestor's: then ``attrs`` is what was meant, as likely as not."""
-    if isinstance(result, Object) or not result.test.startswith("attr."):
+    """An attribute that isn't where it was looked for may be an ancestor's."""
+    if isinstance(result, Object) or not isinstance(result.value, NoValue) or not result.value.absent:
         return result
-    if not isinstance(result.value, NoValue) or not result.value.absent:
+    key, _, path = result.test.partition(".")
+    if key not in {"attr", "attrs"}:
         return result
-    path = result.test.removeprefix("attr.")
-    for above in thing.line:
-        if isinstance(look.value(above, path), str):
-            why = NoValue(f"isn't there; {above.kernel}, which it is in, has one: write attrs")
-            return replace(result, value=why)
-    return result
+    has = next((one for one in thing.line if isinstance(look.value(one, path), str)), None)
+    if has is None or (key == "attr" and look.subsystem(has) == look.subsystem(thing)):  # a USB device's interface
+        return result
+    if key == "attr":
+        return replace(result, value=NoValue(f"isn't there; {has.kernel}, which it is in, has one: write attrs"))
+    at = f"{result.at.kernel}, which passed the tests before it" if result.at else thing.kernel
+    why = f"isn't at {at}, but at {has.kernel}: the keys in the plural are about one ancestor"
+    return replace(result, value=NoValue(why), at=None)
 
 
 def _related(look: Look, meant: Iterable[Object], about: str) -> list[Object]:

@@ -34,7 +34,12 @@ def _env(look: Look, thing: Object, key: str) -> Value:
 
 def _devnode(look: Look, thing: Object) -> Value:
     name = _env(look, thing, "DEVNAME")
-    return f"/dev/{name.removeprefix('/dev/')}" if isinstance(name, str) else NoValue("isn't there: it has no node")
+    if isinstance(name, str):
+        return f"/dev/{name.removeprefix('/dev/')}"
+    alike = (one for one in thing.line if look.subsystem(one) == look.subsystem(thing))
+    has = next((one.kernel for one in alike if isinstance(_env(look, one, "DEVNAME"), str)), None)
+    device = "" if has is None else f"; {has}, which it is in, has one: match that, with attr in place of attrs"
+    return NoValue(f"isn't there: it has no node{device}")
 
 
 def _each(look: Look, thing: Object, path: str) -> Value:

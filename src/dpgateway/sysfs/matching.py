@@ -62,7 +62,12 @@ class Match:
     unknown_key: ClassVar = """what udev's rules write as ATTRS{idVendor}=="0403" is attrs: {idVendor: "0403"} here"""
     """The hint for what isn't a mapping with these keys."""
 
-    subsystem: str = field(metadata=_about("its bus or class: pci, usb, tty, drm; a pattern as below is possible"))
+    subsystem: str = field(
+        metadata={
+            **_about("its bus or class: pci, usb, tty, drm; a pattern as below is possible"),
+            "hint": "udev's SUBSYSTEM: tty, usb, pci, or another bus or class",
+        }
+    )
     kernel: Test | None = field(default=None, metadata=_about("its name: ttyUSB*, 0000:3b:00.0"))
     driver: Test | None = field(default=None, metadata=_about("the kernel's driver that it is bound to"))
     attr: Mapping[str, Test] = field(

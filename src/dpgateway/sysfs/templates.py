@@ -150,7 +150,8 @@ def _check(slot: Slot, known: list[str]) -> None:
     shown = f"{{{slot}}}"
     if slot.name not in known:
         close = get_close_matches(slot.name, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        attribute = f"; attributes are written {{attr:{slot.name}}}, or {{attrs:{slot.name}}} of the ancestor"
+        hint = f"; did you mean {close[0]}?" if close else attribute if slot.name else ""
         raise TemplateError(f"expected one of the fields {', '.join(known)}, found {shown}{hint}")
     needed = FIELDS[slot.name].argument if slot.name in FIELDS else ""
     if needed and not slot.argument:

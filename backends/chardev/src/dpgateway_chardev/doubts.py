@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, Roots, find
+from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, Roots, find, is_glob
 from dpgateway_chardev.grouping import Kind
 from dpgateway_chardev.settings import NodeOption
 
@@ -34,7 +34,7 @@ def doubts(options: Matching, others: Mapping[str, Matching]) -> Iterator[str]:
         return
     for number, match in enumerate(options.match):
         if not match.optional and number not in taken.values():
-            yield f"match[{number}]: nothing on this node matches it; `dpgateway devices --explain` says why"
+            yield f"match[{number}]: nothing on this node matches it{_why(Look(options.roots), match.subsystem)}"
     if taken:
         yield from _companions(options)
     for name, objects in theirs.items():
@@ -42,6 +42,13 @@ def doubts(options: Matching, others: Mapping[str, Matching]) -> Iterator[str]:
             more = f" and {len(both) - 1} more" if len(both) > 1 else ""
             text = f"{name} takes {both[0]}{more}, too, so that two containers can get it"
             yield f"match[{taken[Object(both[0].removeprefix('/sys/'))]}]: {text}; in one pool they exclude each other"
+
+
+def _why(look: Look, subsystem: str) -> str:
+    known = any(look.exists(Object(f"{kind}/{subsystem}")) for kind in ("bus", "class"))
+    if known or is_glob(subsystem) or "|" in subsystem:
+        return "; `dpgateway devices --explain` says why"
+    return f", because neither /sys/bus nor /sys/class has {subsystem}"
 
 
 def _taken(options: Matching) -> dict[Object, int]:

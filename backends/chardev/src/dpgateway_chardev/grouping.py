@@ -145,9 +145,16 @@ class Grouping:
             return Part(kind, names, found, group)
         name = self._id.fill(self._look, found, {"group": group, "part": found.part})
         if isinstance(name, Unfilled):
-            self.left[found.thing] = Left("id", f"that {name}", "a text")
+            self.left[found.thing] = Left("id", f"that {name}{self._above(found.thing, name)}", "a text")
             return None
         return Part(kind, (name,), found, group)
+
+    def _above(self, thing: Object, unfilled: Unfilled) -> str:
+        """Which ancestor has the attribute that the object lacks."""
+        field, _, path = unfilled.field.partition(":")
+        things = thing.line if field == "attr" else ()
+        has = next((one for one in things if isinstance(self._look.value(one, path), str)), None)
+        return "" if has is None else f"; {has.kernel}, which it is in, has one: write attrs"
 
     def _together(self, parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
         if self._group is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dpgateway import refuse
 from dpgateway.sysfs import HOST_DEV, Roots, is_glob
@@ -24,6 +24,9 @@ _PLACEHOLDER = re.compile(r"\{[^/]*?\}")
 @dataclass(frozen=True, slots=True)
 class CharDeviceOptions:
     """Which device nodes are offered, and how a container gets them."""
+
+    unknown_key: ClassVar = "SYMLINK+= of udev's rules is container_path here, and MODE=, GROUP= are access"
+    """The hint for what is none of these keys."""
 
     paths: tuple[str, ...] = field(
         default=(),

@@ -52,10 +52,33 @@ class Templated(Protocol):
     def container_path(self) -> str | None: ...
 
 
+_UDEV = {
+    "%k": "{kernel}",
+    "$kernel": "{kernel}",
+    "%n": "{number}",
+    "$number": "{number}",
+    "%N": "{devnode}",
+    "$devnode": "{devnode}",
+    "%M": "{major}",
+    "$major": "{major}",
+    "%m": "{minor}",
+    "$minor": "{minor}",
+    "%b": "{kernels}",
+    "$id": "{kernels}",
+    "$driver": "{drivers}",
+}
+"""What stands for fields in udev's rules (udev(7), SYMLINK and others), and is no part of a path or of an id here."""
+_ANY_OF_UDEV = re.compile("|".join(rf"{re.escape(one)}\b" for one in _UDEV))
+
+_PLACES = {"id", "nodes", "match", "container_path", "mounts"}
+
+
 def wrong_templates(options: Templated) -> Iterator[str]:
     part = {} if options.parts is None else PART
     for key, text, others in _templates(options):
         yield from (f"{key}: {why}" for why in _wrong(text, {**others, **part}, options.match))
+        if key.partition("[")[0] in _PLACES and (found := _ANY_OF_UDEV.search(text)):
+            yield f"{key}: expected {_UDEV[found[0]]} in place of {found[0]}, found {text!r}"
         if "{each:" in text and not (others == {} and key.partition("[")[0] in {"nodes", "match"}):
             yield f"{key}: expected {{each:...}} in the host's path of nodes only, found {text!r}"
     if options.id is not None and "{" not in options.id and options.group is None:
