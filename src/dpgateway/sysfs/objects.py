@@ -10,7 +10,7 @@ Nothing is read before it is asked for, and nothing twice in one look.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -42,14 +42,14 @@ class Object:
     @property
     def line(self) -> Sequence[Object]:
         """The object itself, and what it is in, up to the root of its bus."""
-        return _line(self.path)
+        return (self, *_above(self.path)) if "/" in self.path else ()
 
 
 @lru_cache(maxsize=256)
-def _line(path: str) -> Sequence[Object]:
-    """Cached, because all that is asked of an object is asked of its ancestors, too."""
+def _above(path: str) -> Sequence[Object]:
+    """Cached, because what is in one object has the same ancestors."""
     above = path.rpartition("/")[0]
-    return (Object(path), *_line(above)) if above else ()
+    return Object(above).line if above else ()
 
 
 class Look:
@@ -66,7 +66,8 @@ class Look:
         self.strays: dict[str, str] = {}
         """By path, why what is listed among the objects is none: its link leads outside /sys, or nowhere."""
         self._parsed: dict[tuple[str, str], dict[str, str]] = {}
-        self._values: dict[tuple[str, str], Value] = {}
+        self._values: dict[str, dict[str, Value]] = {}
+        """Attributes, by the paths of objects."""
         self._same: dict[Value, Value] = {}
         """Values by themselves: a thousand functions of one vendor keep its name once."""
         self._names: dict[tuple[str, str], Sequence[str]] = {}
@@ -121,19 +122,24 @@ class Look:
 
     def value(self, thing: Object, path: str) -> Value:
         """What an attribute says, without white space at its end. ``path``: see above."""
-        key = (thing.path, path)
-        self.trace.asked.add(key)
+        self.trace.asked.add((thing.path, path))
+        values = self._values.setdefault(thing.path, {})
         if "/" in path or is_glob(path):
-            self._values[key] = self.trace.once(key, lambda: self._reached(thing, path))
-        elif key not in self._values:
+            values[path] = self.trace.once((thing.path, path), lambda: self._reached(thing, path))
+        elif path not in values:
             value = self._tree.read(f"{thing.path}/{path}")
-            self._values[key] = self._same.setdefault(value, value)
-        return self._values[key]
+            values[path] = self._same.setdefault(value, value)
+        return values[path]
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """What was read of these objects takes no more memory. Who asks again reads it again."""
+        for path in paths:
+            self._values.pop(path, None)
 
     def known(self, thing: Object, path: str) -> str | None:
         """What an attribute says, if it has been read for what is being asked, and could be."""
-        key = (thing.path, path)
-        value = self._values.get(key) if key in self.trace.asked else None
+        asked = (thing.path, path) in self.trace.asked
+        value = self._values.get(thing.path, {}).get(path) if asked else None
         return value if isinstance(value, str) else None
 
     def subsystem(self, thing: Object) -> Value:

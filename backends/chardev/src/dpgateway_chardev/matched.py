@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -156,17 +157,17 @@ class MatchSurvey:
         known: set[str] = set()
         for one in self._memory.grouped.wholes:
             ids.setdefault(one.id, []).append(one)
+        uses = Counter(path for one in self._memory.grouped.wholes for path in set(one.paths))
         for id_, claimants in sorted(ids.items()):
             if len(claimants) > 1:
                 self.devices[id_] = _nobody(id_, claimants)
                 continue
             kept = self._memory.kept.get(id_)
             if kept is None or not (kept.whole is claimants[0] or kept.whole.same(claimants[0])):
-                if not self._asked.keys() >= set(
-                    claimants[0].paths
-                ):  # what was read of its objects isn't known any more
-                    return None
+                if not self._asked.keys() >= set(claimants[0].paths):
+                    return None  # what was read of its objects isn't known any more
                 kept = self._device_of(claimants[0])
+                self._forget({path for path in claimants[0].paths if uses[path] == 1})
             if kept is not None:
                 known.add(id_)
                 self.devices[id_] = kept.device
@@ -175,6 +176,12 @@ class MatchSurvey:
             absent = Health.unhealthy("it isn't there: nothing that match describes has this id")
             self.devices.setdefault(id_, MatchedDevice(id_, absent))
         return known
+
+    def _forget(self, paths: Collection[str]) -> None:
+        """What was read of objects whose devices are made takes the place that the next devices need."""
+        self._look.forget(paths)
+        for path in paths:
+            del self._asked[path]
 
     def _device_of(self, whole: Whole) -> Kept | None:
         """None, if it can't be offered."""
@@ -186,9 +193,7 @@ class MatchSurvey:
             why = Left("id", f"that {error}", "one that can be offered")
             self._grouping.left |= {part.found.thing: why for part in whole.parts}
             return None
-        kept = Kept(whole, device, checks, places(asked))
-        self._memory.keep(kept)
-        return kept
+        return self._memory.keep(Kept(whole, device, checks, places(asked)))
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
         """What was looked at, after ``find``."""

@@ -63,19 +63,21 @@ class Memory:
 
     def __init__(self) -> None:
         self.names = Names()
-        self._clear()
-
-    def _clear(self) -> None:
-        self.known: dict[str, dict[str, Object]] = {}
-        """Objects by the directory that lists them, and by their names there."""
         self.seen: dict[str, Seen] = {}
         """What came of objects, by their paths."""
         self.kept: dict[str, Kept] = {}
         """Devices by their ids."""
+        self._clear()
+
+    def _clear(self) -> None:
+        """Everything is looked at again."""
+        self._seen_before, self.seen = self.seen, {}
+        self._kept_before, self.kept = self.kept, {}
+        self.known: dict[str, dict[str, Object]] = {}
+        """Objects by the directory that lists them, and by their names there."""
         self.grouped = Grouped()
         self.directories: dict[str, Interest] = {}
         """The names that matter, as this process sees them."""
-        self._before: dict[str, Seen] = {}
         self._fresh: set[str] | None = None
         """The paths of the objects that this look has read; None: all of them."""
         self._doubtful: set[str] | None = set()
@@ -89,16 +91,16 @@ class Memory:
         ids = changes.touched((id_, one.trace) for id_, one in self.kept.items())
         if self._doubtful:
             ids |= {id_ for id_, one in self.kept.items() if not paths.isdisjoint(one.whole.paths)}
-        for id_ in ids:
-            paths.update(self.kept.pop(id_).whole.paths)
-        self._before = {path: self.seen.pop(path) for path in paths if path in self.seen}
+        self._kept_before = {id_: self.kept.pop(id_) for id_ in ids}
+        paths.update(path for one in self._kept_before.values() for path in one.whole.paths)
+        self._seen_before = {path: self.seen.pop(path) for path in paths if path in self.seen}
         for directory, names in self.known.items():
             self.known[directory] = {name: thing for name, thing in names.items() if thing.path in self.seen}
         self._fresh, self._doubtful = set(), set()
 
     def see(self, path: str, seen: Seen) -> Seen:
         """The parts stay the very same, if they are the same, so that nothing has to be grouped again."""
-        before = self._before.get(path, Seen(())).parts
+        before = self._seen_before.get(path, Seen(())).parts
         if len(before) == len(seen.parts) and all(map(Part.same, before, seen.parts)):
             seen = replace(seen, parts=before)
         self.seen[path] = seen
@@ -106,13 +108,19 @@ class Memory:
             self._fresh.add(path)
         return seen
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: Kept) -> Kept:
+        """The device stays the very same, if it is the same, because others have it, too."""
+        before = self._kept_before.pop(kept.whole.id, None)
+        if before is not None and before.whole.same(kept.whole) and before.device == kept.device:
+            kept = replace(kept, whole=before.whole, device=before.device)
         self.kept[kept.whole.id] = kept
+        return kept
 
     def settle(self, there: Collection[str], ids: Collection[str]) -> None:
         """At the end of a look, which found only these objects and devices. What isn't a device, though it matches, is
         looked at again each time.
         """
+        self._seen_before, self._kept_before = {}, {}
         self.seen = {path: one for path, one in self.seen.items() if path in there}
         self.kept = {id_: one for id_, one in self.kept.items() if id_ in ids}
         used = {id(part) for one in self.kept.values() for part in one.whole.parts}
