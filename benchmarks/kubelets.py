@@ -16,7 +16,7 @@ from typing import Protocol
 
 from asyncinotify import Inotify, Mask
 
-from benchmarks.stub import Lists, Stub
+from benchmarks.stub import Stub
 from tests.real_kubelet.device_manager import DeviceManager
 from tests.real_kubelet.programs import PROGRAMS, RELEASES
 
@@ -110,8 +110,6 @@ class StubKubelet:
     def __init__(self, directory: Path) -> None:
         self._stub = Stub(directory)
         self._served = 0.0
-        self._open: list[Lists] = []
-        """Their end would be the kubelet's end, for the gateway."""
 
     async def start(self) -> None:
         self._served = time.time()
@@ -122,12 +120,10 @@ class StubKubelet:
 
     async def listed(self, count: int) -> Sequence[float]:
         times = []
-        self._open += [plugin.lists() for plugin in self._stub.plugins(count)]
-        for lists in self._open[-count:]:
+        for lists in [plugin.lists() for plugin in self._stub.plugins(count)]:
             next(lists)
             times.append(time.time())
         return times
 
     async def stop(self) -> None:
         self._stub.stop()
-        self._open.clear()

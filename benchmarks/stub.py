@@ -78,6 +78,8 @@ class Plugin:
         self._channel = grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS)
         self._allocate = self._channel.unary_unary(messages.ALLOCATE)
         self._watch: Any = self._channel.unary_stream(messages.WATCH)
+        self._lists: list[Lists] = []
+        """A stream of which nobody knows any more ends, which is the kubelet's end for the gateway."""
 
     def connect(self) -> None:
         """Connects, and returns once that is done."""
@@ -88,10 +90,13 @@ class Plugin:
         return answer
 
     def lists(self) -> Lists:
-        return Lists(self._watch(b""))
+        """Opens a stream, which stays open until it is cancelled or the plugin is closed."""
+        self._lists.append(Lists(self._watch(b"")))
+        return self._lists[-1]
 
     def close(self) -> None:
         self._channel.close()
+        self._lists.clear()
 
 
 class Lists(Iterator[bytes]):
