@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.config import Changes, Configuration, ResourceConfig, told
+from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing
@@ -119,12 +119,15 @@ class Gateway:
         """Those that are served now."""
         return tuple(serving.config for serving in self._serving.values())
 
-    def configuration(self) -> dict[str, object]:
-        """What it serves, as plain values, and for which node."""
-        return {"node": self._node_name, "configuration": told(replace(self._first, resources=self.resources))}
+    def configuration(self, web: Web) -> dict[str, object]:
+        """What it serves, as plain values, and for which node. ``web``: the pages, which others serve."""
+        served = replace(self._first, resources=self.resources, web=web)
+        return {"node": self._node_name, "configuration": told(served)}
 
-    async def apply(self, changes: Changes) -> None:
-        """Starts, stops and changes each resource on its own; the others don't notice."""
+    async def apply(self, changes: Changes, order: Iterable[str]) -> None:
+        """Starts, stops and changes each resource on its own; the others don't notice. ``order``: all names, as the
+        new configuration has them.
+        """
         for config in changes.same:
             serving = self._serving[config.name]
             serving.amend(replace(serving.config.by_now(), where=config.where))
@@ -135,6 +138,8 @@ class Gateway:
         for config in changes.added:
             self._begin(config)
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
+        for name in order:
+            self._serving[name] = self._serving.pop(name)
 
     def _begin(self, config: ResourceConfig) -> None:
         self._node.add(config.name)

@@ -68,6 +68,19 @@ async def test_each_resource_with_what_becomes_of_it_and_then_it_comes_so(line, 
     assert (wrong.exit_code, json.loads(wrong.stdout)["against_running"]) == (2, None)
 
 
+async def test_pages_that_are_on_already_are_no_change_also_after_a_reload(line, gateway):
+    gateway.web = {"listen": "127.0.0.1:0"}
+    await gateway.start(*SERVED)
+    await gateway.said("the pages are at ")
+    await until((gateway.folder / "control.sock").exists)
+    for listen in ("127.0.0.1:0", "[::1]:0"):
+        gateway.web = {"listen": listen}
+        gateway.reload(*SERVED)
+        await gateway.said("the configuration was read again", count=1 + (listen == "[::1]:0"))
+        result = check(line, gateway, "--config", gateway.folder / "config.yaml", "--output", "json")
+        assert json.loads(result.stdout)["against_running"]["taken_over"] == []
+
+
 def test_without_a_gateway_that_is_said(line, tmp_path):
     new = line.config("resources: []")
     result = line("check", "--against-running", "--control-socket", tmp_path / "none", "--config", new)

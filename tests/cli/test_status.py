@@ -112,6 +112,16 @@ async def test_one_resource_with_each_device_and_who_holds_it(node):
     assert device["held_since"] == since
 
 
+async def test_the_resources_are_in_the_order_of_the_configuration_also_after_a_reload(node):
+    first, last = ({**THING, "name": f"example.com/{name}"} for name in ("first", "last"))
+    await offered(node, last)
+    await node.gateway.said("serving 2 resources")
+    node.gateway.reload(first, {**THING, "options": {"count": 3}}, last)
+    await node.gateway.said("the configuration was read again")
+    names = [one["name"] for one in (await node.json())["resources"]]
+    assert names == [first["name"], R, last["name"]]
+
+
 async def test_a_resource_that_there_is_not(node):
     await offered(node)
     assert await node.says("example.com/thign", code=1) == "the gateway has no resource example.com/thign\n"

@@ -37,7 +37,7 @@ class Node:
                 await self.gateway.close()
 
     async def reload(self, *resources):
-        await self.gateway.apply(changes(self.gateway.resources, resources))
+        await self.gateway.apply(changes(self.gateway.resources, resources), [one.name for one in resources])
 
     async def text(self):
         return (await self._page()).body.decode()

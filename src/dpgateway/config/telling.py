@@ -23,6 +23,7 @@ def told(configuration: Configuration) -> dict[str, Any]:
             "cdi_dirs": [str(path) for path in runtime.cdi_dirs],
             **({} if runtime.socket is None else {"socket": str(runtime.socket)}),
         },
+        "web": {"listen": configuration.web.listen},
     }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from dpgateway.config import Configuration
+from dpgateway.config import Configuration, Web
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log, streams
 from dpgateway.process.control import Control, Subject
@@ -56,8 +56,8 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
         async with asyncio.TaskGroup() as group:
             gateway = Gateway(configuration, node_name, group)
             gateway.start()
-            telling = group.create_task(_tell(gateway, control), name="say how the gateway is")
             web = reloading.web if reloading is not None else Observable(configuration.web)
+            telling = group.create_task(_tell(gateway, web, control), name="say how the gateway is")
             sources = Sources(
                 gateway.overview.status, gateway.overview.readiness, gateway.works, gateway.overview.figures
             )
@@ -85,14 +85,15 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
         _log.info("ended")
 
 
-async def _tell(gateway: Gateway, path: Path | None) -> None:
+async def _tell(gateway: Gateway, web: Observable[Web], path: Path | None) -> None:
     """Says how the gateway is to those who ask."""
     if path is None:
         return
     log.recent().added = functools.partial(gateway.changed.ring_from, asyncio.get_running_loop())
     overview = gateway.overview
-    looks = (overview.status, gateway.changed, overview.readiness, gateway.configuration)
-    control = Control(path, Subject(*looks, serves=lambda: gateway.serves))
+    looks = (overview.status, gateway.changed, overview.readiness)
+    served = Subject(*looks, lambda: gateway.configuration(web.value), serves=lambda: gateway.serves)
+    control = Control(path, served)
     await persist(control.run, functools.partial(_untold, path))
 
 

@@ -98,7 +98,7 @@ class Reloading:
     async def _apply(self, gateway: Gateway) -> Changes:
         old, new = gateway.resources, self._wanted.resources
         found = await self._on_thread("compare configurations", lambda: changes(old, new))
-        await gateway.apply(found)
+        await gateway.apply(found, [resource.name for resource in new])
         return found
 
     def _wait_for_drivers(self, resources: Sequence[ResourceConfig]) -> None:
