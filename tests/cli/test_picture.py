@@ -27,11 +27,10 @@ def resource(name, *devices, **others):
     ill = sum(not one["healthy"] for one in devices)
     counts = {"healthy": len(devices) - ill, "unhealthy": ill, "held": 0, "free": len(devices) - ill, "lost": 0}
     usual = {
-        "registration": {"state": "serving", "since": at("11:00:00"), "streaming": True, "failure": None},
+        "registration": {"state": "serving", "since": at("11:00:00"), "streaming": True},
         "counts": counts,
         "failure": None,
         "driver": {"name": "fake", "version": "1.2", "listed": at("11:59:50"), "error": None},
-        "unsaved": None,
         "devices": devices,
     }
     return {"name": name, **usual, **others}
@@ -55,8 +54,8 @@ def status(*resources, **others):
     return {**usual, **others}
 
 
-def advice(resource, text):
-    return {"resource": resource, "advice": text}
+def trouble(resource, reason, advice, since=None, level="warning"):
+    return {"level": level, "resource": resource, "reason": reason, "since": since, "advice": advice}
 
 
 @pytest.fixture
@@ -82,15 +81,20 @@ example.com/a  serving  1h   1        0          0     1     0     fake 1.2  10s
 
 
 def test_much_is_wrong(drawn):
-    unheard = {"state": "waiting", "since": at("11:00:00"), "streaming": False, "failure": "it refused"}
+    unheard = {"state": "waiting", "since": at("11:00:00"), "streaming": False}
     error = {"since": at("11:59:00"), "reason": "no bus"}
     driver = {"name": "fake", "version": None, "listed": None, "error": error}
     ill = device("x", healthy=False, reason="too hot", numa_nodes=[0, 1], attributes={"vendor": "1d0f", "ok": True})
     gone = device("y", healthy=False, lost=True, reason="it is gone", held=True, held_since=at("11:00:00"))
-    first = resource(R, ill, gone, device("z"), registration=unheard, unsaved="a full disk")
+    first = resource(R, ill, gone, device("z"), registration=unheard)
     second = resource(S, driver=driver, failure={"since": at("11:59:00"), "reason": "no such driver"})
     refusal = {"time": at("11:50:00"), "problems": ["config.yaml:3: wrong", "config.yaml:4: wrong too"]}
-    troubles = [advice(R, "look at the disk"), advice(S, "look at the disk"), advice("", "restart it"), advice(R, "")]
+    troubles = [
+        trouble(S, "no such driver", "look at the disk", at("11:59:00"), "error"),
+        trouble("", "no socket", "restart it"),
+        trouble(R, "a full disk", "look at the disk"),
+        trouble(R, "1 of 3 devices Unhealthy (x): too hot", None, at("11:59:55")),
+    ]
     events = [event("the first"), event("the second", R, "x", "y", level="warning")]
     kubelet = {"there": True, "since": at("11:58:48"), "api": None, "release": None}
     others = {"pod_resources": {"failure": "no socket"}, "reloads": {"refusal": refusal}, "kubelet": kubelet}
@@ -108,15 +112,15 @@ config.yaml:4: wrong too
 RESOURCE       KUBELET  FOR  HEALTHY  UNHEALTHY  HELD  FREE  LOST  DRIVER    LISTED
 example.com/a  waiting  1h   1        2          0     1     0     fake 1.2  10s ago
 example.com/b  serving  1h   0        0          0     0     0     fake      never
-example.com/a isn't streaming: it refused
-example.com/a: after a restart nobody will remember what is given away now: a full disk
-example.com/b has failed for 1m: no such driver
+example.com/b, for 1m: no such driver
+example.com/a: a full disk
+example.com/a, for 5s: 1 of 3 devices Unhealthy (x): too hot
 
 RESOURCE       ID  HEALTH     FOR  HELD BY             REASON      NUMA  ATTRIBUTES
 example.com/a  x   Unhealthy  5s   -                   too hot     0,1   vendor=1d0f ok=True
 example.com/a  y   lost       5s   a container for 1h  it is gone
 
-what to do about example.com/a, example.com/b: look at the disk
+what to do about example.com/b, example.com/a: look at the disk
 what to do: restart it
 
 2026-01-01T11:00:00.000Z info    the first
@@ -134,7 +138,7 @@ def test_one_resource_with_all_of_its_devices(drawn):
     error = {"since": at("11:59:00"), "reason": "no bus"}
     driver = {"name": "fake", "version": "1.2", "listed": at("11:59:50"), "error": error}
     events = [event("mine", R), event("another's", S)]
-    troubles = [advice(S, "another's")]
+    troubles = [trouble(S, "another's", "look at that one")]
     text = drawn(status(resource(R, held, device("y"), driver=driver), events=events, troubles=troubles), whole=True)
     assert (
         text.partition("ago\n")[2]
@@ -196,31 +200,47 @@ def coloured(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
 
     def coloured(status):
-        master, slave = pty.openpty()
-        with open(slave, "w") as terminal, contextlib.redirect_stdout(terminal):  # noqa: PTH123  it has no path
-            draw(status, whole=False)
-        text = ""
-        with contextlib.suppress(OSError):  # EIO: nobody has the terminal any more, and all was read
-            while True:  # the kernel passes it on in pieces
-                text += os.read(master, 65536).decode()
-        os.close(master)
-        return re.findall(r"^\x1b\[(31|33)m([^\s\x1b]+(?: +\w+)?)", text, re.MULTILINE)
+        return re.findall(r"^\x1b\[(31|33)m([^\s\x1b]+(?: +\w+)?)", on_terminal(status), re.MULTILINE)
 
     return coloured
 
 
+def on_terminal(status):
+    """What a terminal gets."""
+    master, slave = pty.openpty()
+    with open(slave, "w") as terminal, contextlib.redirect_stdout(terminal):  # noqa: PTH123  it has no path
+        draw(status, whole=False)
+    text = ""
+    with contextlib.suppress(OSError):  # EIO: nobody has the terminal any more, and all was read
+        while True:  # the kernel passes it on in pieces
+            text += os.read(master, 65536).decode()
+    os.close(master)
+    return text
+
+
 def test_what_is_wrong_is_in_colour(coloured):
-    silent = {"state": "waiting", "since": at("11:00:00"), "streaming": False, "failure": None}
+    silent = {"state": "waiting", "since": at("11:00:00"), "streaming": False}
     good, waiting = resource(R, device("x")), resource("silent", registration=silent)
     ill = resource("ill", device("y", healthy=False, reason="hot"), device("z"))
     broken = resource("broken", device("x"), failure={"since": None, "reason": "no bus"})
     kubelet = {"there": True, "since": None, "api": None, "release": None}
     assert coloured(status(good)) == []
-    assert coloured(status(good, waiting, ill, broken, kubelet=kubelet)) == [
+    troubles = [trouble("broken", "no bus", None, level="error"), trouble("silent", "it refused", None)]
+    assert coloured(status(good, waiting, ill, broken, kubelet=kubelet, troubles=troubles)) == [
         ("33", "kubelet: there"),
         ("33", "silent"),
         ("33", "ill"),
         ("31", "broken"),
-        ("31", "broken has"),
+        ("31", "broken: no"),
+        ("33", "silent: it"),
         ("33", "ill"),
     ]
+
+
+def test_a_narrow_terminal_breaks_no_word(monkeypatch):
+    for name, value in {"TERM": "dumb", "COLUMNS": "40"}.items():
+        monkeypatch.setenv(name, value)
+    text = on_terminal(status(resource("example.com/serial", device("x"))))
+    rows = [line.split() for line in text.splitlines()[3:5]]
+    assert rows == [["RESOURCE", "KUBELET", "UNHEALTHY"], ["example.com/serial", "serving", "0"]]
+    assert "(no room for FOR, HEALTHY, HELD, FREE," in text

@@ -77,10 +77,10 @@ async def test_a_table_of_the_resources_and_what_is_wrong(node):
         "HELD": "1",
         "FREE": "1",
     }
-    assert "example.com/absent has failed for " in table
+    assert "example.com/absent, for " in table
     assert "it isn't installed" in table
-    assert "what to do about example.com/absent: `dpgateway devices` shows what the driver finds" in table
-    assert f"{R}: after a restart nobody will remember what is given away now: {node.folder}/state" in table
+    assert "what to do about example.com/absent: `dpgateway drivers` says which drivers are installed" in table
+    assert f"{R}: after a restart of the gateway nobody will remember what is given away now: {node.folder}" in table
     assert f"what to do about {R}: look at the disk of `state_dir`" in table
     assert f"registered ({R})\n" in table
 

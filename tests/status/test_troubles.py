@@ -100,3 +100,20 @@ def test_how_a_device_that_is_gone_can_be_given_up(holder, advice):
     (one,) = troubles(Path("/dp"), Reloads(NOW), THERE, ASKED, [lost])
     assert one.advice is not None
     assert one.advice.endswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("asked", "one", "advice"),
+    [
+        (replace(ASKED, failure="no answer"), resource(GOOD), "kubelet.pod_resources_socket"),
+        (
+            ASKED,
+            replace(resource(failure=Failure("it isn't installed", NOW)), driver=Driver("x", None, None, None, None)),
+            "`dpgateway drivers`",
+        ),
+        (ASKED, resource(failure=Failure("no bus", NOW)), "`dpgateway devices`"),
+    ],
+)
+def test_what_can_be_done_about_it(asked, one, advice):
+    (found,) = troubles(Path("/dp"), Reloads(NOW), THERE, asked, [one])
+    assert advice in (found.advice or "")

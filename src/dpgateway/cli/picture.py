@@ -12,6 +12,8 @@ from dpgateway.config import format_duration
 Value = Mapping[str, Any]
 
 RESOURCES = ("resource", "kubelet", "for", "healthy", "unhealthy", "held", "free", "lost", "driver", "listed")
+SPARE = ("listed", "driver", "for", "lost", "healthy", "free", "held")
+"""Columns that a narrow terminal goes without, the first one first."""
 DEVICES = ("resource", "id", "health", "for", "held by", "reason", "numa", "attributes")
 MOST_DEVICES = 20
 """Devices that are named of all resources together; of one resource all are."""
@@ -27,23 +29,16 @@ def draw(status: Value, *, whole: bool) -> None:
     if resources:
         print_line("")
         styles = [_style(one) for one in resources]
-        print_table(RESOURCES, [_resource(one, now) for one in resources], styles, ("listed", "driver", "for", "lost"))
+        print_table(RESOURCES, [_resource(one, now) for one in resources], styles, SPARE)
+    names = {one["name"] for one in resources}
+    troubles = [one for one in status["troubles"] if one["resource"] in ("", *names)]
+    _draw_reasons(troubles, now)
     for one in resources:
-        if why := one["registration"]["failure"]:
-            print_line(f"{one['name']} isn't streaming: {why}", "yellow")
-        if one["failure"]:
-            print_line(
-                f"{one['name']} has failed{_for(one['failure']['since'], now)}: {one['failure']['reason']}", "red"
-            )
-        elif whole and (error := one["driver"]["error"]):
+        if whole and not one["failure"] and (error := one["driver"]["error"]):
             print_line(f"its driver's last error, {_age(error['since'], now)} ago: {error['reason']}", "yellow")
-        if unsaved := one["unsaved"]:
-            print_line(
-                f"{one['name']}: after a restart nobody will remember what is given away now: {unsaved}", "yellow"
-            )
     _draw_devices(resources, now, whole=whole)
-    _draw_advice(status["troubles"], {one["name"] for one in resources})
-    _draw_events(status["events"], {one["name"] for one in resources} if whole else None)
+    _draw_advice(troubles)
+    _draw_events(status["events"], names if whole else None)
 
 
 def _head(status: Value) -> Iterator[tuple[str, str]]:
@@ -110,11 +105,20 @@ def _holder(holder: Value) -> str:
     return f"{pod} ({holder['container']})"
 
 
-def _draw_advice(troubles: Iterable[Value], names: set[str]) -> None:
+def _draw_reasons(troubles: Iterable[Value], now: str) -> None:
+    """What is wrong with resources. The head says what is wrong with the whole."""
+    for one in troubles:
+        if one["resource"]:
+            style = "red" if one["level"] == "error" else "yellow"
+            since = _for(one["since"], now)
+            print_line(f"{one['resource']}{since and ','}{since}: {one['reason']}", style)
+
+
+def _draw_advice(troubles: Iterable[Value]) -> None:
     """Each advice once, with the resources that it is about."""
     about: dict[str, list[str]] = {}
     for trouble in troubles:
-        if trouble["advice"] and trouble["resource"] in ("", *names):
+        if trouble["advice"]:
             about.setdefault(trouble["advice"], []).append(trouble["resource"])
     if about:
         print_line("")

@@ -15,6 +15,8 @@ ERROR, WARNING = "error", "warning"
 LOOK_AT_KUBELET = "look at the kubelet: systemctl status kubelet, journalctl -u kubelet"
 CHECK = "`dpgateway check` names all that is wrong with the configuration"
 STATE_DIR = "look at the disk of `state_dir`: is it full, is it writable? It is tried again every few seconds"
+FIND_SOCKET = "if the kubelet has that socket elsewhere, say where: kubelet.pod_resources_socket in the configuration"
+FIND_DRIVER = "`dpgateway drivers` says which drivers are installed, and what is wrong with those that can't be used"
 TRY_DRIVER = "`dpgateway devices` shows what the driver finds, `dpgateway check` what is wrong with its configuration"
 
 
@@ -34,7 +36,7 @@ def _of_kubelet(directory: Path, kubelet: Kubelet, asked: PodResources) -> Itera
         yield Trouble(ERROR, "", f"there is no kubelet: {directory} has no kubelet.sock", kubelet.since, advice)
     elif asked.failure:  # else one says enough
         text = f"the kubelet doesn't say which pods have what: {asked.failure}"
-        yield Trouble(WARNING, "", text, None, None)
+        yield Trouble(WARNING, "", text, None, FIND_SOCKET)
 
 
 def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
@@ -46,7 +48,8 @@ def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
 
 def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
     if one.failure is not None:  # each of its devices says the same
-        yield Trouble(ERROR, one.name, one.failure.reason, one.failure.since, TRY_DRIVER)
+        advice = TRY_DRIVER if one.driver.version is not None else FIND_DRIVER
+        yield Trouble(ERROR, one.name, one.failure.reason, one.failure.since, advice)
         return
     if kubelet and (reason := unready(one, kubelet=kubelet)) is not None:
         yield Trouble(ERROR, one.name, reason, one.registration.since, LOOK_AT_KUBELET)
