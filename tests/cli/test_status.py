@@ -85,6 +85,33 @@ async def test_a_table_of_the_resources_and_what_is_wrong(node):
     assert f"registered ({R})\n" in table
 
 
+async def test_that_a_driver_refuses_containers_is_wrong_until_one_gets_its_devices(node):
+    faults, new = node.folder / "faults.json", node.folder / "faults.new"
+    new.write_text(json.dumps({"faults": [{"call": "allocate", "error": "the bus is stuck"}]}))
+    new.rename(faults)
+    node.gateway.resources = [{**THING, "options": {"count": 2, "control_file": str(faults)}}]
+    await node.gateway.start()
+    await node.kubelet.wait_for(lambda: node.kubelet.counts(R)[1] == 2)
+    for pod in "pq":
+        assert not (await node.kubelet.admit(pod, {"c": {R: 1}}))["ok"]
+    status = await node.json()
+    (trouble,) = [one for one in status["troubles"] if one["resource"] == R]
+    assert trouble["level"] == "warning"
+    assert trouble["reason"].startswith("the last container that wanted a device got none: ")
+    assert trouble["reason"].endswith("the bus is stuck")
+    assert trouble["since"] == status["resources"][0]["refused"]["since"]
+    assert "the bus is stuck" in (await node.says()).partition("what to do")[0]
+    faults.unlink()
+
+    async def admitted():
+        return (await node.kubelet.admit("r", {"c": {R: 1}}))["ok"]
+
+    await until(admitted)
+    status = await node.json()
+    assert status["resources"][0]["refused"] is None
+    assert R not in [one["resource"] for one in status["troubles"]]
+
+
 async def test_one_resource_with_each_device_and_who_holds_it(node):
     await offered(node, ABSENT)
     reply = await node.kubelet.admit("p", {"c": {R: 1}})

@@ -58,6 +58,10 @@ def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_na
             ("warning", "a is gone, but n/p holds it"),
         ),
         (
+            resource(GOOD, refused=Failure("worn out", NOW)),
+            ("warning", "the last container that wanted a device got none: worn out"),
+        ),
+        (
             resource(GOOD, unsaved="/s/1.json: no space"),
             (
                 "warning",

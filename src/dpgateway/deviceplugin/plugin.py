@@ -126,6 +126,11 @@ class Plugin:
         return self._remembering.complaint
 
     @property
+    def refused(self) -> tuple[str, float] | None:
+        """Why the last container got nothing, and since when each got nothing; None if one has got something since."""
+        return self._handlers.refused
+
+    @property
     def api(self) -> str:
         """The name of the kubelet's API, as the last Register had it."""
         return self._resource.api.name

@@ -88,6 +88,7 @@ def resource(
     if plugin is not None:
         devices.look(plugin, holdings)
     said = plugin.driver.said.value if plugin is not None else None
+    refused = plugin.refused if plugin is not None else None
     driver = Driver(
         config.driver,
         config.driver_version or None,
@@ -104,6 +105,7 @@ def resource(
         devices.counts,
         devices.all,
         (plugin.unsaved if plugin is not None else "") or None,
+        Failure(refused[0], _time(refused[1])) if refused is not None else None,
     )
 
 

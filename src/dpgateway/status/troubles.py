@@ -14,6 +14,7 @@ MOST_NAMED = 3
 ERROR, WARNING = "error", "warning"
 LOOK_AT_KUBELET = "look at the kubelet: systemctl status kubelet, journalctl -u kubelet"
 CHECK = "`dpgateway check` names all that is wrong with the configuration"
+REFUSED = "the driver says why, and the log may say more; this is over once a container gets its devices"
 STATE_DIR = "look at the disk of `state_dir`: is it full, is it writable? It is tried again every few seconds"
 FIND_SOCKET = "if the kubelet has that socket elsewhere, say where: kubelet.pod_resources_socket in the configuration"
 FIND_DRIVER = "`dpgateway drivers` says which drivers are installed, and what is wrong with those that can't be used"
@@ -58,6 +59,9 @@ def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
         yield Trouble(WARNING, one.name, text, None, TRY_DRIVER)
     elif one.driver.listed is not None and not one.devices:
         yield Trouble(WARNING, one.name, "the driver finds no device", None, TRY_DRIVER)
+    if one.refused is not None:
+        text = f"the last container that wanted a device got none: {one.refused.reason}"
+        yield Trouble(WARNING, one.name, text, one.refused.since, REFUSED)
     if one.unsaved is not None:
         text = f"after a restart of the gateway nobody will remember what is given away now: {one.unsaved}"
         yield Trouble(WARNING, one.name, text, None, STATE_DIR)

@@ -111,6 +111,8 @@ class Resource(Standing):
     devices: tuple[Device, ...]
     unsaved: str | None = None
     """Why what it gives away isn't written down."""
+    refused: Failure | None = None
+    """Why the last container got nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,16 @@ class Handlers:
         }
         self.refusing = False
         """Whether new calls are refused, because the resource ends."""
+        self._refused: dict[str, tuple[str, float]] = {}
         self.rpcs = Tally()
         """Those that were answered, by name, with gRPC's codes."""
+
+    @property
+    def refused(self) -> tuple[str, float] | None:
+        """Why the last container that asked for what can be given got nothing, and since when each got nothing, in
+        seconds of the monotonic clock. None once one has got what it asked for.
+        """
+        return next(iter(self._refused.values()), None)
 
     def generic(self) -> list[grpc.GenericRpcHandler]:
         """For a gRPC server: each service's methods, by name."""
@@ -169,17 +177,22 @@ class Handlers:
     async def _answered(self, api: Api, rpc: Rpc, raw: bytes) -> tuple[grpc.StatusCode, bytes | str]:
         """The answer, or a text that says why there is none."""
         try:
-            return grpc.StatusCode.OK, rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
+            answer = rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
         except DecodeError as error:
             return grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: not that request: {error}"
         except GatewayError as error:
             text = str(error)
             fields = {"api": api.name, "rpc": rpc.name, "reason": text}
             self._log.warning("%s refused: %s", rpc.name, text, extra=fields)
+            if not isinstance(error, RequestError):  # the next request is another one
+                _, since = self._refused.get(rpc.name, ("", time.monotonic()))
+                self._refused[rpc.name] = text, since
             return next(code for kind, code in CODES if isinstance(error, kind)), text
         except Exception as error:
             self._log.exception("a bug: %s failed", rpc.name, extra={"api": api.name, "rpc": rpc.name})
             return grpc.StatusCode.INTERNAL, f"a bug of the gateway: {error!r}"
+        self._refused.pop(rpc.name, None)
+        return grpc.StatusCode.OK, answer
 
     @staticmethod
     async def _refuse(context: ServicerContext) -> None:
