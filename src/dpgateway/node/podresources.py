@@ -72,7 +72,8 @@ class PodResources:
                 answer = await self._call(f"/{self._apis[0]}.PodResourcesLister/List")
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                    raise KubeletError(f"{self._socket}: {error.code().name}: {error.details()}") from error
+                    why = (error.details() or "").rpartition(" error: ")[2]  # gRPC tells the whole way to the reason
+                    raise KubeletError(f"{self._socket}: {error.code().name}: {why}") from error
                 self._apis = self._apis[1:]
             else:
                 self.api = self._apis[0]
