@@ -12,6 +12,7 @@ VARIES = (
     (re.compile(r"^[\d-]+T[\d:.]+Z ", re.MULTILINE), "TIMESTAMP "),
     (re.compile(r"\b\d+\.\d+ ?s\b"), "SECONDS"),
     (re.compile(r"\b\d+ ms\b"), "MILLISECONDS"),
+    (re.compile(r"\b\d+s\b"), "AGE"),
     (re.compile(r"(?<=[= ])/\S*/first-hour/"), "PLACE/"),
     (re.compile(r"\bon node \S+"), "on node NAME"),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),

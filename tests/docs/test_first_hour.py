@@ -20,7 +20,7 @@ def here(text: str) -> str:
 
 def as_root(text: str) -> str:
     """What comes once the reader, to whom all belongs that was made before, has become root."""
-    return f"chown -R 65534 config.yaml plugins\n{text}" if "mknod" in text else text
+    return f"chown -R 65534 config.yaml node\n{text}" if "mknod" in text else text
 
 
 @pytest.fixture(scope="module")

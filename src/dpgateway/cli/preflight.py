@@ -90,7 +90,7 @@ def preflight(  # noqa: PLR0913  one for each option
     refused, or that counts as the holder of something else than before, is a loss.
 
     Exits with 0 if nothing is lost, with 1 if something is, or if that can't be told, and with 2 if the configuration
-    or the usage is wrong. With --from less is unknown.
+    or the usage is wrong. --from helps where the kubelet's version can't be told.
     """
     node = find(settings, control_socket, releases.release(to), present)
     rehearsal = _rehearsed(to, node) if rehearse else None

@@ -16,7 +16,7 @@ from dpgateway_simulator.prompt.foreground import Plan
 from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.wire import sockets
 
-_HELP = f"""Runs a simulated kubelet: any version, any directory, no cluster.
+_HELP = f"""Run a simulated kubelet, of any version, in any directory, without a cluster.
 
 It behaves as that version's device manager does: it cleans the directory, serves kubelet.sock, calls the device
 plugins that register, keeps the checkpoint, and prints all that it sees until it gets SIGINT or SIGTERM.
