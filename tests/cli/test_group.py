@@ -79,6 +79,9 @@ def test_wrong_usage_is_2(line, arguments):
         (["config", "exampel"], "No such command 'exampel'. Did you mean 'example'?"),
         (["check", "--confg"], "No such option '--confg'. Did you mean '--config'?"),
         (["xyz"], "No such command 'xyz'.\n"),
+        (["check", "my.yaml"], "Got unexpected extra argument (my.yaml); --config names the configuration\n"),
+        (["status", "a/b", "my.yaml"], "Got unexpected extra argument (my.yaml); --config names the configuration\n"),
+        (["drivers", "chardev"], "Got unexpected extra argument (chardev)\n"),
     ],
 )
 def test_what_was_probably_meant(line, arguments, hint):

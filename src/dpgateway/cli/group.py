@@ -37,6 +37,10 @@ An option wins over its environment variable, and that wins over the configurati
 Exit codes: 0 done, or ended by SIGTERM or SIGINT; 1 the work failed; 2 the configuration or the usage is wrong."""
 
 
+EXTRA = "Got unexpected extra argument"
+"""How click tells of an argument that a command doesn't have."""
+
+
 class Telling(click.Group):
     """Turns our errors into messages and exit codes."""
 
@@ -52,6 +56,11 @@ class Telling(click.Group):
             ctx.exit(2)
         except GatewayError as error:
             raise click.ClickException(str(error)) from error
+        except click.UsageError as error:
+            options = error.ctx.command.params if error.ctx is not None else ()
+            if not error.message.startswith(EXTRA) or all(option.name != "config" for option in options):
+                raise
+            raise click.UsageError(f"{error.message}; --config names the configuration", error.ctx) from error
 
 
 class Group(Telling):
