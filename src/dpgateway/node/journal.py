@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpgateway.errors import KubeletError
+from dpgateway.errors import KubeletError, describe
 from dpgateway.node.holders import Claim
 from dpgateway.process.directories import make_private
 
@@ -139,5 +139,5 @@ def claims_of_others(
             if journal.path == path:  # else it is of another kubelet
                 found[resource] = journal.load()
         except (KubeletError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            complaints.append(f"{path}: {error!r:.300}")
+            complaints.append(f"{path}: {describe(error):.300}")
     return found, complaints
