@@ -38,3 +38,16 @@ def test_a_table_for_people(line):
         "can't be used: it can't be loaded: ModuleNotFoundError: No module named 'no_such_module_anywhere'",
     ):
         assert expected in lines
+
+
+def test_one_driver_and_no_other_decides(line):
+    result = line("drivers", "fake", "--output", "json")
+    assert ([one["name"] for one in json.loads(result.stdout)], result.exit_code) == (["fake"], 0)
+    assert line("drivers", "broken").exit_code == 1
+
+
+def test_a_driver_that_there_is_not(line):
+    result = line("drivers", "faek")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("DRIVER: found 'faek', expected broken, ")
+    assert result.stderr.endswith("; did you mean fake?\n")

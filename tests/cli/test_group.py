@@ -81,7 +81,7 @@ def test_wrong_usage_is_2(line, arguments):
         (["xyz"], "No such command 'xyz'.\n"),
         (["check", "my.yaml"], "Got unexpected extra argument (my.yaml); --config names the configuration\n"),
         (["status", "a/b", "my.yaml"], "Got unexpected extra argument (my.yaml); --config names the configuration\n"),
-        (["drivers", "chardev"], "Got unexpected extra argument (chardev)\n"),
+        (["config", "example", "x"], "Got unexpected extra argument (x)\n"),
     ],
 )
 def test_what_was_probably_meant(line, arguments, hint):

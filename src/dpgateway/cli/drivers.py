@@ -12,10 +12,11 @@ import click
 
 from dpgateway.cli.options import logged, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import LISTS, format_duration, name_kind
+from dpgateway.config import LISTS, did_you_mean, format_duration, name_kind
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.loading import Loading
+from dpgateway.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +31,21 @@ class Option:
 
 
 @click.command()
+@click.argument("driver", default="")
 @logged
 @output_option
 @click.pass_context
-def drivers(context: click.Context, output: str) -> None:
-    """List the installed drivers and their options.
+def drivers(context: click.Context, driver: str, output: str) -> None:
+    """List the installed drivers, or DRIVER alone, and their options.
 
     Drivers are Python packages with an entry point in the group "dpgateway". Those that can't be used are listed with
     the reason, and the exit code is then 1.
     """
+    if driver and driver not in (known := discovery.installed()):
+        hint = did_you_mean(driver, known)
+        raise ConfigurationError(f"DRIVER: found {driver!r}, expected {', '.join(known) or 'none'}{hint and '; '}{hint}")
     with apart():
-        loading = Loading(discovery.named())
+        loading = Loading(discovery.named([driver] if driver else None))
         loading.wait()
         found = loading.found()
     if output == "json":
