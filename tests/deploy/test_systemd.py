@@ -66,8 +66,10 @@ class TestUnit:
     def test_the_page_removes_all_that_it_and_the_service_make(self):
         removed = {path for line in COMMANDS if line[0] == "rm" for path in line[2:] if path.startswith("/")}
         state = f"/run/{one('RuntimeDirectory')}"
+        (linked,) = [line[3] for line in COMMANDS if line[:3] == ["ln", "-sf", one("ExecStart").split()[0]]]
         assert removed == {
             "/opt/dpgateway",
+            linked,
             "/etc/systemd/system/dpgateway@.service",
             one("EnvironmentFile").removeprefix("-"),
             str(DEFAULT_CONFIG.parent),
