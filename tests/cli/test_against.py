@@ -81,6 +81,18 @@ async def test_pages_that_are_on_already_are_no_change_also_after_a_reload(line,
         assert json.loads(result.stdout)["against_running"]["taken_over"] == []
 
 
+async def test_a_directory_that_the_gateway_was_given_by_an_option_stays(line, gateway):
+    await gateway.start(*SERVED)
+    await until((gateway.folder / "control.sock").exists)
+    same = ("check", "--against-running", "--control-socket", gateway.folder / "control.sock", "--output", "json")
+    result = line(*same, "--config", gateway.folder / "config.yaml")
+    assert json.loads(result.stdout)["against_running"]["next_start"] == []
+    kubelet = {"device_plugins_dir": "/elsewhere"}
+    other = line.config(json.dumps({"resources": SERVED, "state_dir": f"{gateway.folder}/state", "kubelet": kubelet}))
+    result = line(*same, "--config", other)
+    assert json.loads(result.stdout)["against_running"]["next_start"] == ["kubelet.device_plugins_dir"]
+
+
 def test_without_a_gateway_that_is_said(line, tmp_path):
     new = line.config("resources: []")
     result = line("check", "--against-running", "--control-socket", tmp_path / "none", "--config", new)

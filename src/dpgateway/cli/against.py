@@ -11,6 +11,7 @@ from typing import Any
 from dpgateway.cli.asking import NoGateway, asked
 from dpgateway.cli.options import Settings
 from dpgateway.config import (
+    DEVICE_PLUGINS_DIR,
     Changes,
     Configuration,
     Document,
@@ -90,9 +91,18 @@ def compare(running: Running, new: Configuration, settings: Settings) -> Compari
     old, problems = loading.resolve()
     if problems:
         raise _unlike(InvalidConfiguration(problems))
-    new = replace(new, kubelet=replace(new.kubelet, device_plugins_dir=settings.device_plugins_dir(new)))
+    new = replace(new, kubelet=replace(new.kubelet, device_plugins_dir=_directory(old, new, settings)))
     found = _changes(old, new)
     return Comparison(tuple(_fates(found, new)), fixed(old, new), taken_over(old, new))
+
+
+def _directory(old: Configuration, new: Configuration, settings: Settings) -> Path:
+    """An option of the running gateway goes on to count, and only the gateway knows whether it has that option. So a
+    file that names no other directory than the usual one is no change.
+    """
+    wanted = settings.device_plugins_dir(new)
+    usual = settings.flag_device_plugins_dir is None and wanted == DEVICE_PLUGINS_DIR
+    return old.kubelet.device_plugins_dir if usual else wanted
 
 
 def _unlike(error: InvalidConfiguration) -> GatewayError:
