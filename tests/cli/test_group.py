@@ -99,6 +99,8 @@ class TestCompletion:
             (["devices"], "--o", ["--output"]),
             (["devices", "--output"], "", ["table", "json"]),
             (["simulate", "--topology-policy"], "b", ["best-effort"]),
+            (["import"], "smart", ["smarter-device-manager"]),
+            (["drivers"], "char", ["chardev"]),
         ],
     )
     def test_commands_options_and_values(self, words, begun, expected):

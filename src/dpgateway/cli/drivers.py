@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import click
 
-from dpgateway.cli.options import logged, output_option
+from dpgateway.cli.options import completed, logged, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import LISTS, did_you_mean, format_duration, name_kind
 from dpgateway.drivers import discovery
@@ -31,7 +31,7 @@ class Option:
 
 
 @click.command()
-@click.argument("driver", default="")
+@click.argument("driver", default="", shell_complete=completed(discovery.installed))
 @logged
 @output_option
 @click.pass_context
@@ -42,8 +42,8 @@ def drivers(context: click.Context, driver: str, output: str) -> None:
     the reason, and the exit code is then 1.
     """
     if driver and driver not in (known := discovery.installed()):
-        hint = did_you_mean(driver, known)
-        raise ConfigurationError(f"DRIVER: found {driver!r}, expected {', '.join(known) or 'none'}{hint and '; '}{hint}")
+        expected, hint = ", ".join(known) or "none", did_you_mean(driver, known)
+        raise ConfigurationError(f"DRIVER: found {driver!r}, expected {expected}{hint and '; '}{hint}")
     with apart():
         loading = Loading(discovery.named([driver] if driver else None))
         loading.wait()

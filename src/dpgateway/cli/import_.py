@@ -9,7 +9,7 @@ from typing import Any
 import click
 from ruamel.yaml import YAML
 
-from dpgateway.cli.options import logged, output_option
+from dpgateway.cli.options import completed, logged, output_option
 from dpgateway.cli.output import apart, print_json, print_table
 from dpgateway.config import did_you_mean
 from dpgateway.config.document import of_plain
@@ -52,7 +52,7 @@ class _Target:
     show_envvar=True,
     help="Where the node's /dev is seen, for a plugin that names resources after what is there.",
 )
-@click.argument("plugin", required=False)
+@click.argument("plugin", required=False, shell_complete=completed(installed))
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.pass_context
 def import_(context: click.Context, /, plugin: str | None, file: Path | None, output: str, **options: Any) -> None:  # noqa: ANN401

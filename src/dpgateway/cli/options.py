@@ -8,7 +8,7 @@ import io
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,6 +105,11 @@ _OUTPUT = _option(
     show_default=True,
     help="The format of the result.",
 )
+
+
+def completed(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Completes an argument that is one of ``names``, for the shell."""
+    return lambda _context, _argument, begun: [name for name in names() if name.startswith(begun)]
 
 
 def output_option(command: Command) -> Command:
