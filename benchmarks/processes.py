@@ -83,7 +83,8 @@ def gateway(  # noqa: PLR0913  what benchmarks vary
         {"name": f"bench.example/r{number}", "driver": driver, "options": options} for number in range(resources)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    words = run(folder, folder / "device-plugins", {"resources": entries, "web": web or {}})
+    whole = {"resources": entries, "web": web or {}, "state_dir": str(folder / "state")}
+    words = run(folder, folder / "device-plugins", whole)
     return Process("gateway", folder, [*COMMAND, *words, "--log-format=json"], environment)
 
 
