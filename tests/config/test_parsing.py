@@ -37,6 +37,11 @@ def test_anchored_scalars_keep_their_types(config: Write) -> None:
     assert type(resource.name) is str
 
 
+def test_an_anchor_that_is_set_again_holds_from_there_on(config: Write) -> None:
+    (resource,) = resources(load(config(in_options("    a: [&x 1, *x, &x 2, *x]"))))
+    assert resource.options["a"] == [1, 1, 2, 2]
+
+
 @pytest.mark.parametrize("text", ["a: !foo [a]", "a: !!bool maybe", "a: !!int ''", "a: !!set {b}", "a: !!pairs abc"])
 def test_a_tag_is_told_like_any_other_mistake(config: Write, text: str) -> None:
     assert only_problem(config(in_options(f"    {text}"))).startswith(":5: resources[0].options.a: found ")

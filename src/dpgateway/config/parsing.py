@@ -61,8 +61,10 @@ class _TooMuch(Exception):
 class _Composer(Composer):
     """Stops while it reads, because ruamel.yaml takes about 0.1 ms for each value."""
 
-    warn_double_anchors = False
-    values = level = 0
+    def __init__(self, loader: Any = None) -> None:  # noqa: ANN401  ruamel.yaml's own
+        super().__init__(loader)
+        self.warn_double_anchors = False  # YAML allows it
+        self.values = self.level = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401  ruamel.yaml's own
         self.values += 1
