@@ -47,6 +47,13 @@ def test_a_tag_is_told_like_any_other_mistake(config: Write, text: str) -> None:
     assert only_problem(config(in_options(f"    {text}"))).startswith(":5: resources[0].options.a: found ")
 
 
+@pytest.mark.parametrize("tag", ["str", "int", "float", "bool", "null", "merge", "timestamp", "value"])
+@pytest.mark.parametrize("value", ["[a]", "{a: 1}"])
+def test_a_tag_of_a_scalar_makes_none_of_a_list_or_a_mapping(config: Write, tag: str, value: str) -> None:
+    expected = f'found the tag "tag:yaml.org,2002:{tag}", expected a plain value, without a tag'
+    assert only_problem(config(in_options(f"    a: !!{tag} {value}"))) == f":5: resources[0].options.a: {expected}"
+
+
 @pytest.mark.parametrize("text", ["<<: 1", "<<: [{b: c}, 1]", "<<: *x"])
 def test_only_mappings_can_be_merged(config: Write, text: str) -> None:
     assert "found << with " in only_problem(config(in_options(f"    x: &x [a]\n    a: {{{text}}}")))

@@ -94,17 +94,18 @@ class _Values:
             items = enumerate(node.value)
             inner = [self.written(item, _place(place.below(index), item), level + 1) for index, item in items]
             return Written(inner, place)
-        if kind == "int" and (octal := _OCTAL.fullmatch(node.value)):
+        if kind == "int" and isinstance(node, ScalarNode) and (octal := _OCTAL.fullmatch(node.value)):
             wrong = Wrong(
                 node.value,
                 "a number that doesn't begin with 0, or text in quotes",
                 _instead_of_octal(octal[1], node.value),
             )
             return Written(None, place, problems=(wrong.at(place),))
+        if kind not in _SCALARS or not isinstance(node, ScalarNode):
+            problem = Problem(place, f"the tag {shown(node.tag)}", "a plain value, without a tag")
+            return Written(None, place, problems=(problem,))
         try:
             return Written(_SCALARS[kind](node.value), place, node.value if kind in {"int", "float"} else "")
-        except LookupError:
-            problem = Problem(place, f"the tag {shown(node.tag)}", "a plain value, without a tag")
         except ValueError:
             problem = Problem(place, shortened(encodable(node.value)) or '""', _EXPECTED[kind])
         return Written(None, place, problems=(problem,))
