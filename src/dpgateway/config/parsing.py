@@ -94,21 +94,10 @@ class _Values:
             items = enumerate(node.value)
             inner = [self.written(item, _place(place.below(index), item), level + 1) for index, item in items]
             return Written(inner, place)
-        if kind == "int" and isinstance(node, ScalarNode) and (octal := _OCTAL.fullmatch(node.value)):
-            wrong = Wrong(
-                node.value,
-                "a number that doesn't begin with 0, or text in quotes",
-                _instead_of_octal(octal[1], node.value),
-            )
-            return Written(None, place, problems=(wrong.at(place),))
-        if kind not in _SCALARS or not isinstance(node, ScalarNode):
-            problem = Problem(place, f"the tag {shown(node.tag)}", "a plain value, without a tag")
-            return Written(None, place, problems=(problem,))
         try:
-            return Written(_SCALARS[kind](node.value), place, node.value if kind in {"int", "float"} else "")
-        except ValueError:
-            problem = Problem(place, shortened(encodable(node.value)) or '""', _EXPECTED[kind])
-        return Written(None, place, problems=(problem,))
+            return Written(_scalar(node, kind), place, node.value if kind in {"int", "float"} else "")
+        except Wrong as wrong:
+            return Written(None, place, problems=(wrong.at(place),))
 
     def _mapping(self, node: MappingNode, place: Place, level: int) -> Written:
         values: dict[str, Written] = {}
@@ -158,9 +147,20 @@ def _wrong_key(key: Node, known: Mapping[str, Written]) -> Wrong | None:
     return None
 
 
-def _instead_of_octal(digits: str, text: str) -> str:
-    octal = "" if {"8", "9"} & set(digits) else f"0o{digits} if it is an octal number, "
-    return f'write {digits}, {octal}or "{text}" if it is text'
+def _scalar(node: Node, kind: str) -> object:
+    if kind not in _SCALARS or not isinstance(node, ScalarNode):
+        raise Wrong(f"the tag {shown(node.tag)}", "a plain value, without a tag")
+    text = node.value
+    if kind == "int" and (match := _OCTAL.fullmatch(text)):
+        digits = match[1]
+        octal = "" if {"8", "9"} & set(digits) else f"0o{digits} if it is an octal number, "
+        hint = f'write {digits}, {octal}or "{text}" if it is text'
+        raise Wrong(text, "a number that doesn't begin with 0, or text in quotes", hint)
+    read, expected = _SCALARS[kind]
+    try:
+        return read(text)
+    except ValueError:
+        raise Wrong(shortened(encodable(text)) or '""', expected) from None
 
 
 def _text(text: str) -> str:
@@ -186,17 +186,11 @@ def _boolean(text: str) -> bool:
 
 _TEXTS = frozenset({"str", "timestamp", "value"})
 """YAML 1.2 knows no dates: 2001-01-31 is a text."""
-_SCALARS: Mapping[str, Callable[[str], object]] = {
-    **dict.fromkeys((*_TEXTS, "merge"), _text),
-    "int": _integer,
-    "float": _float,
-    "bool": _boolean,
-    "null": lambda _: None,
+_SCALARS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    **dict.fromkeys((*_TEXTS, "merge"), (_text, UNICODE)),
+    "int": (_integer, "an integer of at most 64 bits"),
+    "float": (_float, "a number"),
+    "bool": (_boolean, "true or false"),
+    "null": (lambda _: None, ""),
 }
-"""What to make of a scalar, by what the resolver or its tag says that it is."""
-_EXPECTED = {
-    **dict.fromkeys(_TEXTS, UNICODE),
-    "int": "an integer of at most 64 bits",
-    "float": "a number",
-    "bool": "true or false",
-}
+"""What to make of a scalar, by what the resolver or its tag says that it is; and what it has to be for that."""
