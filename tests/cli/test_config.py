@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dpgateway import cli
-from dpgateway.config import complete, load
 from dpgateway.config.values import Kubelet, ResourceKeys, Shares, Timeouts, Web
 from dpgateway.model import Mount
+from tests.support.configurations import complete, load
 from tests.support.drivers import find
 
 

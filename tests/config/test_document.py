@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.config import load
-from tests.support.configurations import Write, only_problem, problems_of, resources
+from tests.support.configurations import Write, load, only_problem, problems_of, resources
 
 
 def test_all_errors_at_once_with_their_places(config: Write) -> None:

@@ -12,18 +12,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from dpgateway import Mount
-from dpgateway.config import (
-    File,
-    Kubelet,
-    ResourceKeys,
-    Runtime,
-    Shares,
-    Timeouts,
-    Web,
-    format_duration,
-    load,
-    name_kind,
-)
+from dpgateway.config import Kubelet, ResourceKeys, Shares, Timeouts, Web, format_duration
+from dpgateway.config.kinds import name_kind
+from dpgateway.config.values import File, Runtime
+from tests.support.configurations import load
 
 REFERENCE = (Path(__file__).parents[2] / "docs/reference/configuration.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (\*required\*|`[^`]*`) \|", re.MULTILINE)
@@ -84,8 +76,3 @@ def test_the_example_is_valid(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(defaults:.*?)```", REFERENCE, re.DOTALL)
     file.write_text(example)
     assert len(load(file).entries) == 2
-
-
-def test_every_key_has_a_line_of_help() -> None:
-    for key, field, _ in keys():
-        assert key.startswith("mounts[]") or field.metadata["help"]

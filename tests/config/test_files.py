@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpgateway.config import load, read
-from tests.support.configurations import Write, only_problem
+from dpgateway.config import read
+from tests.support.configurations import Write, load, only_problem
 from tests.support.gateway import COMMAND
 
 
@@ -135,5 +135,5 @@ class TestOwner:
         file.chmod(0o666)
         reader = "import dpgateway.config.parsing, encodings.utf_8_sig, os; from pathlib import Path; "
         file.parent.chmod(0o755)
-        as_nobody = f"{reader} os.seteuid(65534); dpgateway.config.load(Path('config.yaml'))"
+        as_nobody = f"{reader} os.seteuid(65534); raise SystemExit(len(dpgateway.config.read(Path('config.yaml'))[1]))"
         subprocess.run([sys.executable, "-c", as_nobody], check=True, cwd=file.parent)

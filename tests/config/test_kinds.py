@@ -8,7 +8,7 @@ from typing import Any, Literal, Optional, Union
 
 import pytest
 
-from dpgateway.config import name_kind
+from dpgateway.config.kinds import name_kind
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import pytest
 
 from dpgateway import Mount
-from dpgateway.config import Shares, load
+from dpgateway.config import Shares
 from dpgateway.config.parsing import DEEPEST, LONGEST_TAG, MOST_VALUES
-from tests.support.configurations import Write, only_problem, problems_of, resources
+from tests.support.configurations import Write, load, only_problem, problems_of, resources
 
 
 def in_options(text: str) -> str:

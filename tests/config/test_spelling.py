@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpgateway.config import format_duration, parse_duration
+from dpgateway.config import format_duration
 from dpgateway.config.problems import Wrong
-from dpgateway.config.spelling import LISTEN, check_resource_name, parse_listen
+from dpgateway.config.spelling import LISTEN, check_resource_name, parse_duration, parse_listen
 
 MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 

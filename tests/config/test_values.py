@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpgateway import Mount
-from dpgateway.config import DEVICE_PLUGINS_DIR, Kubelet, ResourceKeys, Shares, Timeouts, load
-from tests.support.configurations import Write, only_problem, resources
+from dpgateway.config import DEVICE_PLUGINS_DIR, Kubelet, ResourceKeys, Shares, Timeouts
+from tests.support.configurations import Write, load, only_problem, resources
 
 
 def test_the_defaults_are_those_of_the_documentation(config: Write) -> None:

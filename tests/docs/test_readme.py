@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.report import Report
 from dpgateway.cli import demo
-from dpgateway.config import complete, load
 from dpgateway.testing import check_driver
 from tests.docs.examples import installed
 from tests.docs.pages import DOCS, check_output
+from tests.support.configurations import complete, load
 from tests.support.drivers import find
 from tests.support.gateway import COMMAND
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from dpgateway.config import InvalidConfiguration, load
+from dpgateway.config import InvalidConfiguration
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import Loading
+from tests.support.configurations import load
 from tests.support.drivers import GOOD, HOLDS
 from tests.support.waiting import until
 

@@ -9,10 +9,10 @@ import pytest
 from dpgateway_chardev import CharDevices
 
 from dpgateway import from_plain
-from dpgateway.config import load
 from dpgateway.deviceplugin.offer.shares import environment, share_ids
 from dpgateway.testing import FakeTree, Recorder
 from tests.examples.trees import EXAMPLES
+from tests.support.configurations import load
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "examples").glob("*.yaml"))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dpgateway.config import read_all
+from dpgateway.config.files import read_all
 from dpgateway.drivers.points import look
 from dpgateway.process.apart import Reading, Seen
 from tests.support.drivers import GOOD, Site

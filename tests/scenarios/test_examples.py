@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from dpgateway.config import ResourceKeys, Shares, load
+from dpgateway.config import ResourceKeys, Shares
 from dpgateway.deviceplugin.offer.shares import environment
 from dpgateway.testing import FakeTree
 from tests.examples.trees import EXAMPLES, Case
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import Kubelet
+from tests.support.configurations import load
 
 ROOT = Path(__file__).parents[2]
 PLACES = {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev", "host": "/"}

@@ -1,18 +1,39 @@
 """Configurations as text, and what is told of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from dpgateway.config import Document, InvalidConfiguration, ResourceKeys, load
+from dpgateway.config import Configuration, Document, InvalidConfiguration, ResourceKeys, read
+from dpgateway.drivers.discovery import Found
+from dpgateway.drivers.options import Claims, completed, resolve
 
 
 class Write(Protocol):
     """Writes a configuration's file, and returns its path."""
 
     def __call__(self, text: str, name: str = "config.yaml") -> Path: ...
+
+
+def load(path: Path) -> Document:
+    """Raises InvalidConfiguration with all that is wrong."""
+    document, problems = read(path)
+    if problems:
+        raise InvalidConfiguration(problems)
+    return document
+
+
+def complete(document: Document, drivers: Mapping[str, Found], installed: Iterable[str] = ()) -> Configuration:
+    """With its drivers' options, typed on this thread. Raises InvalidConfiguration with all that is wrong."""
+    claims = Claims()
+    configuration, problems = resolve(
+        document, drivers, installed, lambda entry, found: claims.checked(entry, completed(entry, found))
+    )
+    if problems:
+        raise InvalidConfiguration(problems)
+    return configuration
 
 
 def problems_of(path: Path) -> Sequence[str]:

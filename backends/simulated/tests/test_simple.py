@@ -5,9 +5,9 @@ from click.testing import CliRunner
 from dpgateway_simulated import SimulatedDriver
 
 from dpgateway.cli import main
-from dpgateway.config import complete, load
 from dpgateway.drivers import discovery
 from dpgateway.testing import Recorder
+from tests.support.configurations import complete, load
 
 THEIRS = """\
 apiVersion: v1

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpgateway.cli.options import Settings
-from dpgateway.config import Configuration, InvalidConfiguration, Place, Problem, advise, did_you_mean, in_lines, read
+from dpgateway.config import Configuration, InvalidConfiguration, Place, Problem, did_you_mean, in_lines, read
+from dpgateway.config.advice import advise
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
+from dpgateway.drivers.options import preferring
 from dpgateway.node.directory import forbidden, misplaced
 from dpgateway.process import log
 from dpgateway.process import main as process
@@ -62,7 +64,7 @@ def _configuration(settings: Settings, reading: Reading) -> Configuration:
     loading = Loading(discovery.named(document.drivers, seen.installed), document)
     loading.wait(PATIENCE)
     configuration = loading.complete(installed, missing, wrong)
-    for warning in advise(document, loading.found()):
+    for warning in advise(document, preferring(loading.found())):
         _log.warning("%s", warning)
     kubelet = replace(configuration.kubelet, device_plugins_dir=settings.device_plugins_dir(configuration))
     return replace(configuration, kubelet=kubelet)

@@ -13,11 +13,13 @@ from dpgateway.cli import against, pools
 from dpgateway.cli.against import Comparison
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import Configuration, Document, Place, Problem, advise, in_lines, in_order, read, warned
+from dpgateway.config import Configuration, Document, Place, Problem, in_lines, in_order, read
+from dpgateway.config.advice import advise
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.loading import PATIENCE, Loading
+from dpgateway.drivers.options import preferring, warned
 from dpgateway.node.directory import is_there, misplaced, why_none
 from dpgateway.process.threads import Threads
 
@@ -107,7 +109,7 @@ def _judge(settings: Settings) -> Verdict:
     )
     directory = settings.device_plugins_dir(configuration)
     unfit = _told(settings, misplaced(directory))
-    warnings = () if problems and not document.entries else advise(document, drivers)
+    warnings = () if problems and not document.entries else advise(document, preferring(drivers))
     warnings += _warned(document, configuration)
     warnings += _told(settings, _doubt(settings, directory)) + _unused(drivers, document.drivers)
     return Verdict(configuration, in_order(problems + more + failed + unfit), warnings)

@@ -12,7 +12,8 @@ from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.cli.questions import Answer, ask_all
 from dpgateway.cli.reading import read_whole
-from dpgateway.config import ResourceConfig, nothing_served
+from dpgateway.config import ResourceConfig
+from dpgateway.config.advice import nothing_served
 from dpgateway.deviceplugin.offer.shares import share_ids
 from dpgateway.model import Candidate, Device
 

@@ -12,7 +12,8 @@ import click
 
 from dpgateway.cli.options import completed, logged, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.config import LISTS, did_you_mean, format_duration, name_kind
+from dpgateway.config import did_you_mean, format_duration
+from dpgateway.config.kinds import LISTS, name_kind
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.loading import Loading

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TypeVar
+from typing import Any
 
-from dpgateway.config.completing import Configuration
-from dpgateway.config.values import Kubelet, ResourceConfig, Runtime
-
-T = TypeVar("T", Kubelet, Runtime)
+from dpgateway.config.values import Configuration, ResourceConfig
 
 IN_PLACE = frozenset(
     {"nodes", "shares", "preference", "cdi", "pool", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
 )
 """The keys that a resource takes over while it goes on. For any other key it is stopped and started again."""
 
-_COMPARED = tuple(one.name for one in fields(ResourceConfig) if one.compare)
 _KEYS = {"driver_class": "driver", "failure": "driver"}
 """What the file calls it."""
 
@@ -55,11 +52,11 @@ class Changes:
 def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Changes:
     """Compares options, whose class is the driver's: so it may hang, and must not run in the event loop."""
     before = {resource.name: resource.by_now() for resource in old}
-    found: dict[str, list[ResourceConfig]] = {"added": [], "restarted": [], "amended": [], "same": [], "unusable": []}
+    found: dict[str, list[ResourceConfig]] = defaultdict(list)
     keys: dict[str, tuple[str, ...]] = {}
     for resource in (one.by_now() for one in new):
         was = before.pop(resource.name, None)
-        different = _different(was, resource) if was is not None else ()
+        different = tuple(dict.fromkeys(_KEYS.get(key, key) for key in _differing(was, resource))) if was else ()
         fate = _fate(was, resource, different)
         found[fate].append(resource)
         if fate in {"restarted", "amended"}:
@@ -78,9 +75,9 @@ def _fate(old: ResourceConfig | None, new: ResourceConfig, different: tuple[str,
     return "amended" if different else "same"
 
 
-def _different(old: ResourceConfig, new: ResourceConfig) -> tuple[str, ...]:
-    different = (key for key in _COMPARED if not _equal(getattr(old, key), getattr(new, key)))
-    return tuple(dict.fromkeys(_KEYS.get(key, key) for key in different))
+def _differing(old: Any, new: Any) -> Iterator[str]:  # noqa: ANN401  two dataclasses of one kind
+    names = (one.name for one in fields(old) if one.compare)
+    return (name for name in names if not _equal(getattr(old, name), getattr(new, name)))
 
 
 def _equal(old: object, new: object) -> bool:
@@ -92,15 +89,11 @@ def _equal(old: object, new: object) -> bool:
 
 def fixed(old: Configuration, new: Configuration) -> tuple[str, ...]:
     """The keys outside of resources that differ; they count from the next start of the gateway."""
-    keys = [f"kubelet.{key.name}" for key in fields(Kubelet) if _differ(old.kubelet, new.kubelet, key.name)]
-    keys += [f"runtime.{key.name}" for key in fields(Runtime) if _differ(old.runtime, new.runtime, key.name)]
-    return (*keys, *(["state_dir"] if old.state_dir != new.state_dir else []))
+    kubelet = (f"kubelet.{key}" for key in _differing(old.kubelet, new.kubelet))
+    runtime = (f"runtime.{key}" for key in _differing(old.runtime, new.runtime))
+    return (*kubelet, *runtime, *(["state_dir"] if old.state_dir != new.state_dir else []))
 
 
 def taken_over(old: Configuration, new: Configuration) -> tuple[str, ...]:
     """The keys outside of resources that differ, and that a reload takes over."""
     return ("web",) if old.web != new.web else ()
-
-
-def _differ(old: T, new: T, key: str) -> bool:
-    return bool(getattr(old, key) != getattr(new, key))

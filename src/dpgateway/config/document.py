@@ -1,44 +1,28 @@
 """From a file, or a directory of files, to a checked :class:`Document`. Drivers' options stay as they were written.
 
-The files of a directory are one configuration: ``defaults``, ``kubelet``, ``runtime`` and ``web`` hold for all of
-them, wherever they stand, so a key that two files set to different values is an error; and so is a resource that is
-named twice.
+The files of a directory are one configuration: ``defaults``, ``kubelet``, ``runtime``, ``web`` and ``state_dir`` hold
+for all of them, wherever they stand, so a key that two files set to different values is an error; and so is a resource
+that is named twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from dpgateway.config.files import Files, read_all
-from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order
-from dpgateway.config.strict import spaced, typed
-from dpgateway.config.values import NO_WEB, STATE_DIR, Kubelet, ResourceKeys, Runtime, Web, absolute
+from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, missing_space
+from dpgateway.config.strict import typed
+from dpgateway.config.values import STATE_DIR, File, Kubelet, ResourceKeys, Runtime, Web
 from dpgateway.config.written import Written, unplaced
 
 OWN = frozenset({"name", "driver"})
 """The keys that only a resource itself can have."""
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """What one file may say."""
-
-    resources: tuple[Any, ...] = field(default=(), metadata={"help": "the resources to serve"})
-    defaults: Mapping[str, Any] = field(
-        default_factory=dict,
-        metadata={"help": "any key of a resource but name and driver, for those that don't set it"},
-    )
-    kubelet: Kubelet = field(default=Kubelet(), metadata={"help": "where the kubelet is, and how to talk with it"})
-    state_dir: Path = field(
-        default=STATE_DIR,
-        metadata={"help": "where the gateway notes what it gave away, to know it after a restart", "check": absolute},
-    )
-    runtime: Runtime = field(default=Runtime(), metadata={"help": "what is needed of the container runtime"})
-    web: Web = field(default=NO_WEB, metadata={"help": "the pages that say how the gateway is"})
+SHARED: Mapping[str, type] = {"defaults": dict, "kubelet": dict, "runtime": dict, "web": dict, "state_dir": str}
+"""The keys that all files share, and what each has in YAML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +34,11 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return self._text("name")
+        return _text(self.written.part("name"))
 
     @property
     def driver(self) -> str:
-        return self._text("driver")
-
-    def _text(self, key: str) -> str:
-        written = self.written.below(key)
-        return written.value if written and isinstance(written.value, str) else ""
+        return _text(self.written.part("driver"))
 
     def serves(self, node_name: str) -> bool:
         """Whether the resource is for this node; an invalid resource counts as one that is."""
@@ -71,10 +51,10 @@ class Document:
 
     path: Path
     entries: tuple[Entry, ...]
-    kubelet: Kubelet
+    kubelet: Kubelet = Kubelet()  # noqa: RUF009  this and the next are frozen
     state_dir: Path = STATE_DIR
-    web: Web = NO_WEB
-    runtime: Runtime = Runtime()  # noqa: RUF009  it is frozen
+    runtime: Runtime = Runtime()  # noqa: RUF009
+    web: Web = Web()  # noqa: RUF009
     elsewhere: tuple[Entry, ...] = ()
     """The resources that are for other nodes."""
     node_name: str = ""
@@ -94,18 +74,10 @@ class Document:
         return replace(self, entries=ours, elsewhere=self.elsewhere + others, node_name=node_name)
 
 
-def load(path: Path) -> Document:
-    """The configuration at ``path``, a file or a directory. Raises InvalidConfiguration with all that is wrong."""
-    document, problems = read(path)
-    if problems:
-        raise InvalidConfiguration(problems)
-    return document
-
-
 def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Problem, ...]]:
-    """Like :func:`load`, but returns what can be used together with what is wrong.
+    """What can be used of the configuration at ``path``, a file or a directory, and all that is wrong with it.
 
-    ``files``: what the files at ``path`` say; None: read them.
+    ``files``: what the files there say; None: read them.
     """
     files = files or read_all(path)
     problems = list(files.problems)
@@ -118,24 +90,21 @@ def of_plain(plain: object, name: str) -> Document:
     problems: list[Problem] = []
     document = _document(Path(name), [unplaced(plain, Place(name))], problems)
     if problems:
-        raise InvalidConfiguration(in_order(problems))
+        raise InvalidConfiguration(problems)
     return document
 
 
 def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> Document:
     for file in files:
         typed(file, File, problems)
-    state_dir = _state_dir(files, problems)
-    kubelet = typed(_merged("kubelet", path, files, problems), Kubelet, problems) or Kubelet()
-    runtime = typed(_merged("runtime", path, files, problems), Runtime, problems) or Runtime()
-    web = typed(_merged("web", path, files, problems), Web, problems) or NO_WEB
-    defaults = _merged("defaults", path, files, problems)
+    shared = _shared(path, files, problems)
+    defaults = shared.below("defaults") or Written({}, shared.at("defaults"))
     _check_defaults(defaults, problems)
     entries = tuple(entry for file in files for entry in _entries(file, defaults, problems))
     _check_names(entries, problems)
     if files and not any("resources" in file.value or _misspelt(file.value) for file in files):
         problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
-    return Document(path, entries, kubelet, state_dir, web, runtime)
+    return Document(path, entries, **_settings(shared, problems))
 
 
 def _misspelt(file: Mapping[str, Written]) -> bool:
@@ -143,35 +112,35 @@ def _misspelt(file: Mapping[str, Written]) -> bool:
     return any(did_you_mean(key, ["resources"]) for key in file)
 
 
-def _state_dir(files: Iterable[Written], problems: list[Problem]) -> Path:
-    """The one that a file has."""
-    given = [at for file in files if (at := file.below("state_dir")) and isinstance(at.value, str)]
-    for other in given[1:]:
-        if other.value != given[0].value:
-            expected = f"{given[0].shown}, as at {given[0].place}"
-            problems.append(Problem(other.place, other.shown, expected, "all files share this key"))
-    return Path(given[0].value) if given else STATE_DIR
-
-
-def _merged(key: str, path: Path, files: Iterable[Written], problems: list[Problem]) -> Written:
-    """The mappings that the files have at ``key``, as one."""
-    found = [mapping for file in files if (mapping := file.below(key)) and isinstance(mapping.value, dict)]
-    whole = found[0] if found else Written({}, Place(str(path), key=key))
-    for mapping in found[1:]:
-        whole = _joined(whole, mapping, problems)
+def _shared(path: Path, files: Iterable[Written], problems: list[Problem]) -> Written:
+    """What the files say with the keys that they share, as if one file had said it."""
+    whole = Written({}, Place(str(path)))
+    for file in files:
+        more = {key: value for key, value in file.value.items() if isinstance(value.value, SHARED.get(key, ()))}
+        whole = _joined(whole, replace(file, value=more), problems)
     return whole
 
 
-def _joined(whole: Written, more: Written, problems: list[Problem]) -> Written:
+def _joined(whole: Written, more: Written, problems: list[Problem], shared: str = "this key") -> Written:
     value = dict(whole.value)
     for key, new in more.value.items():
         known = value.setdefault(key, new)
+        if known is new:
+            continue
         if isinstance(known.value, dict) and isinstance(new.value, dict):
-            value[key] = _joined(known, new, problems)
+            value[key] = _joined(known, new, problems, "these keys")
         elif known.plain() != new.plain():
             expected = f"{known.shown}, as at {known.place}"
-            problems.append(Problem(new.place, new.shown, expected, "all files share these keys"))
+            problems.append(Problem(new.place, new.shown, expected, f"all files share {shared}"))
     return replace(whole, value=value)
+
+
+def _settings(shared: Written, problems: list[Problem]) -> dict[str, Any]:
+    """Those of the shared keys, typed, that are there and right; of the defaults only a resource knows the types."""
+    kinds = get_type_hints(File)
+    keys = [field for field in fields(File) if field.name in SHARED.keys() - {"defaults"} and shared.below(field.name)]
+    read = {key.name: typed(shared.part(key.name), kinds[key.name], problems, key.metadata) for key in keys}
+    return {name: value for name, value in read.items() if value is not None}
 
 
 def _check_defaults(defaults: Written, problems: list[Problem]) -> None:
@@ -184,13 +153,14 @@ def _check_defaults(defaults: Written, problems: list[Problem]) -> None:
 
 
 def _entries(file: Written, defaults: Written, problems: list[Problem]) -> Iterator[Entry]:
-    resources = file.below("resources")
-    for own in resources.value if resources and isinstance(resources.value, list) else ():
+    resources = file.part("resources").value
+    for own in resources if isinstance(resources, list) else ():
         if isinstance(own.value, dict):
             whole = _over(defaults, own)
             yield Entry(whole, typed(whole, ResourceKeys, problems))
         else:
-            problems.append(Problem(own.place, own.shown, "a mapping with the keys name, driver, ...", spaced(own)))
+            expected = "a mapping with the keys name, driver, ..."
+            problems.append(Problem(own.place, own.shown, expected, missing_space(own.value)))
             yield Entry(replace(own, value={}), None)
 
 
@@ -209,6 +179,10 @@ def _over(defaults: Written, own: Written) -> Written:
 def _check_names(entries: Iterable[Entry], problems: list[Problem]) -> None:
     first: dict[str, Place] = {}
     for entry in entries:
-        name = entry.written.below("name")
-        if name and isinstance(name.value, str) and (other := first.setdefault(name.value, name.place)) != name.place:
+        name = entry.written.part("name")
+        if isinstance(name.value, str) and (other := first.setdefault(name.value, name.place)) != name.place:
             problems.append(Problem(name.place, name.shown, "each resource once", f"it is also at {other}"))
+
+
+def _text(written: Written) -> str:
+    return written.value if isinstance(written.value, str) else ""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 
 from dpgateway.errors import ConfigurationError, encodable
 
@@ -44,6 +45,9 @@ class Place:
         return replace(self, key=key)
 
 
+NOWHERE = Place("")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """One thing that is wrong. Its text is one line; an empty ``found``, ``expected`` or ``hint`` is left out."""
@@ -54,8 +58,9 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        text = _text(self.found, self.expected, self.hint)
-        return ": ".join(part for part in (str(self.place), self.place.key, text) if part)
+        found, expected = self.found and f"found {self.found}", self.expected and f"expected {self.expected}"
+        text = "; ".join(filter(None, (", ".join(filter(None, (found, expected))), self.hint)))
+        return ": ".join(filter(None, (str(self.place), self.place.key, text)))
 
 
 class InvalidConfiguration(ConfigurationError):
@@ -74,15 +79,10 @@ class Wrong(ValueError):
         self.found, self.expected, self.hint = found, expected, hint
 
     def __str__(self) -> str:
-        return _text(self.found, self.expected, self.hint)
+        return str(self.at(NOWHERE))
 
     def at(self, place: Place) -> Problem:
         return Problem(place, *(shortened(text, LONGEST_TEXT) for text in (self.found, self.expected, self.hint)))
-
-
-def _text(found: str, expected: str, hint: str) -> str:
-    what = ", ".join(part for part in (found and f"found {found}", expected and f"expected {expected}") if part)
-    return "; ".join(part for part in (what, hint) if part)
 
 
 def in_lines(problems: Sequence[Problem]) -> Iterator[str]:
@@ -107,17 +107,18 @@ def shown(value: object) -> str:
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
         return "a list" if value else "an empty list"
-    if not isinstance(value, str):
+    if not isinstance(value, str | Path):
         return str(value)
-    return encodable(json.dumps(shortened(value), ensure_ascii=False))
+    return encodable(json.dumps(shortened(str(value)), ensure_ascii=False))
 
 
 def shortened(text: str, longest: int = LONGEST_QUOTE) -> str:
     return text if len(text) <= longest else text[:longest] + "..."
 
 
-def missing_space(text: str) -> str:
+def missing_space(value: object) -> str:
     """A hint for ``key:value`` and for ``-item``, which YAML takes for text; empty for anything else."""
+    text = value if isinstance(value, str) else ""
     if match := _NO_SPACE.fullmatch(shortened(text)):
         return f"write {match[1]}: {match[2]}, with a space after the colon"
     return f"write - {shortened(text[1:])}, with a space after the dash" if re.match(r"-[A-Za-z_]", text) else ""

@@ -5,31 +5,23 @@ Nothing is converted: "2" is no integer, and neither is true. Which types there 
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import MISSING, fields, is_dataclass
-from datetime import timedelta
-from functools import cache, partial
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dpgateway.config.kinds import LISTS, MAPPINGS, Kind, name_kind
-from dpgateway.config.problems import LONGEST_TEXT, Place, Problem, Wrong, did_you_mean, missing_space, shortened
-from dpgateway.config.spelling import parse_duration
-from dpgateway.config.written import Written, unplaced
+from dpgateway.config.problems import Problem, Wrong, did_you_mean, missing_space
+from dpgateway.config.scalars import SCALARS, choice
+from dpgateway.config.written import Written, refusal, unplaced
 
 T = TypeVar("T")
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-YES, NO = frozenset({"yes", "on", "y", "true", "1"}), frozenset({"no", "off", "n", "false", "0"})
-"""How people write booleans, some of them since YAML 1.1 allowed it; for hints."""
 
-_INDEX = re.compile(r"\[(\d+)\]")
-_EXPECTED = re.compile(r"expected (.+?)(?:, found (.+))?")
 _WORD = re.compile(r"\w+")
-_NAMED = re.compile(r"(\w+)((?:\[\d+\])*)")
 
 
 def from_plain(value: object, kind: type[T]) -> T:
@@ -41,10 +33,13 @@ def from_plain(value: object, kind: type[T]) -> T:
     return result
 
 
-def typed(written: Written, kind: type[T], problems: list[Problem]) -> T | None:
-    """``written`` as a ``kind``, a dataclass; or None, with everything that is wrong appended to ``problems``."""
+def typed(written: Written, kind: type[T], problems: list[Problem], about: Mapping[str, Any] = NOTHING) -> T | None:
+    """``written`` as a ``kind``; or None, with everything that is wrong appended to ``problems``.
+
+    ``about``: the metadata of the field that is read, see ``dpgateway.config.values``.
+    """
     reader = _Reader()
-    result: T = reader.read(written, kind)
+    result: T = reader.read(written, kind, about)
     problems.extend(reader.problems)
     return None if reader.problems else result
 
@@ -56,24 +51,27 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def read(self, written: Written, kind: Kind, about: Mapping[str, Any] = NOTHING) -> Any:  # noqa: ANN401
-        """``about``: the metadata of the field that is read."""
         before = len(self.problems)
         self.problems += written.problems
         if written.problems and written.value is None:
             return None
         try:
             result = self._read(_in_full(written, about), kind)
-            return about["check"](result) if "check" in about and len(self.problems) == before else result
+            if result is not None and "check" in about and len(self.problems) == before:
+                return about["check"](result)
         except Wrong as wrong:
             self.problems.append(wrong.at(written.place))
             return None
+        return result
 
     def _read(self, written: Written, kind: Kind) -> Any:  # noqa: ANN401
         origin: Any = get_origin(kind)
         if kind is Any:
             self.problems += [problem for part in written.parts() if part is not written for problem in part.problems]
-        if kind in SCALARS or origin is Literal:
-            return SCALARS.get(kind, partial(_choice, kind))(written)
+        if kind in SCALARS:
+            return SCALARS[kind](written)
+        if origin is Literal:
+            return choice(kind, written)
         if origin in (Union, UnionType):
             (inner,) = (one for one in get_args(kind) if one is not NoneType)
             return None if written.value is None else self._read(written, inner)
@@ -94,8 +92,8 @@ class _Reader:
 
     def _pairs(self, written: Written, kind: Kind) -> Iterator[tuple[object, object]]:
         if not isinstance(written.value, dict | None):
-            hint = "write 'key: value' lines, without '- '" if isinstance(written.value, list) else spaced(written)
-            raise Wrong(written.shown, f"a {name_kind(kind)}", hint)
+            without_dashes = "write 'key: value' lines, without '- '" if isinstance(written.value, list) else ""
+            raise Wrong(written.shown, f"a {name_kind(kind)}", without_dashes or missing_space(written.value))
         for key, inner in (written.value or {}).items():
             yield key, self.read(inner, get_args(kind)[1])
 
@@ -103,49 +101,58 @@ class _Reader:
         known = {field.name: field for field in fields(kind) if field.init}
         if not isinstance(written.value, dict | None):
             keys = f"a mapping with the keys {', '.join(known)}" if known else "an empty mapping"
-            raise Wrong(written.shown, keys, spaced(written) or getattr(kind, "unknown_key", ""))
-        value, kinds = written.value or {}, _kinds(kind)
+            raise Wrong(written.shown, keys, missing_space(written.value) or getattr(kind, "unknown_key", ""))
         before = len(self.problems)
-        self.problems += [_unknown(key, kind, list(known)).at(value[key].place) for key in value if key not in known]
-        given: dict[str, Any] = {}
-        required = {name for name, field in known.items() if field.default is field.default_factory is MISSING}
-        for name, field in known.items():
-            already = len(self.problems)
-            if name in value:
-                result = self.read(value[name], kinds[name], field.metadata)
-                if len(self.problems) == already:
-                    given[name] = result
-            elif name in required:
-                nothing = Wrong("nothing", "a value, because this key has no default", field.metadata.get("hint", ""))
-                self.problems.append(nothing.at(written.place.below(name)))
+        self.problems += [
+            _unknown(key, kind, list(known)).at(value.place)
+            for key, value in (written.value or {}).items()
+            if key not in known
+        ]
+        given = self._given(written, kind, known)
         if len(self.problems) == before:
             return self._made(kind, given, written)
-        if required <= given.keys():
-            self._doubts(kind, given, written, known.keys() - given.keys())
+        if all(name in given for name, field in known.items() if _is_required(field)):
+            self._made(kind, given, written, known.keys() - given.keys())
         return None
 
-    def _made(self, kind: Any, given: dict[str, Any], written: Written) -> object:  # noqa: ANN401
+    def _given(self, written: Written, kind: Any, known: Mapping[str, Field[Any]]) -> dict[str, Any]:  # noqa: ANN401
+        """The fields that are there, and right."""
+        given: dict[str, Any] = {}
+        kinds = _kinds(kind)
+        for name, field in known.items():
+            before = len(self.problems)
+            if value := written.below(name):
+                result = self.read(value, kinds[name], field.metadata)
+                if len(self.problems) == before:
+                    given[name] = result
+            elif _is_required(field):
+                nothing = Wrong("nothing", "a value, because this key has no default", field.metadata.get("hint", ""))
+                self.problems.append(nothing.at(written.place.below(name)))
+        return given
+
+    def _made(
+        self,
+        kind: Any,  # noqa: ANN401
+        given: dict[str, Any],
+        written: Written,
+        wrong: Set[str] | None = None,
+    ) -> object:
+        """The ``kind``, unless it refuses what is given.
+
+        All is told at once, so it is made even if something else is ``wrong``: with the defaults of those keys. What it
+        says then of them, or of all keys together, means nothing.
+        """
         try:
             return kind(**given)
         except Exception as error:
             for cause in _causes(error):
-                if not isinstance(cause, ValueError | TypeError):
+                if wrong is None and not isinstance(cause, ValueError | TypeError):
                     raise cause from error
-                self.problems.append(told(str(cause) or type(cause).__name__, written))
-            return None
-
-    def _doubts(self, kind: Any, given: dict[str, Any], written: Written, others: Set[str]) -> None:  # noqa: ANN401
-        """What ``kind`` says of the keys that are right, when others are wrong: all is told at once.
-
-        It is made with the defaults of the ``others``, so what it says of them, or of all together, means nothing.
-        """
-        try:
-            kind(**given)
-        except Exception as error:
-            for cause in _causes(error):
-                problem = told(str(cause), written)
-                if problem.place != written.place and others.isdisjoint(_WORD.findall(str(cause))):
+                text = str(cause) or type(cause).__name__
+                problem = refusal(text, written)
+                if wrong is None or (problem.place != written.place and wrong.isdisjoint(_WORD.findall(text))):
                     self.problems.append(problem)
+            return None
 
 
 def _in_full(written: Written, about: Mapping[str, Any]) -> Written:
@@ -170,9 +177,20 @@ def _kinds(kind: type) -> dict[str, Kind]:
     return get_type_hints(kind)
 
 
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is field.default_factory is MISSING
+
+
 def _unknown(key: str, kind: Any, known: list[str]) -> Wrong:  # noqa: ANN401
     hint = missing_space(key) or did_you_mean(key, known) or getattr(kind, "unknown_key", "")
     return Wrong("an unknown key", f"one of {', '.join(known)}", hint)
+
+
+def _as_a_list(written: Written, item: Kind) -> str:
+    """How to write what was probably meant."""
+    if isinstance(written.value, str | int | float) and item is not Any:
+        return f"write [{written.shown}]"
+    return "begin each of its items with '- '" if isinstance(written.value, dict) else ""
 
 
 def _causes(error: Exception) -> Iterator[Exception]:
@@ -181,91 +199,3 @@ def _causes(error: Exception) -> Iterator[Exception]:
             yield from _causes(inner)
     else:
         yield error
-
-
-def told(text: str, written: Written) -> Problem:
-    """What a dataclass says of ``written``, at the key that the text begins with, if it does: ``baud: ...``,
-    ``X.baud``, ``paths[0]: ...``. Of ``expected ..., found ...`` the parts are taken.
-    """
-    text = " ".join(text.split())
-    words = text.split()
-    match = _NAMED.fullmatch(words[0].strip(":,'\"`").rpartition(".")[2]) if words else None
-    if match is None or not written.below(match[1]):
-        return _in_parts(text, written.place, "")
-    head, _, rest = text.partition(": ")
-    about = rest if rest and " " not in head else text  # the place says the key already
-    steps = (match[1], *map(int, _INDEX.findall(match[2])))
-    part = written.part(*steps)
-    return _in_parts(about, part.place, part.shown if part.value is not None else "")
-
-
-def _in_parts(text: str, place: Place, found: str) -> Problem:
-    match = _EXPECTED.fullmatch(text)
-    if match is None:
-        return Problem(place, found, hint=shortened(text, LONGEST_TEXT))
-    return Problem(place, shortened(match[2] or found, LONGEST_TEXT), shortened(match[1], LONGEST_TEXT))
-
-
-def _exactly(kind: type, written: Written) -> object:
-    """The value if it is exactly a ``kind``: bool is a subclass of int, and YAML's types mean what they say."""
-    if type(written.value) is kind:
-        return written.value
-    word = name_kind(kind)
-    article = "" if kind is bool else "an " if word == "integer" else "a "
-    raise Wrong(written.shown, article + word, _as_a(kind, written))
-
-
-def _as_a(kind: type, written: Written) -> str:
-    """How to write what was probably meant."""
-    value = written.value
-    if kind is str and isinstance(value, int | float):
-        return f'put it in quotes: "{written.shown}"'
-    if kind is int and isinstance(value, str) and value.isdecimal():
-        return f"write {value}, without quotes"
-    if kind is bool and str(value).lower() in YES | NO:
-        return f"write {'true' if str(value).lower() in YES else 'false'}"
-    return ""
-
-
-def spaced(written: Written) -> str:
-    """A hint for a mapping whose only key has no space after its colon."""
-    return missing_space(written.value) if isinstance(written.value, str) else ""
-
-
-def _as_a_list(written: Written, item: Kind) -> str:
-    if isinstance(written.value, str | int | float) and item is not Any:
-        return f"write [{written.shown}]"
-    return "begin each of its items with '- '" if isinstance(written.value, dict) else ""
-
-
-def _number(written: Written) -> float:
-    value = written.value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Wrong(written.shown, "a number")
-    return float(value)
-
-
-def _path(written: Written) -> Path:
-    value = written.value
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise Wrong(written.shown, "a path")
-    return Path(value)
-
-
-def _choice(kind: Kind, written: Written) -> object:
-    choices = get_args(kind)
-    for choice in choices:
-        if type(written.value) is type(choice) and written.value == choice:
-            return choice
-    expected = name_kind(kind).replace(" | ", " or ")
-    raise Wrong(written.shown, expected, did_you_mean(written.value, map(str, choices)))
-
-
-SCALARS: Mapping[Kind, Callable[[Written], Any]] = {
-    **{kind: partial(_exactly, kind) for kind in (str, int, bool)},
-    float: _number,
-    Path: _path,
-    timedelta: lambda written: parse_duration(written.value),
-    Any: Written.plain,
-}
-"""How each kind is read that has no values inside it."""

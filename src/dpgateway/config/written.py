@@ -1,12 +1,17 @@
-"""Plain values, each with the place where it was written."""
+"""Plain values, each with the place where it was written; what is said of a key gets the place of that key."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dpgateway.config.problems import Place, Problem, Wrong, shortened, shown
+from dpgateway.config.problems import LONGEST_TEXT, NOWHERE, Place, Problem, Wrong, shortened, shown
+
+_INDEX = re.compile(r"\[(\d+)\]")
+_EXPECTED = re.compile(r"expected (.+?)(?:, found (.+))?")
+_NAMED = re.compile(r"(\w+)((?:\[\d+\])*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Written:
         return [inner.plain() for inner in self.value] if isinstance(self.value, list) else self.value
 
 
-def unplaced(value: object, place: Place = Place("")) -> Written:  # noqa: B008  a Place is frozen
+def unplaced(value: object, place: Place = NOWHERE) -> Written:
     """A plain value that was written nowhere; the keys in it are counted from ``place``."""
     if isinstance(value, dict):
         wrong = tuple(not_text(key).at(place.below(key)) for key in value if not isinstance(key, str))
@@ -70,3 +75,26 @@ def unplaced(value: object, place: Place = Place("")) -> Written:  # noqa: B008 
 def not_text(key: object) -> Wrong:
     text = shortened(str(key))
     return Wrong(f"the key {text}", "keys that are strings", f'put it in quotes: "{text}"')
+
+
+def refusal(text: str, written: Written) -> Problem:
+    """What a dataclass says of ``written``, at the key that the text begins with, if it does: ``baud: ...``,
+    ``X.baud``, ``paths[0]: ...``. Of ``expected ..., found ...`` the parts are taken.
+    """
+    text = " ".join(text.split())
+    words = text.split()
+    match = _NAMED.fullmatch(words[0].strip(":,'\"`").rpartition(".")[2]) if words else None
+    if match is None or not written.below(match[1]):
+        return _in_parts(text, written.place, "")
+    head, _, rest = text.partition(": ")
+    about = rest if rest and " " not in head else text  # the place says the key already
+    steps = (match[1], *map(int, _INDEX.findall(match[2])))
+    part = written.part(*steps)
+    return _in_parts(about, part.place, part.shown if part.value is not None else "")
+
+
+def _in_parts(text: str, place: Place, found: str) -> Problem:
+    match = _EXPECTED.fullmatch(text)
+    if match is None:
+        return Problem(place, found, hint=shortened(text, LONGEST_TEXT))
+    return Problem(place, shortened(match[2] or found, LONGEST_TEXT), shortened(match[1], LONGEST_TEXT))

@@ -2,7 +2,7 @@
 
 A driver package can't hurt another one by what it raises at import: each is loaded by a plugin manager of its own, and
 a failure is a text in the driver's :class:`Found`. An import may hang, so who loads a package does that on a thread
-(drivers/loading.py). What a configuration says under ``options`` is checked in ``dpgateway.config``.
+(drivers/loading.py). What a configuration says under ``options`` is checked in drivers/options.py.
 """
 
 from __future__ import annotations

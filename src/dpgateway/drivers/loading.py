@@ -21,22 +21,10 @@ from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
-from dpgateway.config import (
-    Claims,
-    Completed,
-    Configuration,
-    Document,
-    Entry,
-    FoundDriver,
-    Place,
-    Problem,
-    ResourceConfig,
-    complete,
-    completed,
-    resolve,
-    unusable,
-)
+from dpgateway.config import Configuration, Document, InvalidConfiguration, Place, Problem, ResourceConfig
+from dpgateway.config.document import Entry
 from dpgateway.drivers.discovery import LOADING, Found, Installed
+from dpgateway.drivers.options import Claims, Completed, completed, resolve, unusable
 from dpgateway.errors import describe
 from dpgateway.process.log import bind
 from dpgateway.process.threads import Threads
@@ -139,22 +127,27 @@ class Loading:
     def complete(
         self, installed: Sequence[str], missing: Mapping[str, Found], wrong: Sequence[Problem] = ()
     ) -> Configuration:
-        """The document with its options typed, as far as they are by now. Raises InvalidConfiguration.
+        """The document with its options typed, as far as they are by now.
 
-        ``missing`` stands for drivers that aren't installed; for the others see ``dpgateway.config.complete``.
+        Raises InvalidConfiguration with all that is wrong: also with what was ``wrong`` with the document itself.
+        ``installed`` and ``missing``: see :meth:`resolve`.
         """
-        return complete(self._the_document, {**missing, **self.found()}, installed, self._completed, wrong)
+        configuration, problems = self.resolve(installed, missing)
+        if problems := (*wrong, *problems):
+            raise InvalidConfiguration(problems)
+        return configuration
 
-    def resolve(self) -> tuple[Configuration, tuple[Problem, ...]]:
-        """Like :meth:`complete`, but returns what can be used together with what is wrong."""
-        return resolve(self._the_document, self.found(), (), self._completed)
+    def resolve(
+        self, installed: Sequence[str] = (), missing: Mapping[str, Found] | None = None
+    ) -> tuple[Configuration, tuple[Problem, ...]]:
+        """Like :meth:`complete`, but returns what can be used together with what is wrong.
 
-    @property
-    def _the_document(self) -> Document:
+        ``missing`` stands for drivers that aren't installed; for the others see ``dpgateway.drivers.options``.
+        """
         assert self._document is not None  # noqa: S101  who asks gave one
-        return self._document
+        return resolve(self._document, {**(missing or {}), **self.found()}, installed, self._completed)
 
-    def _completed(self, entry: Entry, found: FoundDriver) -> Completed:
+    def _completed(self, entry: Entry, found: Found) -> Completed:
         """The entry, if its options are checked; else without its driver, which comes later."""
         checked = self._checked.get(entry.written.place)
         if checked is None:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpgateway.config import Files, read_all
+from dpgateway.config.files import Files, read_all
 from dpgateway.drivers.points import Points, look
 from dpgateway.errors import describe
 from dpgateway.process.log import bind

@@ -10,9 +10,10 @@ from dpgateway_chardev import CharDevices
 from dpgateway_chardev.options import CharDeviceOptions
 
 from dpgateway.cli import main
-from dpgateway.config import ResourceConfig, complete, load
+from dpgateway.config import ResourceConfig
 from dpgateway.drivers import discovery
 from dpgateway.testing import FakeTree, Recorder
+from tests.support.configurations import complete, load
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import pytest
 
 from dpgateway import Device, refuse
-from dpgateway.config import Document, InvalidConfiguration, advise, complete, load, resolve
+from dpgateway.config import Document, InvalidConfiguration
 from dpgateway.drivers.discovery import Found
-from tests.support.configurations import Write
+from dpgateway.drivers.options import completed, preferring, resolve
+from tests.support.configurations import complete, load
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,13 @@ Load = Callable[[str], Document]
 
 
 @pytest.fixture
-def document(config: Write) -> Load:
-    return lambda text: load(config(text))
+def document(tmp_path: Path) -> Load:
+    def written(text: str) -> Document:
+        file = tmp_path / "config.yaml"
+        file.write_text(text)
+        return load(file)
+
+    return written
 
 
 def entry(options: str, driver: str = "good", name: str = "a") -> str:
@@ -308,41 +314,12 @@ def test_only_resources_of_this_node_claim(document: Load) -> None:
     assert len(complete(written.for_node("a"), DRIVERS).resources) == 1
 
 
+def test_the_drivers_with_a_preference_are_known() -> None:
+    assert preferring(DRIVERS) == {"preferring"}
+
+
 def test_resolve_gives_what_is_usable_too(document: Load) -> None:
     written = document(f"resources:\n- {entry('{pool: p}')}\n- {entry('{}', name='b')}")
-    configuration, problems = resolve(written, DRIVERS)
+    configuration, problems = resolve(written, DRIVERS, (), completed)
     assert [one.name for one in configuration.resources] == ["example.com/a"]
     assert [problem.place.key for problem in problems] == ["resources[1].options.pool"]
-
-
-@pytest.mark.parametrize(
-    ("more", "warning"),
-    [
-        ("shares: {count: 2, distinct: require}", "shares: kubelets before 1.19 pick shares blindly"),
-        ("shares: {count: 1, distinct: require}", None),
-        ("preference: packed", "preference: the driver's own prefer isn't asked with packed"),
-        ("preference: none", None),
-    ],
-)
-def test_advice(document: Load, more: str, warning: str | None) -> None:
-    written = document(f"resources:\n- name: example.com/a\n  driver: preferring\n  options: {{pool: p}}\n  {more}")
-    found = [str(one) for one in advise(written, DRIVERS)]
-    assert len(found) == (1 if warning else 0)
-    assert not warning or f":5: resources[0].{warning}" in found[0]
-
-
-def test_advice_about_the_whole(document: Load) -> None:
-    texts = [one.hint for one in advise(document("resources: []\nkubelet: {apis: [v1beta1]}"), DRIVERS)]
-    assert [text.split(":")[0] for text in texts] == [
-        "resources is empty, so nothing is served",
-        "this is for diagnosis only",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("listen", "told"), [("127.0.0.2:80", 0), ("'[::1]:80'", 0), ("0.0.0.0:80", 1), ("'[::]:80'", 1)]
-)
-def test_advice_about_pages_for_the_whole_network(document: Load, listen: str, told: int) -> None:
-    resources = "resources: [{name: example.com/a, driver: good, options: {pool: p}}]"
-    found = advise(document(f"{resources}\nweb: {{listen: {listen}}}"), DRIVERS)
-    assert [one.place.key for one in found] == ["web.listen"] * told

@@ -1,0 +1,116 @@
+"""What a value of the configuration has to be beyond its type. Each check returns the value, or raises Wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from dpgateway.config.problems import Wrong, shown
+from dpgateway.config.spelling import format_duration, parse_listen
+from dpgateway.model import Allocation, Mount, place
+
+T = TypeVar("T")
+Check: TypeAlias = Callable[[T], T]
+
+MOST_SHARES = 1000
+
+SHARE_FIELD = re.compile(r"\{(id|share)\}|\{sha1:((?:\{(?:id|share)\}|[^{}])*)\}")
+"""What a share's id is made of."""
+GRANTED_FIELD = re.compile(r"\{(granted|shares)\}|\{part:([0-9]{1,15})\}")
+"""What the environment can say of the shares that a container gets."""
+
+
+def _expect(what: str, holds: Callable[[T], bool], hint: str = "", *, show: Callable[[T], str] = shown) -> Check[T]:
+    """A check that refuses what doesn't hold, because ``what`` was expected. ``show``: how the value is told."""
+
+    def check(value: T) -> T:
+        if not holds(value):
+            raise Wrong(show(value), what, hint)
+        return value
+
+    return check
+
+
+def _is_each_once(values: Sequence[object]) -> bool:
+    return 0 < len(values) == len(set(values))
+
+
+def _is_without_braces(text: str) -> bool:
+    return "{" not in text and "}" not in text
+
+
+share_count: Check[int] = _expect(f"a number of shares from 1 to {MOST_SHARES}", lambda n: 1 <= n <= MOST_SHARES)
+share_ids: Check[str] = _expect(
+    "a text with {share}, and perhaps {id} or {sha1:...}, as in {id}-{share}",
+    lambda form: "{share}" in form and _is_without_braces(SHARE_FIELD.sub("", form)),
+)
+driver_name: Check[str] = _expect("the name of a driver", bool)
+pool_name: Check[str] = _expect("the name of a pool, or null", bool)
+absolute: Check[Path] = _expect("an absolute path", Path.is_absolute)
+positive: Check[timedelta] = _expect(
+    "a duration of at least 1ms", lambda duration: duration >= timedelta(milliseconds=1), show=format_duration
+)
+apis: Check[Sequence[str]] = _expect(
+    "one or more APIs, each once", _is_each_once, show=lambda names: f"[{', '.join(names)}]"
+)
+
+
+def _at_most(seconds: int, why: str) -> Check[timedelta]:
+    """A check of durations, which are positive, too."""
+    longest = timedelta(seconds=seconds)
+    short: Check[timedelta] = _expect(f"at most {seconds}s", lambda one: one <= longest, why, show=format_duration)
+    return lambda duration: positive(short(duration))
+
+
+prefer_timeout = _at_most(1, "the kubelet admits no other pod while it waits, and can choose by itself")
+# KubeletPreStartContainerRPCTimeoutInSecs = 30, kubelet 1.10 to 1.37
+prepare_timeout = _at_most(28, "the kubelet waits 30s for PreStartContainer, and the answer has to reach it")
+
+
+def directories(paths: Sequence[Path]) -> Sequence[Path]:
+    if not _is_each_once(paths):
+        raise Wrong(shown(list(paths)), "one or more directories, each once")
+    return tuple(map(absolute, paths))
+
+
+def listen(text: str) -> str:
+    parse_listen(text)
+    return text
+
+
+def environment(env: Mapping[str, str]) -> Mapping[str, str]:
+    for name in env:
+        if not name or "=" in name or "\0" in name:
+            raise Wrong(shown(name), "environment variables' names, not empty and without '='")
+    return _given("env", env)
+
+
+def granted_environment(env: Mapping[str, str]) -> Mapping[str, str]:
+    for text in env.values():
+        if not _is_without_braces(GRANTED_FIELD.sub("", text)):
+            raise Wrong(shown(text), "texts with {granted}, {shares} or {part:100} and no other braces")
+    return environment(env)
+
+
+def runtime_annotations(texts: Mapping[str, str]) -> Mapping[str, str]:
+    return _given("annotations", texts)
+
+
+def mounts(them: Sequence[Mount]) -> Sequence[Mount]:
+    seen: set[str] = set()
+    for mount in them:
+        if (path := place(mount.container_path)) in seen:
+            raise Wrong(f"container_path {shown(path)} twice", "each container_path once")
+        seen.add(path)
+    return them
+
+
+def _given(field: str, texts: Mapping[str, str]) -> Mapping[str, str]:
+    try:
+        Allocation(**{field: texts})  # type: ignore[arg-type]
+    except ValueError as error:
+        raise Wrong(shown(texts), "what a container can be given", str(error).partition(".")[2]) from error
+    return texts

@@ -1,0 +1,168 @@
+"""From a document and the drivers that were found to a :class:`Configuration`: each driver types its options.
+
+What the drivers' options say for themselves, what they claim and what they warn of, is asked here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from dpgateway.config.document import Document, Entry
+from dpgateway.config.problems import Place, Problem, did_you_mean, in_order, shown
+from dpgateway.config.strict import typed
+from dpgateway.config.values import Configuration, ResourceConfig, ResourceKeys
+from dpgateway.config.written import refusal
+from dpgateway.drivers.discovery import Found
+from dpgateway.errors import describe
+
+T = TypeVar("T")
+
+_ITS_OWN = "something that no other resource of this driver has, or the same pool for both resources"
+_GLOB = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """One entry of a document with its options typed, and what is wrong with them."""
+
+    resource: ResourceConfig | None
+    """None if it can't be used."""
+    problems: tuple[Problem, ...] = ()
+    claims: tuple[str, ...] = ()
+    """Names that the options claim for this resource alone, or for those of its pool."""
+
+
+def resolve(
+    document: Document,
+    drivers: Mapping[str, Found],
+    installed: Iterable[str],
+    completing: Callable[[Entry, Found], Completed],
+) -> tuple[Configuration, tuple[Problem, ...]]:
+    """``document`` with its options typed, as far as it can be used, and what is wrong with it.
+
+    A driver that is installed but can't be loaded is no error of the configuration: its resources come back with
+    ``failure`` set. ``installed`` has the names of further drivers, to be suggested for one that isn't installed.
+    ``completing`` does what :func:`completed` does, and checks claims.
+    """
+    problems: list[Problem] = []
+    resources = []
+    names = sorted({*drivers, *installed})
+    for entry in document.entries:
+        found = drivers.get(entry.driver)
+        if found is None:
+            problems.extend(_not_installed(entry, names))
+            continue
+        done = completing(entry, found)
+        problems.extend(done.problems)
+        if done.resource is not None:
+            resources.append(done.resource)
+    ready = Configuration(tuple(resources), document.kubelet, document.state_dir, document.web, document.runtime)
+    return ready, in_order(problems)
+
+
+def _not_installed(entry: Entry, names: list[str]) -> Iterator[Problem]:
+    if entry.driver:
+        expected = f"an installed driver: {', '.join(names)}" if names else "an installed driver; there is none"
+        yield Problem(entry.written.at("driver"), shown(entry.driver), expected, did_you_mean(entry.driver, names))
+
+
+def completed(entry: Entry, found: Found) -> Completed:
+    """The entry with its options typed. Runs the driver's code, which may hang; what that code raises is a failure."""
+    wrong: list[Problem] = []
+    options, claims, failure = None, None, found.failure
+    if failure is None:
+        written = entry.written.part("options")
+        options, failure = _tried("Options", lambda: typed(written, found.driver.Options, wrong))
+    if wrong or entry.resource is None:
+        return Completed(None, tuple(wrong))
+    if failure is None:
+        claims, failure = _tried("Options.claims", lambda: _claims(options))
+    if failure is not None:
+        return Completed(unusable(entry, failure))
+    ready = _resource(entry, options=options, driver_class=found.driver, driver_version=found.version)
+    return Completed(ready, claims=claims or ())
+
+
+def unusable(entry: Entry, failure: str, later: Future[ResourceConfig] | None = None) -> ResourceConfig:
+    """The resource of an entry whose driver can't be used; or not yet, if there is ``later``."""
+    return _resource(entry, options=None, failure=failure, later=later)
+
+
+def _resource(entry: Entry, **more: Any) -> ResourceConfig:  # noqa: ANN401
+    keys = {field.name: getattr(entry.resource, field.name) for field in fields(ResourceKeys)}
+    return ResourceConfig(**(keys | more), where=entry.written.place, written=entry.written.plain())
+
+
+def preferring(drivers: Mapping[str, Found]) -> frozenset[str]:
+    """The names of the drivers that have a ``prefer`` of their own."""
+    return frozenset(name for name, found in drivers.items() if callable(getattr(found.driver, "prefer", None)))
+
+
+def warned(entry: Entry, resource: ResourceConfig, others: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """What the resource's options warn of. Runs the driver's code, which may hang; what it raises is a warning too.
+
+    ``others``: the options of the driver's resources that come before this one, by their names.
+    """
+    options, warnings = entry.written.part("options"), getattr(resource.options, "warnings", None)
+    texts, failure = _tried("Options.warnings", lambda: [str(text) for text in warnings(others)] if warnings else [])
+    told_at = [(refusal(text, options), text) for text in texts or ([failure] if failure else [])]
+    return tuple(Problem(problem.place, hint=problem.hint or text) for problem, text in told_at)
+
+
+def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:
+    """What ``call`` returns, or how it failed. It runs the driver's code, whose failure touches only its resource."""
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, f"its {what} failed: {describe(error)}"
+
+
+def _claims(options: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
+    claims: Any = getattr(options, "claims", tuple)()
+    names = (claims,) if isinstance(claims, str) else tuple(claims)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"expected names, which are strings, found {name!r:.200}")
+    return tuple(map(str.__str__, names))  # also of a subclass, whose hash may be slow
+
+
+class Claims:
+    """Who has claimed which names. The resources of one pool can claim the same, because a pool gives it to one
+    container at a time. A glob claims every name that it matches.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, dict[str, tuple[Place, str | None]]] = {}
+        """By driver and name: who claimed it first, and the pool of that one."""
+
+    def checked(self, entry: Entry, done: Completed) -> Completed:
+        """Notes what the entry claims; a second claim of a name is a problem."""
+        again = []
+        here, pool = entry.written.place, entry.resource.pool if entry.resource is not None else None
+        known = self._first.setdefault(entry.driver, {})
+        for name in done.claims:
+            known.setdefault(name, (here, pool))
+        globs = [name for name in known if _is_glob(name)]
+        for name in done.claims:
+            by_whom = {known[other]: other for other in reversed(_overlapping(name, known, globs))}
+            for (first, whose), other in by_whom.items():
+                if first != here and (pool is None or pool != whose):
+                    found = f"{shown(name)}, which the resource at {first} claims too"
+                    found += "" if other == name else f", as {shown(other)}"
+                    again.append(Problem(entry.written.at("options"), found, _ITS_OWN))
+        return replace(done, problems=(*done.problems, *again))
+
+
+def _overlapping(name: str, names: Iterable[str], globs: Iterable[str]) -> list[str]:
+    """The name, and those of the others that are a glob which matches it, or that it matches. ``globs``: of these."""
+    if _is_glob(name):
+        return [name, *(other for other in names if fnmatchcase(other, name) or fnmatchcase(name, other))]
+    return [name, *(glob for glob in globs if fnmatchcase(name, glob))]
+
+
+def _is_glob(name: str) -> bool:
+    return not _GLOB.isdisjoint(name)
