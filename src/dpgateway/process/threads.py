@@ -23,14 +23,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from dpgateway.errors import NoThread, describe
+from dpgateway.errors import NoThread
+from dpgateway.process.jobs import Job
 from dpgateway.process.limits import on_threads
 
 T = TypeVar("T")
+_Inbox = queue.SimpleQueue[Job]
 
 IDLE = "idle"
 """The name of a thread that has nothing to do."""
-
 
 MOST_REFUSED = 20
 """How often the system may refuse a thread for a job, which meanwhile waits for one of those that there are."""
@@ -54,7 +55,7 @@ class Threads:
         self._began: dict[_Inbox, float] = {}
         """When each thread that has a job began with it."""
         self._free: list[_Inbox] = []  # taken from the end, so that threads that aren't needed stay idle, and end
-        self._waiting: OrderedDict[_Job, None] = OrderedDict()
+        self._waiting: OrderedDict[Job, None] = OrderedDict()
 
     def call(self, name: str, function: Callable[[], T], seconds: float = math.inf) -> asyncio.Future[T]:
         """Runs ``function`` on a thread, for the event loop that runs now. Never blocks.
@@ -68,7 +69,7 @@ class Threads:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        job = _Job(name, function, future, loop)
+        job = Job(name, function, future, loop)
         if self._place(job):
             self._hurry_later(job, loop, self._patience_of(seconds))
         return future
@@ -80,7 +81,7 @@ class Threads:
         function raises, which may be a TimeoutError of its own; for other errors see ``call``.
         """
         future: Future[T] = Future()
-        job = _Job(name, function, future, None)
+        job = Job(name, function, future, None)
         end, patience = time.monotonic() + seconds, self._patience_of(seconds)
         waits = self._place(job)
         while waits:
@@ -100,12 +101,12 @@ class Threads:
         The future gets what the function returns or raises; for other errors see ``call``.
         """
         future: Future[T] = Future()
-        job = _Job(name, function, future, None)
+        job = Job(name, function, future, None)
         if self._place(job):
             self._hurry(job)
         return future
 
-    def _place(self, job: _Job) -> bool:
+    def _place(self, job: Job) -> bool:
         """Gives the job to a thread. Returns whether it has to wait for one."""
         with self._lock:
             if self._free:
@@ -122,7 +123,7 @@ class Threads:
         now = time.monotonic()
         return sum(now - began < self._patience for began in list(self._began.values()))
 
-    def _hurry(self, job: _Job) -> bool:
+    def _hurry(self, job: Job) -> bool:
         """Starts one more thread for a job that still waits. Returns whether it has to wait even so."""
         with self._lock:
             if job not in self._waiting:
@@ -131,7 +132,7 @@ class Threads:
             self._count += 1
         return self._start(job)
 
-    def _hurry_later(self, job: _Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+    def _hurry_later(self, job: Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         def hurry() -> None:
             if self._hurry(job):
                 self._hurry_later(job, loop, patience)
@@ -142,7 +143,7 @@ class Threads:
         """Seconds that a job waits for a thread if its caller waits for it so long."""
         return min(self._patience, seconds / 10)
 
-    def _start(self, job: _Job) -> bool:
+    def _start(self, job: Job) -> bool:
         """Starts a thread, which is counted already, for the job. Returns whether the job has to wait."""
         inbox: _Inbox = queue.SimpleQueue()
         inbox.put(job)
@@ -161,21 +162,17 @@ class Threads:
                     self._waiting[job] = None
                     self._waiting.move_to_end(job, last=False)
                     return True
-            job.result, job.error = None, NoThread(f"the system has no thread left for {job.name}: {on_threads()}")
-            job.error.__cause__ = error
-            job.settle()
+            job.fail(NoThread(f"the system has no thread left for {job.name}: {on_threads()}"), error)
         return False
 
     def _serve(self, inbox: _Inbox) -> None:
         """The life of a thread. While the thread waits, it holds nothing of an earlier job."""
         thread = threading.current_thread()
-        job: _Job | None = inbox.get()
+        job: Job | None = inbox.get()
         while job is not None:
             thread.name = job.name
             self._began[inbox] = time.monotonic()
-            function, job.function = job.function, None
-            job.result, job.error = (None, None) if job.dropped() else _outcome(function)
-            del function  # before another job is taken: dropping the last reference to a driver may run code that hangs
+            job.run()  # and drops the function: the last reference to a driver may run code that hangs when it goes
             self._began.pop(inbox)
             following = self._following(inbox)
             if following is None:
@@ -184,7 +181,7 @@ class Threads:
             job = None
             job = following or self._rest(inbox)
 
-    def _following(self, inbox: _Inbox) -> _Job | None:
+    def _following(self, inbox: _Inbox) -> Job | None:
         """The job that has waited longest. If none waits, the thread is noted as free."""
         with self._lock:
             if self._waiting:
@@ -192,7 +189,7 @@ class Threads:
             self._free.append(inbox)
             return None
 
-    def _rest(self, inbox: _Inbox) -> _Job | None:
+    def _rest(self, inbox: _Inbox) -> Job | None:
         """The next job that comes; None if none came for so long that the thread ends."""
         try:
             return inbox.get(timeout=self._idle)
@@ -203,73 +200,6 @@ class Threads:
                     self._count -= 1
                     return None
             return inbox.get()  # a job came at the last moment
-
-
-class _Job:
-    """A function, and who waits for its outcome: an event loop, or, without one, a thread."""
-
-    __slots__ = ("error", "function", "future", "loop", "name", "refused", "result")
-    result: Any
-    error: BaseException | None
-
-    def __init__(
-        self,
-        name: str,
-        function: Callable[[], Any],
-        future: asyncio.Future[Any] | Future[Any],
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> None:
-        self.name, self.future, self.loop = name, future, loop
-        self.function: Callable[[], Any] | None = function
-        self.refused = 0
-
-    def dropped(self) -> bool:
-        """Whether nobody wants the outcome, and nobody did before the function began."""
-        return self.future.cancelled()
-
-    def deliver(self) -> None:
-        """Called on the thread that ran the function."""
-        if self.loop is None:
-            self.settle()
-            return
-        try:
-            self.loop.call_soon_threadsafe(self.settle)
-        except RuntimeError:  # the loop is closed: the process ends
-            return
-
-    def settle(self) -> None:
-        """Gives the outcome to the future and keeps none of it: a thread or a timer may hold this job longer."""
-        future, result, error = self.future, self.result, self.error
-        del self.future, self.result, self.error
-        if future.done():  # cancelled
-            return
-        if error is None:
-            future.set_result(result)
-            return
-        future.set_exception(error if _harmless(error) else _tamed(error))
-
-
-_Inbox = queue.SimpleQueue[_Job]
-
-
-def _outcome(function: Callable[[], Any] | None) -> tuple[Any, BaseException | None]:
-    """A function of its own, because the error that it returns holds its frame."""
-    assert function is not None  # noqa: S101  a job runs once
-    try:
-        return function(), None
-    except BaseException as error:
-        return None, error
-
-
-def _harmless(error: BaseException) -> bool:
-    return isinstance(error, Exception) and not isinstance(error, StopIteration)
-
-
-def _tamed(error: BaseException) -> Exception:
-    """An ordinary error in place of one that would steer the event loop, or pass every ``except Exception``."""
-    tamed = RuntimeError(describe(error))
-    tamed.__cause__ = error
-    return tamed
 
 
 def _done(future: Future[Any], seconds: float) -> bool:
