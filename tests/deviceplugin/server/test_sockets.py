@@ -22,7 +22,7 @@ NAME = "example.com/thing"
 async def locked(folder, name=NAME, tell=print):
     names = SocketNames(folder, name)
     names.make_folder()
-    await names.lock(tell)
+    await names.lock.take(tell)
     return names
 
 
@@ -163,10 +163,10 @@ async def test_a_lock_that_is_no_file_of_ours_is_refused_and_left_as_it_is(tmp_p
     lock = names.base.with_suffix(".lock")
     make(lock, precious)
     with pytest.raises(KubeletError, match=f"{lock}: expected a lock, .*; remove it"):
-        await names.lock(print)
+        await names.lock.take(print)
     assert precious.read_text() == "precious"
     lock.unlink()
-    await names.lock(print)
+    await names.lock.take(print)
     names.remove()
 
 
@@ -175,9 +175,9 @@ async def test_a_lock_that_is_given_to_who_has_just_stopped_waiting_is_let_go(tm
 
     async def ask():
         stopping.cancel()
-        return forks.withhold(os.dup(holder.locked))
+        return forks.withhold(os.dup(holder.lock.descriptor))
 
-    stopping = asyncio.ensure_future(waits.lock(print, ask))
+    stopping = asyncio.ensure_future(waits.lock.take(print, ask))
     with pytest.raises(asyncio.CancelledError):
         await stopping
     await until(lambda: leading_to(holder.base.with_suffix(".lock")) == 1)
@@ -278,7 +278,7 @@ async def test_who_waits_for_the_end_of_another_gateway_hears_of_it_and_takes_no
     waiting = asyncio.ensure_future(other.unserved())
     await turns()
     assert not waiting.done()
-    holder.unlock()
+    holder.lock.free()
     await waiting
     assert leading_to(holder.base.with_suffix(".lock")) == 0
     holder.base.with_suffix(".lock").unlink()

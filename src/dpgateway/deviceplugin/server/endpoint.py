@@ -96,7 +96,7 @@ class Endpoint:
                 return
             self._names.make_folder()
             follows = self._warm is not None and self._bound is None  # who has served follows no other gateway's steps
-            await self._names.lock(self._wait, self._ask if follows else None)
+            await self._names.lock.take(self._wait, self._ask if follows else None)
             self._names.sweep()
             await self._bind()
             if self._listener is not None:  # the directory may be another one
@@ -126,8 +126,8 @@ class Endpoint:
 
     def give(self, newer: Peer, api: str) -> None:
         """The newer gateway may serve from now on. Raises OSError."""
-        newer.send(f"{TAKE} {api}", self._names.locked)
-        self._names.passed = True
+        newer.send(f"{TAKE} {api}", self._names.lock.descriptor)
+        self._names.lock.passed = True
 
     def given(self) -> Path:
         """Where the newer gateway serves; nothing there is ours any more."""
@@ -135,8 +135,8 @@ class Endpoint:
 
     def take_back(self) -> None:
         """The newer gateway has to let go."""
-        self._names.passed = False
-        self._names.sign()
+        self._names.lock.passed = False
+        self._names.lock.sign()
 
     def connections(self) -> list[int]:
         """The descriptors of those that it accepted, and of those that it holds for an older gateway."""
@@ -151,7 +151,7 @@ class Endpoint:
 
     def let_go(self) -> None:
         """The lock and all names are the newer gateway's."""
-        self._names.unlock()
+        self._names.lock.free()
 
     def _is_bound(self) -> bool:
         if self._bound is None:

@@ -16,7 +16,6 @@ once nobody holds their lock.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import itertools
@@ -24,11 +23,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dpgateway.errors import KubeletError, naming
-from dpgateway.process import forks, locks
+from dpgateway.deviceplugin.server.lock import Lock
+from dpgateway.errors import KubeletError
 from dpgateway.process.unix import LONGEST
 
 FOLDER = "dpgateway"
@@ -38,8 +37,6 @@ not use up the links that a file can have (65,000 on ext4)."""
 
 _NAME = re.compile(r"([0-9a-f]{16})(?:\.lock|\.sock|\.next|-[0-9]+\.sock|-[0-9]+\.new)")
 """What may be in the folder, and the hash in it."""
-
-Ask = Callable[[], Awaitable[int]]
 
 LONGEST_ENDPOINT = "/dpgateway/0123456789abcdef-1234567890123.sock"
 """As long as those that we register."""
@@ -76,12 +73,6 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
-def _close_given(asked: asyncio.Future[int]) -> None:
-    """Nobody will let go of the lock that was given."""
-    if not asked.cancelled() and asked.exception() is None:
-        forks.close(asked.result())
-
-
 class SocketNames:
     """One resource's names in one directory."""
 
@@ -93,11 +84,7 @@ class SocketNames:
         """The socket, for links to be made to it, and for people."""
         self.next = self.folder / f"{self._hash}.next"
         """Where the next gateway asks for the resource."""
-        self._lock_path = self.folder / f"{self._hash}.lock"
-        self._resource = resource
-        self._lock: int | None = None
-        self.passed = False
-        """Whether another gateway has the lock, too: then the names are that one's."""
+        self.lock = Lock(self.folder / f"{self._hash}.lock", resource)
         # Never a number that an earlier gateway used: the kubelet may still be connected to it.
         self._numbers = itertools.count(time.time_ns() // 1_000_000)
         self._links: list[Path] = []
@@ -115,95 +102,6 @@ class SocketNames:
             raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
         self.folder.chmod(0o700)
 
-    async def lock(self, tell: Callable[[str], None], ask: Ask | None = None) -> None:
-        """Returns when no other gateway serves the resource. ``tell`` gets a text that says which one does; ``ask``
-        returns the descriptor of that one's lock, if it hands the resource over.
-
-        Raises KubeletError or OSError.
-        """
-        while not self._locked():
-            self.unlock()
-            descriptor = self._open_lock()
-            try:
-                self._lock = await self._flock(descriptor, tell, ask)
-            finally:
-                if self._lock != descriptor:
-                    forks.close(descriptor)
-        self.sign()
-
-    def sign(self) -> None:
-        """Writes into the lock who holds it."""
-        if self._lock is None:
-            return
-        with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
-            os.ftruncate(self._lock, 0)
-            os.pwrite(self._lock, f"pid {os.getpid()}\n".encode(), 0)
-
-    def _open_lock(self) -> int:
-        """Nobody else can put a file here, so what is found now is what is opened."""
-        path = self._lock_path
-        with contextlib.suppress(FileNotFoundError):
-            found = path.lstat()
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-                what = f"{stat.filemode(found.st_mode)} with {found.st_nlink} links"
-                raise KubeletError(f"{path}: expected a lock, a file without another name, found {what}; remove it")
-        return forks.withhold(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-
-    async def _flock(self, descriptor: int, tell: Callable[[str], None], ask: Ask | None) -> int:
-        """The descriptor that is locked: this one, or the other gateway's."""
-        with naming(self._lock_path):
-            if locks.take(descriptor):
-                return descriptor
-            when = "this one takes over when that one ends" if ask is None else "this one takes over once it is ready"
-            tell(f"waiting because {self._holder(descriptor)}; {when}")
-            return await self._freed_or_given(descriptor, ask)
-
-    @staticmethod
-    async def _freed_or_given(descriptor: int, ask: Ask | None) -> int:
-        waiting = asyncio.ensure_future(locks.wait(descriptor))
-        asking = {asyncio.ensure_future(ask())} if ask is not None else set()
-        try:
-            await asyncio.wait({waiting, *asking}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            for asked in asking:
-                asked.add_done_callback(_close_given)
-            raise
-        else:
-            for asked in asking:
-                if asked.done():
-                    return asked.result()
-            await waiting
-            return descriptor
-        finally:
-            for task in (waiting, *asking):
-                task.cancel()
-            await asyncio.wait({waiting, *asking})
-
-    def _holder(self, descriptor: int) -> str:
-        name = ""
-        with contextlib.suppress(OSError):
-            name = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
-        return f"another gateway serves {self._resource}: {name or 'it left no name'}"
-
-    def _locked(self) -> bool:
-        """Whether the lock that we hold is the one that others would find."""
-        if self._lock is None:
-            return False
-        with contextlib.suppress(OSError):
-            return os.path.samestat(os.fstat(self._lock), self._lock_path.stat())
-        return False
-
-    @property
-    def locked(self) -> int:
-        """The descriptor of the lock, for the gateway that takes over."""
-        assert self._lock is not None  # noqa: S101  whoever serves has it
-        return self._lock
-
-    def unlock(self) -> None:
-        if self._lock is not None:
-            forks.close(self._lock)
-            self._lock = None
-
     def sweep(self) -> None:
         """Removes what a gateway before us left behind. Only under the lock."""
         self._links.clear()
@@ -214,26 +112,20 @@ class SocketNames:
 
     async def unserved(self) -> None:
         """Returns when no gateway serves the resource. Raises KubeletError or OSError."""
-        if self._lock_path.exists():
-            descriptor = self._open_lock()
-            try:
-                await locks.wait(descriptor)
-            finally:
-                forks.close(descriptor)
+        await self.lock.unserved()
 
     def remove_unserved(self) -> bool:
         """Removes every name unless a gateway serves the resource. Returns whether it did. Raises KubeletError or
         OSError.
         """
-        self._lock = self._open_lock()
         try:
-            if not locks.take(self._lock) or not self._locked():
+            if not self.lock.try_to_take():
                 return False
             self.sweep()
             self.remove()
             return True
         finally:
-            self.unlock()
+            self.lock.free()
 
     def link(self) -> str:
         """A new name for the bound socket, relative to the device-plugins directory; the oldest ones go."""
@@ -262,9 +154,9 @@ class SocketNames:
 
     def remove(self) -> None:
         """Removes every name, if they are still ours, and lets the lock go."""
-        if self._locked() and not self.passed:
-            for path in [*self._links, self.base, self.next, self._lock_path]:
+        if self.lock.is_ours() and not self.lock.passed:
+            for path in [*self._links, self.base, self.next, self.lock.path]:
                 with contextlib.suppress(OSError):
                     path.unlink()
         self._links.clear()
-        self.unlock()
+        self.lock.free()
