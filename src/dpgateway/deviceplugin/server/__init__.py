@@ -5,5 +5,6 @@ sockets   the socket's name, and the hard links under which it is registered
 streams   ListAndWatch: the list, in bytes
 pace      lists one after another, for kubelets that can't take many at once
 handlers  each API's RPCs, as gRPC handlers over the resource
-endpoint  the gRPC server that brings them together
+serving   a gRPC server
+endpoint  brings them together
 """

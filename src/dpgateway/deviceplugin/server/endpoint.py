@@ -1,4 +1,4 @@
-"""The gRPC server of one resource, and the names under which a kubelet finds it.
+"""The gRPC servers of one resource, and the names under which a kubelet finds them.
 
 One server serves for the life of the resource. A second one is bound only if the socket was deleted or the directory
 replaced, because a hard link needs the name. The first server's streams go on meanwhile, because they outweigh its
@@ -11,32 +11,18 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import grpc
-import grpc.aio
-
-from dpgateway.deviceplugin.offer.size import LARGEST_LIST
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.mute import Mutes
-from dpgateway.deviceplugin.server.reflecting import reflection
+from dpgateway.deviceplugin.server.serving import Server
 from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.deviceplugin.server.taking import TAKE, Taking
 from dpgateway.errors import KubeletError
 from dpgateway.process import unix
 from dpgateway.process.peers import Listener, Peer
 from dpgateway.process.tasks import within
-
-_OPTIONS = [
-    ("grpc.so_reuseport", 0),
-    # GetPreferredAllocation, for one container (callGetPreferredAllocationIfAvailable, pkg/kubelet/cm/devicemanager),
-    # names each free id, and perhaps again as one that must be included; each takes less than in the list
-    ("grpc.max_receive_message_length", 2 * LARGEST_LIST),
-    ("grpc.max_send_message_length", -1),
-]
-
 
 UNARY = 0.5
 """Seconds that the last calls of an older server have to end, such as an Allocate of a kubelet that has gone."""
@@ -62,8 +48,8 @@ class Endpoint:
         self.handlers = handlers
         self._names = SocketNames(device_plugins, handlers.name)
         self._name, self._group, self._log = handlers.name, group, log
-        self._servers: list[_Server] = []
-        self._older: list[_Server] = []
+        self._servers: list[Server] = []
+        self._older: list[Server] = []
         """Servers that are being stopped."""
         self._bound: os.stat_result | None = None
         self._opening = asyncio.Lock()
@@ -162,7 +148,7 @@ class Endpoint:
 
     async def _bind(self) -> None:
         path = self._names.to_bind()
-        server = _Server(path, self.handlers.generic())
+        server = Server(path, self.handlers.generic())
         try:
             await server.start()
             path.chmod(0o600)
@@ -190,7 +176,7 @@ class Endpoint:
             for server in older:
                 self._group.create_task(self._end(server), name=f"{self._name} end an older server")
 
-    async def _end(self, server: _Server) -> None:
+    async def _end(self, server: Server) -> None:
         await server.stop(UNARY)
         self._older.remove(server)
 
@@ -230,35 +216,3 @@ class Endpoint:
     def abandon(self) -> None:
         """Removes the names at once, whatever still runs."""
         self._names.remove()
-
-
-class _Server:
-    """A gRPC server of one resource, and the address that it binds as long as it lives."""
-
-    def __init__(self, path: Path, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
-        self._address = unix.Address(path)
-        self._grpc = grpc.aio.server(options=_OPTIONS)
-        services = tuple([handler.service_name() for handler in handlers])
-        self._grpc.add_generic_rpc_handlers((*handlers, reflection(services)))
-
-    @property
-    def path(self) -> str:
-        """As it is bound."""
-        return self._address.path
-
-    async def start(self) -> None:
-        """Raises OSError or RuntimeError if the path can't be bound."""
-        try:
-            self._grpc.add_insecure_port(str(self._address))
-        except RuntimeError:
-            with socket.socket(socket.AF_UNIX) as plain:
-                plain.bind(self.path)  # says why, which gRPC doesn't
-            raise
-        await self._grpc.start()
-
-    async def stop(self, grace: float | None) -> None:
-        """``grace``: seconds that calls have to end. The path that was bound is unlinked, whatever is there by then."""
-        try:
-            await self._grpc.stop(grace)
-        finally:
-            self._address.close()

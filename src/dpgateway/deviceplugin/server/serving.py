@@ -1,0 +1,54 @@
+"""One gRPC server of one resource, with every API on it, and the address that it binds."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from dpgateway.deviceplugin.offer.size import LARGEST_LIST
+from dpgateway.deviceplugin.server.reflecting import reflection
+from dpgateway.process import unix
+
+_OPTIONS = [
+    ("grpc.so_reuseport", 0),
+    # GetPreferredAllocation, for one container (callGetPreferredAllocationIfAvailable, pkg/kubelet/cm/devicemanager),
+    # names each free id, and perhaps again as one that must be included; each takes less than in the list
+    ("grpc.max_receive_message_length", 2 * LARGEST_LIST),
+    ("grpc.max_send_message_length", -1),
+]
+
+
+class Server:
+    """It has its address as long as it lives."""
+
+    def __init__(self, path: Path, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
+        self._address = unix.Address(path)
+        self._grpc = grpc.aio.server(options=_OPTIONS)
+        services = tuple([handler.service_name() for handler in handlers])
+        self._grpc.add_generic_rpc_handlers((*handlers, reflection(services)))
+
+    @property
+    def path(self) -> str:
+        """As it is bound."""
+        return self._address.path
+
+    async def start(self) -> None:
+        """Raises OSError or RuntimeError if the path can't be bound."""
+        try:
+            self._grpc.add_insecure_port(str(self._address))
+        except RuntimeError:
+            with socket.socket(socket.AF_UNIX) as plain:
+                plain.bind(self.path)  # says why, which gRPC doesn't
+            raise
+        await self._grpc.start()
+
+    async def stop(self, grace: float | None) -> None:
+        """``grace``: seconds that calls have to end. The path that was bound is unlinked, whatever is there by then."""
+        try:
+            await self._grpc.stop(grace)
+        finally:
+            self._address.close()
