@@ -5,8 +5,8 @@ A client sends one line, ``status`` or ``watch``, which may be followed by a spa
 change, until the client has gone. Nothing can be changed here, and slow clients cost nobody anything: there are few of
 them, and their time is limited.
 
-Of several gateways the newest that serves has the socket: each binds a name of its own and renames it. The next one
-takes over when nobody answers there any more.
+Of several gateways the newest that serves has the socket (``onesocket``). The next one takes over when nobody answers
+there any more.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import contextlib
 import os
 import socket
 import struct
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpgateway.process import locks, unix
 from dpgateway.process.directories import make_private
 from dpgateway.process.observable import Bell
+from dpgateway.process.onesocket import OneSocket
 from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8
@@ -65,91 +64,24 @@ class Control:
     """Used from the event loop."""
 
     def __init__(self, path: Path, gateway: Subject, times: Times | None = None) -> None:
-        self._path, self._gateway = path, gateway
-        self._times = times or Times()
+        self._gateway, self._times = gateway, times or Times()
+        self._socket = OneSocket(path, self._times.patience)
         self._clients = 0
-        self._server: asyncio.Server | None = None
-        self._bound: os.stat_result | None = None
 
     async def run(self) -> None:
         """Answers until it is cancelled. Raises OSError if the socket can't be had."""
-        make_private(self._path.parent)
+        make_private(self._socket.path.parent)
         claimed = False
         async with asyncio.TaskGroup() as group:
             try:
                 while True:
-                    if not self._is_ours() and ((self._gateway.serves() and not claimed) or not await self._answered()):
-                        claimed = await self._claim(group)
+                    if not self._socket.is_ours() and (
+                        (self._gateway.serves() and not claimed) or not await self._socket.is_answered()
+                    ):
+                        claimed = await self._socket.claim(lambda *who: self._connected(group, *who), LONGEST_REQUEST)
                     await asyncio.sleep(self._times.look)
             finally:
-                self._end()
-
-    # the socket
-
-    def _is_ours(self) -> bool:
-        with contextlib.suppress(OSError):
-            return self._bound is not None and os.path.samestat(self._bound, self._path.lstat())
-        return False
-
-    async def _answered(self) -> bool:
-        """Whether somebody listens there."""
-        address = unix.Address(self._path)
-        try:
-            async with asyncio.timeout(self._times.patience):
-                _, writer = await asyncio.open_unix_connection(address.path)
-        except TimeoutError:  # whoever it is, is there
-            return True
-        except OSError:
-            return False
-        finally:
-            address.close()
-        writer.close()
-        return True
-
-    async def _claim(self, group: asyncio.TaskGroup) -> bool:
-        """False if another gateway is about to."""
-        with self._alone() as alone:
-            if not alone:
-                return False
-            self._close()
-            new = self._path.with_name(f"{self._path.name}.{os.getpid()}-{time.time_ns()}")
-            listener = _bind(new)
-            try:
-                self._server = await asyncio.start_unix_server(
-                    lambda reader, writer: self._connected(group, reader, writer), sock=listener, limit=LONGEST_REQUEST
-                )
-                self._bound = new.lstat()
-                new.rename(self._path)
-            except BaseException:
-                new.unlink(missing_ok=True)
-                listener.close()
-                raise
-        return True
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Whether no other gateway renames or removes the socket meanwhile."""
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield locks.take(directory)
-        finally:
-            os.close(directory)
-
-    def _end(self) -> None:
-        """Removes the socket, unless it is another gateway's by now. If that can't be known, it stays: a socket at
-        which nobody listens does no harm.
-        """
-        with contextlib.suppress(OSError), self._alone() as alone:
-            if alone and self._is_ours():
-                self._path.unlink()
-        self._close()
-
-    def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._server = self._bound = None
-
-    # those who ask
+                self._socket.end()
 
     def _connected(self, group: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._clients >= MOST_CLIENTS or not _may_ask(writer):
@@ -211,17 +143,3 @@ def _may_ask(writer: asyncio.StreamWriter) -> bool:
     credentials = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     _, uid, _ = _UCRED.unpack(credentials)
     return uid in {0, os.geteuid()}
-
-
-def _bind(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    address = unix.Address(path)
-    try:
-        listener.bind(address.path)
-        path.chmod(0o600)
-    except OSError:
-        listener.close()
-        raise
-    finally:
-        address.close()
-    return listener
