@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from dpgateway import Device, Health
-from dpgateway.drivers.preparing import KEPT, MOST_AT_ONCE, PrepareLane
+from dpgateway.drivers.preparing import MOST_AT_ONCE, PrepareLane
 from dpgateway.drivers.unended import UnendedCalls
+from dpgateway.drivers.unseen import KEPT
 from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout
 from dpgateway.process.threads import Threads
 from tests.support.time import Clock

@@ -16,21 +16,19 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from dpgateway.drivers.answers import fault, trace
 from dpgateway.drivers.unended import Unended, UnendedCalls
+from dpgateway.drivers.unseen import Key, Success, Unseen, key_of
 from dpgateway.errors import DriverError, DriverTimeout
-from dpgateway.model import Device, Health
+from dpgateway.model import Device
 from dpgateway.process.threads import Threads
 
 MOST_AT_ONCE = 16
-KEPT = 300.0
-"""Seconds for which a success that came too late answers the next prepare: the kubelet's longest pause (5 min)."""
 
-Key = frozenset[str]
 Begin = Callable[[], Callable[[], object]]
 """Called when the call's turn has come; returns what to run."""
 Free = Callable[[Sequence[Device]], Sequence[Device]]
@@ -43,7 +41,7 @@ class Ended(DriverError):
 
 @dataclass
 class _Call:
-    """One call of prepare or release that waits for its turn, is under way, or succeeded unseen."""
+    """One call of prepare or release that waits for its turn, is under way, or has ended."""
 
     method: str
     devices: tuple[Device, ...]
@@ -54,6 +52,7 @@ class _Call:
     task: asyncio.Task[Exception | None] | None = None
     overdue: bool = False
     """Somebody waited for it in vain."""
+    success: Success | None = None
     outdated: bool = False
     """One of its devices was given to another container meanwhile, so its success doesn't answer a later prepare."""
 
@@ -82,13 +81,13 @@ class PrepareLane:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._running: dict[Key, tuple[_Call, asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[Exception | None]] = set()
-        self._unseen: dict[Key, _Call] = {}
+        self._unseen = Unseen(clock)
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
         """Returns when the devices are ready; raises DriverTimeout after ``deadline`` seconds, and goes on."""
         devices = tuple(devices)
-        key = frozenset(device.id for device in devices)
-        if self._seen_now(key, devices):
+        key = key_of(devices)
+        if self._unseen.answers(devices):
             return
         call, future = self._running.get(key) or self._start("prepare", key, devices, lambda: function)
         call.waiters += 1
@@ -109,8 +108,8 @@ class PrepareLane:
             future.result()
         except Exception as error:
             raise fault("prepare", error) from error
-        if self._unseen.get(key) is call:
-            del self._unseen[key]
+        if call.success is not None:
+            self._unseen.saw(call.success)
 
     def release(
         self,
@@ -120,27 +119,24 @@ class PrepareLane:
     ) -> asyncio.Future[None]:
         """Once no other call uses the devices, runs ``function`` with those that are still ``free``."""
         devices = tuple(devices)
-        key = frozenset(device.id for device in devices)
 
         def begin() -> Callable[[], object]:
             released = tuple(free(devices))
-            self._forget(other for other in self._unseen if any(device.id in other for device in released))
+            self._unseen.released(released)
             return lambda: function(released) if released else None
 
-        return self._start("release", key, devices, begin)[1]
+        return self._start("release", key_of(devices), devices, begin)[1]
 
     def given(self, devices: Sequence[Device]) -> None:
         """A container gets the devices: what was prepared of them together with others doesn't count any more."""
-        key = frozenset(device.id for device in devices)
-        self._forget(other for other in self._unseen if other != key and not key.isdisjoint(other))
+        self._unseen.given(devices)
+        key = key_of(devices)
         for other in [other for other in self._running if other != key and not key.isdisjoint(other)]:
             self._running.pop(other)[0].outdated = True
 
     def listed(self, devices: Collection[Device]) -> None:
         """A new list: a device that changed may have lost what was prepared."""
-        if self._unseen:
-            now = _states(devices)
-            self._forget(key for key, call in self._unseen.items() if not _states(call.devices).items() <= now.items())
+        self._unseen.listed(devices)
 
     def _drop_unless_wanted(self, key: Key, call: _Call) -> None:
         if call.begun or call.waiters or call.task is None:
@@ -148,14 +144,6 @@ class PrepareLane:
         call.task.cancel()
         if not call.outdated:
             del self._running[key]
-
-    def _seen_now(self, key: Key, devices: tuple[Device, ...]) -> bool:
-        call = self._unseen.pop(key, None)
-        return call is not None and _states(call.devices) == _states(devices) and self._clock() - call.since < KEPT
-
-    def _forget(self, keys: Iterable[Key]) -> None:
-        for key in list(keys):
-            del self._unseen[key]
 
     def _start(
         self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin
@@ -215,7 +203,7 @@ class PrepareLane:
         if error is None:
             call.enter("done", now)
             if not call.outdated:
-                self._unseen[key] = call  # until somebody sees it
+                call.success = self._unseen.add(call.devices)
         if call.overdue:
             reason = None if error is None else str(fault("prepare", error))
             outcome = "succeeded" if error is None else f"failed: {reason}"
@@ -243,11 +231,6 @@ class PrepareLane:
     def close(self) -> None:
         """No call begins any more."""
         self._closed = True
-
-
-def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, ...]]]:
-    """What is compared of devices; what else a driver's own class carries may not be comparable."""
-    return {device.id: (device.health, device.numa_nodes) for device in devices}
 
 
 def _copy(task: asyncio.Task[Exception | None], future: asyncio.Future[None]) -> None:
