@@ -147,10 +147,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "dpgateway_devices",
         "gauge",
         "Ids on the resource's list.",
-        (
-            "resource",
-            "health",
-        ),
+        ("resource", "health"),
         lambda one: [(("healthy",), one.counts.healthy), (("unhealthy",), one.counts.unhealthy)],
     ),
     Row(
@@ -220,10 +217,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "dpgateway_rpc_duration_seconds",
         "histogram",
         "How long RPCs took.",
-        (
-            "resource",
-            "rpc",
-        ),
+        ("resource", "rpc"),
         lambda one: _calls(one.rpcs),
     ),
     Row(
