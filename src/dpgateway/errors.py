@@ -83,7 +83,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def cut(text: str, most: int = LONGEST_WORDS) -> str:
-    """The beginning of a text of which nobody reads more, and each copy of it would cost memory and time."""
+    """The beginning of a text: nobody reads more of it, and each copy costs memory and time."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 

@@ -1,4 +1,4 @@
-"""What a container's first process has to do, as tini does: pass signals on, and take leave of everybody's orphans.
+"""What a container's first process has to do, as tini does: pass signals on, and wait for everybody's orphans.
 
 The kernel has no default action for a signal to that process, and makes it the parent of each process whose parent has
 ended. Waiting for these would take the exit codes of a driver's own children away from the driver. So the gateway is

@@ -1,7 +1,7 @@
 """Finds what CDI names stand for, in the directories of specs. Blocks, so it is used on a thread.
 
-The specs are looked at for every question, because who writes them tells nobody; one that is as it was isn't read
-again. One that is broken is told of once, and counts as not there; nobody else loses anything.
+The directories are looked at for every question, because whoever writes a spec tells nobody. A spec that hasn't changed
+isn't read again. A broken one is told of once, and counts as not there; the others go on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENDINGS = frozenset({".json", ".yaml"})
 """What the runtimes read (scanSpecDirs, pkg/cdi/spec-dirs.go)."""
 MOST_NAMED = 10
 PATIENCE = 5.0
-"""Seconds that somebody waits who asks while the specs are read already."""
+"""Seconds that a caller waits for a reading of the specs that is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class SpecDirectories:
         self._told: dict[str, str] = {}
 
     def resolve(self, names: Iterable[str]) -> tuple[Resolved, ...]:
-        """What each name stands for. Raises CdiError, which names where was looked and what was found."""
+        """What each name stands for. Raises CdiError, which says where we looked and what we found."""
         if not self._lock.acquire(timeout=PATIENCE):  # so that a disk which hangs keeps one thread, and no more
             raise CdiError("the CDI specs can't be read, because a disk hangs")
         try:
@@ -94,7 +94,7 @@ class SpecDirectories:
             seen = self._seen.get(str(file))
             if seen is None or seen.stamp != stamp:
                 seen = self._seen[str(file)] = _read(file, directory, stamp)
-        except FileNotFoundError:  # it went meanwhile
+        except FileNotFoundError:  # the file is gone by now
             return _Seen((), None)
         except OSError as error:
             return _Seen((), None, f"{file}: {error.strerror}")

@@ -117,7 +117,7 @@ def _unsayable(edits: spec.Edits, look: Look) -> Iterator[str]:
 
 
 def _unlike_kubelets(mount: spec.Mount) -> Iterator[str]:
-    """What the spec wants of the mount, and a kubelet's mount isn't."""
+    """What the spec wants of the mount that a kubelet's mount can't have."""
     if mount.type not in BINDS:
         yield f"its mount {mount.containerPath} of type {mount.type} can't be expanded: only the host's files can"
     if options := [option for option in mount.options if option not in SAID]:
@@ -125,7 +125,7 @@ def _unlike_kubelets(mount: spec.Mount) -> Iterator[str]:
 
 
 def _unlike_host(node: spec.DeviceNode, look: Look) -> Iterator[str]:
-    """What the spec says of the node, and the host's node isn't: a kubelet gives the host's as it is."""
+    """In what the spec's node differs from the host's: a kubelet gives the host's node as it is."""
     path = node.hostPath or node.path
     if node.permissions == "none":
         yield f"its device node {node.path} has no permissions at all, which the API can't say"
@@ -134,7 +134,7 @@ def _unlike_host(node: spec.DeviceNode, look: Look) -> Iterator[str]:
         return
     wanted = {
         "type": "c" if node.type == "u" else node.type or None,  # u is an unbuffered character device: mknod(1)
-        "major": node.major or None,  # as in Go, 0 is what nobody said
+        "major": node.major or None,  # 0 means that nobody said it, as in Go
         "minor": node.minor if node.major else None,
         "mode": None if node.fileMode is None else node.fileMode & 0o7777,
         "uid": node.uid,
@@ -142,7 +142,7 @@ def _unlike_host(node: spec.DeviceNode, look: Look) -> Iterator[str]:
     }
     said = {key: value for key, value in wanted.items() if value is not None}
     found = look(path)
-    if found is not None and not found.type and "type" not in said:  # of a directory, a container gets all its nodes
+    if found is not None and not found.type and "type" not in said:  # a container gets all nodes of a directory
         yield f"its device node {path} is no device node on this host"
         return
     if not said:

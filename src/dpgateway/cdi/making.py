@@ -49,7 +49,7 @@ class Given:
 
     @property
     def key(self) -> str:
-        """Another one for everything else that is given: 128 bits of a hash."""
+        """A name for exactly this; whatever else is given has another one: 128 bits of a hash."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
 
     @property

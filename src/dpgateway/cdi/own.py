@@ -28,9 +28,9 @@ from dpgateway.process.directories import make_private
 PATIENCE = 5.0
 """Seconds that somebody waits while another one writes."""
 TEMPORARY = ".dpgateway-"
-"""How the name of a file begins that isn't whole yet; runtimes read only what ends in .json or .yaml."""
+"""The beginning of the name of a file that isn't whole yet; runtimes read only what ends in .json or .yaml."""
 OVER = 60.0
-"""Seconds after which a temporary file was left by a gateway that died."""
+"""Seconds. A temporary file that is older was left by a gateway that died."""
 
 
 _Real = tuple[str, HostNode | None]
@@ -63,9 +63,9 @@ class OwnSpecs:
         self._complain, self._told = complain, frozenset[str]()
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[str, Given]] = {}
-        """What each record said when it was read last, and what that means. To find out takes half a millisecond."""
+        """What each record said when it was read last, and what that means. Reading one takes half a millisecond."""
         self._texts: dict[Path, tuple[dict[str, _Real], str]] = {}
-        """Where the device nodes of each spec led to, and its text. To make it takes another one."""
+        """Where the device nodes of each spec led to, and its text. Making the text takes half a millisecond, too."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
         """The allocation with a name in place of what a spec can say. Raises CdiError; then there is no spec."""
@@ -141,7 +141,7 @@ class OwnSpecs:
         return removed
 
     def sweep(self) -> None:
-        """Removes what gateways left that died while they wrote."""
+        """Removes the temporary files of gateways that died while they wrote."""
         now = time.time()
         for directory in (self._records, self.directory):
             for path in directory.glob(f"{TEMPORARY}*"):

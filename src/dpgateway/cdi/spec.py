@@ -123,7 +123,7 @@ class Edits:
         refuse(f"env: expected NAME=value, found {one!r}" for one in self.env if one.find("=") < 1)
 
     def newest(self) -> Iterator[str]:
-        """The versions that what is used came with."""
+        """The versions that brought what is used here."""
         rdt = self.intelRdt
         if self.netDevices or (rdt and (rdt.schemata or rdt.enableMonitoring)):
             yield "1.1.0"

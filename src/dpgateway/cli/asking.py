@@ -51,6 +51,6 @@ def _answers(connection: socket.socket, lines: Iterator[str], path: Path) -> Ite
     try:
         for line in lines:
             yield json.loads(line)
-            connection.settimeout(None)  # the next one comes when something has changed
+            connection.settimeout(None)  # the next answer comes when something has changed
     except (OSError, ValueError) as error:
         raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error

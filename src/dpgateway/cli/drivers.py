@@ -59,7 +59,7 @@ def drivers(context: click.Context, driver: str, output: str) -> None:
 def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) -> Iterator[Option]:  # noqa: ANN401
     """The options that a driver's ``Options`` declares; those within another mapping are named ``outer.inner``.
 
-    What several options have within them is listed for the first of them alone: ``told`` has what was.
+    What several options have within them is listed for the first of them alone: ``told`` has the kinds that were.
     """
     told = set() if told is None else told
     kinds = get_type_hints(kind)

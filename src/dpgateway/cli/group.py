@@ -97,7 +97,7 @@ class Group(Telling):
             raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Imports no command, because that takes as long as a second, and one that can't be imported is no reason."""
+        """Imports no command: that may take a second, and one that can't be imported has a name all the same."""
         found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -107,7 +107,7 @@ class Group(Telling):
 
 
 def imported(module: str) -> ModuleType:
-    """What is imported stays until the end, so it takes time in vain to look for garbage in it, then and later."""
+    """What is imported stays until the end, so looking for garbage in it, now or later, is time wasted."""
     gc.disable()
     try:
         return importlib.import_module(module)

@@ -125,8 +125,8 @@ def output_option(command: Command) -> Command:
 
 @contextlib.contextmanager
 def _log_after_result() -> Iterator[None]:
-    """The log of such a command is for people. In a pipe, which standard error may lead to, too, it comes after the
-    result. A terminal shows it at once.
+    """The log of such a command is for people. A terminal shows it at once. In a pipe it comes after the result,
+    because standard error may lead into the same pipe.
     """
     given = click.get_current_context().params
     log_format: log.Format = "text" if given["log_format"] == "auto" else given["log_format"]

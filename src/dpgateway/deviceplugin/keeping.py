@@ -84,14 +84,14 @@ class Keeping:
         return keep, over
 
     def _needed(self, one: Written, now: float) -> bool:
-        """While it is young, the gateway that this one follows, or goes before, may know more."""
+        """While the spec is young, the gateway before this one, or after it, may know more of it."""
         return abs(now - one.date) < NOTED_WITHIN or needed(one, self._holdings.get(one.given.resource))
 
     async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
             self._complaint = ""
-        except (GatewayError, OSError) as error:  # also without a thread
+        except (GatewayError, OSError) as error:  # also if there is no thread left
             text = f"containers whose CDI specs aren't right can't start again: {error}"
             if text != self._complaint:
                 _log.warning("%s", text)
@@ -106,7 +106,7 @@ class Keeping:
 
 
 def needed(one: Written, holdings: Observable[Holdings] | None) -> bool:
-    """Whether a container may have been told it. None: nothing of the resource is held any more."""
+    """Whether a container may know the spec. ``holdings``: None if nothing of the resource is held any more."""
     if holdings is None:
         return False
     held, ids = holdings.value, one.given.ids

@@ -57,7 +57,7 @@ class Remembering:
         self._rests, self._unread = False, True
         try:
             await self._read(PATIENCE)
-        except (GatewayError, OSError) as error:  # also without a thread
+        except (GatewayError, OSError) as error:  # also if there is no thread left
             self._log.warning("%s until the journal can be read: %s", KUBELET_ALONE, error)
             self._saved, self.complaint = None, f"{self._journal.path} can't be read: {error}"
             self._holdings.publish(self._holdings.value.remembered({}))
@@ -105,7 +105,7 @@ class Remembering:
                 await self._read(seconds)
             holdings = self._holdings.value
             await self._on_disk(partial(self._journal.save, holdings.claims, sync=sync), seconds)
-        except (GatewayError, OSError) as error:  # also without a thread
+        except (GatewayError, OSError) as error:  # also if there is no thread left
             complaint = f"{self._journal.path}: {error}"
             if complaint != self.complaint:
                 self._log.warning("after a restart nobody will remember what is given away now: %s", complaint)

@@ -25,7 +25,7 @@ from dpgateway.model import Allocation, Candidate, Device, plain, replaced
 T = TypeVar("T")
 
 KINDS = (Busy, DeviceUnavailable, DriverError, DriverTimeout, DriverFault, GatewayError)
-"""Each before the kinds that it is one of."""
+"""Each stands before its base classes."""
 OUTCOMES = dict(zip(KINDS, ("busy", "unavailable", "error", "timeout", "fault", "error"), strict=True))
 
 MOST_DEVICES = 200_000
@@ -110,7 +110,7 @@ def _copied(device: Device, before: Copy | None) -> Device:
 
 
 def _value(device: Device, field_: Field[Any]) -> Any:  # noqa: ANN401
-    """A class of a driver's own may know nothing of what can be left out."""
+    """A driver's own class may lack the fields that can be left out."""
     if field_.kw_only and not hasattr(device, field_.name):
         return field_.default if field_.default_factory is MISSING else field_.default_factory()
     return getattr(device, field_.name)

@@ -50,8 +50,8 @@ class Lanes:
         self.abilities = abilities(driver)
         self.preparing = PrepareLane(config.name, threads, group, log)
         self.tally = Tally()
-        """The calls of all lanes, as those see them who wait for them: the time until their turn counts."""
-        self._driver: Any = driver  # which has what is among its abilities
+        """The calls of all lanes, as their callers see them: the time that a call waits for its turn counts."""
+        self._driver: Any = driver  # it has the methods that are among its abilities
         self._config, self._log = config, log
         self._allocating = AllocateLane(config.name, threads)
 

@@ -38,8 +38,8 @@ WORDS = (PATIENCE, 10.0, 20.0, LOADING)
 """Seconds after which the log says which drivers are awaited."""
 
 _PIECE = 0.1
-"""Seconds for which a thread waits at most before it looks for signals: the interpreter doesn't handle one that comes
-just before the first thread begins to wait for a lock until that wait is over."""
+"""Seconds for which a thread waits at most before it looks for signals: a signal that comes just before the first
+thread begins to wait for a lock isn't handled until that wait is over."""
 
 _log = bind(__name__)
 

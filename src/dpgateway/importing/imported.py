@@ -21,7 +21,7 @@ _WIDTH = 110
 
 @dataclass(frozen=True, slots=True, order=True)
 class Lost:
-    """What the other plugin's configuration says and ours can't, or doesn't mean."""
+    """What the other plugin's configuration says, and ours can't say, or says with another meaning."""
 
     place: Place
     """Where the other configuration says it."""

@@ -80,7 +80,7 @@ class Source:
         return _parse("\n" * (written.place.line - (not begins_below)) + written.value, str(self.path))
 
     def nothing(self, expected: str) -> InvalidConfiguration:
-        """For an importer that has found nothing for it in the file."""
+        """What an importer raises that has found nothing in the file."""
         return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected)])
 
     def _all(self) -> Iterator[Written]:
@@ -149,7 +149,7 @@ def _words(text: str, file: str) -> Iterator[Written]:
     lexer.whitespace_split = True
     try:
         for word in lexer:
-            is_last = text[: stream.tell()].endswith("\n")  # of its line, whose end is read and counted
+            is_last = text[: stream.tell()].endswith("\n")  # on its line: then the line's end is read, too, and counted
             yield Written(word, Place(file, lexer.lineno - is_last - word.count("\n")))
     except ValueError as error:
         problem = Problem(Place(file, lexer.lineno), "a quote without its end", "a command line")

@@ -1,7 +1,7 @@
 """What a field of the model may be. A wrong type raises ``TypeError``, a wrong value ``ValueError``; both say what was
 found and what was expected.
 
-What is in a value is plain: of a subclass a copy is taken at once, because its methods may do anything, and any time.
+A value holds plain objects only: an object of a subclass is copied at once, because its methods may do anything.
 """
 
 from __future__ import annotations

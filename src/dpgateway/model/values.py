@@ -67,8 +67,8 @@ class Device:
     hardware: tuple[str, ...] | None = field(default=None, kw_only=True)
     """The names of what is behind the device, such as ``char 188:0`` or ``pci 0000:3b:00.0``; None: its own id, and
     nothing else. Devices that have a name in common exclude each other: while a container has one of them, the gateway
-    gives no other one away, whatever becomes of the devices' ids. None of an Unhealthy device: not known, unless an
-    earlier list said it."""
+    gives no other one away, whatever becomes of the devices' ids. None for an Unhealthy device: they aren't
+    known, unless an earlier list said them."""
 
     def __post_init__(self) -> None:
         if (id_ := checks.text("device id", self.id)) is not self.id:

@@ -21,7 +21,9 @@ class Finding:
     """One thing that the upgrade does, or may do."""
 
     level: Level
-    """``loss``: something that works now won't. ``unknown``: that can't be told. ``change``: nobody has to act."""
+    """``loss``: something that works now won't. ``unknown``: nobody can tell whether it will. ``change``: nobody has to
+    act.
+    """
     code: str
     """What it is, in a word that stays the same."""
     text: str

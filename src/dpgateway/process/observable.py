@@ -54,8 +54,8 @@ class Observable(Generic[T]):
 
 
 class Bell:
-    """Rings when something has changed, whatever it is; for those who then look at everything. Nobody's wait costs
-    anybody else's, and without anyone who waits a ring costs nothing.
+    """Rings when something has changed, whatever it is; for those who then look at everything. Waiters don't hold up
+    each other, and a ring costs nothing while nobody waits.
     """
 
     def __init__(self) -> None:

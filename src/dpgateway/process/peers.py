@@ -17,7 +17,7 @@ from dpgateway.process import forks, unix
 LONGEST = 1024
 """Bytes of a text."""
 EXHAUSTED = 0.1
-"""Seconds until who dialled is taken, if there was no descriptor left, or no memory."""
+"""Seconds until the next caller is accepted, if there was no descriptor left, or no memory."""
 MOST_DESCRIPTORS = 253
 """With one text (SCM_MAX_FD, include/net/scm.h)."""
 _NOTHING_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -77,7 +77,7 @@ class Peer:
                 return self._received()
             except BlockingIOError:
                 await self._wait()
-            except ConnectionResetError:  # told once, before what is left: it closed without hearing all of ours
+            except ConnectionResetError:  # the other one didn't hear all of ours; what it said comes next
                 continue
         raise Gone("this process has closed the connection")
 
@@ -133,7 +133,7 @@ class Listener:
         try:
             accepted, _ = self._socket.accept()
         except OSError as error:
-            if error.errno in _NOTHING_LEFT:  # who dialled stays in the queue, so the loop would never rest
+            if error.errno in _NOTHING_LEFT:  # whoever dialled stays in the queue, so the loop would never rest
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(self._socket)
                 self._again = loop.call_later(EXHAUSTED, self._listen)

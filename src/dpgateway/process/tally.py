@@ -1,7 +1,7 @@
 """What happened so far, in numbers: how often, with which outcome, and how long it took.
 
-Whoever does something counts it, always, because that costs less than a microsecond. Nobody is told: who shows numbers
-reads them. They begin with their owner, and end with it.
+Whoever does something counts it, always, because that costs less than a microsecond. Nobody is told:
+whoever shows numbers reads them. They begin with their owner, and end with it.
 """
 
 from __future__ import annotations

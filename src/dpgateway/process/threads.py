@@ -7,8 +7,8 @@ An idle thread takes a job at once. If none is idle, a thread is started for the
 Beyond that number the job waits, but not for long: when its patience is over, one more thread is started for it. So
 calls that return share a few threads, and a call that hangs takes one thread away from the others, and nothing else.
 
-Nobody polls: the caller's event loop has a timer while a job waits, and a caller without a loop waits anyway. Who does
-neither has a job that doesn't wait (``begin``).
+Nobody polls: the caller's event loop has a timer while a job waits, and a caller without a loop waits anyway. A caller
+that can do neither begins a job that doesn't wait (``begin``).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class _Sockets:
     """The descriptors of this process's unix sockets: listeners, and what they accepted, which has the same path.
 
     All of the process's descriptors are looked at, which takes milliseconds, and at the end every resource asks. So
-    what was found is good for a moment. A descriptor that is another file's by then is waited for a little, or isn't.
+    what was found is good for a moment. Somebody may wait a little for a descriptor that is another file's by then.
     """
 
     def __init__(self) -> None:

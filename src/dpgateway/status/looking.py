@@ -77,7 +77,7 @@ class Devices:
 
 
 def _held(holdings: Holdings) -> tuple[object, ...]:
-    """What devices show of them: there are new holdings whenever the kubelet was asked, most of them like the last."""
+    """The part of the holdings that devices show. The kubelet is asked often, and what it says is mostly the same."""
     return holdings.last_known, holdings.claims, holdings.listed, holdings.note, holdings.gone
 
 

@@ -21,11 +21,11 @@ class ResourceReadiness:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether it has that of each."""
+    """Whether the present kubelet has the list of each resource."""
 
     ready: bool
     kubelet: bool
-    """Whether there is one."""
+    """Whether there is a kubelet."""
     reason: str | None
     resources: tuple[ResourceReadiness, ...]
 

@@ -27,7 +27,7 @@ _UP_TO = (*map(str, BOUNDS), "+Inf")
 
 
 class Metrics:
-    """The page. It keeps the lines of numbers that stay the same, because to make a line takes longer than all else
+    """The page. It keeps the lines of numbers that stay the same, because making a line takes longer than all else
     that is done for it, and there are thousands.
     """
 

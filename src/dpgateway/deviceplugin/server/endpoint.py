@@ -64,9 +64,10 @@ class Endpoint:
         """The talk with the gateway from which this one took over."""
 
     def follow(self, warm: Callable[[], Awaitable[bool]]) -> None:
-        """Takes over from a gateway that serves already when ``warm`` returns; without this, when that one ends.
+        """Takes over from a gateway that serves already as soon as ``warm`` returns. Without this call it waits until
+        that gateway ends.
 
-        What it returns is whether there is a healthy device.
+        ``warm`` returns whether there is a healthy device.
         """
         self._warm = warm
 
@@ -81,7 +82,7 @@ class Endpoint:
             if self._is_bound():
                 return
             self._names.make_folder()
-            follows = self._warm is not None and self._bound is None  # who has served follows no other gateway's steps
+            follows = self._warm is not None and self._bound is None  # a gateway that has served takes over from nobody
             await self._names.lock.take(self._wait, self._ask if follows else None)
             self._names.sweep()
             await self._bind()
@@ -125,7 +126,7 @@ class Endpoint:
         self._names.lock.sign()
 
     def connections(self) -> list[int]:
-        """The descriptors of those that it accepted, and of those that it holds for an older gateway."""
+        """The descriptors of the connections that it accepted, and of those that it holds for an older gateway."""
         return [*unix.accepted({server.path for server in self._servers}), *self.mutes.descriptors]
 
     def freeze(self) -> None:

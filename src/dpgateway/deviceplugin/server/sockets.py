@@ -148,7 +148,7 @@ class SocketNames:
 
     def _keep(self, count: int) -> None:
         for path in self._links[:-count]:
-            with contextlib.suppress(OSError):  # the next sweep may
+            with contextlib.suppress(OSError):  # the next sweep removes it
                 path.unlink()
         del self._links[:-count]
 

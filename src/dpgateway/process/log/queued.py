@@ -14,8 +14,8 @@ from dpgateway.process.log.events import Events
 from dpgateway.process.log.lines import Json, shown
 
 GATHERING = 0.01
-"""Seconds after a line in which further lines wait to be written together. To wake the thread for each of them costs
-who logs more than all the rest of the line, because both want the interpreter."""
+"""Seconds after a line in which further lines wait to be written together. Waking the thread for each of
+them would cost the caller more than all the rest of the line, because both threads want the interpreter."""
 MOST_WAITING = 8 * 1024 * 1024
 """Bytes of memory that lines may take until somebody reads them. Further lines are lost, and counted."""
 
