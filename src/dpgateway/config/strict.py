@@ -12,9 +12,8 @@ from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from dpgateway.config.kinds import LISTS, MAPPINGS, Kind, name_kind
+from dpgateway.config.kinds import LISTS, MAPPINGS, SCALARS, Kind, choice, name_kind
 from dpgateway.config.problems import Problem, Wrong, did_you_mean, missing_space
-from dpgateway.config.scalars import SCALARS, choice
 from dpgateway.config.written import Written, refusal, unplaced
 
 T = TypeVar("T")
