@@ -15,7 +15,7 @@ IN_PLACE = frozenset(
 """The keys that a resource takes over while it goes on. For any other key it is stopped and started again."""
 
 _KEYS = {"driver_class": "driver", "failure": "driver"}
-"""What the file calls it."""
+"""What the file calls these fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _differing(old: Any, new: Any) -> Iterator[str]:  # noqa: ANN401  two datacl
 def _equal(old: object, new: object) -> bool:
     try:
         return bool(old == new)
-    except Exception:  # of a driver's own class; a restart is right whatever it means
+    except Exception:  # raised by a driver's own class; a restart is right whatever it means
         return False
 
 

@@ -24,7 +24,7 @@ GRANTED_FIELD = re.compile(r"\{(granted|shares)\}|\{part:([0-9]{1,15})\}")
 
 
 def _expect(what: str, holds: Callable[[T], bool], hint: str = "", *, show: Callable[[T], str] = shown) -> Check[T]:
-    """A check that refuses what doesn't hold, because ``what`` was expected. ``show``: how the value is told."""
+    """A check that expects ``what``, and refuses a value for which ``holds`` is false. ``show`` makes its text."""
 
     def check(value: T) -> T:
         if not holds(value):

@@ -136,7 +136,7 @@ def _joined(whole: Written, more: Written, problems: list[Problem], shared: str 
 
 
 def _settings(shared: Written, problems: list[Problem]) -> dict[str, Any]:
-    """Those of the shared keys, typed, that are there and right; of the defaults only a resource knows the types."""
+    """The shared keys that are there and right, typed. The defaults aren't among them: they are keys of resources."""
     kinds = get_type_hints(File)
     keys = [field for field in fields(File) if field.name in SHARED.keys() - {"defaults"} and shared.below(field.name)]
     read = {key.name: typed(shared.part(key.name), kinds[key.name], problems, key.metadata) for key in keys}

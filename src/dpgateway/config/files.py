@@ -19,7 +19,7 @@ LARGEST_FILE = 1024 * 1024
 KINDS = {"d": "a directory", "p": "a named pipe", "s": "a socket", "c": "a character device", "b": "a block device"}
 """By the letter that ``ls -l`` has for them."""
 MISNAMED = frozenset({".yml", ".YAML", ".YML", ".json"})
-"""Endings of files in a directory that their author may believe to be read."""
+"""Endings of files in a directory that aren't read, although their author may believe it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ def _check_kind(status: os.stat_result) -> None:
 
 
 def _unsafe(path: Path, status: os.stat_result, *, read_only: bool = False) -> Wrong | None:
-    """Refuses what another user could change, because drivers do as root what the configuration says.
+    """What is wrong if another user could change it, because drivers do as root what the configuration says.
 
-    ``read_only``: a mounted ConfigMap is a directory that anybody may write, but for its read-only mount.
+    ``read_only``: a mounted ConfigMap is a directory that anybody may write, but its mount is read-only.
     """
     expected = "only root to own it and to write it, because the gateway runs as root"
     if os.geteuid() == 0 and status.st_uid != 0:

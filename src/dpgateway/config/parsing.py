@@ -193,4 +193,4 @@ _SCALARS: Mapping[str, tuple[Callable[[str], object], str]] = {
     "bool": (_boolean, "true or false"),
     "null": (lambda _: None, ""),
 }
-"""What to make of a scalar, by what the resolver or its tag says that it is; and what it has to be for that."""
+"""By what YAML's resolver or a tag says that a scalar is: what makes the value of its text, and what that expects."""

@@ -138,8 +138,8 @@ class _Reader:
     ) -> object:
         """The ``kind``, unless it refuses what is given.
 
-        All is told at once, so it is made even if something else is ``wrong``: with the defaults of those keys. What it
-        says then of them, or of all keys together, means nothing.
+        ``wrong``: keys that were refused already. It is then made with their defaults, because everything wrong is
+        told at once. What it says of these keys, or of all keys together, means nothing.
         """
         try:
             return kind(**given)

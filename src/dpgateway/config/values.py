@@ -3,7 +3,7 @@
 What each key is for is in docs/reference/configuration.md, and a test keeps the two together. The metadata of a field
 may have ``check``, which gets the typed value, unless it is None, and returns it; and ``expand``, which gets the value
 as it was written and returns its long form, both as :class:`Written`. Both raise Wrong. With ``single`` a list's only
-item may stand without the list.
+item may stand without the list. ``hint`` is told where a key without a default is missing.
 """
 
 # ruff: noqa: RUF009  what checked makes is a field
@@ -45,7 +45,7 @@ def _checked(check: checks.Check[Any], default: Any = MISSING) -> Any:  # noqa: 
 
 
 def _checked_mapping(check: checks.Check[Any]) -> Any:  # noqa: ANN401
-    """The same; nothing is its default, which dataclasses refuse as one, because it has no hash."""
+    """The same for a mapping, which is empty unless given. Dataclasses refuse a default that has no hash."""
     return field(default_factory=lambda: _NOTHING, metadata={"check": check})
 
 

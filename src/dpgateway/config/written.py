@@ -78,7 +78,7 @@ def not_text(key: object) -> Wrong:
 
 
 def refusal(text: str, written: Written) -> Problem:
-    """What a dataclass says of ``written``, at the key that the text begins with, if it does: ``baud: ...``,
+    """What a dataclass says of ``written``, at the key that the text begins with, if it begins with one: ``baud: ...``,
     ``X.baud``, ``paths[0]: ...``. Of ``expected ..., found ...`` the parts are taken.
     """
     text = " ".join(text.split())
