@@ -55,12 +55,43 @@ class Board:
     @property
     def key(self) -> str:
         """The name of the hardware, whatever it is called: two ids of one place are one board."""
-        return f"{self.place}-p{self.port}" if self.port else self.place
+        return self._key(self.place)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its key, and another one by which earlier releases know it."""
+        return tuple(dict.fromkeys((self.key, self._key(self.place))))
+
+    @property
+    def life(self) -> int | None:
+        """See Located."""
+        return None
 
     def device(self) -> Device:
-        return Device(
-            self.id, numa_nodes=() if self.numa is None else (self.numa,), hardware=(f"{HARDWARE} {self.key}",)
-        )
+        numa_nodes = () if self.numa is None else (self.numa,)
+        return Device(self.id, numa_nodes=numa_nodes, hardware=tuple(f"{HARDWARE} {key}" for key in self.keys))
+
+    def _key(self, name: str) -> str:
+        return f"{name}-p{self.port}" if self.port else name
+
+
+@dataclass(frozen=True, slots=True)
+class Located(Board):
+    """A board that is in /sys now: all that mean what one device programs are one board, whatever their addresses."""
+
+    at: str = field(kw_only=True)
+    """The path in /sys of the device whose ``fpga_manager``, or ``fpga_region`` with dfl, programs it."""
+    life: int = field(kw_only=True)
+    """Another number for each time that the kernel has made what programs it: its inode (fs/kernfs/dir.c)."""
+
+    @property
+    def key(self) -> str:
+        return self._key(self.at.rpartition("/")[2])
+
+    @property
+    def above(self) -> tuple[str, ...]:
+        """The keys that other addresses of the same hardware would have, without a look at /sys."""
+        return tuple(self._key(name) for name in self.at.split("/")[:-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpgateway.sysfs import HOST_DEV, LASTING, Look, NoValue, Object, Uevent, name_matches, numa_of
-from dpgateway_fpga.boards import Board
+from dpgateway_fpga.boards import Board, Located
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.places import is_at
+from dpgateway_fpga.places import device, located
+from dpgateway_fpga.ways import DISCOVERS
 
 COUNTED = ".auto"
 """At the end of a name that the kernel has counted, as those of the parts of a PCI card (drivers/base/platform.c,
@@ -44,8 +45,12 @@ def find(look: Look, options: FpgaOptions) -> Found:
     """The boards of the options, and those of their programmer that are found in /sys. Raises OSError."""
     notices: list[str] = []
     found: list[Board] = []
-    candidates = list(_KINDS[options.programmer](look)) if options.discover else []
-    known = _known(options.boards, candidates)
+    programmer = options.programmer
+    boards = options.boards
+    if programmer in DISCOVERS:
+        boards = tuple(located(look, board, programmer) for board in boards)
+    candidates = list(_KINDS[programmer](look)) if options.discover else []
+    known = _known(boards, candidates)
     for one in candidates:
         if one.place is None:
             notices.append(f"/sys/{one.thing.path} isn't offered: {one.wrong}")
@@ -53,27 +58,25 @@ def find(look: Look, options: FpgaOptions) -> Found:
         try:
             if one in known or not any(name_matches(one.place, glob) for glob in options.discover):
                 continue
-            id_ = f"{one.place}-p{one.port}" if options.programmer == "dfl" else one.place
-            found.append(_board(look, Board(id_, address=one.place, port=one.port), one.thing))
+            id_ = f"{one.place}-p{one.port}" if programmer == "dfl" else one.place
+            board = _board(look, Board(id_, address=one.place, port=one.port), one.thing)
+            found.append(located(look, board, programmer))
         except ValueError as error:
             notices.append(f"/sys/{one.thing.path} isn't offered: {error}")
         except ExceptionGroup as several:
             wrong = "; ".join(map(str, several.exceptions))
             notices.append(f"/sys/{one.thing.path} isn't offered: {wrong}")
     notices += [f"/sys/{path} isn't offered: {why}" for path, why in look.strays.items()]
-    times = Counter(board.id for board in (*options.boards, *found))
+    times = Counter(board.id for board in (*boards, *found))
     notices += [f"{id_} isn't offered, because it names several boards" for id_, count in times.items() if count > 1]
-    return Found((*options.boards, *(board for board in found if times[board.id] == 1)), notices)
+    return Found((*boards, *(board for board in found if times[board.id] == 1)), notices)
 
 
 def _known(boards: Sequence[Board], candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
-    """What is one of the boards already, by its own name, or by that of a card in which it is."""
-    known: list[_Candidate] = []
-    for board in boards:
-        own = [one for one in candidates if (one.place, one.port) == (board.place, board.port)]
-        inside = [one for one in candidates if one.port == board.port and is_at(one.thing, board)]
-        known += own or inside
-    return known
+    """What is one of the boards already, by its own name or another one."""
+    named = {(board.place, board.port) for board in boards}
+    at = {(board.at, board.port) for board in boards if isinstance(board, Located)}
+    return [one for one in candidates if (one.place, one.port) in named or (device(one.thing).path, one.port) in at]
 
 
 def concerns(event: Uevent) -> bool:

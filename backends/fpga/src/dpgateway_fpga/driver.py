@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +19,7 @@ from dpgateway_fpga.programmers import PROGRAMMERS, Programmer
 from dpgateway_fpga.reader import Hung, Reader
 from dpgateway_fpga.slot import Slot
 from dpgateway_fpga.station import Job
+from dpgateway_fpga.ways import DISCOVERS
 
 
 class FpgaDriver:
@@ -44,29 +46,33 @@ class FpgaDriver:
         )
         self._slots: Mapping[str, Slot] = {board.id: self._slot_of(board) for board in options.boards}
         """Replaced, never changed, because other threads read it."""
+        self._finding = threading.Lock()
 
     def devices(self) -> list[Device]:
         if self._options.discover:
             self._watcher.watch()
-            self._find()
+        self._find()
         return [slot.device() for slot in self._slots.values()]
 
     def _find(self) -> None:
         """Makes slots for boards that have come, and gives up those that have gone or are another one now. While a look
         hangs in the kernel, the boards stay as they were.
         """
-        try:
-            found = self._look.read()
-        except Hung:
-            self._notices.tell(["a look for boards hangs; until it ends, nobody sees which boards come and go"])
+        if self._options.programmer not in DISCOVERS:
             return
-        self._notices.tell(found.notices)
-        before = self._slots
-        same = {id_: slot for id_, slot in before.items() if slot.board in found.boards}
-        self._slots = {board.id: same.get(board.id) or self._slot_of(board) for board in found.boards}
-        for id_, slot in before.items():
-            if id_ not in same:
-                slot.close()
+        with self._finding:
+            try:
+                found = self._look.read()
+            except Hung:
+                self._notices.tell(["a look for boards hangs; until it ends, nobody sees which boards come and go"])
+                return
+            self._notices.tell(found.notices)
+            before = self._slots
+            same = {id_: slot for id_, slot in before.items() if slot.board in found.boards}
+            self._slots = {board.id: same.get(board.id) or self._slot_of(board) for board in found.boards}
+            for id_, slot in before.items():
+                if id_ not in same:
+                    slot.close()
 
     def _slot_of(self, board: Board) -> Slot:
         work = Work(board, self._programmer, self._journal, self._context.resource, self._context.log)
@@ -95,6 +101,7 @@ class FpgaDriver:
 
     def prepare(self, devices: Sequence[Device]) -> None:
         """Programs the boards at the same time, because the kubelet waits 30 s for all of them together."""
+        self._find()
         end = time.monotonic() + self._options.wait.total_seconds()
         errors: list[DriverError] = []
         jobs: list[tuple[Slot, Job]] = []

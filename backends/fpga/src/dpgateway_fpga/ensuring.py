@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from dpgateway import Busy, DeviceUnavailable, DriverError
 from dpgateway_fpga.bitstream import Image, read_image
-from dpgateway_fpga.boards import Bitstream, Board
+from dpgateway_fpga.boards import Bitstream, Board, Located
 from dpgateway_fpga.journal import Entry, Journal
 from dpgateway_fpga.programmers import Programmer, Progress, Verification, verify
 
@@ -46,7 +46,7 @@ class Work:
         Raises Busy: another process has the board. Raises Refused. After any other error the board is faulted, or runs
         the ``fallback``, which is tried once.
         """
-        with self.journal.locked(self.board.key) as lock:
+        with self.journal.locked(*self.board.keys) as lock:
             try:
                 self._ensure(bitstream, tell, lock)
             except Exception as error:
@@ -58,16 +58,16 @@ class Work:
         """The same after a failure, unless somebody programmed the board meanwhile, because a container may have it.
         Then it raises Meanwhile.
         """
-        with self.journal.locked(self.board.key) as lock:
-            entry = self.journal.read(self.board.key)
+        with self.journal.locked(*self.board.keys) as lock:
+            entry = self.entry()
             if entry is None or entry.state != "faulted" or entry.resource != self.resource:
                 raise Meanwhile(f"it is {entry or 'unknown'}")
             self._ensure(bitstream, tell, lock)
 
     def blank(self, bitstream: Bitstream, tell: Progress) -> None:
         """Programs what the board runs while nobody has it. Raises Meanwhile if another resource has programmed it."""
-        with self.journal.locked(self.board.key) as lock:
-            entry = self.journal.read(self.board.key)
+        with self.journal.locked(*self.board.keys) as lock:
+            entry = self.entry()
             if entry is not None and entry.resource != self.resource:
                 raise Meanwhile(f"it is {entry}")
             self._ensure(bitstream, tell, lock)
@@ -83,12 +83,24 @@ class Work:
 
     def gone(self) -> None:
         """The board isn't there, so whatever it ran, and what was wrong with it, is unknown when it comes back."""
-        with suppress(DriverError, OSError), self.journal.locked(self.board.key):
-            self.journal.forget(self.board.key)
+        with suppress(DriverError, OSError), self.journal.locked(*self.board.keys):
+            if self.entry() is not None:
+                self.journal.forget(self.board.key)
+
+    def entry(self) -> Entry | None:
+        """What the journal says of the board as it is there now; None: unknown."""
+        board = self.board
+        found = self.journal.read(board.key, board.life)
+        if found is not None and found.life is None and isinstance(board, Located):
+            # Earlier releases wrote one board down under each of its addresses, so a later one may be elsewhere.
+            elsewhere = [self.journal.read(key) for key in board.above]
+            if any(one is not None and one.life is None for one in elsewhere):
+                return None
+        return found
 
     def runs(self, sha256: str) -> bool:
         """Whether the journal says so and the board doesn't deny it."""
-        entry = self.journal.read(self.board.key)
+        entry = self.entry()
         if entry is None or entry.state != "loaded" or entry.sha256 != sha256:
             return False
         found = self.programmer.read(self.board)
@@ -109,7 +121,9 @@ class Work:
         return image
 
     def _program(self, bitstream: Bitstream, image: Image, tell: Progress, lock: int, *, reason: str = "") -> None:
-        entry = Entry("programming", bitstream.id, image.sha256, self.resource, _now(), self.journal.boot)
+        entry = Entry(
+            "programming", bitstream.id, image.sha256, self.resource, _now(), self.journal.boot, life=self.board.life
+        )
         tell("writing the journal")
         self.journal.write(self.board.key, entry)
         self.log.info("programming board %s with %s", self.board.id, bitstream.id)

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,6 +44,8 @@ class Entry:
     """Why it is faulted; or, of a fallback image, why it isn't the one that was wanted."""
     again: bool = False
     """Whether the same attempt may succeed later."""
+    life: int | None = None
+    """In which life of what programs it; None: that wasn't known, as in earlier releases."""
 
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.since, UTC).isoformat().replace("+00:00", "Z")
@@ -58,14 +60,15 @@ class Journal:
         self.boot = _BOOT_ID.read_text().strip()
         """Which boot this is (Documentation/admin-guide/sysctl/kernel.rst)."""
 
-    def read(self, board: str) -> Entry | None:
-        """What was written in this boot; None: unknown."""
+    def read(self, board: str, life: int | None = None) -> Entry | None:
+        """What was written in this boot, and in this life of what programs it; None: unknown."""
         try:
             with trusted_directory(self.state_dir) as directory:
                 entry = from_plain(json.loads(read_file(f"{board}.json", _LARGEST, directory)), Entry)
         except (DriverError, OSError, ValueError, RecursionError):
             return None
-        return entry if entry.boot == self.boot else None
+        same = None in {life, entry.life} or life == entry.life
+        return entry if same and entry.boot == self.boot else None
 
     def write(self, board: str, entry: Entry) -> None:
         """Returns once a power cut can't undo it. Raises DriverError, OSError; then the file is as it was before."""
@@ -87,10 +90,17 @@ class Journal:
             os.unlink(f"{board}.json", dir_fd=directory)
 
     @contextmanager
-    def locked(self, board: str) -> Iterator[int]:
+    def locked(self, board: str, *older: str) -> Iterator[int]:
         """A descriptor with the board's lock, which nobody else has meanwhile, in this process or another one. Raises
-        Busy at once if somebody has it; DriverError, OSError.
+        Busy at once if somebody has it; DriverError, OSError. ``older``: names under which a process of an earlier
+        release may have locked it.
         """
+        with ExitStack() as locks:
+            descriptors = [locks.enter_context(self._locked(name)) for name in (board, *older)]
+            yield descriptors[0]
+
+    @contextmanager
+    def _locked(self, board: str) -> Iterator[int]:
         with self._directory() as directory:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             lock = os.open(f"{board}.lock", flags, 0o600, dir_fd=directory)

@@ -36,13 +36,13 @@ class Function:
         image = work.check(bitstream)
         found = verify(work.programmer, work.board, image)
         if work.programmer.verification is not Verification.IDENTITY and not work.runs(image.sha256):
-            entry = work.journal.read(work.board.key)
+            entry = work.entry()
             raise DriverError(f"expected the journal to say that it runs {bitstream.id}, found {entry or 'nothing'}")
         return found
 
     def reset(self) -> None:
         """Raises Busy, DriverError, OSError. The board is programmed again before a container gets it."""
-        with self.work.journal.locked(self.work.board.key):
+        with self.work.journal.locked(*self.work.board.keys):
             self.work.programmer.reset(self.work.board)
             self.work.journal.forget(self.work.board.key)
 
@@ -83,7 +83,7 @@ class Known:
 
     @property
     def entry(self) -> Entry | None:
-        return self.work.journal.read(self.board.key)
+        return self.work.entry()
 
 
 def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:

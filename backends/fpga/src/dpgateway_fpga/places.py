@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import asdict, dataclass
 
 from dpgateway import DeviceUnavailable, DriverError
 from dpgateway.sysfs import Look, Object
-from dpgateway_fpga.boards import Board
+from dpgateway_fpga.boards import Board, Located
+
+_CLASSES = frozenset({"fpga_manager", "fpga_region"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +25,54 @@ def manager(look: Look, board: Board) -> Object:
     """The one fpga_manager of a board. Raises DeviceUnavailable if there is none; DriverError, OSError."""
     found = [thing for thing in look.objects("fpga_manager") if is_at(thing, board)]
     # A card may have a manager of its own, and others on devices that it has inside.
-    own = [thing for thing in found if [above.kernel for above in thing.line[1:3]] == ["fpga_manager", board.place]]
-    return _only(board, "fpga_manager", own or found)
+    own = [thing for thing in found if device(thing).kernel == board.place]
+    return _same(look, board, _only(board, "fpga_manager", own or found))
 
 
 def dfl(look: Look, board: Board) -> Dfl:
     """Raises DeviceUnavailable if there is none; DriverError, OSError."""
-    regions = [thing for thing in look.objects("fpga_region") if is_at(thing, board)]
-    engine = _only(board, "dfl-fme", _within(look, regions, "dfl-fme.*"))
+    regions = _regions(look, board)
+    engine = _same(look, board, _engine(look, board, regions))
     ports = [port for port in _within(look, regions, "dfl-port.*") if look.value(port, "id") == str(board.port)]
     managers = [thing for thing in look.objects("fpga_manager") if engine in thing.line]
     return Dfl(engine, _only(board, "fpga_manager", managers), _only(board, f"dfl-port with id {board.port}", ports))
+
+
+def located(look: Look, board: Board, programmer: str) -> Board:
+    """The board with what programs it now; as it is if nothing does, or nobody can say what. Touches no register."""
+    try:
+        thing = _engine(look, board, _regions(look, board)) if programmer == "dfl" else manager(look, board)
+        return Located(**asdict(board), at=device(thing).path, life=_life(look, thing))
+    except (DriverError, OSError):  # who reads its state is told
+        return board
+
+
+def device(thing: Object) -> Object:
+    """What has this object of a class, or what is in that; the kernel puts a directory with the class's name between
+    (drivers/base/core.c, get_device_parent).
+    """
+    line = thing.line
+    at = next((number for number, above in enumerate(line) if above.kernel in _CLASSES), 0)
+    return line[min(at + 1, len(line) - 1)]
+
+
+def _same(look: Look, board: Board, found: Object) -> Object:
+    """What a board was known by must be what is programmed: its lock and its journal are named after that."""
+    if isinstance(board, Located) and (board.at, board.life) != (device(found).path, _life(look, found)):
+        raise DeviceUnavailable(f"/sys/{found.path} has come since the last look at {board.place}")
+    return found
+
+
+def _life(look: Look, thing: Object) -> int:
+    return os.stat(f"{look.roots.sysfs}/{thing.path}").st_ino  # noqa: PTH116  as in dpgateway.sysfs
+
+
+def _regions(look: Look, board: Board) -> list[Object]:
+    return [thing for thing in look.objects("fpga_region") if is_at(thing, board)]
+
+
+def _engine(look: Look, board: Board, regions: list[Object]) -> Object:
+    return _only(board, "dfl-fme", _within(look, regions, "dfl-fme.*"))
 
 
 def _within(look: Look, regions: list[Object], names: str) -> list[Object]:

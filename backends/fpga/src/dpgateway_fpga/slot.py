@@ -11,12 +11,13 @@ from dataclasses import replace
 from functools import partial
 
 from dpgateway import Busy, Context, Device, DriverError, Health
-from dpgateway_fpga.boards import Bitstream
+from dpgateway_fpga.boards import Bitstream, Located
 from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import Progress, said
 from dpgateway_fpga.reader import Reader
 from dpgateway_fpga.station import Job, station
+from dpgateway_fpga.ways import DISCOVERS
 
 
 class Slot:
@@ -71,14 +72,14 @@ class Slot:
         if refused and not self._runs_pinned():
             return Health.unhealthy(f"programming {self._options.bitstream.id} failed: {refused}")
         found = said(self._reader)
-        if found.state == "absent" and self._work.journal.read(self.board.key) is not None:
+        if found.state == "absent" and self._work.entry() is not None:
             self._work.gone()
         reason = self._fault() or found.fault
         return Health.unhealthy(reason) if reason else Health.healthy()
 
     def _fault(self) -> str:
         """What the journal says; a fallback image is a fault only of whose bitstream failed."""
-        entry = self._work.journal.read(self.board.key)
+        entry = self._work.entry()
         if entry is None or not entry.reason:
             return ""
         if entry.state == "faulted":
@@ -91,7 +92,7 @@ class Slot:
 
     def preference(self) -> tuple[int, tuple[int, ...], str]:
         """The lowest is the best: a board that runs the bitstream, then one that runs nothing, then by NUMA node."""
-        entry, ours, blank = self._work.journal.read(self.board.key), self._options.bitstream, self._options.blank
+        entry, ours, blank = self._work.entry(), self._options.bitstream, self._options.blank
         rank = 2
         if entry is None or (blank is not None and entry.bitstream == blank.id):
             rank = 1
@@ -132,6 +133,9 @@ class Slot:
             self._cancel()
 
     def _begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None]) -> Job:
+        if self._options.programmer in DISCOVERS and not isinstance(self.board, Located):
+            # It may have come by now; but its lock and its journal are known after the next look for boards only.
+            raise Busy(f"board {self.board.id!r} can't be programmed: {said(self._reader).fault or 'it has just come'}")
         try:
             job = Job(bitstream, self._work.resource)
             return self._station.begin(job, partial(self._attempt, partial(work, bitstream)))
@@ -168,7 +172,7 @@ class Slot:
 
     def _plan_after_restart(self) -> None:
         """An earlier driver's failure may pass, too."""
-        entry = self._work.journal.read(self.board.key)
+        entry = self._work.entry()
         ours = entry is not None and entry.state == "faulted" and entry.resource == self._work.resource
         with self._state:
             if ours and entry is not None and entry.again and self._retry is None and self._station.job is None:

@@ -53,7 +53,7 @@ class OverlayProgrammer:
         look = Look(self._roots)
         manager = places.manager(look, board)
         keep = () if lock is None else (lock,)
-        here = str(self._here(board))
+        here = str(self._place(board.key))
         with self._files(board, image) as name:
             self.reset(board)
             steps = [("mkdir", here), ("write", f"{here}/path", name)]
@@ -66,9 +66,9 @@ class OverlayProgrammer:
 
     def reset(self, board: Board) -> None:
         """Takes the overlay away, and the devices that it has made. The logic stays as it is."""
-        here = self._here(board)
-        if here.exists():
-            self._processes.steps(board, [("rmdir", str(here))], lambda: None)
+        overlays = [self._place(key) for key in board.keys]
+        if steps := [("rmdir", str(here)) for here in overlays if here.exists()]:
+            self._processes.steps(board, steps, lambda: None)
 
     @contextmanager
     def _files(self, board: Board, image: Image) -> Iterator[str]:
@@ -84,15 +84,15 @@ class OverlayProgrammer:
         return dtbo.naming(read_image(self._options.file).content, f"{DIRECTORY}/{_image_name(board, image)}")
 
     def _applied(self, board: Board) -> bool:
-        here = self._here(board)
+        here = self._place(board.key)
         try:
             status, path = (read_file(here / name, LONGEST).strip() for name in ("status", "path"))
         except (DriverError, OSError):
             return False
         return status == b"applied" and path != b""
 
-    def _here(self, board: Board) -> Path:
-        return self._options.configfs / f"dpgateway-{board.key}"
+    def _place(self, key: str) -> Path:
+        return self._options.configfs / f"dpgateway-{key}"
 
 
 def _image_name(board: Board, image: Image) -> str:

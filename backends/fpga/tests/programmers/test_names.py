@@ -1,0 +1,200 @@
+"""One board has one lock, one journal and one name for its pool, whatever its resources call it."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from dpgateway_fpga import Bitstream, Board, FpgaDriver
+from dpgateway_fpga.journal import Journal
+
+from backends.fpga.tests.kernel.dfl import Card
+from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
+from dpgateway import Busy, DriverError
+from dpgateway.testing import Recorder
+
+CARD, PART = "0000:3b:00.0", "af000000.pcap"
+BY_HAND = {"boards": (Board("card", address=CARD),)}
+FOUND = {"boards": (), "discover": ("*",)}
+
+
+class Function(FpgaDriver):
+    """The driver of one resource, which is named after its bitstream."""
+
+    def __init__(self, options):
+        self.recorder, self.state_dir = Recorder(), options.state_dir
+        super().__init__(options, self.recorder.context(f"example.com/{options.bitstream.id}"))
+
+    def start_container(self):
+        self.prepare(self.devices())
+
+    @property
+    def reasons(self):
+        return [device.health.reason or "" for device in self.devices()]
+
+    @property
+    def journal_files(self):
+        return list(self.state_dir.glob("*.json"))
+
+    @property
+    def hardware(self):
+        return {name for device in self.devices() for name in device.hardware}
+
+
+@pytest.fixture
+def function(real, tmp_path):
+    """A resource, which loads its own name, and has one board."""
+    drivers = []
+
+    def make(name, content=None, programmer="fpga-manager", **changes):
+        file = tmp_path / f"{name}.bin"
+        file.write_bytes(content or name.encode())
+        file.chmod(0o644)
+        options = real(programmer=programmer, bitstream=Bitstream(file, id=name), **changes)
+        drivers.append(Function(options))
+        return drivers[-1]
+
+    yield make
+    for driver in drivers:
+        driver.close()
+
+
+@pytest.fixture
+def manager(kernel):
+    """On a part of a card."""
+    return kernel.manager(f"{CARD}/{PART}")
+
+
+def loaded(manager):
+    return [content.decode() for _, content, _ in manager.loaded]
+
+
+def test_a_board_has_the_image_that_was_asked_for_whatever_name_it_got_the_last_one_under(function, manager):
+    aes, fft = function("aes", **BY_HAND), function("fft", **FOUND)
+    assert [[device.id for device in one.devices()] for one in (aes, fft)] == [["card"], [PART]]
+    for one in (aes, fft, aes, aes, fft):
+        one.start_container()
+    assert loaded(manager) == ["aes", "fft", "aes", "fft"]
+
+
+def test_a_board_is_one_hardware_for_its_pool_and_a_part_beside_it_is_another_one(function, manager, kernel):
+    aes, fft = function("aes", **BY_HAND), function("fft", **FOUND)
+    assert aes.hardware & fft.hardware
+    kernel.manager(CARD, 1)
+    part = function("part", boards=(Board("part", address=PART),))
+    assert not aes.hardware & part.hardware, "the card has a manager of its own now"
+    assert aes.hardware < fft.hardware > part.hardware
+
+
+def test_a_board_that_is_programmed_under_one_name_is_busy_under_the_other(function, manager):
+    gate = manager.hold("write")
+    aes, fft = function("aes", wait=timedelta(seconds=0.1), **BY_HAND), function("fft", **FOUND)
+    with pytest.raises(Busy):
+        aes.start_container()
+    assert gate.reached.wait(20)
+    with pytest.raises(Busy, match=r"^board 'af000000.pcap' can't be programmed: it is being programmed with aes as "):
+        fft.start_container()
+    assert fft.reasons == ["it is being programmed with aes as example.com/aes"]
+    gate.open()
+    fft.recorder.until(lambda: fft.reasons == [""])
+    fft.start_container()
+    assert (loaded(manager), manager.at_once) == (["aes", "fft"], 1)
+
+
+def test_a_fault_under_one_name_is_one_under_the_other(function, manager):
+    aes, fft = function("aes", **BY_HAND), function("fft", **FOUND)
+    manager.fail = "write"
+    with pytest.raises(DriverError):
+        aes.start_container()
+    manager.state, manager.status, manager.fail = "operating", "", ""
+    assert aes.reasons == fft.reasons != [""]
+    fft.start_container()
+    assert aes.reasons == fft.reasons == [""]
+
+
+def test_a_port_has_one_journal_whatever_its_card_is_called(function, kernel):
+    """Its bridge is an address of the card as well, as long as nothing else is behind that."""
+    card = Card(kernel.host, CARD, INTERFACE, ports=2)
+    bridge = Board("port", address="pci0000:3a", port=1)
+    aes = function("aes", gbs_file(AES), programmer="dfl", boards=(bridge,))
+    fft = function("fft", gbs_file(FFT), programmer="dfl", boards=(Board("other", address=CARD, port=1),))
+    assert aes.hardware & fft.hardware
+    aes.start_container()
+    fft.start_container()
+    assert {path.name for path in aes.journal_files} == {f"{CARD}-p1.json"}
+    assert card.afus[1] == FFT
+
+
+# releases that knew a board by its address alone
+
+
+def written(driver, key, **changes):
+    """An entry of such a release: that of the part, under a key."""
+    entry = json.loads((driver.state_dir / f"{PART}.json").read_text())
+    entry.pop("life", None)
+    (driver.state_dir / f"{key}.json").write_text(json.dumps(entry | changes))
+
+
+def test_what_an_earlier_release_programmed_is_known(function, manager):
+    fft = function("fft", **FOUND)
+    fft.start_container()
+    written(fft, PART)
+    fft.start_container()
+    assert loaded(manager) == ["fft"]
+    assert fft.reasons == [""]
+    written(fft, PART, state="faulted", reason="a CRC error")
+    assert fft.reasons == ["programming fft failed: a CRC error"]
+
+
+def test_what_an_earlier_release_programmed_under_two_names_is_not_known(function, manager):
+    fft = function("fft", **FOUND)
+    fft.start_container()
+    written(fft, CARD)
+    fft.start_container()
+    assert loaded(manager) == ["fft"], "it was before"
+    written(fft, PART)
+    fft.start_container()
+    assert loaded(manager) == ["fft"] * 2, "nobody knows which was later"
+    fft.start_container()
+    assert loaded(manager) == ["fft"] * 2
+
+
+@pytest.mark.parametrize("key", [CARD, PART])
+def test_a_process_of_an_earlier_release_keeps_others_off(function, manager, key):
+    aes = function("aes", **BY_HAND)
+    with Journal(aes.state_dir).locked(key), pytest.raises(Busy, match=f"another process .* has locked .*{key}.lock"):
+        aes.start_container()
+    assert loaded(manager) == []
+    aes.start_container()
+
+
+# boards that come and go
+
+
+@pytest.mark.parametrize("naming", [{"boards": (Board("card", address="f8007000.devcfg"),)}, FOUND])
+def test_a_board_that_came_back_while_nobody_looked_is_another_one(function, kernel, naming):
+    """Its driver was loaded again, or somebody has put another card there, which runs something as well."""
+    first = kernel.manager("f8007000.devcfg")
+    aes = function("aes", **naming)
+    aes.start_container()
+    kernel.unplug("f8007000.devcfg")
+    second = kernel.manager("f8007000.devcfg")
+    second.state = "operating"
+    aes.start_container()
+    assert (loaded(first), loaded(second)) == (["aes"], ["aes"])
+    second.fail = "write"
+    (fft := function("fft", **naming)).devices()
+    with pytest.raises(DriverError):
+        fft.start_container()
+    assert aes.reasons != [""]
+    kernel.unplug("f8007000.devcfg")
+    kernel.manager("f8007000.devcfg").state = "operating"
+    assert aes.reasons == fft.reasons == [""]
+
+
+def test_a_board_that_is_not_there_is_not_programmed_under_its_address(function, kernel):
+    aes = function("aes", **BY_HAND)
+    with pytest.raises(Busy, match=r"^board 'card' can't be programmed: expected one fpga_manager at 0000:3b:00.0 in"):
+        aes.start_container()
+    manager = kernel.manager(f"{CARD}/{PART}")
+    aes.start_container()
+    assert loaded(manager) == ["aes"]
