@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dpgateway.sysfs import HOST_DEV, LASTING, Look, NoValue, Object, Uevent, name_matches, numa_of
 from dpgateway_fpga.boards import Board, Located
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.places import device, located
+from dpgateway_fpga.places import located, programmed
 from dpgateway_fpga.ways import DISCOVERS
 
 COUNTED = ".auto"
@@ -50,7 +50,7 @@ def find(look: Look, options: FpgaOptions) -> Found:
     if programmer in DISCOVERS:
         boards = tuple(located(look, board, programmer) for board in boards)
     candidates = list(_KINDS[programmer](look)) if options.discover else []
-    known = _known(boards, candidates)
+    known = _known(look, boards, candidates)
     for one in candidates:
         if one.place is None:
             notices.append(f"/sys/{one.thing.path} isn't offered: {one.wrong}")
@@ -72,11 +72,15 @@ def find(look: Look, options: FpgaOptions) -> Found:
     return Found((*boards, *(board for board in found if times[board.id] == 1)), notices)
 
 
-def _known(boards: Sequence[Board], candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
+def _known(look: Look, boards: Sequence[Board], candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
     """What is one of the boards already, by its own name or another one."""
     named = {(board.place, board.port) for board in boards}
     at = {(board.at, board.port) for board in boards if isinstance(board, Located)}
-    return [one for one in candidates if (one.place, one.port) in named or (device(one.thing).path, one.port) in at]
+    return [
+        one
+        for one in candidates
+        if (one.place, one.port) in named or (programmed(look, one.thing).path, one.port) in at
+    ]
 
 
 def concerns(event: Uevent) -> bool:

@@ -25,7 +25,7 @@ def manager(look: Look, board: Board) -> Object:
     """The one fpga_manager of a board. Raises DeviceUnavailable if there is none; DriverError, OSError."""
     found = [thing for thing in look.objects("fpga_manager") if is_at(thing, board)]
     # A card may have a manager of its own, and others on devices that it has inside.
-    own = [thing for thing in found if device(thing).kernel == board.place]
+    own = [thing for thing in found if _device(thing).kernel == board.place]
     return _same(look, board, _only(board, "fpga_manager", own or found))
 
 
@@ -42,23 +42,28 @@ def located(look: Look, board: Board, programmer: str) -> Board:
     """The board with what programs it now; as it is if nothing does, or nobody can say what. Touches no register."""
     try:
         thing = _engine(look, board, _regions(look, board)) if programmer == "dfl" else manager(look, board)
-        return Located(**asdict(board), at=device(thing).path, life=_life(look, thing))
+        return Located(**asdict(board), at=programmed(look, thing).path, life=_life(look, thing))
     except (DriverError, OSError):  # who reads its state is told
         return board
 
 
-def device(thing: Object) -> Object:
-    """What has this object of a class, or what is in that; the kernel puts a directory with the class's name between
-    (drivers/base/core.c, get_device_parent).
-    """
+def programmed(look: Look, thing: Object) -> Object:
+    """The device that a manager, or a part of a region, programs; the manager itself if its device has several."""
+    found = _device(thing)
+    managers = [one for one in look.objects("fpga_manager") if _device(one) == found]
+    return thing if thing in managers and len(managers) > 1 else found
+
+
+def _device(thing: Object) -> Object:
+    """The kernel puts a directory with the class's name between them (drivers/base/core.c, get_device_parent)."""
     line = thing.line
     at = next((number for number, above in enumerate(line) if above.kernel in _CLASSES), 0)
-    return line[min(at + 1, len(line) - 1)]
+    return line[at + 1] if at + 1 < len(line) else thing
 
 
 def _same(look: Look, board: Board, found: Object) -> Object:
     """What a board was known by must be what is programmed: its lock and its journal are named after that."""
-    if isinstance(board, Located) and (board.at, board.life) != (device(found).path, _life(look, found)):
+    if isinstance(board, Located) and board.at != programmed(look, found).path:
         raise DeviceUnavailable(f"/sys/{found.path} has come since the last look at {board.place}")
     return found
 

@@ -9,6 +9,7 @@ from dpgateway_fpga.journal import Journal
 
 from backends.fpga.tests.kernel.dfl import Card
 from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
+from backends.fpga.tests.kernel.manager import Manager
 from dpgateway import Busy, DriverError
 from dpgateway.testing import Recorder
 
@@ -198,3 +199,14 @@ def test_a_board_that_is_not_there_is_not_programmed_under_its_address(function,
     manager = kernel.manager(f"{CARD}/{PART}")
     aes.start_container()
     assert loaded(manager) == ["aes"]
+
+
+def test_managers_of_one_device_are_boards_of_their_own(function, kernel):
+    """So are those that have no device."""
+    for number in range(2):
+        kernel.manager("f8007000.devcfg", number)
+        Manager(kernel.root, f"class/fpga_manager/fpga{number + 2}", kernel.search)
+    driver = function("aes", boards=tuple(Board(f"b{number}", address=f"fpga{number}") for number in range(4)))
+    assert driver.reasons == [""] * 4
+    hardware = [name for device in driver.devices() for name in device.hardware]
+    assert len(set(hardware)) == len(hardware)
