@@ -11,6 +11,12 @@ from dpgateway import DriverError
 from dpgateway_fpga.trusted import read_file, trusted_directory
 
 
+class Unwritten(DriverError):
+    """The file couldn't be put there; so nobody has read it, and another attempt may work."""
+
+    again = True
+
+
 @contextmanager
 def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
     """A file in a directory that nobody else can write, until the block ends. Raises DriverError, OSError.
@@ -23,8 +29,8 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
         directory.mkdir(mode=0o755, exist_ok=True)
         with trusted_directory(directory) as inside:
             _write(inside, name, content)
-    except OSError as error:
-        raise DriverError(f"the image can't be put at {directory / name}: {error}") from error
+    except (DriverError, OSError) as error:
+        raise Unwritten(f"the image can't be put at {directory / name}: {error}") from error
     file = directory / name
     before = _identity(file)
     try:

@@ -240,11 +240,55 @@ def test_a_board_that_went_and_is_back_is_programmed_whatever_it_says(kernel, ma
     assert (len(manager.loaded), len(back.loaded)) == (1, 1)
 
 
-def test_a_mainline_manager_cannot_be_told_a_file(kernel, programmer, boards, image):
+def test_a_mainline_manager_cannot_be_told_a_file_and_is_no_faulty_board(kernel, real, start):
     kernel.manager("f8007000.devcfg")
     here = kernel.root["devices"]["platform"]["axi"]["f8007000.devcfg"]["fpga_manager"]["fpga0"]
-    del here["firmware"]
-    with pytest.raises(Failed, match=r"^/sys/devices/.*/fpga0 has no attribute firmware: .* use another programmer$"):
+    firmware = here.pop("firmware")
+    options = real(programmer="fpga-manager", boards=real().boards[:1])
+    driver, other = start(replace(options, retry_first=timedelta(milliseconds=1))), start(options)
+    told = r"/sys/devices/.*/fpga0 has no attribute firmware: .* use another programmer$"
+    with pytest.raises(DriverError, match=told):
+        driver.prepare(driver.devices())
+    assert re.search(told, driver.devices()[0].health.reason)
+    assert other.devices()[0].health.ok
+    here["firmware"] = firmware
+    driver.prepare(driver.devices())
+    assert driver.devices()[0].health.ok
+
+
+@pytest.mark.parametrize("missing", ["search", "directory", "flags"])
+def test_a_load_that_touched_nothing_is_tried_again_until_it_works(kernel, real, start, recorder, missing):
+    manager, (firmware,) = kernel.manager("f8007000.devcfg"), kernel.search
+    options = real(programmer="fpga-manager", boards=real().boards[:1], retry_first=timedelta(milliseconds=1))
+    where = firmware / "new" if missing == "directory" else firmware
+    if missing == "search":
+        kernel.search.clear()
+    if missing == "flags":
+        kernel.root.make(f"{manager.path}/flags", Deaf("2\n"))
+    driver = start(replace(options, fpga_manager=FpgaManager(firmware=where)))
+    with pytest.raises(DriverError):
+        driver.prepare(driver.devices())
+    where.mkdir(exist_ok=True)
+    kernel.search[:] = [where]
+    kernel.root.make(f"{manager.path}/flags", Deaf("0\n"))
+    recorder.until(lambda: manager.state == "operating" and driver.devices()[0].health.ok)
+
+
+def test_what_a_manager_says_after_the_write_has_returned_is_waited_for(kernel, manager, programmer, boards, image):
+    """The state of a load that goes on, and the status of one that failed, or of the one before."""
+    late, over = {"state": [], "status": []}, ("operating", "write error")
+
+    def said(name):
+        return late[name].pop() if late[name] and manager.state in over else f"{getattr(manager, name)}\n"
+
+    for name, first in (("state", "unknown\n"), ("status", "reconfig CRC error\n")):
+        kernel.root.make(f"{manager.path}/{name}", Text(partial(said, name)))
+        manager.state, late[name] = "unknown", [first] * 3
+        programmer.program(boards[0], image, print)
+        assert verify(programmer, boards[0], image).operating
+        assert late[name] == []
+    manager.fail, late["status"] = "write", [""] * 3
+    with pytest.raises(Failed, match=r"; state: write error; status: reconfig CRC error, reconfig operation error$"):
         programmer.program(boards[0], image, print)
 
 

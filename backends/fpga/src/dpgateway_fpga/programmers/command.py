@@ -67,7 +67,7 @@ class CommandProgrammer:
             raise Failed(f"{argv[0]} ended with code {ended.code}: {ended.output or 'it said nothing'}")
 
     def reset(self, board: Board) -> None:
-        raise Failed(f"board {board.id!r} can't be reset, because {self._tool.argv[0]} can only program it")
+        raise Failed(f"it can't be reset, because {self._tool.argv[0]} can only program it")
 
     @contextmanager
     def _file(self, board: Board, image: Image) -> Iterator[Path | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dpgateway import DriverError
 from dpgateway.sysfs import Look, Object
 from dpgateway_fpga import places
 from dpgateway_fpga.bitstream import Image
@@ -33,6 +34,8 @@ class FpgaManagerProgrammer:
         self._processes = Processes(options.patience)
 
     def expected(self, board: Board, image: Image) -> str:
+        look = Look(self._roots)
+        self._attributes(look, places.manager(look, board))
         return image.sha256
 
     def read(self, board: Board) -> Reading:
@@ -53,17 +56,19 @@ class FpgaManagerProgrammer:
             )
 
     def reset(self, board: Board) -> None:
-        raise Failed(f"board {board.id!r} can't be reset, because fpga_manager can only load: program it")
+        raise Failed("it can't be reset, because fpga_manager can only load: program it")
 
     def _attributes(self, look: Look, manager: Object) -> list[tuple[str, ...]]:
         names = look.entries(manager, "*")
         if "firmware" not in names:
-            raise Failed(
+            raise DriverError(
                 f"/sys/{manager.path} has no attribute firmware: only vendors' kernels, such as linux-xlnx, load a "
                 "file that is named there; use another programmer"
             )
         if "flags" in names:
             return [("flags", f"{look.roots.sysfs}/{manager.path}/flags", f"{self._options.flags:x}")]
         if self._options.flags:
-            raise Failed(f"/sys/{manager.path} has no attribute flags, expected one because the options have flags")
+            raise DriverError(
+                f"/sys/{manager.path} has no attribute flags, expected one because the options have flags"
+            )
         return []

@@ -20,6 +20,9 @@ AT_WORK = frozenset({"firmware request", "parse header", "write init", "write", 
 UNFOUND = "firmware request error"
 _LOOK = 0.1
 """Seconds between two looks."""
+_LATE = 2.0
+"""Seconds that state and status may come later than the end of a load, before they are believed to say what is wrong.
+"""
 
 
 def reading(look: Look, manager: Object) -> Reading:
@@ -66,12 +69,27 @@ class Watched:
             self._last = state
             self._progress(state)
 
-    def settle(self, seconds: float) -> None:
-        """Waits as long as the manager is at work: a driver may return before its hardware is done."""
+    def settle(self, seconds: float) -> Reading:
+        """What it says at the end. A driver may return before its hardware is done; and what is wrong may be what was
+        wrong before.
+        """
         until = time.monotonic() + seconds
-        while self.now().state in AT_WORK and time.monotonic() < until:
+        late = time.monotonic() + min(_LATE, seconds)
+        while (found := self.now()).state in AT_WORK or not (found.operating and found.fault is None):
+            if time.monotonic() > (until if found.state in AT_WORK else late):
+                break
             self.tell()
             time.sleep(_LOOK)
+        return found
+
+    def fails(self) -> Reading:
+        """What it says of a load that failed: its state has to say so, and then its status why, if there is one."""
+        until = time.monotonic() + _LATE
+        while (found := self.now()).state.endswith(" error") and found.state != UNFOUND:
+            if "; status: " in str(found.fault) or time.monotonic() > until:
+                break
+            time.sleep(_LOOK)
+        return found
 
 
 def load(
@@ -81,7 +99,7 @@ def load(
     try:
         processes.steps(board, steps, watched.tell, keep)
     except Failed as error:
-        found = watched.now()
+        found = watched.fails()
         told = f"{error}; {found.fault or f'state: {found.state}'}"
         if found.state == UNFOUND:
             told += (
@@ -89,5 +107,5 @@ def load(
                 "before it what /sys/module/firmware_class/parameters/path names; the option firmware has to be where "
                 "one of them is seen here"
             )
-        raise Failed(told, again=error.again or found.state == "absent") from error
+        raise Failed(told, again=error.again or found.state in {"absent", UNFOUND}) from error
     watched.settle(processes.patience)

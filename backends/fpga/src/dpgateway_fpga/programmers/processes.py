@@ -24,6 +24,8 @@ from dpgateway_fpga.programmers.programmer import Failed, Progress
 CHILD = Path(__file__).with_name("child.py")
 PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
 """Nothing was touched then: somebody else is programming, or has the device open."""
+TOUCHING = frozenset({"write", "reconfigure"})
+"""The steps of ``child`` that change a board; and they don't where they find no file (ENOENT)."""
 _LOOK = 0.1
 """Seconds between two looks at how far a process is; the kernel announces no change (drivers/fpga/fpga-mgr.c)."""
 _LONGEST = 4096
@@ -132,6 +134,7 @@ def _failure(ended: Ended) -> Failed:
     try:
         said = json.loads(ended.output.rpartition("\n")[2])
         number, name = said["errno"], errno.errorcode.get(said["errno"], str(said["errno"]))
-        return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=number in PASSING)
+        again = number in PASSING or number == errno.ENOENT or said["step"] not in TOUCHING
+        return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=again)
     except (ValueError, LookupError, TypeError):
         return Failed(f"the process that programs ended with code {ended.code}: {ended.output or 'it said nothing'}")
