@@ -16,6 +16,15 @@ def test_ids_and_image_are_found():
     assert (found.interface, found.accelerator, bytes(found.image)) == (INTERFACE, AES, AES.encode() + b" raw image")
 
 
+def test_metadata_that_end_with_nul_are_read():
+    content = gbs_file()
+    (length,) = struct.unpack_from("<I", content, len(MAGIC))
+    start = len(MAGIC) + 4
+    padded = content[start : start + length] + b"\0\0"
+    found = gbs.parse(MAGIC + struct.pack("<I", len(padded)) + padded + b"image")
+    assert (found.accelerator, bytes(found.image)) == (AES, b"image")
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -24,8 +33,12 @@ def test_ids_and_image_are_found():
         (MAGIC + b"\x01", "expected the length of the GBS file's metadata"),
         (MAGIC + struct.pack("<I", 0) + b"x", "expected 1 to 4095 bytes of metadata .*, found 0 bytes"),
         (MAGIC + struct.pack("<I", 5000) + b"x" * 6000, "found 5000 bytes"),
-        (MAGIC + struct.pack("<I", 2) + b"{}", "and an image after them, found 2 bytes"),
-        (MAGIC + struct.pack("<I", 2) + b"{}x", "expected JSON with afu-image"),
+        (
+            MAGIC + struct.pack("<I", 2) + b"{}",
+            "expected an image after 2 bytes of metadata in the GBS file, found the end",
+        ),
+        (MAGIC + struct.pack("<I", 2) + b"{}x", "expected JSON with afu-image, found b'{}': KeyError"),
+        (MAGIC + struct.pack("<I", 3) + b'"\xe9"x', "expected JSON with afu-image, found .*: UnicodeDecodeError"),
         (MAGIC + struct.pack("<I", 4095) + b"[" * 4096, "expected JSON with afu-image"),
         (MAGIC + struct.pack("<I", 16) + b'{"afu-image": 1}x', "expected a mapping as afu-image"),
         (gbs_file(**{"accelerator-clusters": []}), "expected one accelerator"),

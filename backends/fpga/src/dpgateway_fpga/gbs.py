@@ -37,8 +37,10 @@ def parse(content: bytes) -> Gbs:
     if len(content) < start:
         raise DriverError("expected the length of the GBS file's metadata after its magic numbers, found the end")
     (length,) = _LENGTH.unpack_from(content, len(MAGIC))
-    if not 0 < length <= _LONGEST or len(content) <= start + length:
-        raise DriverError(f"expected 1 to {_LONGEST} bytes of metadata and an image after them, found {length} bytes")
+    if not 0 < length <= _LONGEST:
+        raise DriverError(f"expected 1 to {_LONGEST} bytes of metadata in the GBS file, found {length} bytes")
+    if len(content) <= start + length:
+        raise DriverError(f"expected an image after {length} bytes of metadata in the GBS file, found the end")
     afu = _metadata(content[start : start + length])
     clusters = afu.get("accelerator-clusters")
     if not isinstance(clusters, list) or len(clusters) != 1 or not isinstance(clusters[0], dict):
@@ -54,9 +56,10 @@ def parse(content: bytes) -> Gbs:
 
 def _metadata(text: bytes) -> Mapping[str, Any]:
     try:
-        afu = json.loads(text)["afu-image"]
+        afu = json.loads(text.rstrip(b"\0"))["afu-image"]  # C's strings end with a NUL, and OPAE reads them as such
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise DriverError(f"the GBS file's metadata: expected JSON with afu-image, found {text[:80]!r}") from error
+        found = f"{text[:80]!r}: {error!r}"
+        raise DriverError(f"the GBS file's metadata: expected JSON with afu-image, found {found}") from error
     if not isinstance(afu, dict):
         raise DriverError("the GBS file's metadata: expected a mapping as afu-image")
     return afu

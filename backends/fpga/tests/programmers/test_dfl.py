@@ -88,7 +88,7 @@ def test_after_a_failure_the_port_stays_disabled_whatever_succeeds_later(card, p
 @pytest.mark.parametrize("node", [Port, Engine])
 def test_a_port_that_somebody_uses_is_left_alone(card, programmer, node):
     card.busy.add(node)
-    with pytest.raises(Failed, match=r"Device or resource busy \(EBUSY\); state: unknown$") as failed:
+    with pytest.raises(Failed, match=r"somebody has it open, so it is in use \(EBUSY\); state: unknown$") as failed:
         programmer.program(BOARD, _image(), print)
     assert failed.value.again
     assert card.state == "unknown"

@@ -74,7 +74,7 @@ def reconfigure(path: str, number: str, port: int, descriptor: int) -> None:
 
 
 def unused(path: str, number: str) -> None:
-    """EBUSY: somebody has the port open, so a container is using it. The kernel would program it all the same."""
+    """If somebody has the port open, a container is using it. The kernel would program it all the same."""
     os.close(_device(path, number, os.O_EXCL))
 
 
@@ -84,7 +84,12 @@ def reset(path: str, number: str) -> None:
 
 def _device(path: str, number: str, flags: int) -> int:
     """``number``: what sysfs calls the device, because a node may be an old one of another device."""
-    device = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
+    try:
+        device = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise OSError(errno.EBUSY, "somebody has it open, so it is in use") from error
+        raise
     found = os.fstat(device).st_rdev
     if f"{os.major(found)}:{os.minor(found)}" != number:
         raise OSError(errno.ENXIO, f"is device {os.major(found)}:{os.minor(found)}, expected {number}")
