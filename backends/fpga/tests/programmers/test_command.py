@@ -73,8 +73,9 @@ def test_a_tool_that_fails_is_quoted(make, tools, image):
 
 
 def test_a_tool_that_is_absent_is_named(make, image):
-    with pytest.raises(Failed, match=r"^load can't be started: .*No such file"):
+    with pytest.raises(Failed, match=r"^load can't be started: .*No such file") as failed:
         make(argv=("load",)).program(BOARD, image, print)
+    assert failed.value.again, "nothing was touched"
 
 
 def test_a_tool_tells_how_far_it_is(make, tools, image, tmp_path):

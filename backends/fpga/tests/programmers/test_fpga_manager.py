@@ -276,7 +276,8 @@ def test_a_load_that_touched_nothing_is_tried_again_until_it_works(kernel, real,
 
 def test_what_a_manager_says_after_the_write_has_returned_is_waited_for(kernel, manager, programmer, boards, image):
     """The state of a load that goes on, and the status of one that failed, or of the one before."""
-    late, over = {"state": [], "status": []}, ("operating", "write error")
+    late: dict[str, list[str]] = {"state": [], "status": []}
+    over = "operating", "write error"
 
     def said(name):
         return late[name].pop() if late[name] and manager.state in over else f"{getattr(manager, name)}\n"

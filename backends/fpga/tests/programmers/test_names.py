@@ -38,7 +38,7 @@ class Function(FpgaDriver):
 
     @property
     def hardware(self):
-        return {name for device in self.devices() for name in device.hardware}
+        return {name for device in self.devices() for name in device.hardware or ()}
 
 
 @pytest.fixture

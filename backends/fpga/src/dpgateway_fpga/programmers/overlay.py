@@ -40,6 +40,11 @@ class OverlayProgrammer:
 
     def expected(self, board: Board, image: Image) -> str:
         self._overlay(board, image)
+        if not self._options.configfs.is_dir():
+            raise DriverError(
+                f"{self._options.configfs} isn't there: only vendors' kernels, such as linux-xlnx, have overlays in "
+                "configfs, which has to be mounted; use another programmer"
+            )
         return image.sha256
 
     def read(self, board: Board) -> Reading:
@@ -50,6 +55,7 @@ class OverlayProgrammer:
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         """The old overlay goes first, because a region takes one only (drivers/fpga/of-fpga-region.c)."""
+        self.expected(board, image)
         look = Look(self._roots)
         manager = places.manager(look, board)
         keep = () if lock is None else (lock,)
@@ -59,10 +65,10 @@ class OverlayProgrammer:
             steps = [("mkdir", here), ("write", f"{here}/path", name)]
             try:
                 load(self._processes, board, steps, Watched(self._roots, manager, progress), keep)
-            except Failed:
+            except Failed as error:
                 with suppress(DriverError):  # what failed first is what is told; a process that hangs still has it
                     self.reset(board)
-                raise
+                raise Failed(f"{error}{self._others(board)}", again=error.again) from error
 
     def reset(self, board: Board) -> None:
         """Takes the overlay away, and the devices that it has made. The logic stays as it is."""
@@ -90,6 +96,12 @@ class OverlayProgrammer:
         except (DriverError, OSError):
             return False
         return status == b"applied" and path != b""
+
+    def _others(self, board: Board) -> str:
+        """What a failure may be due to: a region takes one overlay."""
+        names = {self._place(key).name for key in board.keys}
+        others = [one.name for one in self._options.configfs.glob("*") if one.name not in names]
+        return f"; the kernel has {', '.join(sorted(others))} already" if others else ""
 
     def _place(self, key: str) -> Path:
         return self._options.configfs / f"dpgateway-{key}"

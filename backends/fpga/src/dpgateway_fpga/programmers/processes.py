@@ -106,7 +106,7 @@ class Processes:
                 pass_fds=tuple(keep), start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise Failed(f"{argv[0]} can't be started: {error}", again=error.errno in PASSING) from error
+            raise Failed(f"{argv[0]} can't be started: {error}", again=True) from error
 
 
 def _wait(process: subprocess.Popen[bytes], until: float, look: Callable[[], None]) -> bool:
