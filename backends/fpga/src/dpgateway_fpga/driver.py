@@ -101,8 +101,8 @@ class FpgaDriver:
 
     def prepare(self, devices: Sequence[Device]) -> None:
         """Programs the boards at the same time, because the kubelet waits 30 s for all of them together."""
-        self._find()
         end = time.monotonic() + self._options.wait.total_seconds()
+        self._find()
         errors: list[DriverError] = []
         jobs: list[tuple[Slot, Job]] = []
         for slot in [self._slot(device) for device in devices]:

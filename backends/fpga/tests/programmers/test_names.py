@@ -1,7 +1,9 @@
 """One board has one lock, one journal and one name for its pool, whatever its resources call it."""
 
 import json
+import tempfile
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from dpgateway_fpga import Bitstream, Board, FpgaDriver
@@ -12,6 +14,8 @@ from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
 from backends.fpga.tests.kernel.manager import Manager
 from dpgateway import Busy, DriverError
 from dpgateway.testing import Recorder
+from dpgateway_simulator import Kubelet, PluginError
+from tests.support.gateway import Gateway
 
 CARD, PART = "0000:3b:00.0", "af000000.pcap"
 BY_HAND = {"boards": (Board("card", address=CARD),)}
@@ -208,5 +212,40 @@ def test_managers_of_one_device_are_boards_of_their_own(function, kernel):
         Manager(kernel.root, f"class/fpga_manager/fpga{number + 2}", kernel.search)
     driver = function("aes", boards=tuple(Board(f"b{number}", address=f"fpga{number}") for number in range(4)))
     assert driver.reasons == [""] * 4
-    hardware = [name for device in driver.devices() for name in device.hardware]
+    hardware = [name for device in driver.devices() for name in device.hardware or ()]
     assert len(set(hardware)) == len(hardware)
+
+
+async def test_two_pods_never_have_one_board_under_two_names(manager, real, tmp_path):
+    names = {"aes": {"boards": [{"id": "card", "address": CARD}]}, "fft": {"discover": ["*"]}}
+    with tempfile.TemporaryDirectory(prefix="dp-") as folder:  # of a short path, as sockets need it
+        path = Path(folder)
+        plugins = path / "device-plugins"
+        async with Kubelet("1.31", plugins) as kubelet, Gateway(path, plugins) as process:
+            await process.start(*(_resource(real(), tmp_path, name, boards) for name, boards in names.items()))
+            aes, fft = (f"example.com/{name}" for name in names)
+            await kubelet.wait_for(lambda: kubelet.counts(aes)[1] == kubelet.counts(fft)[1] == 1)
+            assert (await kubelet.admit("first", {"c": {aes: 1}}))["ok"]
+            await kubelet.wait_for(lambda: kubelet.counts(fft)[1] == 0)
+            with pytest.raises(PluginError, match=rf"device {PART} .* (is held|is being programmed with aes) as {aes}"):
+                await kubelet.allocate(fft, [PART])
+            assert loaded(manager) == ["aes"]
+            kubelet.remove("first")
+            await kubelet.wait_for(lambda: kubelet.counts(fft)[1] == 1, 90)
+            assert (await kubelet.admit("second", {"c": {fft: 1}}))["ok"]
+            assert loaded(manager) == ["aes", "fft"]
+            assert await process.end() == 0
+
+
+def _resource(options, folder, name, boards):
+    file = folder / f"{name}.bin"
+    file.write_text(name)
+    file.chmod(0o644)
+    more = {
+        "bitstream": {"path": str(file), "id": name},
+        "programmer": "fpga-manager",
+        "fpga_manager": {"firmware": str(options.fpga_manager.firmware)},
+        "sysfs": options.sysfs,
+        "state_dir": str(options.state_dir),
+    }
+    return {"name": f"example.com/{name}", "driver": "fpga", "pool": "boards", "options": {**boards, **more}}
