@@ -21,7 +21,7 @@ class Card:
     def __init__(self, host, address, interface, ports=1):
         self.state, self.status, self.images = "unknown", "", []
         self.afus, self.opened = ["0" * 32] * ports, False
-        self.fail, self.disabled, self.busy, self.resets = None, False, set(), 0
+        self.fail, self.disabled, self.busy, self.resets = None, set(), set(), 0
         self.gate = Gate()
         self.gate.open()
         base = f"sys/devices/pci0000:3a/{address}"
@@ -57,7 +57,8 @@ class Card:
         self.region: Directory = host["sys"]["devices"]["pci0000:3a"][address]["fpga_region"]["region0"]
 
     def reconfigure(self, port, image):
-        self.disabled, trapped = True, self.disabled
+        trapped = port in self.disabled
+        self.disabled.add(port)
         for state in ("write init", "write", "write complete"):
             self.state = state
             self.gate.wait()
@@ -65,7 +66,8 @@ class Card:
                 self.state, self.status = "write error", "reconfig CRC error\n"
                 raise OSError(self.fail, "")
         self.state, self.status = "operating", ""
-        self.disabled = trapped
+        if not trapped:
+            self.disabled.remove(port)
         self.images.append(image)
         self.afus[port] = image[:32].decode()
 
@@ -75,7 +77,7 @@ class _AfuId(File):
         self._card, self._port = card, port
 
     def read(self):
-        if self._card.disabled:
+        if self._port in self._card.disabled:
             raise OSError(errno.EBUSY, "")
         return f"{self._card.afus[self._port]}\n"
 

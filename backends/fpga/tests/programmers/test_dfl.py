@@ -111,6 +111,28 @@ def test_the_ports_of_a_card_are_programmed_one_after_the_other(kernel, real):
     assert [programmers[0].read(board).identity for board in boards] == card.afus == [AES, FFT]
 
 
+def test_the_other_ports_of_a_card_run_what_they_run_while_one_is_programmed_and_after_that_failed(kernel, real, start):
+    """The manager's state is that of the last port that was programmed; the bridge is each port's own."""
+    card = Card(kernel.host, "0000:3b:00.0", INTERFACE, ports=2)
+    image = real().bitstream.path
+    image.write_bytes(gbs_file(AES))
+    boards = (BOARD, replace(BOARD, id="other", port=1))
+    driver = start(real(programmer="dfl", boards=boards))
+    first, second = driver.devices()
+    driver.prepare([second])
+    card.gate.close()
+    card.fail = errno.EIO
+    with ThreadPoolExecutor() as threads:
+        failing = threads.submit(driver.prepare, [first])
+        assert card.gate.reached.wait(20)
+        driver.prepare([second])
+        card.gate.open()
+        assert isinstance(failing.exception(), DriverError)
+    driver.prepare([second])
+    assert [device.health.ok for device in driver.devices()] == [False, True]
+    assert len(card.images) == 1
+
+
 def test_a_node_of_another_device_is_refused(card, programmer):
     card.region["dfl-fme.0"]["dev"] = Text("240:3\n")
     with pytest.raises(Failed, match=r"is device 0:0, expected 240:3 \(ENXIO\)"):

@@ -55,9 +55,10 @@ class DflProgrammer:
             return unplaced(error)
         if left := self._processes.left(board):
             return replace(found, fault=left)
-        if found.state in AT_WORK:  # the port is disabled, and afu_id says EBUSY (drivers/fpga/dfl-afu-main.c)
-            return found
-        return _identified(found, look.value(place.port, "afu_id"))
+        afu = look.value(place.port, "afu_id")
+        if isinstance(afu, NoValue) and found.state in AT_WORK:
+            return found  # the port is disabled, and afu_id says EBUSY (drivers/fpga/dfl-afu-main.c)
+        return _identified(found, afu)
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         self.expected(board, image)
@@ -84,7 +85,8 @@ def _said(value: str | NoValue) -> str:
 
 def _identified(found: Reading, afu: str | NoValue) -> Reading:
     """After a reconfiguration that failed, the kernel leaves the port disabled for ever: its error path doesn't enable
-    the bridge (drivers/fpga/fpga-region.c, fpga_region_program_fpga), and no later success does.
+    the bridge (drivers/fpga/fpga-region.c, fpga_region_program_fpga), and no later success does. A port that isn't
+    disabled runs what it says: what the card's one manager says is of the port that was programmed last.
     """
     if isinstance(afu, NoValue):
         why = (
@@ -93,7 +95,7 @@ def _identified(found: Reading, afu: str | NoValue) -> Reading:
         return replace(found, fault=f"{found.fault}; {why}" if found.fault else why)
     if afu == _DEAD:
         return replace(found, fault=found.fault or f"afu_id is {afu}: the card doesn't answer")
-    return replace(found, identity=afu, operating=True)
+    return replace(found, identity=afu, operating=True, fault=None)
 
 
 def _node(look: Look, thing: Object) -> tuple[str, str]:

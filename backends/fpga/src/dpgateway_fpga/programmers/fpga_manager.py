@@ -51,9 +51,9 @@ class FpgaManagerProgrammer:
         name = f"{image.sha256}-{board.id}.bin"
         with staged(self._options.firmware / DIRECTORY, name, image.content):
             steps = [("lock", here), *attributes, ("write", f"{here}/firmware", f"{DIRECTORY}/{name}")]
-            load(
-                self._processes, board, steps, Watched(self._roots, manager, progress), () if lock is None else (lock,)
-            )
+            watched = Watched(self._roots, manager, progress)
+            load(self._processes, board, steps, watched, () if lock is None else (lock,))
+            watched.settle(self._processes.patience)
 
     def reset(self, board: Board) -> None:
         raise Failed("it can't be reset, because fpga_manager can only load: program it")

@@ -69,9 +69,9 @@ class Watched:
             self._last = state
             self._progress(state)
 
-    def settle(self, seconds: float) -> Reading:
-        """What it says at the end. A driver may return before its hardware is done; and what is wrong may be what was
-        wrong before.
+    def settle(self, seconds: float) -> None:
+        """Returns when a load is over. A driver may return before its hardware is done; and what the manager says is
+        wrong may be what was wrong before.
         """
         until = time.monotonic() + seconds
         late = time.monotonic() + min(_LATE, seconds)
@@ -80,7 +80,6 @@ class Watched:
                 break
             self.tell()
             time.sleep(_LOOK)
-        return found
 
     def fails(self) -> Reading:
         """What it says of a load that failed: its state has to say so, and then its status why, if there is one."""
@@ -95,7 +94,7 @@ class Watched:
 def load(
     processes: Processes, board: Board, steps: Sequence[Sequence[object]], watched: Watched, keep: Collection[int]
 ) -> None:
-    """Takes the steps. Raises Failed, which has the kernel's state."""
+    """Takes the steps, of which the last one loads. Raises Failed, which has the kernel's state."""
     try:
         processes.steps(board, steps, watched.tell, keep)
     except Failed as error:
@@ -108,4 +107,3 @@ def load(
                 "one of them is seen here"
             )
         raise Failed(told, again=error.again or found.state in {"absent", UNFOUND}) from error
-    watched.settle(processes.patience)

@@ -63,8 +63,10 @@ class OverlayProgrammer:
         with self._files(board, image) as name:
             self.reset(board)
             steps = [("mkdir", here), ("write", f"{here}/path", name)]
+            watched = Watched(self._roots, manager, progress)
             try:
-                load(self._processes, board, steps, Watched(self._roots, manager, progress), keep)
+                load(self._processes, board, steps, watched, keep)
+                watched.settle(self._processes.patience)
             except Failed as error:
                 with suppress(DriverError):  # what failed first is what is told; a process that hangs still has it
                     self.reset(board)
