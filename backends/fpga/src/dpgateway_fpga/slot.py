@@ -36,6 +36,8 @@ class Slot:
         self._failures = 0
         self._retry: threading.Timer | None = None
         self._closed = False
+        self._looks_again = False
+        """Whether another look was asked for, because the board has come."""
         self._station.watch(self)
 
     # what is listed
@@ -44,6 +46,9 @@ class Slot:
         health = self._look()
         with self._state:
             self._health = health
+        if health.reason == self._unknown and not self._looks_again:
+            self._looks_again = True
+            self._context.changed()
         self._plan_after_restart()
         return replace(self._device, health=health)
 
@@ -74,8 +79,16 @@ class Slot:
         found = said(self._reader)
         if found.state == "absent" and self._work.entry() is not None:
             self._work.gone()
-        reason = self._fault() or found.fault
+        reason = self._fault() or found.fault or self._unknown
         return Health.unhealthy(reason) if reason else Health.healthy()
+
+    @property
+    def _unknown(self) -> str:
+        """Why a board that is there isn't offered: what programs it, which names its lock, its journal and its hardware,
+        is known after the next look only.
+        """
+        known = self._options.programmer not in DISCOVERS or isinstance(self.board, Located)
+        return "" if known else "it has come since the last look for boards"
 
     def _fault(self) -> str:
         """What the journal says; a fallback image is a fault only of whose bitstream failed."""
@@ -133,9 +146,8 @@ class Slot:
             self._cancel()
 
     def _begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None]) -> Job:
-        if self._options.programmer in DISCOVERS and not isinstance(self.board, Located):
-            # It may have come by now; but its lock and its journal are known after the next look for boards only.
-            raise Busy(f"board {self.board.id!r} can't be programmed: {said(self._reader).fault or 'it has just come'}")
+        if self._unknown:
+            raise Busy(f"board {self.board.id!r} can't be programmed: {said(self._reader).fault or self._unknown}")
         try:
             job = Job(bitstream, self._work.resource)
             return self._station.begin(job, partial(self._attempt, partial(work, bitstream)))

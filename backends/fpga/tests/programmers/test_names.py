@@ -10,6 +10,7 @@ from dpgateway_fpga import Bitstream, Board, FpgaDriver
 from dpgateway_fpga.journal import Journal
 
 from backends.fpga.tests.kernel.dfl import Card
+from backends.fpga.tests.kernel.fuse import Directory
 from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
 from backends.fpga.tests.kernel.manager import Manager
 from dpgateway import Busy, DriverError
@@ -173,6 +174,25 @@ def test_a_process_of_an_earlier_release_keeps_others_off(function, manager, key
 
 
 # boards that come and go
+
+
+class Late(Directory):
+    """The first look finds nothing."""
+
+    looks = 0
+
+    def items(self):
+        self.looks += 1
+        return super().items() if self.looks > 1 else {}.items()
+
+
+def test_a_board_that_comes_during_a_look_is_not_offered_before_it_is_known_what_it_is(function, manager, kernel):
+    classes = kernel.root["class"]
+    classes["fpga_manager"] = Late(classes["fpga_manager"])
+    aes = function("aes", **BY_HAND)
+    assert aes.reasons == ["it has come since the last look for boards"]
+    assert aes.recorder.changes == 1, "the gateway looks again at once"
+    assert (aes.reasons, aes.hardware) == ([""], {f"fpga {CARD}", f"fpga {PART}"})
 
 
 @pytest.mark.parametrize("naming", [{"boards": (Board("card", address="f8007000.devcfg"),)}, FOUND])
