@@ -215,3 +215,16 @@ async def test_a_step_that_lasts_is_told_again(capsys):
     steps = [line.partition(" (")[0] for line in said]
     assert set(steps[:3]) == {"board b: writing"}
     assert "board b: verifying" in steps
+
+
+@pytest.mark.parametrize("command", ["program", "reset"])
+def test_a_board_that_is_not_there_is_left_alone(run, tmp_path, command):
+    """Nor does anything by its address, under which nobody else would know it."""
+    file = tmp_path / "config.yaml"
+    config = json.loads(file.read_text())
+    for one in config["resources"]:
+        one["options"] |= {"programmer": "fpga-manager", "sysfs": str(tmp_path / "sys")}
+    file.write_text(json.dumps(config))
+    done = run(command, "b", "--force")
+    assert (done.exit_code, "board 'b': expected one fpga_manager at b in /sys, found none" in done.stderr) == (1, True)
+    assert not (tmp_path / "state").exists()

@@ -83,7 +83,7 @@ def program(  # noqa: PLR0913, PLR0917  one per option
     function = known.function(resource)
     _refuse_held(known, control_socket, force=force)
     with _naming(board), Teller(board) as tell:
-        function.work.ensure(function.options.bitstream, tell, function.options.fallback)
+        function.program(tell)
     _result(known, output, f"board {board} runs {function.options.bitstream.id}")
 
 

@@ -16,8 +16,9 @@ from dpgateway_fpga.discovery import LOOKING, find
 from dpgateway_fpga.ensuring import Work
 from dpgateway_fpga.journal import Entry, Journal
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers import PROGRAMMERS, Reading, Verification, said, verify
+from dpgateway_fpga.programmers import PROGRAMMERS, Progress, Reading, Verification, said, verify
 from dpgateway_fpga.reader import Reader
+from dpgateway_fpga.slot import unknown
 
 _log = logging.getLogger("dpgateway.fpga")
 
@@ -40,11 +41,21 @@ class Function:
             raise DriverError(f"expected the journal to say that it runs {bitstream.id}, found {entry or 'nothing'}")
         return found
 
+    def program(self, tell: Progress) -> None:
+        """Returns when the board runs the resource's bitstream. Raises Busy, DriverError, OSError."""
+        self._check_known()
+        self.work.ensure(self.options.bitstream, tell, self.options.fallback)
+
     def reset(self) -> None:
         """Raises Busy, DriverError, OSError. The board is programmed again before a container gets it."""
+        self._check_known()
         with self.work.journal.locked(*self.work.board.keys):
             self.work.programmer.reset(self.work.board)
             self.work.journal.forget(self.work.board.key)
+
+    def _check_known(self) -> None:
+        if why := unknown(self.work.board, self.options):
+            raise DriverError(_said(self.work).fault or why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +90,15 @@ class Known:
 
     @property
     def reading(self) -> Reading:
-        return said(Reader("its state", partial(self.work.programmer.read, self.board)))
+        return _said(self.work)
 
     @property
     def entry(self) -> Entry | None:
         return self.work.entry()
+
+
+def _said(work: Work) -> Reading:
+    return said(Reader("its state", partial(work.programmer.read, work.board)))
 
 
 def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:

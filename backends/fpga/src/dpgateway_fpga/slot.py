@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from dpgateway import Busy, Context, Device, DriverError, Health
-from dpgateway_fpga.boards import Bitstream, Located
+from dpgateway_fpga.boards import Bitstream, Board, Located
 from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import Progress, said
@@ -84,11 +84,7 @@ class Slot:
 
     @property
     def _unknown(self) -> str:
-        """Why a board that is there isn't offered: what programs it, which names its lock, its journal and its hardware,
-        is known after the next look only.
-        """
-        known = self._options.programmer not in DISCOVERS or isinstance(self.board, Located)
-        return "" if known else "it has come since the last look for boards"
+        return unknown(self.board, self._options)
 
     def _fault(self) -> str:
         """What the journal says; a fallback image is a fault only of whose bitstream failed."""
@@ -221,6 +217,14 @@ class Slot:
         if self._retry:
             self._retry.cancel()
             self._retry = None
+
+
+def unknown(board: Board, options: FpgaOptions) -> str:
+    """Why nothing can be done with a board though it is there: what programs it, after which its lock, its journal and
+    its hardware are named, is known after the next look only. Empty if it is known.
+    """
+    known = options.programmer not in DISCOVERS or isinstance(board, Located)
+    return "" if known else "it has come since the last look for boards"
 
 
 def _text(error: BaseException) -> str:
