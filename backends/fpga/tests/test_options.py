@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from dpgateway_fpga import Bitstream, Board, Simulated
+from dpgateway_fpga import Bitstream, Board, FpgaManager, Simulated
 from dpgateway_fpga.command_line import main
 
 from dpgateway import Device
@@ -76,10 +76,21 @@ def test_boards_and_nodes_belong_to_one_resource_or_to_those_of_one_pool(options
 
 
 def test_resources_of_one_board_should_meet_in_one_directory(options):
+    options = replace(options, boards=(Board("a"),))
     same, other = replace(options), replace(options, state_dir=Path("/elsewhere"))
     (warning,) = options.warnings({"example.com/same": same, "example.com/fft": other})
     assert warning.startswith(f"state_dir: found {options.state_dir}, expected /elsewhere as example.com/fft has it")
     assert list(other.warnings({"example.com/aes": replace(options, boards=(Board("b"),))})) == []
+
+
+def test_a_real_board_that_would_be_simulated_is_told_and_so_is_what_has_no_effect(options):
+    real = replace(options, boards=(Board("a", nodes=("/dev/fpga0",)),), fpga_manager=FpgaManager(flags=1))
+    assert list(real.warnings({})) == [
+        "programmer: found simulated, which programs no board, because its boards are files",
+        "fpga_manager: of no effect, because the programmer is simulated",
+    ]
+    assert list(replace(real, programmer="fpga-manager").warnings({})) == []
+    assert list(replace(options, boards=(Board("a"),)).warnings({})) == []
 
 
 def test_two_names_of_one_place_are_one_board(options):

@@ -117,6 +117,16 @@ class FpgaOptions:
         return [*(f"board {name}" for name in places), *(f"node {node}" for node in nodes), *found]
 
     def warnings(self, others: Mapping[str, FpgaOptions]) -> Iterator[str]:
+        if self.programmer == "simulated" and any(board.nodes or board.address for board in self.boards):
+            yield "programmer: found simulated, which programs no board, because its boards are files"
+        unused = (
+            ("command", self.command, Command()),
+            ("fpga_manager", self.fpga_manager, FpgaManager()),
+            ("overlay", self.overlay, Overlay()),
+        )
+        for key, options, default in unused:
+            if options != default and key != self.programmer.replace("-", "_"):
+                yield f"{key}: of no effect, because the programmer is {self.programmer}"
         keys = {board.key for board in self.boards}
         for name, other in others.items():
             if other.state_dir != self.state_dir and keys & {board.key for board in other.boards}:
