@@ -135,7 +135,9 @@ class Work:
         except BaseException as error:  # after any error, what the board runs is in doubt
             text = str(error) or repr(error)
             why = f"{reason}; so did programming {bitstream.id}: {text}" if reason else text
-            fault = replace(entry, state="faulted", since=_now(), reason=why, again=may_pass(error))
+            fault = replace(
+                entry, state="faulted", since=_now(), reason=why, again=may_pass(error), touched=_touched(error)
+            )
             self.journal.write(self.board.key, fault)
             raise
         tell("writing the journal")
@@ -155,6 +157,11 @@ def may_pass(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _PASSING
     return isinstance(error, Busy | DeviceUnavailable) or bool(getattr(error, "again", False))
+
+
+def _touched(error: BaseException) -> bool:
+    """Whether the board may be another one after that."""
+    return bool(getattr(error, "touched", True))
 
 
 def _now() -> int:

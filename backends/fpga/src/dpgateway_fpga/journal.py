@@ -44,6 +44,8 @@ class Entry:
     """Why it is faulted; or, of a fallback image, why it isn't the one that was wanted."""
     again: bool = False
     """Whether the same attempt may succeed later."""
+    touched: bool = True
+    """Whether a failed attempt may have changed the board; if not, it is no fault of the board."""
     life: int | None = None
     """In which life of what programs it; None: that wasn't known, as in earlier releases."""
 

@@ -87,13 +87,16 @@ class Slot:
         return unknown(self.board, self._options)
 
     def _fault(self) -> str:
-        """What the journal says; a fallback image is a fault only of whose bitstream failed."""
+        """What the journal says; a fallback image is a fault only of whose bitstream failed, and so is an attempt that
+        touched nothing.
+        """
         entry = self._work.entry()
         if entry is None or not entry.reason:
             return ""
+        ours = entry.resource == self._work.resource
         if entry.state == "faulted":
-            return f"programming {entry.bitstream} failed: {entry.reason}"
-        return f"{entry.reason}; it runs {entry.bitstream}" if entry.resource == self._work.resource else ""
+            return f"programming {entry.bitstream} failed: {entry.reason}" if entry.touched or ours else ""
+        return f"{entry.reason}; it runs {entry.bitstream}" if ours else ""
 
     def _runs_pinned(self) -> bool:
         pinned = self._options.bitstream.sha256

@@ -14,7 +14,7 @@ from dpgateway_fpga.trusted import read_file, trusted_directory
 class Unwritten(DriverError):
     """The file couldn't be put there; so nobody has read it, and another attempt may work."""
 
-    again = True
+    again, touched = True, False
 
 
 @contextmanager

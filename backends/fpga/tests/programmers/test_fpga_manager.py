@@ -4,12 +4,13 @@ import errno
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
 import pytest
-from dpgateway_fpga import Board, FpgaManager
+from dpgateway_fpga import Board, FpgaDriver, FpgaManager
 from dpgateway_fpga.programmers import Failed, Reading, verify
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
@@ -17,6 +18,7 @@ from backends.fpga.tests.kernel.fuse import Text
 from backends.fpga.tests.kernel.left import left_behind
 from backends.fpga.tests.kernel.manager import STATES
 from dpgateway import DriverError
+from dpgateway.testing import Recorder
 
 
 @pytest.fixture
@@ -265,9 +267,18 @@ def test_a_load_that_touched_nothing_is_tried_again_until_it_works(kernel, real,
         kernel.search.clear()
     if missing == "flags":
         kernel.root.make(f"{manager.path}/flags", Deaf("2\n"))
-    driver = start(replace(options, fpga_manager=FpgaManager(firmware=where)))
-    with pytest.raises(DriverError):
+    slow = replace(options, retry_first=timedelta(hours=1), retry_limit=timedelta(hours=1))
+    driver, other = start(replace(slow, fpga_manager=FpgaManager(firmware=where))), Recorder()
+    with pytest.raises(DriverError) as failed:
         driver.prepare(driver.devices())
+    (reason,) = [device.health.reason for device in driver.devices()]
+    assert reason
+    assert reason.removeprefix("programming crypto-v3 failed: ") in str(failed.value)
+    with closing(FpgaDriver(options, other.context("example.com/other"))) as another:
+        assert [device.health.ok for device in another.devices()] == [True], "it's no fault of the board"
+    driver.close()
+    driver = start(replace(options, fpga_manager=FpgaManager(firmware=where)))
+    driver.devices()
     where.mkdir(exist_ok=True)
     kernel.search[:] = [where]
     kernel.root.make(f"{manager.path}/flags", Deaf("0\n"))

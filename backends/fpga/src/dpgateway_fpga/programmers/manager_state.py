@@ -26,8 +26,8 @@ _LATE = 2.0
 
 
 def reading(look: Look, manager: Object) -> Reading:
-    """``unknown`` is no fault: it is the state before the first load. An error stays until the next load
-    (drivers/fpga/fpga-mgr.c).
+    """``unknown`` is no fault: it is the state before the first load. Nor is that the kernel found no file, because it
+    touched nothing then. Another error stays until the next load (drivers/fpga/fpga-mgr.c).
     """
     state, status = look.value(manager, "state"), look.value(manager, "status")
     if isinstance(state, NoValue):
@@ -36,7 +36,8 @@ def reading(look: Look, manager: Object) -> Reading:
     # linux-xlnx fails a read of status with ENOENT where the driver has none.
     if isinstance(status, NoValue) and (status.absent or status.reason.endswith(os.strerror(errno.ENOENT))):
         errors = ""
-    fault = f"state: {state}; status: {errors}" if errors else f"state: {state}" if state.endswith(" error") else None
+    wrong = state.endswith(" error") and state != UNFOUND
+    fault = f"state: {state}; status: {errors}" if errors else f"state: {state}" if wrong else None
     return Reading(state, operating=state == OPERATING, fault=fault)
 
 
@@ -106,4 +107,5 @@ def load(
                 "before it what /sys/module/firmware_class/parameters/path names; the option firmware has to be where "
                 "one of them is seen here"
             )
-        raise Failed(told, again=error.again or found.state in {"absent", UNFOUND}) from error
+        again = error.again or found.state in {"absent", UNFOUND}
+        raise Failed(told, again=again, touched=error.touched and found.state != UNFOUND) from error

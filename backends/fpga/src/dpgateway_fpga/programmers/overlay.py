@@ -70,7 +70,7 @@ class OverlayProgrammer:
             except Failed as error:
                 with suppress(DriverError):  # what failed first is what is told; a process that hangs still has it
                     self.reset(board)
-                raise Failed(f"{error}{self._others(board)}", again=error.again) from error
+                raise Failed(f"{error}{self._others(board)}", again=error.again, touched=error.touched) from error
 
     def reset(self, board: Board) -> None:
         """Takes the overlay away, and the devices that it has made. The logic stays as it is."""

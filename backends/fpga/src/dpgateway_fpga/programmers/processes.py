@@ -23,7 +23,7 @@ from dpgateway_fpga.programmers.programmer import Failed, Progress
 
 CHILD = Path(__file__).with_name("child.py")
 PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
-"""Nothing was touched then: somebody else is programming, or has the device open."""
+"""We touched nothing then: somebody else is programming, or has the device open."""
 TOUCHING = frozenset({"write", "reconfigure"})
 """The steps of ``child`` that change a board; and they don't where they find no file (ENOENT)."""
 _LOOK = 0.1
@@ -106,7 +106,7 @@ class Processes:
                 pass_fds=tuple(keep), start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise Failed(f"{argv[0]} can't be started: {error}", again=True) from error
+            raise Failed(f"{argv[0]} can't be started: {error}", again=True, touched=False) from error
 
 
 def _wait(process: subprocess.Popen[bytes], until: float, look: Callable[[], None]) -> bool:
@@ -134,7 +134,9 @@ def _failure(ended: Ended) -> Failed:
     try:
         said = json.loads(ended.output.rpartition("\n")[2])
         number, name = said["errno"], errno.errorcode.get(said["errno"], str(said["errno"]))
-        again = number in PASSING or number == errno.ENOENT or said["step"] not in TOUCHING
-        return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=again)
+        passes = number in PASSING
+        touched = passes or (said["step"] in TOUCHING and number != errno.ENOENT)
+        again = passes or not touched
+        return Failed(f"{said['step']} {said['path']}: {said['why']} ({name})", again=again, touched=touched)
     except (ValueError, LookupError, TypeError):
         return Failed(f"the process that programs ended with code {ended.code}: {ended.output or 'it said nothing'}")

@@ -45,10 +45,12 @@ class Reading:
 class Failed(DriverError):
     """A board couldn't be programmed, or isn't what it should be."""
 
-    def __init__(self, why: str, *, again: bool = False) -> None:
-        """``again``: whether the same attempt may succeed later, because nothing was touched, or what failed passes."""
+    def __init__(self, why: str, *, again: bool = False, touched: bool = True) -> None:
+        """``again``: whether the same attempt may succeed later, because nothing was touched, or what failed passes.
+        ``touched``: whether the board may be another one than before, whoever did it.
+        """
         super().__init__(why)
-        self.again = again
+        self.again, self.touched = again, touched
 
 
 class Programmer(Protocol):
