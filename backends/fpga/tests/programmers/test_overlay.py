@@ -130,3 +130,4 @@ def test_a_kernel_without_overlays_is_named(kernel, programmer, board, image, tm
     for call in (programmer.expected, partial(programmer.program, progress=print)):
         with pytest.raises(DriverError, match=rf"^{tmp_path}/host/overlays isn't there: .* use another programmer$"):
             call(board, image)
+    assert "isn't there" in str(programmer.read(board).fault)

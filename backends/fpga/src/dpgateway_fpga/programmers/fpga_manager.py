@@ -40,7 +40,7 @@ class FpgaManagerProgrammer:
 
     def read(self, board: Board) -> Reading:
         found = read(self._roots, board)
-        return replace(found, fault=self._processes.left(board) or found.fault)
+        return replace(found, fault=self._processes.left(board) or found.fault or self._lacking(board))
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         look = Look(self._roots)
@@ -57,6 +57,15 @@ class FpgaManagerProgrammer:
 
     def reset(self, board: Board) -> None:
         raise Failed("it can't be reset, because fpga_manager can only load: program it")
+
+    def _lacking(self, board: Board) -> str | None:
+        """Why no image can be loaded, if none can."""
+        look = Look(self._roots)
+        try:
+            self._attributes(look, places.manager(look, board))
+        except (DriverError, OSError) as error:
+            return str(error)
+        return None
 
     def _attributes(self, look: Look, manager: Object) -> list[tuple[str, ...]]:
         names = look.entries(manager, "*")

@@ -6,6 +6,7 @@ directory is an overlay, and writing a file's name to its ``path`` applies it, w
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -40,18 +41,15 @@ class OverlayProgrammer:
 
     def expected(self, board: Board, image: Image) -> str:
         self._overlay(board, image)
-        if not self._options.configfs.is_dir():
-            raise DriverError(
-                f"{self._options.configfs} isn't there: only vendors' kernels, such as linux-xlnx, have overlays in "
-                "configfs, which has to be mounted; use another programmer"
-            )
+        if why := self._lacking():
+            raise DriverError(why)
         return image.sha256
 
     def read(self, board: Board) -> Reading:
         found = read(self._roots, board)
         if found.operating and not self._applied(board):
             found = replace(found, state=f"{found.state} without its overlay", operating=False)
-        return replace(found, fault=self._processes.left(board) or found.fault)
+        return replace(found, fault=self._processes.left(board) or found.fault or self._lacking())
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         """The old overlay goes first, because a region takes one only (drivers/fpga/of-fpga-region.c)."""
@@ -98,6 +96,15 @@ class OverlayProgrammer:
         except (DriverError, OSError):
             return False
         return status == b"applied" and path != b""
+
+    def _lacking(self) -> str | None:
+        """Why no overlay can be applied, if none can."""
+        if os.path.isdir(self._options.configfs):  # noqa: PTH112  a Path's raises where it mayn't look
+            return None
+        return (
+            f"{self._options.configfs} isn't there: only vendors' kernels, such as linux-xlnx, have overlays in "
+            "configfs, which has to be mounted; use another programmer"
+        )
 
     def _others(self, board: Board) -> str:
         """What a failure may be due to: a region takes one overlay."""
