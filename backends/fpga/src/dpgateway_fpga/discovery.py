@@ -47,10 +47,11 @@ def find(look: Look, options: FpgaOptions) -> Found:
     found: list[Board] = []
     programmer = options.programmer
     boards = options.boards
+    managers = list(look.objects("fpga_manager")) if programmer in DISCOVERS else []
     if programmer in DISCOVERS:
-        boards = tuple(located(look, board, programmer) for board in boards)
+        boards = tuple(located(look, board, programmer, managers) for board in boards)
     candidates = list(_KINDS[programmer](look)) if options.discover else []
-    known = _known(look, boards, candidates)
+    known = _known(boards, candidates, managers)
     for one in candidates:
         if one.place is None:
             notices.append(f"/sys/{one.thing.path} isn't offered: {one.wrong}")
@@ -60,7 +61,7 @@ def find(look: Look, options: FpgaOptions) -> Found:
                 continue
             id_ = f"{one.place}-p{one.port}" if programmer == "dfl" else one.place
             board = _board(look, Board(id_, address=one.place, port=one.port), one.thing)
-            found.append(located(look, board, programmer))
+            found.append(located(look, board, programmer, managers))
         except ValueError as error:
             notices.append(f"/sys/{one.thing.path} isn't offered: {error}")
         except ExceptionGroup as several:
@@ -72,14 +73,16 @@ def find(look: Look, options: FpgaOptions) -> Found:
     return Found((*boards, *(board for board in found if times[board.id] == 1)), notices)
 
 
-def _known(look: Look, boards: Sequence[Board], candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
+def _known(
+    boards: Sequence[Board], candidates: Sequence[_Candidate], managers: Sequence[Object]
+) -> Sequence[_Candidate]:
     """What is one of the boards already, by its own name or another one."""
     named = {(board.place, board.port) for board in boards}
     at = {(board.at, board.port) for board in boards if isinstance(board, Located)}
     return [
         one
         for one in candidates
-        if (one.place, one.port) in named or (programmed(look, one.thing).path, one.port) in at
+        if (one.place, one.port) in named or (programmed(one.thing, managers).path, one.port) in at
     ]
 
 

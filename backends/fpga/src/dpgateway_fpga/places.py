@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from dpgateway import DeviceUnavailable, DriverError
@@ -21,37 +22,42 @@ class Dfl:
     port: Object
 
 
-def manager(look: Look, board: Board) -> Object:
-    """The one fpga_manager of a board. Raises DeviceUnavailable if there is none; DriverError, OSError."""
-    found = [thing for thing in look.objects("fpga_manager") if is_at(thing, board)]
+def manager(look: Look, board: Board, managers: Sequence[Object] = ()) -> Object:
+    """The one fpga_manager of a board. Raises DeviceUnavailable if there is none; DriverError, OSError.
+
+    ``managers``: all of them, if they are known.
+    """
+    found = [thing for thing in managers or look.objects("fpga_manager") if is_at(thing, board)]
     # A card may have a manager of its own, and others on devices that it has inside.
     own = [thing for thing in found if _device(thing).kernel == board.place]
-    return _same(look, board, _only(board, "fpga_manager", own or found))
+    return _same(board, _only(board, "fpga_manager", own or found))
 
 
 def dfl(look: Look, board: Board) -> Dfl:
     """Raises DeviceUnavailable if there is none; DriverError, OSError."""
     regions = _regions(look, board)
-    engine = _same(look, board, _engine(look, board, regions))
+    engine = _same(board, _engine(look, board, regions))
     ports = [port for port in _within(look, regions, "dfl-port.*") if look.value(port, "id") == str(board.port)]
     managers = [thing for thing in look.objects("fpga_manager") if engine in thing.line]
     return Dfl(engine, _only(board, "fpga_manager", managers), _only(board, f"dfl-port with id {board.port}", ports))
 
 
-def located(look: Look, board: Board, programmer: str) -> Board:
+def located(look: Look, board: Board, programmer: str, managers: Sequence[Object]) -> Board:
     """The board with what programs it now; as it is if nothing does, or nobody can say what. Touches no register."""
     try:
-        thing = _engine(look, board, _regions(look, board)) if programmer == "dfl" else manager(look, board)
-        return Located(**asdict(board), at=programmed(look, thing).path, life=_life(look, thing))
+        thing = _engine(look, board, _regions(look, board)) if programmer == "dfl" else manager(look, board, managers)
+        return Located(**asdict(board), at=programmed(thing, managers).path, life=_life(look, thing))
     except (DriverError, OSError):  # who reads its state is told
         return board
 
 
-def programmed(look: Look, thing: Object) -> Object:
-    """The device that a manager, or a part of a region, programs; the manager itself if its device has several."""
+def programmed(thing: Object, managers: Sequence[Object]) -> Object:
+    """The device that one of the managers, or a part of a region, programs; the manager itself if its device has
+    several.
+    """
     found = _device(thing)
-    managers = [one for one in look.objects("fpga_manager") if _device(one) == found]
-    return thing if thing in managers and len(managers) > 1 else found
+    of_it = [one for one in managers if _device(one) == found]
+    return thing if thing in of_it and len(of_it) > 1 else found
 
 
 def _device(thing: Object) -> Object:
@@ -61,9 +67,9 @@ def _device(thing: Object) -> Object:
     return line[at + 1] if at + 1 < len(line) else thing
 
 
-def _same(look: Look, board: Board, found: Object) -> Object:
+def _same(board: Board, found: Object) -> Object:
     """What a board was known by must be what is programmed: its lock and its journal are named after that."""
-    if isinstance(board, Located) and board.at != programmed(look, found).path:
+    if isinstance(board, Located) and board.at not in {found.path, _device(found).path}:
         raise DeviceUnavailable(f"/sys/{found.path} has come since the last look at {board.place}")
     return found
 

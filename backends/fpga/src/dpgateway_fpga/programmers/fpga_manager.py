@@ -15,7 +15,7 @@ from dpgateway_fpga import places
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers.manager_state import Watched, load, read
+from dpgateway_fpga.programmers.manager_state import Watched, load, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
 from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
 from dpgateway_fpga.staging import staged
@@ -39,8 +39,13 @@ class FpgaManagerProgrammer:
         return image.sha256
 
     def read(self, board: Board) -> Reading:
-        found = read(self._roots, board)
-        return replace(found, fault=self._processes.left(board) or found.fault or self._lacking(board))
+        look = Look(self._roots)
+        try:
+            manager = places.manager(look, board)
+        except (DriverError, OSError) as error:
+            return unplaced(error)
+        found = reading(look, manager)
+        return replace(found, fault=self._processes.left(board) or found.fault or self._lacking(look, manager))
 
     def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
         look = Look(self._roots)
@@ -58,11 +63,10 @@ class FpgaManagerProgrammer:
     def reset(self, board: Board) -> None:
         raise Failed("it can't be reset, because fpga_manager can only load: program it")
 
-    def _lacking(self, board: Board) -> str | None:
+    def _lacking(self, look: Look, manager: Object) -> str | None:
         """Why no image can be loaded, if none can."""
-        look = Look(self._roots)
         try:
-            self._attributes(look, places.manager(look, board))
+            self._attributes(look, manager)
         except (DriverError, OSError) as error:
             return str(error)
         return None
