@@ -59,13 +59,18 @@ class Board:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its key, and another one by which earlier releases know it."""
+        """Its key, and another one by which it is known to who doesn't look at /sys: earlier releases, and tools."""
         return tuple(dict.fromkeys((self.key, self._key(self.place))))
 
     @property
     def life(self) -> int | None:
         """See Located."""
         return None
+
+    @property
+    def above(self) -> tuple[str, ...]:
+        """See Located."""
+        return ()
 
     def device(self) -> Device:
         numa_nodes = () if self.numa is None else (self.numa,)

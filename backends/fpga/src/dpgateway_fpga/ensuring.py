@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dpgateway import Busy, DeviceUnavailable, DriverError
 from dpgateway_fpga.bitstream import Image, read_image
-from dpgateway_fpga.boards import Bitstream, Board, Located
+from dpgateway_fpga.boards import Bitstream, Board
 from dpgateway_fpga.journal import Entry, Journal
 from dpgateway_fpga.programmers import Programmer, Progress, Verification, verify
 
@@ -85,18 +86,28 @@ class Work:
         """The board isn't there, so whatever it ran, and what was wrong with it, is unknown when it comes back."""
         with suppress(DriverError, OSError), self.journal.locked(*self.board.keys):
             if self.entry() is not None:
-                self.journal.forget(self.board.key)
+                self.forget()
+
+    def forget(self) -> None:
+        """What it runs is unknown from now on; for who has the lock. Raises DriverError, OSError."""
+        for key in self.board.keys:
+            self.journal.forget(key)
 
     def entry(self) -> Entry | None:
         """What the journal says of the board as it is there now; None: unknown."""
         board = self.board
         found = self.journal.read(board.key, board.life)
-        if found is not None and found.life is None and isinstance(board, Located):
-            # Earlier releases wrote one board down under each of its addresses, so a later one may be elsewhere.
-            elsewhere = [self.journal.read(key) for key in board.above]
-            if any(one is not None and one.life is None for one in elsewhere):
-                return None
-        return found
+        # What was written under the address is later, because whoever programs the board forgets it: a tool's, say.
+        if later := self._by_address(board.keys[1:]):
+            return later if later.state == "faulted" else None
+        # Earlier releases wrote one board down under each of its addresses, so a later one may be elsewhere.
+        old = found is not None and found.life is None
+        return None if old and self._by_address(board.above) else found
+
+    def _by_address(self, keys: Sequence[str]) -> Entry | None:
+        """The first entry of those that somebody wrote who knew the address alone."""
+        found = (self.journal.read(key) for key in keys)
+        return next((one for one in found if one is not None and one.life is None), None)
 
     def runs(self, sha256: str) -> bool:
         """Whether the journal says so and the board doesn't deny it."""
@@ -126,6 +137,8 @@ class Work:
         )
         tell("writing the journal")
         self.journal.write(self.board.key, entry)
+        for key in self.board.keys[1:]:
+            self.journal.forget(key)
         self.log.info("programming board %s with %s", self.board.id, bitstream.id)
         try:
             tell("programming")

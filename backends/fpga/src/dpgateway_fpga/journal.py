@@ -92,13 +92,13 @@ class Journal:
             os.unlink(f"{board}.json", dir_fd=directory)
 
     @contextmanager
-    def locked(self, board: str, *older: str) -> Iterator[int]:
+    def locked(self, board: str, *others: str) -> Iterator[int]:
         """A descriptor with the board's lock, which nobody else has meanwhile, in this process or another one. Raises
-        Busy at once if somebody has it; DriverError, OSError. ``older``: names under which a process of an earlier
-        release may have locked it.
+        Busy at once if somebody has it; DriverError, OSError. ``others``: its other names, under which
+        somebody may have locked it.
         """
         with ExitStack() as locks:
-            descriptors = [locks.enter_context(self._locked(name)) for name in (board, *older)]
+            descriptors = [locks.enter_context(self._locked(name)) for name in (board, *others)]
             yield descriptors[0]
 
     @contextmanager

@@ -51,7 +51,7 @@ class Function:
         self._check_known()
         with self.work.journal.locked(*self.work.board.keys):
             self.work.programmer.reset(self.work.board)
-            self.work.journal.forget(self.work.board.key)
+            self.work.forget()
 
     def _check_known(self) -> None:
         if why := unknown(self.work.board, self.options):
@@ -67,7 +67,9 @@ class Known:
 
     @classmethod
     def of(cls, id_: str, functions: Sequence[Function]) -> Known:
-        return cls(next(one.work.board for one in functions if one.work.board.id == id_), functions)
+        """``functions``: of it, maybe several times."""
+        each = list({id(one): one for one in functions}.values())
+        return cls(next(one.work.board for one in each if one.work.board.id == id_), each)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -106,7 +108,8 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
     Raises OSError; DriverError if a look for boards hangs, or if the journal can't be read.
     """
     functions: dict[str, list[Function]] = {}
-    keys: dict[str, str] = {}
+    """By the keys of their boards."""
+    keys: dict[str, Sequence[str]] = {}
     for resource, one in options.items():
         _check_readable(one.state_dir)
         programmer, journal = PROGRAMMERS[one.programmer](one), Journal(one.state_dir)
@@ -114,9 +117,11 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
         look = partial(find, Look(one.roots), one)
         for board in Reader(f"{one.sysfs} for boards of {resource}", look, patience=LOOKING).read().boards:
             work = Work(board, programmer, journal, resource, log)
-            functions.setdefault(board.key, []).append(Function(resource, one, work))
-            keys[board.id] = board.key
-    return {id_: Known.of(id_, functions[key]) for id_, key in sorted(keys.items())}
+            function = Function(resource, one, work)
+            for key in board.keys:
+                functions.setdefault(key, []).append(function)
+            keys[board.id] = (*keys.get(board.id, ()), *board.keys)
+    return {id_: Known.of(id_, [one for key in of_it for one in functions[key]]) for id_, of_it in sorted(keys.items())}
 
 
 def _check_readable(state_dir: Path) -> None:

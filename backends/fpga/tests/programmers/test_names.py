@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dpgateway_fpga import Bitstream, Board, FpgaDriver
+from dpgateway_fpga import Bitstream, Board, Command, FpgaDriver
 from dpgateway_fpga.journal import Journal
 
 from backends.fpga.tests.kernel.dfl import Card
@@ -128,6 +128,23 @@ def test_a_port_has_one_journal_whatever_its_card_is_called(function, kernel):
     fft.start_container()
     assert {path.name for path in aes.journal_files} == {f"{CARD}-p1.json"}
     assert card.afus[1] == FFT
+
+
+def test_a_tool_that_is_told_the_cards_address_programs_the_same_board(function, manager):
+    """A tool isn't looked for in /sys, so its board is known by the address alone."""
+    tool = function("tool", programmer="command", command=Command(argv=("true",)), **BY_HAND)
+    aes = function("aes", **BY_HAND)
+    assert aes.hardware & tool.hardware
+    for one in (aes, tool, aes, aes, tool, tool):
+        one.start_container()
+    assert loaded(manager) == ["aes"] * 2
+    assert tool.recorder.messages.count("board card runs tool") == 2
+    broken = function("broken", programmer="command", command=Command(argv=("false",)), **BY_HAND)
+    with pytest.raises(DriverError):
+        broken.start_container()
+    assert aes.reasons == tool.reasons == ["programming broken failed: false ended with code 1: it said nothing"]
+    aes.start_container()
+    assert aes.reasons == tool.reasons == [""]
 
 
 # releases that knew a board by its address alone
