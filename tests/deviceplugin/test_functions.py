@@ -54,7 +54,7 @@ class Hardware:
     def reset(self, board):
         raise AssertionError("nobody asked for that")
 
-    def program(self, board, image, progress, lock=None):
+    def program(self, board, image, progress, locks=()):
         self.runs.pop(board.id, None)
         assert self.slow[board.id].wait(20)
         if not self.errors:

@@ -47,7 +47,7 @@ class Hardware:
     def reset(self, board):
         raise AssertionError("nobody asked for that")
 
-    def program(self, board, image, progress, lock=None):
+    def program(self, board, image, progress, locks=()):
         sys.audit("board.program")
         self._file.write_text("half")
         with self._log.open("a") as log:

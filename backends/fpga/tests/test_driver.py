@@ -30,7 +30,7 @@ class Programmer:
     def reset(self, board):
         del self.images[board.id]
 
-    def program(self, board, image, progress, lock=None):
+    def program(self, board, image, progress, locks=()):
         self.programmed.append(board.id)
         self.act(board)
         self.images[board.id] = image.sha256

@@ -37,7 +37,7 @@ class Hardware:
     def reset(self, board):
         raise AssertionError("nobody asked for that")
 
-    def program(self, board, image, progress, lock=None):
+    def program(self, board, image, progress, locks=()):
         self.runs.pop(board.id, None)
         self.programmed.append((board.id, image.content.decode()))
         self.act(board, progress)

@@ -17,7 +17,7 @@ from dpgateway import Busy, DeviceUnavailable, DriverError
 from dpgateway_fpga.bitstream import Image, read_image
 from dpgateway_fpga.boards import Bitstream, Board
 from dpgateway_fpga.journal import Entry, Journal
-from dpgateway_fpga.programmers import Programmer, Progress, Verification, verify
+from dpgateway_fpga.programmers import Locks, Programmer, Progress, Verification, verify
 
 _PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
 """The kernel touched nothing, because something else was going on (drivers/fpga/fpga-mgr.c)."""
@@ -47,40 +47,40 @@ class Work:
         Raises Busy: another process has the board. Raises Refused. After any other error the board is faulted, or runs
         the ``fallback``, which is tried once.
         """
-        with self.journal.locked(*self.board.keys) as lock:
+        with self.journal.locked(*self.board.keys) as locks:
             try:
-                self._ensure(bitstream, tell, lock)
+                self._ensure(bitstream, tell, locks)
             except Exception as error:
                 if fallback is not None and not isinstance(error, Refused) and not may_pass(error):
-                    self._fall_back(fallback, f"programming {bitstream.id} failed: {error}", tell, lock)
+                    self._fall_back(fallback, f"programming {bitstream.id} failed: {error}", tell, locks)
                 raise
 
     def ensure_again(self, bitstream: Bitstream, tell: Progress) -> None:
         """The same after a failure, unless somebody programmed the board meanwhile, because a container may have it.
         Then it raises Meanwhile.
         """
-        with self.journal.locked(*self.board.keys) as lock:
+        with self.journal.locked(*self.board.keys) as locks:
             entry = self.entry()
             if entry is None or entry.state != "faulted" or entry.resource != self.resource:
                 raise Meanwhile(f"it is {entry or 'unknown'}")
-            self._ensure(bitstream, tell, lock)
+            self._ensure(bitstream, tell, locks)
 
     def blank(self, bitstream: Bitstream, tell: Progress) -> None:
         """Programs what the board runs while nobody has it. Raises Meanwhile if another resource has programmed it."""
-        with self.journal.locked(*self.board.keys) as lock:
+        with self.journal.locked(*self.board.keys) as locks:
             entry = self.entry()
             if entry is not None and entry.resource != self.resource:
                 raise Meanwhile(f"it is {entry}")
-            self._ensure(bitstream, tell, lock)
+            self._ensure(bitstream, tell, locks)
 
-    def _ensure(self, bitstream: Bitstream, tell: Progress, lock: int) -> None:
+    def _ensure(self, bitstream: Bitstream, tell: Progress, locks: Locks) -> None:
         tell("looking at the board")
         if bitstream.sha256 is not None and self.runs(bitstream.sha256):
             return
         tell("reading the bitstream")
         image = self.check(bitstream)
         if not self.runs(image.sha256):
-            self._program(bitstream, image, tell, lock)
+            self._program(bitstream, image, tell, locks)
 
     def gone(self) -> None:
         """The board isn't there, so whatever it ran, and what was wrong with it, is unknown when it comes back."""
@@ -131,7 +131,7 @@ class Work:
             raise Refused(str(error)) from error
         return image
 
-    def _program(self, bitstream: Bitstream, image: Image, tell: Progress, lock: int, *, reason: str = "") -> None:
+    def _program(self, bitstream: Bitstream, image: Image, tell: Progress, locks: Locks, *, reason: str = "") -> None:
         entry = Entry(
             "programming", bitstream.id, image.sha256, self.resource, _now(), self.journal.boot, life=self.board.life
         )
@@ -142,7 +142,7 @@ class Work:
         self.log.info("programming board %s with %s", self.board.id, bitstream.id)
         try:
             tell("programming")
-            self.programmer.program(self.board, image, tell, lock)
+            self.programmer.program(self.board, image, tell, locks)
             tell("reading the board back")
             found = verify(self.programmer, self.board, image)
         except BaseException as error:  # after any error, what the board runs is in doubt
@@ -158,9 +158,9 @@ class Work:
         self.journal.write(self.board.key, loaded)
         self.log.info("board %s runs %s", self.board.id, bitstream.id)
 
-    def _fall_back(self, fallback: Bitstream, reason: str, tell: Progress, lock: int) -> None:
+    def _fall_back(self, fallback: Bitstream, reason: str, tell: Progress, locks: Locks) -> None:
         try:
-            self._program(fallback, self.check(fallback), tell, lock, reason=reason)
+            self._program(fallback, self.check(fallback), tell, locks, reason=reason)
         except (DriverError, OSError) as error:
             self.log.warning("board %s can't be programmed with the fallback either: %s", self.board.id, error)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -92,14 +92,12 @@ class Journal:
             os.unlink(f"{board}.json", dir_fd=directory)
 
     @contextmanager
-    def locked(self, board: str, *others: str) -> Iterator[int]:
-        """A descriptor with the board's lock, which nobody else has meanwhile, in this process or another one. Raises
-        Busy at once if somebody has it; DriverError, OSError. ``others``: its other names, under which
-        somebody may have locked it.
+    def locked(self, *names: str) -> Iterator[Sequence[int]]:
+        """Descriptors with the locks of a board, under each of its names, which nobody else has meanwhile, in this
+        process or another one. Raises Busy at once if somebody has one; DriverError, OSError.
         """
         with ExitStack() as locks:
-            descriptors = [locks.enter_context(self._locked(name)) for name in (board, *others)]
-            yield descriptors[0]
+            yield [locks.enter_context(self._locked(name)) for name in names]
 
     @contextmanager
     def _locked(self, board: str) -> Iterator[int]:

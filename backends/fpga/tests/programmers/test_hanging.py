@@ -31,8 +31,8 @@ from dpgateway_fpga.programmers import Failed
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 reached = threading.Event()
 def work():
-    with Journal(options.state_dir).locked("fpga-a") as lock:
-        FpgaManagerProgrammer(options).program(options.boards[0], image, lambda _: reached.set(), lock)
+    with Journal(options.state_dir).locked("fpga-a") as locks:
+        FpgaManagerProgrammer(options).program(options.boards[0], image, lambda _: reached.set(), locks)
 threading.Thread(target=work, daemon=True).start()
 assert reached.wait(20)
 """

@@ -12,6 +12,7 @@ from dpgateway_fpga.journal import Journal
 from backends.fpga.tests.kernel.dfl import Card
 from backends.fpga.tests.kernel.fuse import Directory
 from backends.fpga.tests.kernel.gbs import AES, FFT, INTERFACE, gbs_file
+from backends.fpga.tests.kernel.left import left_behind
 from backends.fpga.tests.kernel.manager import Manager
 from dpgateway import Busy, DriverError
 from dpgateway.testing import Recorder
@@ -145,6 +146,20 @@ def test_a_tool_that_is_told_the_cards_address_programs_the_same_board(function,
     assert aes.reasons == tool.reasons == ["programming broken failed: false ended with code 1: it said nothing"]
     aes.start_container()
     assert aes.reasons == tool.reasons == [""]
+
+
+def test_a_load_that_is_left_behind_keeps_tools_off_as_well(function, manager):
+    gate = manager.hold("write")
+    tool = function("tool", programmer="command", command=Command(argv=("true",)), **BY_HAND)
+    aes = function("aes", patience=timedelta(seconds=2), **BY_HAND)  # the child is in the write by then
+    with pytest.raises(DriverError, match="it is left behind") as failed:
+        aes.start_container()
+    with left_behind(failed.value) as ended:
+        with pytest.raises(Busy, match="another process is programming it"):
+            tool.start_container()
+        gate.open()
+        assert ended()
+    assert aes.devices()
 
 
 # releases that knew a board by its address alone

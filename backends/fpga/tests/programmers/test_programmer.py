@@ -24,7 +24,7 @@ class Programmer:
     def reset(self, board):
         raise NotImplementedError
 
-    def program(self, board, image, progress, lock=None):
+    def program(self, board, image, progress, locks=()):
         raise NotImplementedError
 
 

@@ -7,10 +7,19 @@ from dpgateway_fpga.programmers.command import CommandProgrammer
 from dpgateway_fpga.programmers.dfl import DflProgrammer
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 from dpgateway_fpga.programmers.overlay import OverlayProgrammer
-from dpgateway_fpga.programmers.programmer import Failed, Programmer, Progress, Reading, Verification, said, verify
+from dpgateway_fpga.programmers.programmer import (
+    Failed,
+    Locks,
+    Programmer,
+    Progress,
+    Reading,
+    Verification,
+    said,
+    verify,
+)
 from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
 
-__all__ = ["PROGRAMMERS", "Failed", "Programmer", "Progress", "Reading", "Verification", "said", "verify"]
+__all__ = ["PROGRAMMERS", "Failed", "Locks", "Programmer", "Progress", "Reading", "Verification", "said", "verify"]
 
 PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {
     "command": CommandProgrammer,

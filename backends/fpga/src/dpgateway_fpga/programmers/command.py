@@ -17,7 +17,7 @@ from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
 from dpgateway_fpga.staging import staged
 
 _PATIENCE = timedelta(seconds=5)
@@ -58,11 +58,11 @@ class CommandProgrammer:
         found = re.search(self._tool.pattern, ended.output)
         return Reading("running", found[1].strip(), operating=True) if found and found[1].strip() else Reading("empty")
 
-    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+    def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         with self._file(board, image) as file:
             filled = self._filled(board, image, file)
             argv = [filled(part) for part in self._tool.argv]
-            ended = self._programming.run(board, argv, _changes(progress), () if lock is None else (lock,))
+            ended = self._programming.run(board, argv, _changes(progress), locks)
         if ended.code:
             raise Failed(f"{argv[0]} ended with code {ended.code}: {ended.output or 'it said nothing'}")
 

@@ -20,7 +20,7 @@ from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.manager_state import AT_WORK, Watched, load, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
 
 _COMPAT_ID = "dfl-fme-region.*/fpga_region/region*/compat_id"
 _DEAD = "f" * 32
@@ -60,7 +60,7 @@ class DflProgrammer:
             return found  # the port is disabled, and afu_id says EBUSY (drivers/fpga/dfl-afu-main.c)
         return _identified(found, afu)
 
-    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+    def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         self.expected(board, image)
         look = Look(self._roots)
         place = places.dfl(look, board)
@@ -70,7 +70,7 @@ class DflProgrammer:
                 ("unused", *_node(look, place.port)),
                 ("reconfigure", *_node(look, place.engine), board.port, memory),
             ]
-            keep = (memory,) if lock is None else (memory, lock)
+            keep = (memory, *locks)
             load(self._processes, board, steps, Watched(self._roots, place.manager, progress), keep)
 
     def reset(self, board: Board) -> None:

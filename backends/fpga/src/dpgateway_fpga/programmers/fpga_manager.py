@@ -17,7 +17,7 @@ from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.manager_state import Watched, load, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
 from dpgateway_fpga.staging import staged
 
 DIRECTORY = "dpgateway"
@@ -47,7 +47,7 @@ class FpgaManagerProgrammer:
         found = reading(look, manager)
         return replace(found, fault=self._processes.left(board) or found.fault or self._lacking(look, manager))
 
-    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+    def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         look = Look(self._roots)
         manager = places.manager(look, board)
         attributes = self._attributes(look, manager)
@@ -57,7 +57,7 @@ class FpgaManagerProgrammer:
         with staged(self._options.firmware / DIRECTORY, name, image.content):
             steps = [("lock", here), *attributes, ("write", f"{here}/firmware", f"{DIRECTORY}/{name}")]
             watched = Watched(self._roots, manager, progress)
-            load(self._processes, board, steps, watched, () if lock is None else (lock,))
+            load(self._processes, board, steps, watched, locks)
             watched.settle(self._processes.patience)
 
     def reset(self, board: Board) -> None:

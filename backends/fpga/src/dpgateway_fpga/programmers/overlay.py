@@ -22,7 +22,7 @@ from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.fpga_manager import DIRECTORY
 from dpgateway_fpga.programmers.manager_state import Watched, load, read
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
 from dpgateway_fpga.staging import staged
 from dpgateway_fpga.trusted import read_file
 
@@ -51,19 +51,18 @@ class OverlayProgrammer:
             found = replace(found, state=f"{found.state} without its overlay", operating=False)
         return replace(found, fault=self._processes.left(board) or found.fault or self._lacking())
 
-    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+    def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         """The old overlay goes first, because a region takes one only (drivers/fpga/of-fpga-region.c)."""
         self.expected(board, image)
         look = Look(self._roots)
         manager = places.manager(look, board)
-        keep = () if lock is None else (lock,)
         here = str(self._place(board.key))
         with self._files(board, image) as name:
             self.reset(board)
             steps = [("mkdir", here), ("write", f"{here}/path", name)]
             watched = Watched(self._roots, manager, progress)
             try:
-                load(self._processes, board, steps, watched, keep)
+                load(self._processes, board, steps, watched, locks)
                 watched.settle(self._processes.patience)
             except Failed as error:
                 with suppress(DriverError):  # what failed first is what is told; a process that hangs still has it

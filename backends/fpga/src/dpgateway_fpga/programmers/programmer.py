@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -14,6 +14,10 @@ from dpgateway_fpga.reader import Hung, Reader
 
 Progress = Callable[[str], None]
 """Hears what is going on, in a few words ("write init"), at each change; on the thread that called ``program``."""
+
+
+Locks = Collection[int]
+"""Descriptors with a flock(2) of a board under each of its names."""
 
 
 class Verification(StrEnum):
@@ -69,11 +73,11 @@ class Programmer(Protocol):
     def read(self, board: Board) -> Reading:
         """What the board says. What is wrong with the board is its ``fault``, no error."""
 
-    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+    def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         """Blocks until the attempt is over. Raises Failed, or another DriverError or OSError (then not ``again``).
 
-        ``lock``: a descriptor with a flock(2) of the board. A process that does the work keeps it open until it ends,
-        so that the lock outlives this process if that one hangs in the kernel.
+        A process that does the work keeps ``locks`` open until it ends, so that they outlive this process if that one
+        hangs in the kernel.
         """
 
     def reset(self, board: Board) -> None:

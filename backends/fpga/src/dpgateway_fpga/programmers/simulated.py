@@ -14,7 +14,7 @@ from typing import ClassVar
 from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
-from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
 from dpgateway_fpga.trusted import read_file, trusted_directory
 from dpgateway_fpga.ways import Simulated
 
@@ -43,7 +43,7 @@ class SimulatedProgrammer:
             return Reading("unknown")
         return Reading(state, sha256, operating=True) if state == "loaded" else Reading(state)
 
-    def program(self, board: Board, image: Image, progress: Progress, lock: int | None = None) -> None:
+    def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         self._write(board, "programming", image)  # if we die now, the board's state is unknown to the next gateway
         progress("programming")
         time.sleep(self._options.duration.total_seconds())
