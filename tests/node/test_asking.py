@@ -9,7 +9,7 @@ import pytest
 
 from dpgateway.node.asking import Asking
 from dpgateway.node.directory import Places
-from dpgateway.node.holders import Container, Holder, Noted
+from dpgateway.node.holders import Claim, Container, Holder, Noted
 from dpgateway.node.holdings import DOUBT, Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED
@@ -151,6 +151,60 @@ async def test_the_only_pod_may_have_gone_while_nobody_looked(asked):
     asked.holdings.publish(Holdings().new_kubelet(long_ago, "kubelet").noted(NOTE, long_ago, long_ago))
     asked.start()
     await until(lambda: asked.value.freed)
+
+
+def unnoticed(note=None):
+    """An earlier gateway gave the id away, and was killed before it knew to which pod; another kubelet runs by now."""
+    long_ago = time.monotonic() - 2 * STARTED
+    earlier = Holdings().remembered({"a": Claim("earlier")})
+    return earlier.new_kubelet(long_ago, "kubelet").noted(note or {}, long_ago, long_ago)
+
+
+async def test_what_an_earlier_kubelet_gave_to_nobody_knows_whom_is_free_once_no_pod_of_then_is_left(asked):
+    asked.holdings.publish(unnoticed())
+    version = asked.holdings.version
+    asked.start()
+    await until(lambda: asked.value.claims["a"].pods)
+    assert asked.value.claims["a"].pods == {"uid-a", "uid-other"}
+    assert asked.holdings.version > version, "it is written down, because a gateway after this one goes on from there"
+    asked.pod.with_name("uid-new").mkdir()
+    asked.pod.rmdir()
+    await until(lambda: asked.value.gone == {"uid-a"})
+    assert asked.value.freed == frozenset()
+    asked.pod.with_name("uid-other").rmdir()
+    await until(lambda: asked.value.freed == {"a"})
+
+
+async def test_what_an_earlier_kubelet_gave_is_free_at_once_on_a_node_without_pods(asked):
+    for directory in (asked.pod, asked.pod.with_name("uid-other")):
+        directory.rmdir()
+    asked.holdings.publish(unnoticed())
+    asked.start()
+    await until(lambda: asked.value.freed == {"a"})
+
+
+def just_now():
+    now = time.monotonic()
+    return Holdings().remembered({"a": Claim("earlier")}).new_kubelet(now, "kubelet").noted({}, now, now)
+
+
+@pytest.mark.parametrize(
+    "holdings",
+    [
+        lambda: unnoticed(note=NOTE),
+        lambda: unnoticed().noted(None, 0.0, 0.0),
+        lambda: Holdings().remembered({"a": Claim("earlier")}).noted({}, 0.0, 0.0),
+        just_now,
+    ],
+    ids=["noted", "no note", "no kubelet", "pods that start"],
+)
+async def test_nothing_is_concluded_of_what_may_be_a_pods_that_has_no_directory_yet(asked, holdings):
+    asked.holdings.publish(holdings())
+    asked.start()
+    await until(lambda: asked.asking.answered)
+    await asked.more_calls(2)
+    assert asked.value.claims["a"].pods <= {"uid-a"}
+    assert asked.value.freed == frozenset()
 
 
 async def test_an_answer_that_says_nothing_new_wakes_nobody(asked):

@@ -178,6 +178,20 @@ def test_a_claim_of_an_earlier_gateway_is_freed_by_the_same_kubelets_note():
     assert other.ended(frozenset("1")).freed == {"a"}
 
 
+def test_what_another_kubelet_may_have_forgotten_is_free_once_all_pods_of_then_are_gone():
+    """No note of an earlier kubelet told which pod had it."""
+    holdings = Holdings(claims={"a": Claim("old")}).new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1)
+    assert holdings.ended(frozenset("12")).freed == frozenset()
+    among = holdings.among(frozenset("12"))
+    assert among.ended(frozenset("1")).freed == frozenset()
+    assert among.ended(frozenset("12")).freed == {"a"}
+    assert among.among(frozenset("3")) is among, "later pods can't have it"
+    assert holdings.among(frozenset()).freed == {"a"}
+    assert given(among, "a", now=NOW + 2).ended(frozenset("12")).freed == frozenset(), "another container has it"
+    again = among.noted(of(a="4"), NOW + 2, NOW + 2)
+    assert again.claims["a"].pods == {"4"}
+
+
 def test_what_is_behind_an_id_is_remembered_as_it_was_when_the_id_was_given_away():
     was, other = frozenset(["char 188:0"]), frozenset(["char 188:1"])
     holdings = noted().remembered({}).began(("a",)).gave(("a",), NOW, {"a": was}).noted(note("a"), NOW + 1, NOW + 1)
@@ -332,6 +346,11 @@ class Events(RuleBasedStateMachine):
     @rule()
     def the_pods_directory_is_looked_at(self):
         self.holdings = self.holdings.ended(self.holdings.pods - set(self.holds.values()))
+        self.hear()
+
+    @rule()
+    def all_pods_are_known(self):
+        self.holdings = self.holdings.among(frozenset(self.holds.values()))
         self.hear()
 
     @rule(hidden=st.sets(st.sampled_from("abcd")))

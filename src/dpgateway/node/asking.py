@@ -142,7 +142,9 @@ class Asking:
         for holdings in self._holdings.values():
             before = holdings.value
             after = before.ended(gone & before.pods, self._pods.starting & before.pods)
-            if after.gone != before.gone:
+            if self._pods.started is not None:
+                after = after.among(self._pods.started)
+            if after.gone != before.gone or after.claims is not before.claims:
                 holdings.publish(after)
             elif after.starting != before.starting:
                 holdings.amend(after)

@@ -56,7 +56,7 @@ class Claim(NamedTuple):
     """Which incarnation of the kubelet knew of it. Another one's note proves nothing, because that kubelet may have
     forgotten what its containers hold."""
     pods: frozenset[str] = frozenset()
-    """The uids of the pods that had it, if a note told them."""
+    """The uids of the pods that had it, if a note told them; or of all pods of which one may have it."""
     hardware: frozenset[str] = frozenset()
     """What was behind the device when it was given away: later the device may be gone, or another one's name."""
     since: int | None = None

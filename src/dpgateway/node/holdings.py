@@ -146,6 +146,16 @@ class Holdings:
         return (believed and id_ not in (self.note or ())) or self._ended(id_, claim.pods)
 
     @property
+    def unclear(self) -> frozenset[str]:
+        """The ids that an earlier kubelet gave to nobody knows whom, and of which this kubelet knows nothing: the pod
+        may have ended, or this kubelet may have forgotten it.
+        """
+        if not self.kubelet or (in_use := self.in_use) is None:
+            return frozenset()
+        ids = (id_ for id_, claim in self.claims.items() if not claim.pods and id_ not in in_use)
+        return frozenset(id_ for id_ in ids if self.claims[id_].kubelet not in (self.kubelet, NO_KUBELET))
+
+    @property
     def last_known(self) -> frozenset[str]:
         """The ids that a container may use. While the note can't be read, these are the ids that were used before."""
         return self.claimed - self.freed
@@ -223,6 +233,16 @@ class Holdings:
     def ended(self, pods: frozenset[str], starting: frozenset[str] = frozenset()) -> Holdings:
         """Those of the named pods that are gone now, and those that have no directory and may get one yet."""
         return replace(self, gone=pods, starting=starting)
+
+    def among(self, pods: frozenset[str]) -> Holdings:
+        """These are all pods of the node that may have started. Whoever has what is unclear is one of them: a kubelet
+        makes a pod's directory before it starts a container, and this kubelet would have to ask for the devices again.
+        """
+        unclear = {id_: self.claims[id_] for id_ in self.unclear}
+        if not unclear:
+            return self
+        found = {i: c._replace(pods=pods) if pods else c._replace(kubelet=NO_KUBELET) for i, c in unclear.items()}
+        return replace(self, claims={**self.claims, **found})
 
     def heard(self, listed: Mapping[str, Holder], asked: float) -> Holdings:
         """List was asked at ``asked``, and this is its answer."""

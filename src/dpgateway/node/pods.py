@@ -38,6 +38,8 @@ class PodDirectories:
         """Whether ``changed`` is called. The directory may have come after the last attempt to watch it."""
         self.starting: frozenset[str] = frozenset()
         """The pods of the last look that have no directory, and may get one yet."""
+        self.started: frozenset[str] | None = None
+        """All pods that were admitted before the last look; None if one of them may get its directory yet."""
         self._known: frozenset[str] = frozenset()
 
     async def run(self) -> None:
@@ -73,11 +75,12 @@ class PodDirectories:
         try:
             there = frozenset(path.name for path in self._directory.iterdir())
         except OSError:
-            self.seen, self.starting = False, frozenset()
+            self.seen, self.starting, self.started = False, frozenset(), None
             return frozenset()
         self.seen = True
         missing = wanted - there
-        gone = missing if started and (there or sure) else missing & self._known
+        self.started = there if started and (there or sure) else None
+        gone = missing & self._known if self.started is None else missing
         self.starting = missing - gone
         self._known = wanted & (self._known | there)
         return gone

@@ -134,6 +134,12 @@ def test_the_pod_is_named_or_else_its_uid():
     assert beside(listed)["b0"] == "held as example.com/aes by team/encoder-0"
 
 
+def test_who_has_what_nobody_saw_is_named_only_if_it_can_be_no_other():
+    holdings = known().remembered({"b0": Claim("earlier", frozenset(["1a", "2b"]))})
+    assert beside(holdings)["b0"] == "held as example.com/aes by a container"
+    assert beside(holdings.ended(frozenset(["1a"])))["b0"] == "held as example.com/aes by pod 2b"
+
+
 def test_who_is_getting_a_device_is_not_who_had_it():
     had = known().noted({"b0": Noted((), pods_of("1a"))}, NOW, NOW)
     assert beside(had.began(("b0",)))["b0"] == "held as example.com/aes by a container"

@@ -75,6 +75,8 @@ class Used:
         noted = (holdings.note or {}).get(offered)
         pods = noted.pods if noted is not None else claim.pods if claim is not None else frozenset()
         alive = sorted(pods - holdings.gone)
+        if noted is None and len(alive) > 1:
+            return "a container"  # of one of them
         return f"pod {alive[0]}" if alive else "a container"
 
 
