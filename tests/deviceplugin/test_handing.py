@@ -406,6 +406,32 @@ async def test_a_gateway_that_is_stopped_just_as_it_begins_again_is_stopped(make
     await newer.end()
 
 
+def running(name):
+    return [task for task in asyncio.all_tasks() if task.get_name() == name]
+
+
+@pytest.mark.parametrize("turn", range(6))
+async def test_a_resource_that_is_stopped_once_its_parts_have_ended_does_not_begin_again(make, holder, gate, turn):
+    """Only its tasks have to end then, and their group tells why it ended them, not that it was stopped meanwhile."""
+    lock, peers = holder
+    newer, closing = make(), gate()
+    newer.serve(configured(driver_class=scripted(close=closing)))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    (resource,) = running(R)
+    older.send("back")
+    await closing.entered()
+    closing.open()
+    while running("what is done whole"):
+        await asyncio.sleep(0)
+    await turns(turn)
+    resource.cancel()
+    await asyncio.wait({resource}, timeout=5)
+    assert resource.done()
+    older.close()
+
+
 async def test_a_gateway_that_was_too_slow_to_serve_hears_so_although_nobody_listens_any_more(make, kubelet, holder):
     lock, peers = holder
     newer = make()
