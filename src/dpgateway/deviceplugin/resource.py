@@ -68,6 +68,16 @@ class Resource:
         calls = self.driver.calls
         return Options(prepare=calls is None or "prepare" in calls.abilities, prefer=self._preferring.wanted())
 
+    def patience(self, call: Call, api: Api) -> float:
+        """Seconds within which the kubelet is to have an answer."""
+        timeouts = self._config.timeouts
+        if call is Call.PREPARE:
+            return timeouts.prepare.total_seconds()
+        if call is Call.ALLOCATE:
+            allocate = timeouts.allocate.total_seconds()
+            return allocate if api.can(Call.PREPARE) else allocate + timeouts.prepare.total_seconds()
+        return timeouts.prefer.total_seconds()
+
     async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
         """The best ids for each container. Never an error: an empty answer leaves the choice to the kubelet."""
         return tuple([await self._preferring.preferred(request) for request in requests])

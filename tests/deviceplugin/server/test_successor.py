@@ -1,19 +1,23 @@
+import socket
+
 import grpc
 import pytest
 
 from dpgateway import Allocation, DriverError
 from dpgateway.deviceplugin.server.successor import Successor
-from dpgateway.deviceplugin.wire import v1beta1_pb2
-from tests.support.serving import status
+from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
+from tests.support.resources import NAME
+from tests.support.serving import V1ALPHA, V1BETA1, status
 from tests.support.waiting import until
 
 REQUEST = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}])
+WHICH = {"available_deviceIDs": ["a", "b"], "must_include_deviceIDs": ["b"], "allocation_size": 1}
 
 
 @pytest.fixture
 async def older(serve, short_path):
     (short_path / "older").mkdir()
-    return await serve(short_path / "older")
+    return await serve(short_path / "older", timeouts={"allocate": 0.1, "prepare": 0.2, "prefer": 0.1})
 
 
 @pytest.fixture
@@ -83,3 +87,41 @@ async def test_nobody_answers_for_a_newer_gateway_that_owns_the_lock_and_has_die
 async def test_a_newer_gateway_whose_directory_is_gone_is_an_error(successor, short_path):
     with pytest.raises(OSError, match="No such file"):
         successor.serves(short_path / ("x" * 120) / "socket")
+
+
+@pytest.fixture
+async def frozen(short_path, successor):
+    """A newer gateway that has bound its socket, and whose process is stopped."""
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(short_path / "frozen.sock"))
+        bound.listen()
+        successor.serves(short_path / "frozen.sock")
+        yield
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("method", "request_", "path", "seconds"),
+    [
+        ("Allocate", REQUEST, V1BETA1, "1.1 s"),
+        ("PreStartContainer", v1beta1_pb2.PreStartContainerRequest(devices_ids=["a"]), V1BETA1, "1.2 s"),
+        ("Allocate", v1alpha2_pb2.AllocateRequest(devicesIDs=["a"]), V1ALPHA, "1.3 s"),
+    ],
+    ids=["allocate", "prepare", "allocate that prepares, too"],
+)
+async def test_a_newer_gateway_that_is_frozen_is_told_of_once_the_resources_own_time_is_over(
+    older, successor, frozen, connect, records, alone, method, request_, path, seconds
+):
+    if alone:
+        successor.owns()
+    call = connect(older.socket).call(method, request_, path)
+    text = f"the gateway that takes over hasn't answered {method} within {seconds}"
+    assert await status(call) == (grpc.StatusCode.DEADLINE_EXCEEDED, f"resource {NAME}: {text}")
+    assert (older.calls.allocated, older.calls.prepared) == ([], []), "that one may do it yet"
+    assert records.texts() == [text]
+
+
+async def test_what_decides_nothing_is_answered_in_place_of_a_newer_gateway_that_is_frozen(older, frozen, connect):
+    client = connect(older.socket)
+    await client.call("GetDevicePluginOptions")
+    await client.call("GetPreferredAllocation", v1beta1_pb2.PreferredAllocationRequest(container_requests=[WHICH]))

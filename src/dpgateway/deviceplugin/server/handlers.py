@@ -47,6 +47,9 @@ LONGEST_TEXT = 2000
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """What gRPC sends as it is; of all else it sends each byte as %XX (its PROTOCOL-HTTP2.md, Status-Message)."""
 
+MARGIN = 1.0
+"""Seconds that a newer gateway has besides the resource's own time, because it knows better why it has no answer."""
+
 KUBELET_AGENT = "grpc-go/"
 """How a kubelet of any release names itself; other clients are served, but say nothing about the kubelet."""
 
@@ -168,11 +171,18 @@ class Handlers:
     async def _pass_on(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> bytes | None:
         """The answer of the gateway that took over; None if this one must answer after all."""
         assert self.successor is not None  # noqa: S101  the caller looked
+        seconds = self._resource.patience(rpc.call, api) + MARGIN
         try:
-            return await self.successor.answer(f"/{api.service}/{rpc.name}", raw)
+            return await self.successor.answer(f"/{api.service}/{rpc.name}", raw, seconds)
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
-            raise AssertionError from error  # abort raises
+        except TimeoutError:
+            if rpc.call not in (Call.ALLOCATE, Call.PREPARE):  # it decides nothing, so both may answer
+                return None
+            text = f"the gateway that takes over hasn't answered {rpc.name} within {seconds:g} s"
+            self._log.warning("%s", text, extra={"api": api.name, "rpc": rpc.name, "reason": text})
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"resource {self.name}: {text}")
+        raise AssertionError  # abort raises
 
     async def _answered(self, api: Api, rpc: Rpc, raw: bytes) -> tuple[grpc.StatusCode, bytes | str]:
         """The answer, or a text that says why there is none."""

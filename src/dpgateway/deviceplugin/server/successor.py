@@ -33,16 +33,17 @@ class Successor:
         """From now on the lock is its own, so nobody else may answer."""
         self._alone = True
 
-    async def answer(self, path: str, raw: bytes) -> bytes | None:
+    async def answer(self, path: str, raw: bytes, seconds: float) -> bytes | None:
         """None: it doesn't answer any more, so the older gateway must. Raises AioRpcError as the kubelet should see it,
-        also if it doesn't answer, and the older gateway may not either.
+        also if it doesn't answer, and the older gateway may not either; TimeoutError if nobody knows what it does.
 
-        ``path``: of the RPC, as gRPC names it.
+        ``path``: of the RPC, as gRPC names it. ``seconds``: that it has once it serves.
         """
         if not await asyncio.shield(self._serves):
             return None
         try:
-            answer: bytes = await self._channel.unary_unary(path)(raw)
+            async with asyncio.timeout(seconds):
+                answer: bytes = await self._channel.unary_unary(path)(raw)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE and not self._alone:
                 return None
