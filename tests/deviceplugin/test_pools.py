@@ -1,6 +1,7 @@
 """Resources of one pool: whatever happens, one piece of hardware has one holder."""
 
 import asyncio
+import fcntl
 import logging
 import time
 from dataclasses import replace
@@ -664,6 +665,80 @@ class Slow(Inline):
 async def test_nothing_of_a_pool_is_given_away_before_the_journals_of_all_resources_are_known(live):
     life = await live(FFT, threads=Slow())
     assert "a resource that isn't configured any more" in await refusal(life, FFT)
+
+
+class Counted(Inline):
+    """Counts the looks at the journals, of which each ends when it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.looks = []
+
+    def call(self, name, function, seconds=0.0):
+        done = super().call(name, function)
+        if name != "journals":
+            return done
+        self.looks.append(asyncio.get_running_loop().create_future())
+        return self.looks[-1]
+
+    def answer(self):
+        for look in self.looks:
+            if not look.done():
+                look.set_result(({}, []))
+
+
+@pytest.fixture
+async def waiting(live, tmp_path):
+    """Resources that have waited for another gateway, of which one that isn't configured here is served still."""
+    threads = Counted()
+    life = await live(FFT, threads=threads)
+    threads.answer()
+    await turns()
+    threads.looks.clear()
+    (tmp_path / "dpgateway").mkdir()
+    with (tmp_path / "dpgateway" / f"{'0' * 16}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tasks = [asyncio.create_task(life.pools.others_ended(tmp_path)) for _ in range(64)]
+        await turns()
+        yield SimpleNamespace(life=life, lock=lock, tasks=tasks, threads=threads, directory=tmp_path)
+
+
+async def test_resources_that_wait_for_another_gateway_together_look_once_for_what_it_left(waiting):
+    waiting.lock.close()
+    await until(lambda: waiting.threads.looks)
+    await turns()
+    waiting.threads.answer()
+    await asyncio.gather(*waiting.tasks)
+    assert len(waiting.threads.looks) == 1
+
+
+async def test_a_resource_that_comes_while_the_journals_are_read_has_them_read_again(waiting):
+    """The other gateway may have written since."""
+    waiting.lock.close()
+    await until(lambda: waiting.threads.looks)
+    late = asyncio.create_task(waiting.life.pools.others_ended(waiting.directory))
+    await turns()
+    waiting.threads.answer()
+    await asyncio.gather(*waiting.tasks)
+    await until(lambda: len(waiting.threads.looks) == 2)
+    assert not late.done()
+    waiting.threads.answer()
+    await late
+
+
+@pytest.mark.parametrize("reading", [False, True])
+async def test_a_resource_that_is_stopped_while_it_looks_leaves_the_others_waiting(waiting, reading):
+    if reading:
+        waiting.lock.close()
+        await until(lambda: waiting.threads.looks)
+    first, *others = waiting.tasks
+    first.cancel()
+    await asyncio.wait([first])
+    waiting.lock.close()
+    await until(lambda: len(waiting.threads.looks) == 1 + reading)
+    assert not any(task.done() for task in others)
+    waiting.threads.answer()
+    await asyncio.gather(*others)
 
 
 async def test_of_what_a_removed_resource_gave_that_is_free_which_no_container_has(live):

@@ -50,6 +50,9 @@ class Pools:
         self._of: dict[str, Pool] = {}
         """By resource."""
         self._served: dict[str, Inventory] = {}
+        self._looking = asyncio.Lock()
+        self._waiting = self._looked = 0
+        """How many resources have waited for another gateway so far, and for how many of them somebody has looked."""
 
     async def run(self) -> None:
         """Follows what is left of resources that aren't configured any more, and of their drivers; never returns."""
@@ -99,14 +102,25 @@ class Pools:
 
     async def others_ended(self, device_plugins: Path) -> None:
         """Another gateway has served until now, perhaps also resources that aren't configured here: waits until it is
-        known what it gave away of these, because that hardware may be in any pool.
+        known what it gave away of these, because that hardware may be in any pool. One looks for all that wait.
         """
+        self._waiting += 1
+        mine = self._waiting
+        async with self._looking:
+            if self._looked >= mine:
+                return
+            await self._unserved(device_plugins)
+            waiting = self._waiting
+            await self._left.look()
+            self._looked = waiting
+
+    async def _unserved(self, device_plugins: Path) -> None:
+        """Returns once no other gateway serves a resource that isn't configured here, or after ENDING."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ENDING):
                 for names in left_behind(device_plugins, self._left.configured):
                     with contextlib.suppress(KubeletError, OSError):  # whoever sweeps tells what is wrong with its lock
                         await names.unserved()
-        await self._left.look()
 
     async def known(self, name: str) -> None:
         """Waits until it is known what containers hold of each resource of this one's pool. A resource that is in none
