@@ -481,6 +481,27 @@ async def test_a_gateway_that_can_not_listen_yet_says_nothing_twice(make, kubele
     older.close()
 
 
+async def test_who_took_over_does_not_look_for_what_an_ended_gateway_left_when_it_fails_and_is_tried_again(
+    make, kubelet, holder, caplog
+):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    path(newer, "next").unlink()
+    path(newer, "next").mkdir()
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    (newer.directory.parent / "state").mkdir(mode=0o700, exist_ok=True)
+    (newer.directory.parent / "state" / "of-another-resource.json").write_text("damaged")
+    older.send("register")
+    await until(lambda: any("can't be served" in text for text in caplog.messages))
+    path(newer, "next").rmdir()
+    await until(path(newer, "next").exists)
+    older.close()
+    assert not any("of-another-resource" in text for text in caplog.messages)
+
+
 async def test_a_gateway_asks_once_it_has_a_list_and_not_before(make, kubelet, holder, gate):
     _, peers = holder
     slow, newer = gate([Device("a")]), make()

@@ -176,6 +176,7 @@ class Plugin:
         await self._endpoint.open()
         if self._endpoint.waited and self._endpoint.taking is None:
             await self._pools.others_ended(self._node.directory)
+        self._endpoint.waited = False  # what follows may fail, and be tried again
         await self._remembering.load()
         self.served, self.trouble = True, ""
         self._reminder.hear(self.failure)
