@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,29 @@ def test_the_specs_of_another_kubelet_and_broken_records_stay(specs, tmp_path, r
         assert specs.all() == ()
     assert [text.partition(": ")[0] for text in complaints] == [str(ours.record)]
     assert files(run) == sorted([ours.spec.name, theirs.spec.name])
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_what_is_no_file_is_complained_of_once_and_keeps_no_descriptor(specs, complaints, make):
+    specs.write(R, ("a",), FULL)
+    (one,) = specs.all()
+    record = one.record.with_name(f"dpgateway-{'0' * 8}.json")
+    make(record)
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        assert specs.all() == (one,)
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
+    assert [text.partition(": ")[0] for text in complaints] == [str(record)]
+
+
+def test_a_pipe_in_place_of_a_spec_is_replaced(specs):
+    specs.write(R, ("a",), FULL)
+    (one,) = specs.all()
+    text = one.spec.read_text()
+    one.spec.unlink()
+    os.mkfifo(one.spec)
+    specs.keep([one])
+    assert one.spec.read_text() == text
 
 
 def test_what_cannot_be_written_is_refused_and_leaves_nothing_half_done(tmp_path, complaints):

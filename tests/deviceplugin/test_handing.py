@@ -424,7 +424,7 @@ async def test_a_resource_that_is_stopped_once_its_parts_have_ended_does_not_beg
     await closing.entered()
     closing.open()
     while running("what is done whole"):
-        await asyncio.sleep(0)
+        await turns(1)
     await turns(turn)
     resource.cancel()
     await asyncio.wait({resource}, timeout=5)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -70,8 +71,27 @@ def test_nothing_but_a_file_is_read(journal, kind):
         os.mkfifo(journal.path)
     else:
         journal.path.mkdir()
-    with pytest.raises((KubeletError, OSError)):
+    opened = descriptors()
+    with pytest.raises((KubeletError, OSError), match=str(journal.path)):
         journal.load()
+    assert descriptors() == opened
+
+
+def descriptors():
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_in_the_way_of_writing_is_replaced(journal, kind, tmp_path):
+    journal.save(CLAIMS)
+    new = journal.path.with_suffix(".new")
+    if kind == "link":
+        new.symlink_to(tmp_path / "victim")
+    else:
+        os.mkfifo(new)
+    journal.save({"a": Claim("")})
+    assert journal.load() == {"a": Claim("")}
+    assert list(tmp_path.iterdir()) == [journal.path.parent]
 
 
 def test_a_file_of_more_than_32_mib_is_refused(journal):

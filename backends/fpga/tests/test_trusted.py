@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from dpgateway_fpga.trusted import trusted_directory
+from dpgateway_fpga.trusted import read_file, trusted_directory
 
 from dpgateway import DriverError
 
@@ -87,3 +87,10 @@ def test_a_file_is_no_directory(tmp_path):
 def test_a_directory_that_is_absent_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError), trusted_directory(tmp_path / "absent/b"):
         pass
+
+
+def test_a_directory_in_place_of_a_file_is_named_and_keeps_no_descriptor(tmp_path):
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match=f"Is a directory: '{tmp_path}'"):
+        read_file(tmp_path, 10)
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened

@@ -23,7 +23,7 @@ from dpgateway.cdi.expansion import HostNode
 from dpgateway.cdi.making import Given, given, says_nothing, text_of
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation
-from dpgateway.process.directories import make_private
+from dpgateway.process.directories import make_private, read
 
 PATIENCE = 5.0
 """Seconds that somebody waits while another one writes."""
@@ -171,8 +171,7 @@ def _real(path: str) -> _Real:
 
 
 def _read(path: Path) -> str:
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
-        return file.read(LARGEST + 1).decode()
+    return read(path, LARGEST).decode()
 
 
 def _update(path: Path, text: str) -> None:

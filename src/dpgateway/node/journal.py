@@ -16,7 +16,7 @@ from typing import Any
 
 from dpgateway.errors import KubeletError, describe
 from dpgateway.node.holders import Claim
-from dpgateway.process.directories import make_private
+from dpgateway.process.directories import make_private, read
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024
@@ -38,7 +38,7 @@ class Journal:
     def load(self) -> Claims:
         """Empty if there is no file; raises KubeletError or OSError if there is one that can't be read."""
         try:
-            raw = _read(self.path)
+            raw = read(self.path, LARGEST)
         except FileNotFoundError:
             return {}
         return from_json(raw, self._resource, str(self.path))
@@ -50,7 +50,8 @@ class Journal:
             return
         make_private(self.path.parent)  # what is written there decides who gets a device
         temporary = self.path.with_suffix(".new")  # nobody else has it: there is one gateway for each resource
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        temporary.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
             file.write(to_json(claims, self._resource))
             if sync:
@@ -72,12 +73,6 @@ def _sync(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _read(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(LARGEST + 1)
 
 
 def to_json(claims: Claims, resource: str) -> bytes:
@@ -134,7 +129,7 @@ def claims_of_others(
     ours = {Journal(state_dir, device_plugins_dir, resource).path for resource in resources}
     for path in sorted(set(state_dir.glob("*.json")) - ours):
         try:
-            resource = json.loads(_read(path))["resource"]
+            resource = json.loads(read(path, LARGEST))["resource"]
             journal = Journal(state_dir, device_plugins_dir, resource)
             if journal.path == path:  # else it is of another kubelet
                 found[resource] = journal.load()

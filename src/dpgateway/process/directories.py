@@ -1,4 +1,4 @@
-"""Directories in which nobody else may write."""
+"""Directories in which nobody else may write, and the files in them."""
 
 from __future__ import annotations
 
@@ -12,3 +12,15 @@ def make_private(directory: Path) -> None:
     found = directory.stat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(f"{directory} must belong to uid {os.geteuid()}, and nobody else may write there")
+
+
+def read(path: Path, longest: int) -> bytes:
+    """The file's bytes: ``longest`` of them, and one more if there are more. Raises OSError if it is no file, or a
+    link; waits for nobody.
+    """
+    with open(path, "rb", opener=_open) as file:  # which closes it, and names it, also if it is a directory
+        return file.read(longest + 1)
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe doesn't wait for its writer (open(2))

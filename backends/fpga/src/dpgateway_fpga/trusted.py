@@ -29,9 +29,12 @@ def trusted_directory(path: Path) -> Iterator[int]:
 
 def read_file(name: str | Path, longest: int, directory: int | None = None) -> bytes:
     """The content of a regular file, no link; waits for nobody. Raises DriverError, also if it is longer; OSError."""
-    # NOFOLLOW: a symbolic link fails with ELOOP. NONBLOCK: a pipe doesn't wait for its writer (both open(2)).
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
+
+    def opened(path: str, flags: int) -> int:
+        # NOFOLLOW: a symbolic link fails with ELOOP. NONBLOCK: a pipe doesn't wait for its writer (both open(2)).
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+
+    with open(name, "rb", opener=opened) as file:  # which closes it, also if it is a directory
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise DriverError("expected a regular file")
         content = file.read(longest + 1)
