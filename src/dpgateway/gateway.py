@@ -22,7 +22,7 @@ from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.drivers.unended import UnendedCalls
-from dpgateway.errors import KubeletError
+from dpgateway.errors import KubeletError, NoThread
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.left import Left
@@ -260,5 +260,14 @@ class _Over(Exception):
 
 
 async def supervised(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """A bug in one task is logged, and the task starts again; it doesn't end the others."""
-    await persist(run, lambda error: _log.error("a bug: %s failed, and starts again", name, exc_info=error))
+    """A bug in one task is logged, and the task starts again; it doesn't end the others. So does one that had no
+    thread.
+    """
+
+    def failed(error: Exception) -> None:
+        if isinstance(error, NoThread):
+            _log.error("%s failed, and starts again: %s", name, error)
+        else:
+            _log.error("a bug: %s failed, and starts again", name, exc_info=error)
+
+    await persist(run, failed)

@@ -11,6 +11,7 @@ import pytest
 
 from dpgateway import Allocation, Device, Mount
 from dpgateway.config import InvalidConfiguration, Place, Problem, ResourceConfig, Web
+from dpgateway.errors import NoThread
 from dpgateway_simulator import Kubelet, PluginError
 from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured, scripted
@@ -190,6 +191,15 @@ async def test_the_same_configuration_changes_nothing(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     await gateway.takes_over(resource(A, where=Place("config.yaml", 7)), changes="nothing changed")
     assert registered(kubelet, A) == 1
+
+
+async def test_a_configuration_that_no_thread_is_left_to_read_is_read_later_and_is_no_bug(gateway, kubelet):
+    await served(gateway, kubelet, resource(A))
+    gateway.reload(NoThread("the system has no thread left for that"))
+    await gateway.says("reload failed, and starts again: the system has no thread left for that")
+    gateway.wanted = gateway.configuration(resource(A), resource(B))
+    await offered(kubelet, B)
+    assert not any("a bug" in text for text in gateway.log.messages)
 
 
 async def test_a_wrong_configuration_is_refused_with_all_its_problems(gateway, kubelet):

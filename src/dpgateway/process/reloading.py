@@ -21,7 +21,7 @@ from dpgateway.config import (
     fixed,
     in_lines,
 )
-from dpgateway.errors import describe
+from dpgateway.errors import NoThread, describe
 from dpgateway.gateway import Gateway
 from dpgateway.process.files import FileWatch
 from dpgateway.process.log import bind
@@ -63,16 +63,23 @@ class Reloading:
         self._asked.set()
 
     async def run(self, gateway: Gateway, systemd: Notifier | None) -> None:
-        """Takes over what is asked for, until it is cancelled."""
+        """Takes over what is asked for, until it is cancelled. Raises NoThread; run again, it tries that again."""
         while True:
             await self._asked.wait()
             self._asked.clear()
-            if self._reread:
-                self._reread = False
-                with systemd.reloading() if systemd is not None else contextlib.nullcontext():
-                    await self._reload(gateway)
-            elif said := str(await self._apply(gateway)):
-                _log.info("drivers that were awaited are loaded; %s", said)
+            try:
+                await self._take_over(gateway, systemd)
+            except NoThread:
+                self.ask()
+                raise
+
+    async def _take_over(self, gateway: Gateway, systemd: Notifier | None) -> None:
+        if self._reread:
+            self._reread = False
+            with systemd.reloading() if systemd is not None else contextlib.nullcontext():
+                await self._reload(gateway)
+        elif said := str(await self._apply(gateway)):
+            _log.info("drivers that were awaited are loaded; %s", said)
 
     async def _reload(self, gateway: Gateway) -> None:
         _log.info("reading the configuration again")
@@ -81,6 +88,9 @@ class Reloading:
         except InvalidConfiguration as error:
             gateway.overview.refuse(in_lines(error.problems))
             _tell_of(error.problems)
+        except NoThread as error:
+            gateway.overview.refuse([str(error)])
+            raise
         except Exception as error:
             gateway.overview.refuse([f"a bug of the gateway: {describe(error)}"])
             _log.exception("a bug: the configuration can't be read again, so the old one goes on: %s", error)
