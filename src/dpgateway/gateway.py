@@ -75,6 +75,7 @@ class Gateway:
         self._keeping = Keeping(own, self._node.holdings, left, self._threads)
         cdi = Cdi(specs, own, self._threads, Runtime(runtime).cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
+        self._node.written.tell(self._front.pace.wrote)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._serving: dict[str, _Serving] = {}

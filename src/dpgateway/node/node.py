@@ -47,7 +47,9 @@ class Node:
         self._absence = Absence(directory)
         self.asking = Asking(self.holdings, places, threads)
         self.reader = Reader(directory, self.holdings, threads, self.asking.hint)
-        self._watch = DirectoryWatch(directory, self._look, self.reader.ask_soon)
+        self.written: Observable[None] = Observable(None)
+        """Published when the kubelet may have written its checkpoint."""
+        self._watch = DirectoryWatch(directory, self._look, self._checkpoint_changed)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self.appearances = 0
         """How many kubelets have appeared."""
@@ -84,6 +86,10 @@ class Node:
 
     def drop(self, resource: str) -> None:
         del self.holdings[resource]
+
+    def _checkpoint_changed(self) -> None:
+        self.written.publish(None)
+        self.reader.ask_soon()
 
     def _look(self, created: bool) -> None:
         if is_there(self.directory):

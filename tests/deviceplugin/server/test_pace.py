@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dpgateway.deviceplugin.api import APIS, Api
-from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.server.pace import WRITING, Pace
 from dpgateway.deviceplugin.server.streams import End, Lists
 from dpgateway.model import Health, Offer
 from dpgateway.process.observable import Observable
@@ -43,6 +43,46 @@ async def test_lists_of_all_resources_keep_the_pause_of_the_api():
     await advance(1)
     await asyncio.gather(*sending)
     assert [time - began for time in times] == pytest.approx([count * PACED.pause for count in range(5)])
+
+
+@in_virtual_time
+async def test_a_list_waits_until_the_kubelet_has_written_the_one_before():
+    pace, loop = Pace(), asyncio.get_running_loop()
+    began = loop.time()
+    await pace.turn(0.01, writes=True)
+    loop.call_later(0.2, pace.wrote)
+    await pace.turn(0.01, writes=True)
+    assert loop.time() - began == pytest.approx(0.2)
+
+
+@in_virtual_time
+async def test_a_kubelet_that_is_not_seen_to_write_is_waited_for_once():
+    pace, loop = Pace(), asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(3):
+        await pace.turn(0.01, writes=True)
+    assert loop.time() - began == pytest.approx(0.01 + WRITING + 0.01)
+    pace.wrote()
+    await pace.turn(0.01, writes=True)
+    began = loop.time()
+    await pace.turn(0.01, writes=True)
+    assert loop.time() - began == pytest.approx(0.01 + WRITING)
+
+
+@in_virtual_time
+async def test_the_list_after_the_unhealthy_one_has_a_turn_of_its_own():
+    """Each of them is written down."""
+    paced, lists = replace(PACED, writes=True), Lists(inventory(), pace := Pace())
+    stream = lists.watch(paced, True, End(), lambda: None)
+    first = await anext(stream)
+    assert first == lists.encode_unhealthy(paced)
+    second = asyncio.ensure_future(anext(stream))
+    await advance(WRITING / 2)
+    assert not second.done()
+    pace.wrote()
+    await advance(0)
+    assert await second == lists.encode(paced)
+    await stream.aclose()
 
 
 @in_virtual_time

@@ -66,6 +66,8 @@ class Api:
     pause: float = 0.0
     """Seconds from one list to the next, of whichever resource; with less the kubelet may crash, or spoil its
     checkpoint."""
+    writes: bool = False
+    """Whether the kubelet writes its checkpoint at each list, in place, so that the next list has to wait for that."""
     losses: tuple[str, ...] = ()
     """Fields of an allocation that this version can't say; the log names those that are lost."""
     passes_cdi_from: tuple[int, ...] | None = None

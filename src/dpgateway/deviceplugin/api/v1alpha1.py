@@ -46,5 +46,6 @@ API: Api = replace(
         Rpc("Allocate", Call.ALLOCATE, v1alpha2.from_allocate, to_allocations),
     ),
     to_register=to_register,
+    writes=False,
     forgetful=(),  # 1.8 keeps nothing of an older endpoint, and each list is a risk to it
 )

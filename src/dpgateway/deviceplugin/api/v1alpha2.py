@@ -67,5 +67,6 @@ API = Api(
     to_offer=to_offer,
     forgetful=("grpc-go/1.3.0",),
     pause=PAUSE,
+    writes=True,
     losses=LOSSES,
 )

@@ -72,6 +72,8 @@ class Lists:
         while await self._is_next(version, api, end):
             if version == 0 and forgets:
                 yield self.encode_unhealthy(api)
+                async with end.interrupts():
+                    await self._pace.turn(api.pause, writes=api.writes)
             version = self._list.version
             yield self.encode(api)
             sent()
@@ -80,5 +82,5 @@ class Lists:
         """Returns when it is the turn of a list after ``version``; False once the end is said."""
         async with end.interrupts():
             await self._list.newer(version)
-            await self._pace.turn(api.pause)
+            await self._pace.turn(api.pause, writes=api.writes)
         return not end.said
