@@ -1,5 +1,6 @@
 """Another process reads what the gateway is configured with; if it can't, the gateway does."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -50,6 +51,26 @@ def test_a_process_that_is_killed_is_not_waited_for(config, caplog):
     assert reading.result() == Seen(read_all(config), look())
     assert "ended with -9" in caplog.text
     assert children() == before
+
+
+def test_who_waits_for_a_slow_disk_says_so(config):
+    class Going(logging.Handler):
+        def emit(self, record):
+            said.append(record.getMessage())
+            os.kill(process, signal.SIGCONT)
+
+    said = []
+    before = children()
+    reading = Reading(config, slow=0.1)
+    (process,) = children() - before
+    os.kill(process, signal.SIGSTOP)
+    log, handler = logging.getLogger("dpgateway.process.apart"), Going()
+    log.addHandler(handler)
+    try:
+        assert reading.result() == Seen(read_all(config), look())
+    finally:
+        log.removeHandler(handler)
+    assert said == [f"{config}, or what is installed, hasn't been read for 0.1 s"]
 
 
 def test_a_file_of_the_working_directory_is_not_imported(config, tmp_path):

@@ -17,8 +17,8 @@ from dpgateway.drivers.points import Points, look
 from dpgateway.errors import describe
 from dpgateway.process.log import bind
 
-PATIENCE = 60.0
-"""Seconds that the other process has."""
+SLOW, PATIENCE = 10.0, 60.0
+"""Seconds after which the log says that the other process hasn't answered, and that it has after that."""
 _log = bind(__name__)
 
 
@@ -33,8 +33,8 @@ class Seen:
 class Reading:
     """Begins at once, so that the gateway's modules can be imported meanwhile."""
 
-    def __init__(self, config: Path) -> None:
-        self._config = config
+    def __init__(self, config: Path, slow: float = SLOW) -> None:
+        self._config, self._slow = config, slow
         self._process: subprocess.Popen[bytes] | None = None
         # what this process would import: -P, because the working directory has nothing to do with it
         program = f"import sys; sys.path[:] = {sys.path!r}; from dpgateway.process import apart; apart.tell()"
@@ -60,12 +60,19 @@ class Reading:
     def _answer(self, process: subprocess.Popen[bytes]) -> bytes:
         with process:
             try:
-                answer, _ = process.communicate(timeout=PATIENCE)
+                answer = self._wait(process)
             finally:
                 process.kill()
         if process.returncode:
             raise OSError(f"it ended with {process.returncode}")
         return answer
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> bytes:
+        try:
+            return process.communicate(timeout=self._slow)[0]
+        except subprocess.TimeoutExpired:
+            _log.warning("%s, or what is installed, hasn't been read for %g s", self._config, self._slow)
+            return process.communicate(timeout=PATIENCE)[0]
 
     def _warn(self, error: Exception) -> None:
         _log.warning(
