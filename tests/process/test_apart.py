@@ -59,7 +59,7 @@ def test_who_waits_for_a_slow_disk_says_so(config):
             said.append(record.getMessage())
             os.kill(process, signal.SIGCONT)
 
-    said = []
+    said: list[str] = []
     before = children()
     reading = Reading(config, slow=0.1)
     (process,) = children() - before
