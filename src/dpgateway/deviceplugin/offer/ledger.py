@@ -52,14 +52,13 @@ class Ledger:
         self._shares, self._form = shares, form
         self._keep = max(keep_lost, LEAVING)
         self._devices: dict[str, Device] = {}
-        self._present: dict[str, str] = {}
-        """The device of each id that is present."""
         self._offers: dict[str, Offer] = {}
-        """By present id. An offer that doesn't change stays the same object, so comparing long lists is cheap."""
+        """Of present ids. An offer that doesn't change stays the same object, so comparing long lists is cheap."""
         self._whole = True
         """Whether every share of every device is present."""
         self._lost: dict[str, Lost] = {}
         self._meaning: dict[str, str] = {}
+        """The device of each id that is present or lost."""
         self._unhealthy_since: dict[str, float] = {}
         self._failure: tuple[str, float] | None = None
         self._excluded: Mapping[str, str] = {}
@@ -85,8 +84,6 @@ class Ledger:
         self._take_ids(before, now, only)
         for device in self._devices.values():
             self._take_health(device, now)
-        for id_, name in self._present.items():
-            self._offer(id_, self._devices[name])
 
     def replace(self, devices: Iterable[Device], now: float) -> None:
         """These devices are other values now, and all else of the driver's last list, the whole of which was taken, is
@@ -96,27 +93,25 @@ class Ledger:
             self._devices[device.id] = device
             self._take_health(device, now)
             for offered in self._ids(device.id):
-                self._offer(offered, device)
+                self._offers[offered] = self._offer(offered, device, self._offers.get(offered))
 
     def _take_ids(self, before: Mapping[str, Device], now: float, only: Collection[str] | None) -> None:
         """Which ids are present, and which have just been lost."""
         self._whole = only is None
-        gone, offers = self._present, self._offers
-        self._present, self._offers = {}, {}
+        gone, self._offers = self._offers, {}
         wanted = None if only is None or self._form else {device_id(offered) for offered in only}
         for device in self._devices.values():
             if wanted is not None and device.id not in wanted:
                 continue
             for offered in self._ids(device.id):
                 if only is None or offered in only:
-                    self._present[offered] = self._meaning[offered] = device.id
-                    if offered in offers:
-                        self._offers[offered] = offers[offered]
-        for offered, device_name in gone.items():
-            if offered not in self._present:
-                self._lost[offered] = Lost(now, "its device is gone", before[device_name].numa_nodes)
+                    self._meaning[offered] = device.id
+                    self._offers[offered] = self._offer(offered, device, gone.get(offered))
+        for offered in gone:
+            if offered not in self._offers:
+                self._lost[offered] = Lost(now, "its device is gone", before[self._meaning[offered]].numa_nodes)
                 self.losses += 1
-        lost = {offered: lost for offered, lost in self._lost.items() if offered not in self._present}
+        lost = {offered: lost for offered, lost in self._lost.items() if offered not in self._offers}
         self.returns += len(self._lost) - len(lost)
         self._lost = lost
         self._unhealthy_since = {i: since for i, since in self._unhealthy_since.items() if i in self._devices}
@@ -137,7 +132,7 @@ class Ledger:
         ``near``: the NUMA nodes of held ids, which a stricter topology manager wants to find again. Returns whether the
         list changed.
         """
-        unlisted = [i for i in held or () if i not in self._present and i not in self._lost]
+        unlisted = [i for i in held or () if i not in self._offers and i not in self._lost]
         for offered in unlisted:
             nodes = near[offered].numa_nodes if near and offered in near else ()
             self._lost[offered] = Lost(now, "a container holds it, but its device is gone", nodes)
@@ -152,7 +147,6 @@ class Ledger:
     def keep(self, ids: Collection[str]) -> None:
         """Lists nothing but these ids, because a list of all would be too long."""
         self._whole = False
-        self._present = {i: device for i, device in self._present.items() if i in ids}
         self._offers = {i: offer for i, offer in self._offers.items() if i in ids}
         self._lost = {i: lost for i, lost in self._lost.items() if i in ids}
 
@@ -195,18 +189,20 @@ class Ledger:
         self._excluded = excluded
         for device in filter(None, map(self._devices.get, changed)):
             for offered in self._ids(device.id):
-                if offered in self._present:
-                    self._offer(offered, device)
+                if offered in self._offers:
+                    self._offers[offered] = self._offer(offered, device, self._offers[offered])
         return bool(changed)
 
     def _health(self, device: Device) -> Health:
         reason = self._excluded.get(device.id) if device.health.ok else None
         return Health.unhealthy(reason) if reason else device.health
 
-    def _offer(self, offered: str, device: Device) -> None:
-        offer, health = self._offers.get(offered), self._health(device)
-        if offer is None or offer.health != health or offer.numa_nodes != device.numa_nodes:
-            self._offers[offered] = Offer(offered, health, device.numa_nodes, self._first(device.id))
+    def _offer(self, offered: str, device: Device, before: Offer | None) -> Offer:
+        """``before``: the one until now, which stays if nothing has changed."""
+        health = self._health(device)
+        if before is not None and before.health == health and before.numa_nodes == device.numa_nodes:
+            return before
+        return Offer(offered, health, device.numa_nodes, self._first(device.id))
 
     def _lost_offer(self, offered: str, lost: Lost) -> Offer:
         device = self.device(offered)
