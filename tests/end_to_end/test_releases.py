@@ -13,6 +13,7 @@ THING = {"name": R, "driver": "simulated", "options": {"count": 1, "release": Tr
 async def kubelet(request, short_path):
     """Before 1.13 only the pods' directories tell."""
     one = Kubelet(request.param, short_path / "device-plugins")
+    (short_path / "pods" / "another").mkdir(parents=True)  # each node has pods of its own
     await one.start()
     yield one
     await one.kill()
