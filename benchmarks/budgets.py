@@ -59,7 +59,7 @@ MATCHED = (
     "change may have touched, and all of the list is compared"
 )
 SCRAPES = (
-    "each second the server's library takes a connection, and some thousand lines are written and sent. A scrape each "
+    "each second all resources are counted, and some thousand lines are sent. A scrape each "
     "15 or 30 s, as is usual, costs a fraction of that"
 )
 KEPT = (
