@@ -70,22 +70,6 @@ async def test_a_kubelet_that_is_not_seen_to_write_is_waited_for_once():
 
 
 @in_virtual_time
-async def test_the_list_after_the_unhealthy_one_has_a_turn_of_its_own():
-    """Each of them is written down."""
-    paced, lists = replace(PACED, writes=True), Lists(inventory(), pace := Pace())
-    stream = lists.watch(paced, True, End(), lambda: None)
-    first = await anext(stream)
-    assert first == lists.encode_unhealthy(paced)
-    second = asyncio.ensure_future(anext(stream))
-    await advance(WRITING / 2)
-    assert not second.done()
-    pace.wrote()
-    await advance(0)
-    assert await second == lists.encode(paced)
-    await stream.aclose()
-
-
-@in_virtual_time
 async def test_an_api_without_a_pause_waits_for_nobody():
     pace = Pace()
     times: list[float] = []

@@ -72,8 +72,6 @@ class Lists:
         while await self._is_next(version, api, end):
             if version == 0 and forgets:
                 yield self.encode_unhealthy(api)
-                async with end.interrupts():
-                    await self._pace.turn(api.pause, writes=api.writes)
             version = self._list.version
             yield self.encode(api)
             sent()
