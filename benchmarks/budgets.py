@@ -46,7 +46,7 @@ RESTART = (
 )
 MEMORY = (
     "with one resource the gateway takes %(memory.over.mb@1).1f MB more than the bare handlers: for protobuf's "
-    "messages, reflection, the configuration's parser, the search for drivers, and our own code. With 64 resources it "
+    "messages, the command line's parser, and our own code. With 64 resources it "
     "takes %(memory.over.mb@64).1f MB more, because each resource has tasks and tables of its own, and each device has "
     "an id, a health and its bytes"
 )
