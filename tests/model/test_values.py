@@ -169,3 +169,20 @@ def test_every_id_that_is_accepted_can_travel(text):
     assert device.id == text
     assert text
     assert text.encode().decode() == text
+
+
+def test_attributes_that_are_checked_are_shared_and_nobody_changes_them():
+    said: dict[str, str | int] = {"vendor": "0x8086", "slots": 2, "spare": True}
+    first = Device("a", attributes=said)
+    second = Device("b", attributes=first.attributes)
+    said["vendor"] = "another"
+    assert second.attributes is first.attributes
+    assert first.attributes == {"vendor": "0x8086", "slots": 2, "spare": True} == first.attributes
+    assert first.attributes != {"vendor": "another"}
+    assert (list(first.attributes), len(first.attributes)) == (["vendor", "slots", "spare"], 3)
+    assert repr(first.attributes) == "{'vendor': '0x8086', 'slots': 2, 'spare': True}"
+    shared: Any = first.attributes
+    with pytest.raises(TypeError):
+        shared["vendor"] = "another"
+    with pytest.raises(TypeError):
+        hash(shared)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from posixpath import normpath
@@ -78,15 +78,46 @@ def texts(what: str, value: object) -> Mapping[str, str]:
     return MappingProxyType({text(f"{what} key", k): text(f"{what}[{k!r}]", v, empty=True) for k, v in value.items()})
 
 
-def attributes(what: str, value: object) -> Mapping[str, str | int | float | bool]:
+Plain = str | int | float | bool
+
+
+class Attributes(Mapping[str, Plain]):
+    """What is checked, and changed by nobody, so that another value can have it, too."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: dict[str, Plain]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> Plain:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of each mapping
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def attributes(what: str, value: object) -> Attributes:
+    if type(value) is Attributes:
+        return value
     if not isinstance(value, _MAPPINGS):
         raise TypeError(f"{what}: expected a mapping, found {value!r}")
     if all(map(_sound, value)) and all(map(_sound, value.values())):
-        return MappingProxyType(dict(value))
-    return MappingProxyType({text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in value.items()})
+        return Attributes(dict(value))
+    return Attributes({text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in value.items()})
 
 
-def _attribute(what: str, value: object) -> str | int | float | bool:
+def _attribute(what: str, value: object) -> Plain:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
