@@ -4,7 +4,7 @@ An *object* is a directory below ``/sys/devices``: a PCI function, a USB device,
 it; a link counts as the last part of what it leads to, as with ``driver`` (udev(7), ATTR{}). A path may go through
 links, and have globs: the first path in the order of names that exists is meant.
 
-Nothing is read before it is asked for, and nothing twice in one look.
+Nothing is read before it is asked for, and nothing twice in one look, unless it was forgotten in between.
 """
 
 from __future__ import annotations
