@@ -20,6 +20,7 @@ from dpgateway.node.holdings import NOTED_WITHIN, Holdings
 from dpgateway.node.left import Left
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
+from dpgateway.process.tasks import until_beat
 from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ class Keeping:
         await self._left.known.wait()
         while True:
             await self._try(self._look)
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(until_beat(self._pause))
 
     async def _restore(self) -> None:
         """All were needed when the gateway ended."""

@@ -113,7 +113,7 @@ class RunningDriver:
         if said.devices is None and not said.failure:
             self._fail(f"the driver hasn't listed its devices within {seconds:g} s", overdue=True)
         else:
-            self.said.publish(replace(said, overdue=True))
+            (self.said.publish if said.failure else self.said.amend)(replace(said, overdue=True))
 
     def _fail(self, reason: str, *, overdue: bool = False) -> None:
         said = self.said.value

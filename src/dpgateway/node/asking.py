@@ -20,7 +20,7 @@ from dpgateway.node.pods import STARTED, PodDirectories
 from dpgateway.node.sandboxes import Sandboxes
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
-from dpgateway.process.tasks import doubling
+from dpgateway.process.tasks import doubling, until_beat
 from dpgateway.process.threads import Threads
 
 PAUSE = 0.2
@@ -109,7 +109,7 @@ class Asking:
             return PAUSE
         if any(holdings.value.in_doubt for holdings in self._holdings.values()):
             return DOUBT
-        return SLOW if self._pods.seen and self._pods.watched else BLIND
+        return until_beat(SLOW if self._pods.seen and self._pods.watched else BLIND)
 
     def _settles(self) -> bool:
         """Whether a pod's sandbox has stopped, and its kubelet may still list it."""

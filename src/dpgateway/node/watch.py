@@ -19,7 +19,7 @@ from asyncinotify import Event, Inotify, Mask
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import SOCKET
 from dpgateway.process.log import bind
-from dpgateway.process.tasks import persist
+from dpgateway.process.tasks import persist, until_beat
 
 POLL = 10.0
 """Seconds."""
@@ -78,7 +78,7 @@ class DirectoryWatch:
             _log.info("watching %s with inotify again", place)
         self._look_everywhere(created=place != self._directory)
         clock = asyncio.get_running_loop().time
-        here, due = True, clock() + self._poll
+        here, due = True, clock() + until_beat(self._poll)
         async with _reading(inotify) as events:
             while here:
                 event = await _next(events, due - clock())
@@ -88,7 +88,7 @@ class DirectoryWatch:
                 if event is not None and within:
                     self._dispatch(event)
                 if clock() >= due:
-                    due = clock() + self._poll
+                    due = clock() + until_beat(self._poll)
                     self._look_everywhere(created=False)
                 elif within:
                     continue  # this was the right place a moment ago, and something happens in it

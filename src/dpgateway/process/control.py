@@ -23,6 +23,7 @@ from pathlib import Path
 from dpgateway.process.directories import make_private
 from dpgateway.process.observable import Bell
 from dpgateway.process.onesocket import OneSocket
+from dpgateway.process.tasks import until_beat
 from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8
@@ -56,7 +57,7 @@ class Times:
     """A client has so long to send its line, and to take each answer."""
     gathering: float = 0.2
     """Between two lines for one who watches."""
-    look: float = 1.0
+    look: float = 2.0
     """Between two looks at whether somebody answers."""
 
 
@@ -79,7 +80,7 @@ class Control:
                         (self._gateway.serves() and not claimed) or not await self._socket.is_answered()
                     ):
                         claimed = await self._socket.claim(lambda *who: self._connected(group, *who), LONGEST_REQUEST)
-                    await asyncio.sleep(self._times.look)
+                    await asyncio.sleep(until_beat(self._times.look))
             finally:
                 self._socket.end()
 

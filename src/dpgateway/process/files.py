@@ -18,6 +18,7 @@ from typing import TypeVar
 from asyncinotify import Inotify, Mask
 
 from dpgateway.process.log import bind
+from dpgateway.process.tasks import until_beat
 from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
@@ -57,14 +58,14 @@ class FileWatch:
                 for directory in await self._on_thread(lambda: set(_directories(self._path))):
                     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                         inotify.add_watch(directory, _WATCHED)
-                if await self._look() == self._seen:
-                    async with asyncio.timeout(POLL):
-                        await inotify.get()
-        except TimeoutError:
-            pass
+                while await self._look() == self._seen:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(until_beat(POLL)):
+                            await inotify.get()
+                            return
         except OSError as error:
             _log.debug("can't watch %s, so it is looked at every %g s: %s", self._path, POLL, error)
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(until_beat(POLL))
 
     async def _changed(self) -> bool:
         now = await self._look()

@@ -11,9 +11,10 @@ import fcntl
 import os
 
 from dpgateway.process import log
+from dpgateway.process.tasks import until_beat
 
 _NAMES = ("standard input", "standard output", "standard error")
-_LOOK = 1.0
+_LOOK = 2.0
 """Seconds."""
 
 _log = log.bind(__name__)
@@ -22,7 +23,7 @@ _log = log.bind(__name__)
 async def watch(seconds: float) -> None:
     """Ends the process when one of them was closed. ``seconds``: what the last lines of the log may take."""
     while not (lost := [name for number, name in enumerate(_NAMES) if not _stands(number)]):  # noqa: ASYNC110  nothing tells
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(until_beat(_LOOK))
     _log.critical(
         "a driver, or a library of it, closed %s, so the process ends: what is opened next would take that place",
         " and ".join(lost),

@@ -1,5 +1,5 @@
-"""Runs again what failed, after a pause that doubles; does whole what must be; and waits no longer than it may, also at
-the end.
+"""Runs again what failed, after a pause that doubles; does whole what must be; waits no longer than it may, also at the
+end; and looks now and then together with all others who do.
 """
 
 from __future__ import annotations
@@ -19,6 +19,17 @@ def doubling(failures: int, longest: float, first: float = 1.0) -> float:
     """Seconds to wait after so many failures in a row: ``first``, then twice as long each time, up to ``longest``."""
     doublings = min(failures - 1, 40)  # days of failures would be more than a float holds
     return min(longest, first * 2.0**doublings)
+
+
+def until_beat(seconds: float) -> float:
+    """How many seconds it is until everybody who looks every ``seconds`` looks; half of that at least, and one and a
+    half of that at most.
+
+    A process that wakes finds its code and data outside the processor's caches. Many looks at once cost little more
+    than one of them, so all are made at whole multiples of their own pause.
+    """
+    left = seconds - asyncio.get_running_loop().time() % seconds
+    return left if left > seconds / 2 else left + seconds
 
 
 async def persist(

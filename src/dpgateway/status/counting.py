@@ -134,5 +134,7 @@ def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:
 
 
 def _moment(seconds: float | None) -> Moment | None:
-    """``seconds``: of the monotonic clock."""
-    return None if seconds is None else round(time.time() - (time.monotonic() - seconds), 3)
+    """``seconds``: of the monotonic clock. To a tenth, because the two clocks are read one after the other, and what
+    stays the same is to look the same.
+    """
+    return None if seconds is None else round(time.time() - (time.monotonic() - seconds), 1)

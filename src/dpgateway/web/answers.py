@@ -22,15 +22,18 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
 _OWN_NAME = re.compile(rb"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-_HEADERS = {
+_HEADERS = [
     # nothing from elsewhere, nothing inline, and in no other page's frame
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "cache-control": "no-cache",
-}
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
+        + b"form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-cache"),
+]
 
 _log = bind(__name__)
 
@@ -58,6 +61,7 @@ class Limits:
 Page = Callable[[], Awaitable[Answer]]
 """Makes the answer. It doesn't hold up the event loop."""
 
+Headers = list[tuple[bytes, bytes]]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -72,34 +76,33 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer, more = await self._answer(scope)
-        headers = {
-            **_HEADERS,
-            "content-type": answer.content_type,
-            "content-length": str(len(answer.body)),
-            "date": formatdate(usegmt=True),
-            **more,
-        }
-        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+        headers = [
+            *_HEADERS,
+            (b"content-type", answer.content_type.encode()),
+            (b"content-length", b"%d" % len(answer.body)),
+            (b"date", formatdate(usegmt=True).encode()),
+            *more,
+        ]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         for start in range(0, len(answer.body), PIECE):
             piece = answer.body[start : start + PIECE]  # to HEAD the server sends none of it
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _answer(self, scope: Scope) -> tuple[Answer, Mapping[str, str]]:
+    async def _answer(self, scope: Scope) -> tuple[Answer, Headers]:
         """The answer, and further headers."""
         if self._local and not _ours(scope["headers"]):
-            return _text(421, "this machine has no such name: ask for localhost or 127.0.0.1"), {}
+            return _text(421, "this machine has no such name: ask for localhost or 127.0.0.1"), []
         if scope["method"] not in {"GET", "HEAD"}:
-            return _text(405, "these pages can only be read"), {"allow": "GET, HEAD"}
+            return _text(405, "these pages can only be read"), [(b"allow", b"GET, HEAD")]
         page = self._pages.get(scope["path"])
         if page is None:
-            return _text(404, f"there is no such page; there are: {' '.join(sorted(self._pages))}"), {}
+            return _text(404, f"there is no such page; there are: {' '.join(sorted(self._pages))}"), []
         try:
-            return await page(), {}
+            return await page(), []
         except Exception as error:
             _log.error("a bug: the page %s failed: %s", scope["path"], describe(error), exc_info=error)
-            return _text(500, "a bug of the gateway: its log says more"), {}
+            return _text(500, "a bug of the gateway: its log says more"), []
 
 
 def _ours(headers: Iterable[tuple[bytes, bytes]]) -> bool:

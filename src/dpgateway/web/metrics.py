@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Generic
 
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from dpgateway.process.tally import BOUNDS, Calls
 from dpgateway.status.counting import Figures, ResourceFigures
 from dpgateway.web.answers import Answer
-from dpgateway.web.rows import GATEWAY, RESOURCE, Row, Sample
+from dpgateway.web.rows import GATEWAY, RESOURCE, Row, Sample, T
 
 MOMENT = 0.001
 """Seconds after which others have their turn: a container that wants its devices comes first."""
@@ -34,52 +34,60 @@ class Metrics:
     def __init__(self, look: Callable[[], Figures]) -> None:
         self._look = look
         self._process = ProcessCollector(registry=None)
+        self._gateway: _Lines[Figures] = _Lines(GATEWAY)
         self._heads = {row.name: _text(row, ()) for row in RESOURCE}
-        self._kept: dict[str, _Lines] = {}
+        self._kept: dict[str, _Lines[ResourceFigures]] = {}
         """By resource."""
+        self._joined = b""
+        """The lines of all resources."""
 
     async def answer(self) -> Answer:
-        made, since = [], time.monotonic()
-        for piece in self._pieces(self._look()):
-            made.append(piece)
+        figures = self._look()
+        kept, news, since = {}, False, time.monotonic()
+        for one in figures.resources:
+            kept[one.name] = lines = self._kept.get(one.name) or _Lines(RESOURCE, self._heads, one.name)
+            news |= lines.hear(one)
             if time.monotonic() - since > MOMENT:
                 await asyncio.sleep(0)
                 since = time.monotonic()
-        return Answer(CONTENT_TYPE_PLAIN_0_0_4, b"".join(made))
-
-    def _pieces(self, figures: Figures) -> Iterator[bytes]:
-        for row in GATEWAY:
-            yield _text(row, row.samples(figures))
-        kept: dict[str, _Lines] = {}
-        for one in figures.resources:
-            kept[one.name] = lines = self._kept.get(one.name) or _Lines(self._heads)
-            lines.hear(one)
-            yield b""
+        if news or [*kept] != [*self._kept]:
+            self._joined = _joined(self._heads, kept.values())
         self._kept = kept
-        for of_resource in RESOURCE:
-            yield self._heads[of_resource.name]
-            yield b"".join([lines.lines[of_resource.name] for lines in kept.values()])
-        yield generate_latest(self._process)
+        self._gateway.hear(figures)
+        of_gateway = self._gateway.lines.values()
+        return Answer(CONTENT_TYPE_PLAIN_0_0_4, b"".join([*of_gateway, self._joined, generate_latest(self._process)]))
 
 
-class _Lines:
-    """The lines of one resource, by metric."""
+class _Lines(Generic[T]):
+    """The lines of the gateway, or of one resource, by metric."""
 
-    def __init__(self, heads: Mapping[str, bytes]) -> None:
+    def __init__(self, rows: Sequence[Row[T]], heads: Mapping[str, bytes] | None = None, *resource: str) -> None:
+        """``heads``: the lines that aren't wanted, because others have them as well."""
         self.lines: dict[str, bytes] = {}
-        self._heads = heads
-        self._figures: ResourceFigures | None = None
+        self._rows: Sequence[Row[T]] = rows
+        self._heads, self._resource = heads or {}, resource
+        self._figures: T | None = None
         self._samples: dict[str, Sequence[Sample]] = {}
 
-    def hear(self, figures: ResourceFigures) -> None:
+    def hear(self, figures: T) -> bool:
+        """Returns whether there are other lines now."""
         if figures == self._figures:
-            return
+            return False
         self._figures = figures
-        for row in RESOURCE:
+        news = False
+        for row in self._rows:
             samples = tuple(row.samples(figures))
             if samples != self._samples.get(row.name):
                 self._samples[row.name] = samples
-                self.lines[row.name] = _text(row, samples, figures.name).removeprefix(self._heads[row.name])
+                text = _text(row, samples, *self._resource)
+                self.lines[row.name] = text.removeprefix(self._heads.get(row.name, b""))
+                news = True
+        return news
+
+
+def _joined(heads: Mapping[str, bytes], resources: Collection[_Lines[ResourceFigures]]) -> bytes:
+    """The lines of one metric stand together (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
+    return b"".join([part for name in heads for part in (heads[name], *(one.lines[name] for one in resources))])
 
 
 class _Only:
