@@ -44,7 +44,7 @@ class Running:
 
     async def list(self):
         """The first list that a kubelet would get, which is told of the resource once this is ready."""
-        await until(lambda: self.plugin.registrar.standing.value[0] is not State.UNREADY)
+        await until(lambda: self.plugin.registrar.standing.value.state is not State.UNREADY)
         path = self.directory / "dpgateway" / f"{hashlib.sha256(NAME.encode()).hexdigest()[:16]}.sock"
         client = Client(path)
         stream = client.watch()

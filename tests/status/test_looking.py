@@ -9,6 +9,7 @@ import pytest
 from dpgateway.config import ResourceConfig, Timeouts
 from dpgateway.deviceplugin.offer.ledger import Ledger
 from dpgateway.deviceplugin.registration.lifecycle import State
+from dpgateway.deviceplugin.registration.standing import Standing
 from dpgateway.model import Device
 from dpgateway.node.holders import Holder
 from dpgateway.node.holdings import Holdings
@@ -25,15 +26,14 @@ def test_a_resource_that_never_comes_holds_up_the_start_no_longer_than_its_list_
 
 def plugin(*, served=True, listed=True, failure="", state=State.AWAY) -> Any:
     """What is looked at of one."""
-    registrar = SimpleNamespace(standing=SimpleNamespace(value=(state, 0.0)), complaint="")
-    registrar.streaming = registrar.listed = state is State.SERVING
+    streaming = state is State.SERVING
+    where = Standing(state, 0.0, streaming=streaming, listed=streaming, tried="v1beta1")
     return SimpleNamespace(
-        api="v1beta1",
         served=served,
         failure=failure,
         failed_since=0.0,
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
-        registrar=registrar,
+        registrar=SimpleNamespace(standing=SimpleNamespace(value=where)),
     )
 
 

@@ -131,11 +131,6 @@ class Plugin:
         return self._handlers.refused
 
     @property
-    def api(self) -> str:
-        """The name of the kubelet's API, as the last Register had it."""
-        return self._resource.api.name
-
-    @property
     def rpcs(self) -> Tally:
         """What was asked of it."""
         return self._handlers.rpcs

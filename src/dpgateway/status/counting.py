@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dpgateway.deviceplugin.plugin import Plugin
+from dpgateway.deviceplugin.registration.standing import Standing
 from dpgateway.model import Offers
 from dpgateway.node.holders import Holder
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
 from dpgateway.process.log import lost
 from dpgateway.process.tally import Calls
-from dpgateway.status.values import Counts, Reloads, Standing
+from dpgateway.status.values import Counts, Reloads
 
 UNNAMED = Holder("", "", "")
 """Whoever holds what PodResources doesn't name."""
@@ -27,8 +28,12 @@ Moment = float
 class ResourceFigures:
     """One resource: how it stands, and what happened since it is served, which begins at nothing with each start."""
 
-    standing: Standing
+    name: str
     driver: str
+    standing: Standing = Standing()  # noqa: RUF009  it is frozen
+    """Where it stands with the kubelet."""
+    failed: bool = False
+    """Whether there is nothing that a kubelet could give to a container."""
     listed: Moment | None = None
     """When its driver last listed its devices."""
     counts: Counts = Counts()  # noqa: RUF009  it is frozen
@@ -40,17 +45,11 @@ class ResourceFigures:
     """How many ids were lost."""
     returns: int = 0
     """How many of these came back."""
-    registrations: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By API and outcome."""
     rpcs: Mapping[str, Calls] = field(default_factory=dict)
     calls: Mapping[str, Calls] = field(default_factory=dict)
     """Its driver's."""
     preparing: int = 0
     """How many preparations are under way."""
-
-    @property
-    def name(self) -> str:
-        return self.standing.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,53 +75,58 @@ class Figures:
     resources: tuple[ResourceFigures, ...]
 
 
-class Ids:
-    """The ids of one resource in numbers. They are counted again only when its list, or who holds what of it, is
-    another one, because most scrapes find what the one before them found.
+class Resource:
+    """The figures of one resource. They are made again only when something that they show is another one, because most
+    scrapes find what the one before them found.
     """
 
-    def __init__(self) -> None:
-        self.counts = Counts()
-        self.holders: Mapping[Holder, int] = {}
-        self._offers: Offers | None = None
-        self._holdings: Holdings | None = None
+    def __init__(self, name: str) -> None:
+        self._seen: tuple[object, ...] = ()
+        self._figures = ResourceFigures(name, "")
 
-    def look(self, plugin: Plugin, holdings: Holdings) -> None:
-        offers = plugin.inventory.list.value
-        if offers is self._offers and holdings is self._holdings:
-            return
-        used = holdings.last_known
-        self.counts = counts(offers or {}, used, plugin.inventory.ledger.lost)
-        self.holders = {who or UNNAMED: count for who, count in Counter(map(holdings.listed.get, used)).items()}
-        self._offers, self._holdings = offers, holdings
+    def look(self, driver: str, plugin: Plugin | None, holdings: Holdings) -> ResourceFigures:
+        """``plugin``: None until it is made."""
+        if plugin is None:
+            return ResourceFigures(self._figures.name, driver)
+        calls, offers = plugin.driver.calls, plugin.inventory.list
+        seen = (
+            plugin.registrar.standing.value,
+            plugin.driver.said.value,
+            plugin.failure,
+            plugin.rpcs.read(),
+            calls and (calls.tally.read(), calls.preparing.running),
+            offers.version,
+            offers.value,
+            holdings,
+        )
+        if seen != self._seen:
+            self._seen, self._figures = seen, _made(self._figures.name, driver, plugin, holdings)
+        return self._figures
+
+
+def _made(name: str, driver: str, plugin: Plugin, holdings: Holdings) -> ResourceFigures:
+    used, ledger, calls = holdings.last_known, plugin.inventory.ledger, plugin.driver.calls
+    return ResourceFigures(
+        name,
+        driver,
+        plugin.registrar.standing.value,
+        bool(plugin.failure),
+        _moment(plugin.driver.said.value.listed),
+        counts(plugin.inventory.list.value or {}, used, ledger.lost),
+        {who or UNNAMED: count for who, count in Counter(map(holdings.listed.get, used)).items()},
+        plugin.inventory.list.version,
+        ledger.losses,
+        ledger.returns,
+        plugin.rpcs.read(),
+        calls.tally.read() if calls is not None else {},
+        calls.preparing.running if calls is not None else 0,
+    )
 
 
 def figures(version: str, reloads: Reloads, node: Node, resources: Iterable[ResourceFigures]) -> Figures:
     asking = node.asking
     kubelet = KubeletFigures(node.kubelet, node.appearances, dict(asking.asked), _moment(asking.answered))
     return Figures(version, reloads, kubelet, lost(), tuple(resources))
-
-
-def resource(driver: str, standing: Standing, plugin: Plugin | None, holdings: Holdings, ids: Ids) -> ResourceFigures:
-    """``ids``: those of this resource, as they were counted last."""
-    if plugin is None:
-        return ResourceFigures(standing, driver)
-    ids.look(plugin, holdings)
-    ledger, calls = plugin.inventory.ledger, plugin.driver.calls
-    return ResourceFigures(
-        standing,
-        driver,
-        _moment(plugin.driver.said.value.listed),
-        ids.counts,
-        ids.holders,
-        plugin.inventory.list.version,
-        ledger.losses,
-        ledger.returns,
-        dict(plugin.registrar.attempts),
-        plugin.rpcs.read(),
-        calls.tally.read() if calls is not None else {},
-        calls.preparing.running if calls is not None else 0,
-    )
 
 
 def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer.shares import device_id
 from dpgateway.deviceplugin.plugin import Plugin
-from dpgateway.deviceplugin.registration.lifecycle import State
+from dpgateway.deviceplugin.registration import standing as registration
 from dpgateway.model import Offer, Offers
 from dpgateway.node import releases
 from dpgateway.node.holdings import Holdings
@@ -37,21 +37,17 @@ KNOWN_AFTER = 1.0
 """Seconds after a driver's ``list`` deadline at which a failure of the driver is surely known."""
 
 _NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
-_UNREADY = Registration(
-    State.UNREADY.value, None, registered=False, streaming=False, listed=False, api=None, failure=None
-)
-_REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
 
 def standing(config: ResourceConfig, plugin: Plugin | None, age: float, *, directory: bool) -> Standing:
     """How one resource is. ``age``: seconds since the start; ``directory``: whether the kubelet's directory exists."""
     overdue = age >= min(config.timeouts.list.total_seconds() + KNOWN_AFTER, LONGEST_START)
     if plugin is None:
-        return Standing(config.name, overdue, _UNREADY, None)
+        return Standing(config.name, overdue, _registration(registration.Standing()), None)
     failure = Failure(plugin.failure, _time(plugin.failed_since)) if plugin.failure else None
     listed = plugin.inventory.list.value is not None
     started = failure is not None or ((plugin.served or not directory) and listed) or overdue
-    return Standing(config.name, started, _registration(plugin), failure)
+    return Standing(config.name, started, _registration(plugin.registrar.standing.value), failure)
 
 
 class Devices:
@@ -109,13 +105,16 @@ def resource(
     )
 
 
-def _registration(plugin: Plugin) -> Registration:
-    registrar = plugin.registrar
-    state, since = registrar.standing.value
-    registered = state in _REGISTERED
-    api = plugin.api if registered else None
-    failure = registrar.complaint or None
-    return Registration(state.value, _time(since), registered, registrar.streaming, registrar.listed, api, failure)
+def _registration(one: registration.Standing) -> Registration:
+    return Registration(
+        one.state.value,
+        _time(one.since),
+        one.api is not None,
+        one.streaming,
+        one.listed,
+        one.api,
+        one.complaint or None,
+    )
 
 
 def _devices(plugin: Plugin, holdings: Holdings) -> tuple[Device, ...]:

@@ -32,8 +32,11 @@ class Served:
     """None until it is made."""
     devices: looking.Devices = field(default_factory=looking.Devices)
     """As they were seen last."""
-    ids: counting.Ids = field(default_factory=counting.Ids)
+    figures: counting.Resource = field(init=False)
     """The same in numbers."""
+
+    def __post_init__(self) -> None:
+        self.figures = counting.Resource(self.config.name)
 
 
 class Overview:
@@ -81,7 +84,7 @@ class Overview:
 
     def _counted(self, serving: Served) -> counting.ResourceFigures:
         config, holdings = serving.config, self._node.holdings[serving.config.name].value
-        return counting.resource(config.driver, self._standing(serving), serving.plugin, holdings, serving.ids)
+        return serving.figures.look(config.driver, serving.plugin, holdings)
 
     def report(self) -> Report:
         return report(self._standings(), self._reloads.refusal, kubelet=self._node.kubelet)

@@ -22,13 +22,12 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
 _OWN_NAME = re.compile(rb"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+_POLICY = (  # nothing from elsewhere, nothing inline, and in no other page's frame
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _HEADERS = [
-    # nothing from elsewhere, nothing inline, and in no other page's frame
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
-        + b"form-action 'none'; frame-ancestors 'none'",
-    ),
+    (b"content-security-policy", _POLICY),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),

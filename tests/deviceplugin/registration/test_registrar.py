@@ -167,7 +167,7 @@ async def test_the_next_older_api_is_tried_in_the_same_attempt_spoken_before_it_
         await rig.answer()
         assert rig.state is State.EXPECTING
         refused = {(api, "api_refused"): 1 for api in ("v1beta1", "v1alpha2")}
-        assert rig.attempts == {**refused, ("v1alpha1", "accepted"): 1}
+        assert rig.standing.value.attempts == {**refused, ("v1alpha1", "accepted"): 1}
 
 
 @in_virtual_time
@@ -211,7 +211,7 @@ async def test_an_unavailable_kubelet_settles_nothing_about_the_api(log):
         assert [call.api for call in rig.calls] == ["v1beta1"] * 2
         await rig.appear()
         await turns()
-        assert rig.attempts == {("v1beta1", "failed"): 1, ("v1beta1", "given_up"): 1}
+        assert rig.standing.value.attempts == {("v1beta1", "failed"): 1, ("v1beta1", "given_up"): 1}
 
 
 @in_virtual_time
@@ -312,14 +312,14 @@ async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_re
 async def test_whoever_follows_it_is_told_once_that_the_list_was_sent(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
-        assert not rig.listed
+        assert not rig.standing.value.listed
         told = []
-        rig.standing.tell(lambda: told.append(rig.listed))
+        rig.standing.tell(lambda: told.append(rig.standing.value.listed))
         for _ in range(3):
             stream.listed()
         assert told == [True]
         stream.closed()
-        assert not rig.listed
+        assert not rig.standing.value.listed
 
 
 @in_virtual_time
@@ -404,7 +404,7 @@ async def test_streams_of_an_older_kubelet_are_disowned_not_ended(log):
         await rig.appear()
         assert not rig.streaming
         old.listed()
-        assert not rig.listed
+        assert not rig.standing.value.listed
         new = rig.stream_opened()
         await rig.answer()
         old.closed()

@@ -10,14 +10,14 @@ import asyncio
 import logging
 import random
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from dpgateway.deviceplugin.api import Api
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Event, Lifecycle, State
+from dpgateway.deviceplugin.registration.standing import Standing
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Hearer
@@ -53,8 +53,7 @@ class Registrar:
         self._resource, self._endpoint, self._client, self._group, self._log = resource, endpoint, client, group, log
         self._apis = client.apis
         self._lifecycle = Lifecycle(len(self._apis))
-        self.standing = Observable((self._lifecycle.state, time.monotonic()))
-        """The state, and since when it has been so, in seconds of the monotonic clock."""
+        self.standing = Observable(Standing(self._lifecycle.state, time.monotonic()))
         self._backoff = Backoff(random.random)
         self._streams: set[Stream] = set()
         self.first_list = asyncio.Event()
@@ -64,10 +63,8 @@ class Registrar:
         self._listening = False
         self._registered: Options | None = None
         self._tried = 0
-        self.complaint = ""
-        """Why no stream of this kubelet is open, as far as that is known; empty while one is."""
-        self.attempts = Counter[tuple[str, str]]()
-        """How often Register was sent so far, by API and outcome."""
+        self._complaint = ""
+        self._attempts: Mapping[tuple[str, str], int] = {}
 
     @property
     def state(self) -> State:
@@ -77,11 +74,6 @@ class Registrar:
     def streaming(self) -> bool:
         """A stream of this kubelet is open."""
         return bool(self._streams)
-
-    @property
-    def listed(self) -> bool:
-        """The list was sent on such a stream."""
-        return any(stream.listed for stream in self._streams)
 
     # what happened
 
@@ -101,7 +93,7 @@ class Registrar:
         self._endpoint.tidy()
         stream = Stream()
         self._streams.add(stream)
-        self.complaint = ""
+        self._complaint = ""
         self._feed(Event.STREAM_OPEN)
         self.options_changed()
         return Hearer(partial(self._stream_listed, stream), partial(self._stream_closed, stream))
@@ -110,7 +102,7 @@ class Registrar:
         if not stream.listed:
             stream.listed = True
             self.first_list.set()
-            self.standing.amend(self.standing.value)  # the same, but whoever shows it shows this, too
+            self._tell()
 
     def _stream_closed(self, stream: Stream) -> None:
         if stream not in self._streams:
@@ -136,8 +128,15 @@ class Registrar:
         action = self._lifecycle.feed(event, attempt)
         self._log.debug("%s: %s, %s", event.value, self._lifecycle.state.value, action.value)
         _ACTIONS[action](self)
-        if self._lifecycle.state is not self.standing.value[0]:
-            self.standing.publish((self._lifecycle.state, time.monotonic()))
+        self._tell()
+
+    def _tell(self) -> None:
+        state, before = self._lifecycle.state, self.standing.value
+        since = before.since if state is before.state else time.monotonic()
+        listed = any(stream.listed for stream in self._streams)
+        now = Standing(state, since, self.streaming, listed, self._api.name, self._complaint, self._attempts)
+        if now != before:
+            self.standing.publish(now)
 
     def _nothing(self) -> None:
         pass
@@ -207,7 +206,8 @@ class Registrar:
             self._registered = options
             await self._client.register(api, registration)
         except asyncio.CancelledError:
-            self.attempts[api.name, "given_up"] += 1
+            self._count(api, "given_up")
+            self._tell()
             raise
         except ApiRefused as error:
             self._log.debug("the kubelet refused the API: %s", error, extra={"api": api.name})
@@ -227,16 +227,19 @@ class Registrar:
             self._result(Event.ACCEPTED, attempt, api)
 
     def _result(self, event: Event, attempt: int, api: Api) -> None:
-        self.attempts[api.name, event.name.lower()] += 1
+        self._count(api, event.name.lower())
         if asyncio.current_task() is self._task:
             self._task = None
         self._feed(event, attempt)
 
+    def _count(self, api: Api, outcome: str) -> None:
+        self._attempts = {**self._attempts, (api.name, outcome): self._attempts.get((api.name, outcome), 0) + 1}
+
     def _complain(self, text: str) -> None:
         """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days."""
         starting = not self._listening and self._now() - self._backoff.appeared < 1
-        level = logging.DEBUG if text == self.complaint or starting else logging.WARNING
-        self.complaint = self.complaint if starting else text
+        level = logging.DEBUG if text == self._complaint or starting else logging.WARNING
+        self._complaint = self._complaint if starting else text
         self._log.log(level, "%s", text, extra={"api": self._api.name, "reason": text})
 
     @property
