@@ -189,6 +189,7 @@ class Gateway:
             plugin = serving.plugin = Plugin(config, driver, self._front, group, follows=follows)
             for value in plugin.values:
                 value.tell(self.changed.ring)
+            self.changed.ring()
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
             driving = group.create_task(driver.run(), name=f"{config.name} driver")

@@ -74,7 +74,7 @@ class Plugin:
         self.name = config.name
         self.driver = driver
         self.served = False
-        self.trouble = ""
+        self._trouble = Observable("")
         """Why the resource can't be served."""
         self._node = node = front.node
         self._group = group
@@ -87,6 +87,7 @@ class Plugin:
         self._resource = Resource(config, self.inventory, driver, front.cdi, log)
         self._resource.api = front.client.apis[0]
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
+        self._handlers.rpcs.tell(self._counted)
         self._endpoint = Endpoint(node.directory, self._handlers, group, log)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
@@ -118,7 +119,7 @@ class Plugin:
     @property
     def failure(self) -> str:
         """Why there is nothing that a kubelet could give to a container; empty if there may be."""
-        return self.trouble or self.driver.said.value.failure or self.inventory.failure
+        return self._trouble.value or self.driver.said.value.failure or self.inventory.failure
 
     @property
     def unsaved(self) -> str:
@@ -138,7 +139,10 @@ class Plugin:
     @property
     def values(self) -> tuple[Observable[Any], ...]:
         """All that changes while it runs, for those who follow everything."""
-        return (self.inventory.list, self._holdings, self.registrar.standing)
+        return (self.inventory.list, self._holdings, self.registrar.standing, self.driver.said, self._trouble)
+
+    def _counted(self) -> None:
+        self._trouble.amend(self._trouble.value)  # the same, but whoever shows it shows what it was asked, too
 
     @property
     def failed_since(self) -> float | None:
@@ -173,7 +177,8 @@ class Plugin:
             await self._pools.others_ended(self._node.directory)
         self._endpoint.waited = False  # what follows may fail, and be tried again
         await self._remembering.load()
-        self.served, self.trouble = True, ""
+        self.served = True
+        self._trouble.publish("")
         self._reminder.hear(self.failure)
         await self.inventory.list.newer(0)
         with contextlib.suppress(TimeoutError):
@@ -247,10 +252,10 @@ class Plugin:
         """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
         if not isinstance(error, KubeletError | OSError):
             raise error
-        level = logging.DEBUG if str(error) == self.trouble else logging.ERROR
-        self.trouble = str(error)
+        level = logging.DEBUG if str(error) == self._trouble.value else logging.ERROR
+        self._trouble.publish(str(error))
         self._reminder.hear(self.failure)
-        self._log.log(level, "the resource can't be served: %s", error, extra={"reason": self.trouble})
+        self._log.log(level, "the resource can't be served: %s", error, extra={"reason": str(error)})
 
     async def drain(self, grace: float) -> None:
         """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""

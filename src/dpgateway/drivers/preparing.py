@@ -82,6 +82,11 @@ class PrepareLane:
         self._running: dict[Key, tuple[_Call, asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[Exception | None]] = set()
         self._unseen = Unseen(clock)
+        self._told: Callable[[], object] = lambda: None
+
+    def tell(self, changed: Callable[[], object]) -> None:
+        """``changed`` is called when ``running`` may be another number, and does no work: it is for who reads later."""
+        self._told = changed
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
         """Returns when the devices are ready; raises DriverTimeout after ``deadline`` seconds, and goes on."""
@@ -133,6 +138,7 @@ class PrepareLane:
         key = key_of(devices)
         for other in [other for other in self._running if other != key and not key.isdisjoint(other)]:
             self._running.pop(other)[0].outdated = True
+            self._told()
 
     def listed(self, devices: Collection[Device]) -> None:
         """A new list: a device that changed may have lost what was prepared."""
@@ -142,8 +148,13 @@ class PrepareLane:
         if call.begun or call.waiters or call.task is None:
             return
         call.task.cancel()
+        self._leave(key, call)
+
+    def _leave(self, key: Key, call: _Call) -> None:
+        """It isn't under way any more."""
         if not call.outdated:
             del self._running[key]
+        self._told()
 
     def _start(
         self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin
@@ -159,6 +170,7 @@ class PrepareLane:
         call.task = task
         if method == "prepare":
             self._running[key] = (call, future)
+            self._told()
         return call, future
 
     async def _run(self, call: _Call, key: Key, begin: Begin) -> Exception | None:
@@ -196,8 +208,7 @@ class PrepareLane:
             raise
 
     def _finish(self, key: Key, call: _Call, error: Exception | None) -> None:
-        if not call.outdated:
-            del self._running[key]
+        self._leave(key, call)
         now = self._clock()
         ran = now - call.since
         if error is None:

@@ -75,11 +75,15 @@ class Bell:
             with suppress(RuntimeError):  # the loop is closed: the process ends
                 loop.call_soon_threadsafe(self.ring)
 
+    def hear(self) -> asyncio.Event:
+        """From now on each ring sets the event, which its waiter clears."""
+        self._heard.add(event := asyncio.Event())
+        return event
+
     @contextmanager
     def heard(self) -> Iterator[asyncio.Event]:
-        """Within, each ring sets the event, which its waiter clears."""
-        event = asyncio.Event()
-        self._heard.add(event)
+        """The same, but only within."""
+        event = self.hear()
         try:
             yield event
         finally:

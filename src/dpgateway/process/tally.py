@@ -1,7 +1,7 @@
 """What happened so far, in numbers: how often, with which outcome, and how long it took.
 
-Whoever does something counts it, always, because that costs less than a microsecond. Nobody is told:
-whoever shows numbers reads them. They begin with their owner, and end with it.
+Whoever does something counts it, always, because that costs less than a microsecond. Whoever shows numbers reads them.
+They begin with their owner, and end with it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
@@ -41,6 +41,11 @@ class Tally:
         self._counted: dict[str, _Counting] = {}
         self._read: dict[str, Calls] | None = {}
         """What was read last; None if there were calls since."""
+        self._told: Callable[[], object] = lambda: None
+
+    def tell(self, changed: Callable[[], object]) -> None:
+        """``changed`` is called after each call, and does no work: it is for who reads later."""
+        self._told = changed
 
     def add(self, name: str, outcome: str, began: float) -> None:
         """A call of this name ends now; it began at ``began``, by time.monotonic()."""
@@ -52,6 +57,7 @@ class Tally:
         counted.durations[bisect_left(BOUNDS, seconds)] += 1
         counted.seconds += seconds
         self._read = None
+        self._told()
 
     def read(self) -> Mapping[str, Calls]:
         """By name. The same again, if there were no calls since."""

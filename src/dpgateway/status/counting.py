@@ -123,10 +123,10 @@ def _made(name: str, driver: str, plugin: Plugin, holdings: Holdings) -> Resourc
     )
 
 
-def figures(version: str, reloads: Reloads, node: Node, resources: Iterable[ResourceFigures]) -> Figures:
+def figures(version: str, reloads: Reloads, node: Node, resources: tuple[ResourceFigures, ...]) -> Figures:
     asking = node.asking
     kubelet = KubeletFigures(node.kubelet, node.appearances, dict(asking.asked), _moment(asking.answered))
-    return Figures(version, reloads, kubelet, lost(), tuple(resources))
+    return Figures(version, reloads, kubelet, lost(), resources)
 
 
 def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:

@@ -14,7 +14,7 @@ from dpgateway.node.node import Node
 from dpgateway.process.log import recent
 from dpgateway.process.observable import Bell
 from dpgateway.status import counting, looking
-from dpgateway.status.counting import Figures
+from dpgateway.status.counting import Figures, ResourceFigures
 from dpgateway.status.readiness import Readiness, readiness
 from dpgateway.status.report import Report, report
 from dpgateway.status.troubles import troubles
@@ -45,9 +45,14 @@ class Overview:
     def __init__(
         self, node_name: str, node: Node, client: KubeletClient, serving: Mapping[str, Served], changed: Bell
     ) -> None:
-        """``serving``: by resource, as its owner keeps it. ``changed`` rings after a reload."""
+        """``serving``: by resource, as its owner keeps it. ``changed`` rings whenever one of them may be another one, and
+        after a reload.
+        """
         self._node_name, self._node, self._client, self._serving = node_name, node, client, serving
-        self._changed = changed
+        self._changed, self._moved = changed, changed.hear()
+        self._moved.set()
+        self._counted: tuple[ResourceFigures, ...] = ()
+        """As they were when something moved last."""
         self._began, self._version = time.monotonic(), VERSION
         self._reloads = Reloads(looking.stamp(self._began))
 
@@ -79,10 +84,13 @@ class Overview:
         return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings, serving.devices)
 
     def figures(self) -> Figures:
-        """The same in numbers, without the devices."""
-        return counting.figures(self._version, self._reloads, self._node, map(self._counted, self._serving.values()))
+        """The same in numbers, without the devices; with the same resources again, if nothing has changed."""
+        if self._moved.is_set():
+            self._moved.clear()
+            self._counted = tuple([self._count(one) for one in self._serving.values()])
+        return counting.figures(self._version, self._reloads, self._node, self._counted)
 
-    def _counted(self, serving: Served) -> counting.ResourceFigures:
+    def _count(self, serving: Served) -> ResourceFigures:
         config, holdings = serving.config, self._node.holdings[serving.config.name].value
         return serving.figures.look(config.driver, serving.plugin, holdings)
 

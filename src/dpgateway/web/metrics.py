@@ -23,6 +23,11 @@ from dpgateway.web.rows import GATEWAY, RESOURCE, Row, Sample, T
 MOMENT = 0.001
 """Seconds after which others have their turn: a container that wants its devices comes first."""
 
+OWN = 10.0
+"""Seconds for which the process's own numbers count: the kernel takes longer to list its descriptors than all else
+takes together.
+"""
+
 _UP_TO = (*map(str, BOUNDS), "+Inf")
 
 
@@ -34,17 +39,28 @@ class Metrics:
     def __init__(self, look: Callable[[], Figures]) -> None:
         self._look = look
         self._process = ProcessCollector(registry=None)
+        self._own, self._own_until = b"", 0.0
         self._gateway: _Lines[Figures] = _Lines(GATEWAY)
         self._heads = {row.name: _text(row, ()) for row in RESOURCE}
         self._kept: dict[str, _Lines[ResourceFigures]] = {}
         """By resource."""
         self._joined = b""
         """The lines of all resources."""
+        self._resources: tuple[ResourceFigures, ...] | None = None
+        """What these lines say."""
 
     async def answer(self) -> Answer:
         figures = self._look()
+        if figures.resources is not self._resources:
+            await self._join(figures.resources)
+        self._gateway.hear(figures)
+        if (now := time.monotonic()) >= self._own_until:
+            self._own, self._own_until = generate_latest(self._process), now + OWN
+        return Answer(CONTENT_TYPE_PLAIN_0_0_4, b"".join([*self._gateway.lines.values(), self._joined, self._own]))
+
+    async def _join(self, resources: tuple[ResourceFigures, ...]) -> None:
         kept, news, since = {}, False, time.monotonic()
-        for one in figures.resources:
+        for one in resources:
             kept[one.name] = lines = self._kept.get(one.name) or _Lines(RESOURCE, self._heads, one.name)
             news |= lines.hear(one)
             if time.monotonic() - since > MOMENT:
@@ -52,10 +68,7 @@ class Metrics:
                 since = time.monotonic()
         if news or [*kept] != [*self._kept]:
             self._joined = _joined(self._heads, kept.values())
-        self._kept = kept
-        self._gateway.hear(figures)
-        of_gateway = self._gateway.lines.values()
-        return Answer(CONTENT_TYPE_PLAIN_0_0_4, b"".join([*of_gateway, self._joined, generate_latest(self._process)]))
+        self._kept, self._resources = kept, resources
 
 
 class _Lines(Generic[T]):

@@ -140,7 +140,9 @@ class Inventory:
             self._log.error("the resource failed: %s", failure, extra={"reason": failure})
         if self.failure and not failure:
             self._log.info("the resource recovered")
-        self.failure = failure
+        if failure != self.failure:
+            self.failure = failure
+            self.list.amend(self.list.value)  # the same, but whoever shows it shows this, too
         return not failure
 
     # what containers hold
