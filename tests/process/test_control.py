@@ -14,7 +14,7 @@ from dpgateway.status import SCHEMA, Gateway, Reloads, Status
 from dpgateway.status.values import Kubelet, PodResources
 from tests.support.waiting import until
 
-QUICK = Times(patience=20, gathering=0.01, look=0.01)
+QUICK = Times(patience=20, gathering=0.01, look=0.01, hold=0.01)
 NOW = "2026-01-01T00:00:00Z"
 
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from dpgateway.process.tasks import LONGEST_PAUSE, doubling, persist, whole, within
+from dpgateway.process.tasks import LONGEST_PAUSE, doubling, persist, until_beat, whole, within
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns
 
@@ -10,6 +10,35 @@ from tests.support.waiting import turns
 def test_pauses_double_up_to_the_longest_for_ever():
     assert [doubling(failures, 10.0) for failures in (1, 2, 3, 4, 5, 100_000)] == [1, 2, 4, 8, 10, 10]
     assert doubling(3, 1.0, 0.01) == 0.04
+
+
+@in_virtual_time
+async def test_all_who_look_now_and_then_look_together():
+    looks: dict[float, set[float]] = {2.0: set(), 5.0: set(), 10.0: set()}
+
+    async def look(every):
+        while True:
+            await asyncio.sleep(until_beat(every))
+            looks[every].add(round(asyncio.get_running_loop().time(), 6))
+
+    tasks = []
+    for every in looks:
+        await advance(0.7)  # they began at different times
+        tasks.append(asyncio.ensure_future(look(every)))
+    began = asyncio.get_running_loop().time()
+    await advance(100)
+    for task in tasks:
+        task.cancel()
+    assert looks[10.0] < looks[5.0]
+    assert looks[10.0] < looks[2.0]
+    assert {every: len({at for at in times if at > began}) for every, times in looks.items()} == {2: 50, 5: 20, 10: 10}
+
+
+@in_virtual_time
+async def test_a_pause_until_the_next_beat_is_neither_short_nor_long():
+    for _ in range(30):
+        await advance(0.37)
+        assert 1.0 <= until_beat(2.0) <= 3.0
 
 
 class Failing:

@@ -140,6 +140,24 @@ async def test_a_resource_that_fails(kubelet, hardware):
         assert await node("dpgateway_driver_last_list_timestamp_seconds") is None
 
 
+async def test_a_resource_whose_list_is_too_long_for_a_kubelet(kubelet, hardware):
+    hardware.found = [Device(f"{number:05}".ljust(1040, "x")) for number in range(4200)]
+    config = configured(name=R, driver_class=hardware.driver(), refresh=0.01)
+    async with Node(kubelet.directory, config).running() as node:
+        await until(lambda: node.shows(1, "dpgateway_resource_failed", resource=R))
+        hardware.found = hardware.found[:3]
+        await until(lambda: node.shows(0, "dpgateway_resource_failed", resource=R))
+
+
+async def test_a_resource_that_can_not_be_served(kubelet, hardware):
+    blocking = kubelet.directory / "dpgateway"
+    blocking.write_text("in the way")
+    async with Node(kubelet.directory, configured(name=R, driver_class=hardware.driver())).running() as node:
+        await until(lambda: node.shows(1, "dpgateway_resource_failed", resource=R))
+        blocking.unlink()
+        await until(lambda: node.shows(0, "dpgateway_resource_failed", resource=R))
+
+
 async def test_preparations_that_are_under_way(kubelet, hardware, gate):
     slow = gate()
     config = configured(name=R, driver_class=hardware.driver(prepare=slow))
@@ -153,6 +171,19 @@ async def test_preparations_that_are_under_way(kubelet, hardware, gate):
         assert (await starting)["ok"]
         assert await node("dpgateway_preparations_running", resource=R) == 0
         assert await node("dpgateway_driver_calls_total", resource=R, method="prepare", outcome="success") == 1
+
+
+async def test_a_preparation_that_ends_after_its_deadline(kubelet, hardware, gate):
+    slow = gate()
+    config = configured(name=R, driver_class=hardware.driver(prepare=slow), timeouts={"prepare": 0.2})
+    async with Node(kubelet.directory, config).running() as node:
+        await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
+        await kubelet.admit("encoder", {"main": {R: 1}}, start=False)
+        assert not (await kubelet.start_container("encoder", "main"))["ok"]
+        assert await node("dpgateway_driver_calls_total", resource=R, method="prepare", outcome="timeout") == 1
+        assert await node("dpgateway_preparations_running", resource=R) == 1
+        slow.open()
+        await until(lambda: node.shows(0, "dpgateway_preparations_running", resource=R))
 
 
 async def test_a_resource_that_a_reload_takes_away_takes_its_series_with_it(kubelet, hardware):
@@ -202,8 +233,19 @@ async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
 async def test_figures_are_made_once_while_nothing_changes(short_path):
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
         await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
-        ((first,), (second,)) = (node.gateway.overview.figures().resources for _ in range(2))
+        first, second = (node.gateway.overview.figures().resources for _ in range(2))
         assert second is first
+        node.gateway.changed.ring()
+        third = node.gateway.overview.figures().resources
+        assert (third is first, third[0] is first[0]) == (False, True)
+
+
+async def test_the_page_says_the_same_again_while_nothing_changes(short_path):
+    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
+        await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
+        page = Metrics(node.gateway.overview.figures).answer
+        first, second = [(await page()).body for _ in range(2)]
+        assert first == second
 
 
 async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_path):
@@ -218,6 +260,22 @@ async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_p
             families = text_string_to_metric_families((await page()).body.decode())
             (family,) = [one for one in families if one.name == "dpgateway_holdings"]
             assert [sample.labels["pod"] for sample in family.samples] == names
+
+
+async def test_who_asks_in_vain_takes_nothing_from_the_next(short_path):
+    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
+        whole = node.gateway.overview.figures()
+        (one,) = whole.resources
+        many = tuple(replace(one, name=f"{R}-{number}") for number in range(100))
+        page = Metrics(lambda: replace(whole, resources=many)).answer
+        asking = asyncio.ensure_future(page())
+        await asyncio.sleep(0)  # some lines are made
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking})
+        assert asking.cancelled()
+        body = (await page()).body.decode()
+        assert all(f'dpgateway_devices_held{{resource="{other.name}"}} 0.0' in body for other in many)
 
 
 async def test_others_have_their_turn_while_a_long_page_is_made(short_path):

@@ -86,13 +86,17 @@ class Asking:
                 group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
                 while True:
                     await self._hinted()
-                    if any(holdings.value.claimed for holdings in self._holdings.values()):
+                    if self._claimed:
                         self._look()
                         await self._ask()
                         await self._see_ends()
                         await asyncio.sleep(PAUSE)
         finally:
             await self._pod_resources.close()
+
+    @property
+    def _claimed(self) -> bool:
+        return any(holdings.value.claimed for holdings in self._holdings.values())
 
     async def _hinted(self) -> None:
         """Returns at a hint, or when it is time to look without one."""
@@ -109,7 +113,8 @@ class Asking:
             return PAUSE
         if any(holdings.value.in_doubt for holdings in self._holdings.values()):
             return DOUBT
-        return until_beat(SLOW if self._pods.seen and self._pods.watched else BLIND)
+        hinted = (self._pods.seen and self._pods.watched) or not self._claimed
+        return until_beat(SLOW if hinted else BLIND)
 
     def _settles(self) -> bool:
         """Whether a pod's sandbox has stopped, and its kubelet may still list it."""

@@ -57,8 +57,10 @@ class Times:
     """A client has so long to send its line, and to take each answer."""
     gathering: float = 0.2
     """Between two lines for one who watches."""
-    look: float = 2.0
-    """Between two looks at whether somebody answers."""
+    look: float = 1.0
+    """Between two looks at whether somebody answers, while another gateway has the socket."""
+    hold: float = 5.0
+    """Between two looks at whether it is still ours."""
 
 
 class Control:
@@ -80,7 +82,8 @@ class Control:
                         (self._gateway.serves() and not claimed) or not await self._socket.is_answered()
                     ):
                         claimed = await self._socket.claim(lambda *who: self._connected(group, *who), LONGEST_REQUEST)
-                    await asyncio.sleep(until_beat(self._times.look))
+                    pause = self._times.hold if self._socket.is_ours() else self._times.look
+                    await asyncio.sleep(until_beat(pause))
             finally:
                 self._socket.end()
 

@@ -14,7 +14,7 @@ from dpgateway.process import log
 from dpgateway.process.tasks import until_beat
 
 _NAMES = ("standard input", "standard output", "standard error")
-_LOOK = 2.0
+_LOOK = 5.0
 """Seconds."""
 
 _log = log.bind(__name__)

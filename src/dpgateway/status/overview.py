@@ -45,8 +45,8 @@ class Overview:
     def __init__(
         self, node_name: str, node: Node, client: KubeletClient, serving: Mapping[str, Served], changed: Bell
     ) -> None:
-        """``serving``: by resource, as its owner keeps it. ``changed`` rings whenever one of them may be another one, and
-        after a reload.
+        """``serving``: by resource, as its owner keeps it. ``changed`` rings whenever something of them may be another
+        one, and after a reload.
         """
         self._node_name, self._node, self._client, self._serving = node_name, node, client, serving
         self._changed, self._moved = changed, changed.hear()

@@ -44,10 +44,12 @@ class Metrics:
         self._heads = {row.name: _text(row, ()) for row in RESOURCE}
         self._kept: dict[str, _Lines[ResourceFigures]] = {}
         """By resource."""
-        self._joined = b""
+        self._joined = _joined(self._heads, ())
         """The lines of all resources."""
-        self._resources: tuple[ResourceFigures, ...] | None = None
+        self._resources: tuple[ResourceFigures, ...] = ()
         """What these lines say."""
+        self._news = False
+        """Whether they say something older than ``_kept``."""
 
     async def answer(self) -> Answer:
         figures = self._look()
@@ -59,16 +61,16 @@ class Metrics:
         return Answer(CONTENT_TYPE_PLAIN_0_0_4, b"".join([*self._gateway.lines.values(), self._joined, self._own]))
 
     async def _join(self, resources: tuple[ResourceFigures, ...]) -> None:
-        kept, news, since = {}, False, time.monotonic()
+        kept, since = {}, time.monotonic()
         for one in resources:
             kept[one.name] = lines = self._kept.get(one.name) or _Lines(RESOURCE, self._heads, one.name)
-            news |= lines.hear(one)
+            self._news |= lines.hear(one)
             if time.monotonic() - since > MOMENT:
                 await asyncio.sleep(0)
                 since = time.monotonic()
-        if news or [*kept] != [*self._kept]:
+        if self._news or [*kept] != [*self._kept]:
             self._joined = _joined(self._heads, kept.values())
-        self._kept, self._resources = kept, resources
+        self._kept, self._resources, self._news = kept, resources, False
 
 
 class _Lines(Generic[T]):
