@@ -122,6 +122,17 @@ async def test_a_driver_that_hangs_is_listed_at_the_deadline_and_as_it_is_once_i
     assert await one.list() == {"a": "Healthy"}
 
 
+async def test_whoever_follows_it_is_told_why_it_can_not_be_served(run, short_path):
+    blocking = short_path / "dpgateway"
+    blocking.write_text("in the way")
+    plugin, told = run(scripted()).plugin, []
+    for value in plugin.values:
+        value.tell(lambda: told.append(plugin.failure))
+    await until(lambda: any("dpgateway" in failure for failure in told))
+    blocking.unlink()
+    await until(lambda: not told[-1])
+
+
 async def test_other_shares_are_offered_at_once_because_the_driver_need_not_be_asked(run):
     driver = scripted()
     one = run(driver, refresh=3600)

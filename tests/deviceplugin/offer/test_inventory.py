@@ -513,6 +513,15 @@ def test_a_first_list_that_is_too_long_is_not_offered(node, caplog):
     assert not node.inventory.failure
 
 
+def test_whoever_follows_the_list_is_told_why_there_is_none(node):
+    told = []
+    node.inventory.list.tell(lambda: told.append(node.inventory.failure[:8]))
+    node.take(*many(4000))
+    node.take(A)
+    assert told[0] == "the list"
+    assert not told[-1]
+
+
 @pytest.mark.parametrize("length", [105, 106, 107])
 def test_the_longest_first_list_is_one_that_fits_with_all_of_it_unhealthy(make, length):
     """Lengths around 106, at which the word that is longer makes the number of bytes longer, too."""
