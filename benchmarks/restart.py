@@ -6,6 +6,8 @@ all of these restarts.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import processes
@@ -15,8 +17,13 @@ from benchmarks.numbers import p50, percentile
 
 SIZES = (1, 8, 16, 32, 64)
 DEVICES = 100
+SETTLED = 14.0
+"""Seconds: the gateway gives back 12 s after a kubelet came what is free by then."""
 _MANY = (8, 64)
 """The sizes whose 99th percentile has a budget, so they need more restarts."""
+
+Pairs = Sequence[tuple[processes.Process, Kubelet]]
+"""Processes, each with its kubelet."""
 
 
 async def measure(folder: Path, effort: float) -> Figures:
@@ -34,26 +41,30 @@ async def _measure(folder: Path, size: int, restarts: int) -> Figures:
     with gateway, bare:
         pairs = [(process, kubelet(process.directory)) for process in (gateway, bare)]
         figures: Figures = {}
-        for process, manager in pairs:
-            figures[f"memory.{process.name}.mb@{size}"] = await _memory(process, manager, size)
+        for name, resident in (await _memory(pairs, size)).items():
+            figures[f"memory.{name}.mb@{size}"] = resident
         figures[f"memory.over.mb@{size}"] = figures[f"memory.gateway.mb@{size}"] - figures[f"memory.bare.mb@{size}"]
         times: dict[str, list[float]] = {process.name: [] for process, _ in pairs}
         for _ in range(restarts):
             for process, manager in pairs:
                 times[process.name].append(await _life(manager, size))
-        for process, manager in pairs:
-            figures[f"memory.{process.name}_later.mb@{size}"] = await _memory(process, manager, size)
+        for name, resident in (await _memory(pairs, size)).items():
+            figures[f"memory.{name}_later.mb@{size}"] = resident
+        for process, _ in pairs:
             figures[f"restart.{process.name}.ms@{size}"] = p50(times[process.name])
             figures[f"restart.{process.name}_p99.ms@{size}"] = percentile(times[process.name], 99)
     return figures
 
 
-async def _memory(process: processes.Process, manager: Kubelet, size: int) -> float:
-    """Resident MB once a kubelet has every list."""
-    await manager.start()
-    await manager.listed(size)
-    taken = process.resident()
-    await manager.stop()
+async def _memory(pairs: Pairs, size: int) -> dict[str, float]:
+    """Resident MB of each process, some time after its kubelet got every list."""
+    for _, manager in pairs:
+        await manager.start()
+        await manager.listed(size)
+    await asyncio.sleep(SETTLED)
+    taken = {process.name: process.resident() for process, _ in pairs}
+    for _, manager in pairs:
+        await manager.stop()
     return taken
 
 

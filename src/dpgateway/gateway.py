@@ -28,6 +28,7 @@ from dpgateway.node.incarnation import Change
 from dpgateway.node.left import Left
 from dpgateway.node.node import Node
 from dpgateway.node.runtime import SOCKETS, Runtime
+from dpgateway.process import memory
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Bell
 from dpgateway.process.tasks import persist, whole
@@ -36,6 +37,11 @@ from dpgateway.status.overview import Overview, Served
 
 GRACE = 1.0
 """Seconds that Allocates in flight have when their resource stops."""
+
+SETTLED = 12.0
+"""Seconds after which all is done that a start, a new kubelet or another configuration brings with it; idle threads
+have ended, too.
+"""
 
 _log = bind(__name__)
 
@@ -78,6 +84,7 @@ class Gateway:
         self._node.written.tell(self._front.pace.wrote)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
+        self._settling: asyncio.TimerHandle | None = None
         self._serving: dict[str, _Serving] = {}
         self.changed = Bell()
         """Rings when the status may be another one."""
@@ -94,6 +101,7 @@ class Gateway:
         resources = self._first.resources
         for config in resources:
             self._begin(config)
+        self._settle()
         number = f"{len(resources)} resource{'s' if len(resources) != 1 else ''}"
         _log.info("serving %s to the kubelet of %s", number, self._node.directory)
 
@@ -141,6 +149,7 @@ class Gateway:
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
         for name in order:
             self._serving[name] = self._serving.pop(name)
+        self._settle()
 
     def _begin(self, config: ResourceConfig) -> None:
         self._node.add(config.name)
@@ -205,6 +214,7 @@ class Gateway:
         self.changed.ring()
         if change is Change.NEW:
             self._front.client.new_kubelet()
+            self._settle()
         for plugin in self._plugins():
             plugin.registrar.kubelet(change)
 
@@ -213,6 +223,12 @@ class Gateway:
 
     def _plugins(self) -> list[Plugin]:
         return [serving.plugin for serving in list(self._serving.values()) if serving.plugin is not None]
+
+    def _settle(self) -> None:
+        """Much has been allocated, and some of it is soon free again."""
+        if self._settling is not None:
+            self._settling.cancel()
+        self._settling = asyncio.get_running_loop().call_later(SETTLED, memory.give_back)
 
     # whether it works
 
@@ -229,6 +245,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Stops every resource at once, then the rest. Seconds at most: GRACE, and those of server and driver."""
+        if self._settling is not None:
+            self._settling.cancel()
         for plugin in self._plugins():
             plugin.driver.hurry()
         tasks = {*self._everywhere, *(serving.task for serving in self._serving.values())}

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from dpgateway.errors import ConfigurationError, encodable
@@ -126,5 +125,7 @@ def missing_space(value: object) -> str:
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """A hint that names the known word closest to ``word``; empty if none is close."""
+    from difflib import get_close_matches  # noqa: PLC0415  it takes memory, and most configurations are right
+
     close = get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else ""

@@ -74,7 +74,7 @@ class Member:
     @property
     def idle(self) -> bool:
         """Whether nobody waits for it, and its driver does nothing to a device."""
-        return not self._handlers.calls and self._resource.idle
+        return not self._handlers.calls.value and self._resource.idle
 
     @property
     def healthy(self) -> bool:

@@ -219,7 +219,7 @@ class Plugin:
         return True
 
     async def _tell(self, taking: Taking) -> None:
-        await self.registrar.first_list.wait()
+        await self.registrar.standing.until(lambda standing: standing.listed)
         taking.listed()
 
     async def _heed(self, taking: Taking) -> None:

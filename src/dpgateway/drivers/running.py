@@ -73,7 +73,7 @@ class RunningDriver:
         self._driver: Driver | None = None
         self._lane: ListLane | None = None
         self._complaint = ""
-        self._hurried = asyncio.Event()
+        self._hurried = Observable(value=False)
 
     @property
     def _deadline(self) -> float:
@@ -106,7 +106,7 @@ class RunningDriver:
 
     def hurry(self) -> None:
         """The gateway ends, so a driver has less time to close."""
-        self._hurried.set()
+        self._hurried.publish(value=True)
 
     def _first_list_is_due(self, seconds: float) -> None:
         said = self.said.value
@@ -234,7 +234,7 @@ class RunningDriver:
 
     async def _wait_for(self, future: asyncio.Future[Any]) -> None:
         """Waits for a driver that closes, for as long as it has."""
-        hurried = asyncio.create_task(self._hurried.wait(), name=f"{self._config.name} hurry")
+        hurried = asyncio.create_task(self._hurried.until(bool), name=f"{self._config.name} hurry")
         try:
             await asyncio.wait({future, hurried}, timeout=CLOSING, return_when=asyncio.FIRST_COMPLETED)
             if hurried.done():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from email.utils import formatdate
 from typing import Any
 
 from dpgateway.errors import describe
@@ -74,6 +73,8 @@ class Application:
         self._pages, self._local = pages, local
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from email.utils import formatdate  # noqa: PLC0415  it takes memory, and is needed once somebody asks
+
         answer, more = await self._answer(scope)
         headers = [
             *_HEADERS,

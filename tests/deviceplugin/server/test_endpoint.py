@@ -338,7 +338,7 @@ async def test_an_older_server_ends_once_the_only_stream_is_the_newer_ones(serve
         client = connect(short / await served.endpoint.link())
         assert health(await client.watch().read()) == BOTH
         await client.close()
-        await until(lambda: not served.handlers.streaming)
+        await until(lambda: not served.handlers.streaming.value)
         shutil.rmtree(served.folder)
     client = connect(short / await served.endpoint.link())
     stream = client.watch()

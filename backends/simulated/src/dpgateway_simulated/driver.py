@@ -65,9 +65,7 @@ class SimulatedDriver:
 
     def __init__(self, options: SimulatedOptions, context: Context) -> None:
         self._options, self._node_name, self._log = options, context.node_name, context.log
-        self._paper = {
-            device.id: (index, device) for index, device in enumerate(map(self._device, range(options.number)))
-        }
+        self._paper = {device.id: device for device in map(self._device, range(options.number))}
         self._timeline = Timeline(context.changed)
         if options.prepare:
             self.prepare = self._prepare
@@ -82,7 +80,7 @@ class SimulatedDriver:
 
     def devices(self) -> Iterable[Device]:
         self._suffer("list")
-        return [device for _, device in self._present().values()]
+        return list(self._present().values())
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
         self._suffer("allocate", devices)
@@ -124,19 +122,24 @@ class SimulatedDriver:
             ),
         )
 
-    def _present(self) -> dict[str, tuple[int, Device]]:
-        """The devices that there are now: index and device by id."""
+    def _index(self, id_: str) -> int:
+        """The reverse of :meth:`_device`."""
+        ids = self._options.ids
+        return ids.index(id_) if id_ in ids else int(id_.rpartition("-")[2])
+
+    def _present(self) -> dict[str, Device]:
+        """The devices that there are now, by id."""
         faults = self._timeline.active()
         if not faults:
             return self._paper
         count = self._options.number
         extra = range(count, count + sum(fault.extra for fault in faults))
-        present = self._paper | {(device := self._device(index)).id: (index, device) for index in extra}
+        present = self._paper | {device.id: device for device in map(self._device, extra)}
         for fault in faults:
             for name in [name for name in present if not fault.extra and fault.concerns(name)]:
-                index, device = present.pop(name) if fault.absent else present[name]
+                device = present.pop(name) if fault.absent else present[name]
                 if fault.unhealthy:
-                    present[name] = (index, replace(device, health=Health.unhealthy(fault.unhealthy)))
+                    present[name] = replace(device, health=Health.unhealthy(fault.unhealthy))
         return present
 
     def _usable(self, devices: Sequence[Device]) -> list[int]:
@@ -145,10 +148,10 @@ class SimulatedDriver:
         for device in devices:
             if device.id not in present:
                 raise DeviceUnavailable(f"device {device.id!r} is gone")
-            health = present[device.id][1].health
+            health = present[device.id].health
             if not health.ok:
                 raise DeviceUnavailable(f"device {device.id!r} is unhealthy: {health.reason}")
-        return [present[device.id][0] for device in devices]
+        return [self._index(device.id) for device in devices]
 
     def _suffer(self, call: Call, devices: Sequence[Device] = ()) -> None:
         """Does to ``call`` what its faults say, one after the other."""

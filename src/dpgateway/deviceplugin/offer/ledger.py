@@ -53,7 +53,9 @@ class Ledger:
         self._keep = max(keep_lost, LEAVING)
         self._devices: dict[str, Device] = {}
         self._offers: dict[str, Offer] = {}
-        """Of present ids. An offer that doesn't change stays the same object, so comparing long lists is cheap."""
+        """Of present ids. An offer that doesn't change stays the same object, so comparing long lists is cheap. Never
+        changed, because it is what :meth:`offers` returns while nothing is lost.
+        """
         self._whole = True
         """Whether every share of every device is present."""
         self._lost: dict[str, Lost] = {}
@@ -89,6 +91,7 @@ class Ledger:
         """These devices are other values now, and all else of the driver's last list, the whole of which was taken, is
         as it was.
         """
+        self._offers = dict(self._offers)
         for device in devices:
             self._devices[device.id] = device
             self._take_health(device, now)
@@ -167,9 +170,11 @@ class Ledger:
         lost = self._lost.get(offered)
         return float("-inf") if lost is None else lost.since + self._keep
 
-    def offers(self) -> dict[str, Offer]:
+    def offers(self) -> Mapping[str, Offer]:
         """The list as it is now, by id."""
-        listed = self._offers | {i: self._lost_offer(i, lost) for i, lost in self._lost.items()}
+        listed = self._offers
+        if self._lost:
+            listed = listed | {i: self._lost_offer(i, lost) for i, lost in self._lost.items()}
         if self._failure is None:
             return listed
         broken = Health.unhealthy(self._failure[0])
@@ -177,9 +182,8 @@ class Ledger:
 
     def after(self, devices: Iterable[Device]) -> dict[str, Offer]:
         """What would be listed if the driver listed ``devices``, apart from the health of those that vanish."""
-        return self.offers() | {
-            i: Offer(i, d.health, d.numa_nodes, self._first(d.id)) for d in devices for i in self._ids(d.id)
-        }
+        listed = {i: Offer(i, d.health, d.numa_nodes, self._first(d.id)) for d in devices for i in self._ids(d.id)}
+        return {**self.offers(), **listed}
 
     def exclude(self, excluded: Mapping[str, str]) -> bool:
         """Why present devices can't be given away although their driver calls them healthy, by device id. Returns
@@ -187,6 +191,7 @@ class Ledger:
         """
         changed = {i for i in (*excluded, *self._excluded) if excluded.get(i) != self._excluded.get(i)}
         self._excluded = excluded
+        self._offers = dict(self._offers) if changed else self._offers
         for device in filter(None, map(self._devices.get, changed)):
             for offered in self._ids(device.id):
                 if offered in self._offers:

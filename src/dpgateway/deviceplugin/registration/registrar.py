@@ -56,8 +56,6 @@ class Registrar:
         self.standing = Observable(Standing(self._lifecycle.state, time.monotonic()))
         self._backoff = Backoff(random.random)
         self._streams: set[Stream] = set()
-        self.first_list = asyncio.Event()
-        """Set once a list was sent to a kubelet."""
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._listening = False
@@ -101,7 +99,6 @@ class Registrar:
     def _stream_listed(self, stream: Stream) -> None:
         if not stream.listed:
             stream.listed = True
-            self.first_list.set()
             self._tell()
 
     def _stream_closed(self, stream: Stream) -> None:

@@ -171,7 +171,7 @@ class Endpoint:
     def tidy(self) -> None:
         """A kubelet streams from the newest endpoint: older names go, and older servers that have no stream."""
         self._names.keep_newest()
-        if self.handlers.streaming == 1:
+        if self.handlers.streaming.value == 1:
             *older, newest = self._servers
             self._servers, self._older = [newest], [*self._older, *older]
             for server in older:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import operator
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -31,6 +32,7 @@ from dpgateway.errors import (
     RequestError,
     encodable,
 )
+from dpgateway.process.observable import Observable
 from dpgateway.process.tally import Tally
 
 CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
@@ -88,20 +90,15 @@ class Handlers:
         self._resource, self._apis, self._opened, self._log = resource, tuple(apis), opened, log
         self._lists = Lists(resource.inventory.list, pace)
         self._ends: set[End] = set()
-        self._allocating = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
-        self.calls = 0
+        self._allocating = Observable(0)
+        self.calls = Observable(0)
         """How many calls of any kind, but for streams, aren't answered yet."""
-        self._answered_all = asyncio.Event()
         self.successor: Successor | None = None
         """Who answers instead of this gateway."""
         self.seamless = False
         """Whether the kubelet has an open stream of another gateway when the next one is opened."""
-        self.streaming = 0
+        self.streaming = Observable(0)
         """How many streams there are whose end hasn't been sent yet."""
-        self._still = asyncio.Event()
-        self._still.set()
         self._calls: dict[Call, Callable[[Any, Api], Awaitable[Any]]] = {
             Call.OPTIONS: self._options,
             Call.PREFER: lambda requests, _: resource.prefer(requests),
@@ -151,11 +148,9 @@ class Handlers:
         if self.refusing:
             await self._refuse(context)
         api, rpc = self._spoken(api, rpc)
-        self._count_calls(1)
-        _when_sent(lambda: self._count_calls(-1))
+        _count_until_sent(self.calls)
         if rpc.call is Call.ALLOCATE:
-            self._count_allocates(1)
-            _when_sent(lambda: self._count_allocates(-1))
+            _count_until_sent(self._allocating)
         if self.successor is not None and (passed_on := await self._pass_on(api, rpc, raw, context)) is not None:
             return passed_on
         began, code = time.monotonic(), grpc.StatusCode.CANCELLED
@@ -221,8 +216,7 @@ class Handlers:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: {error}")
         agent, end, hearer = _agent(context), End(), NOBODY
         self._ends.add(end)  # before anybody is told of the stream, and may want to end it
-        self._count(1)
-        _when_sent(lambda: self._count(-1))
+        _count_until_sent(self.streaming)
         try:
             if agent.startswith(KUBELET_AGENT):
                 self._resource.agent = agent
@@ -235,28 +229,13 @@ class Handlers:
             self._ends.discard(end)
             hearer.closed()
 
-    def _count(self, change: int) -> None:
-        self.streaming += change
-        (self._still.clear if self.streaming else self._still.set)()
-
-    def _count_allocates(self, change: int) -> None:
-        self._allocating += change
-        (self._quiet.clear if self._allocating else self._quiet.set)()
-
-    def _count_calls(self, change: int) -> None:
-        self.calls += change
-        if not self.calls:
-            self._answered_all.set()
-
     async def idle(self) -> None:
         """Returns at a moment when each call was answered; the next one may come as soon as the caller waits."""
-        while self.calls:
-            self._answered_all.clear()
-            await self._answered_all.wait()
+        await self.calls.until(operator.not_)
 
     async def still(self) -> None:
         """Returns when the end of each stream has been sent."""
-        await self._still.wait()
+        await self.streaming.until(operator.not_)
 
     def make_ready(self) -> None:
         """Encodes the list for a kubelet that is about to ask for it, in the API of the Register."""
@@ -268,17 +247,18 @@ class Handlers:
 
     async def quiet(self) -> None:
         """Returns when no Allocate is in flight, and each answer has been sent."""
-        await self._quiet.wait()
+        await self._allocating.until(operator.not_)
 
 
-def _when_sent(tell: Callable[[], None]) -> None:
-    """Calls ``tell`` once gRPC has written what the handler that runs now answers.
+def _count_until_sent(number: Observable[int]) -> None:
+    """Adds one until gRPC has written what the handler that runs now answers.
 
     The task of a handler is the task that writes its answer. A context's own callback may come earlier.
     """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  a coroutine runs in one
-    task.add_done_callback(lambda _: tell())
+    number.publish(number.value + 1)
+    task.add_done_callback(lambda _: number.publish(number.value - 1))
 
 
 def _short(text: str) -> str:
