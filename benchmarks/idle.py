@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import machine, processes
 from benchmarks.budgets import Figures
-from benchmarks.kubelets import kubelet
+from benchmarks.kubelets import SETTLED, kubelet
 
 RESOURCES, DEVICES = 64, 100
 WINDOW = 30.0
@@ -33,7 +33,7 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 async def _watch(idle: tuple[processes.Process, ...], window: float) -> dict[str, float]:
     """Seconds of a core, by process."""
-    await asyncio.sleep(1)  # first let the work end that the lists' arrival started
+    await asyncio.sleep(SETTLED)  # first let the work end that the start began
     before = {process.name: machine.cpu_seconds(process.pid) for process in idle}
     began = time.monotonic()
     await asyncio.sleep(window)

@@ -20,6 +20,8 @@ from benchmarks.stub import Stub
 from tests.real_kubelet.device_manager import DeviceManager
 from tests.real_kubelet.programs import PROGRAMS, RELEASES
 
+SETTLED = 14.0
+"""Seconds after a kubelet came: a gateway has given back what is free by then, 12 s after that (gateway.py)."""
 _DUE = 60.0
 """Seconds that anything may take before the run fails."""
 

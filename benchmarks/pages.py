@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks import machine, processes
 from benchmarks.budgets import Figures
-from benchmarks.kubelets import kubelet
+from benchmarks.kubelets import SETTLED, kubelet
 from benchmarks.numbers import p50
 
 RESOURCES, DEVICES = 64, 100
@@ -27,7 +27,7 @@ async def measure(folder: Path, effort: float) -> Figures:
         await manager.listed(RESOURCES)
         found = LISTENING.search(process.log())
         assert found is not None, "the gateway says where its pages are as it starts"  # noqa: S101  a benchmark's own
-        await asyncio.sleep(1)  # first let the work end that the lists' arrival started
+        await asyncio.sleep(SETTLED)  # first let the work end that the start began
         unasked = process.resident()
         connection = HTTPConnection(found[1], timeout=10)  # which stays open from scrape to scrape, as Prometheus' does
         await _scrape(connection)  # the first one makes all lines

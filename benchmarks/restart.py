@@ -12,13 +12,11 @@ from pathlib import Path
 
 from benchmarks import processes
 from benchmarks.budgets import Figures
-from benchmarks.kubelets import Kubelet, kubelet
+from benchmarks.kubelets import SETTLED, Kubelet, kubelet
 from benchmarks.numbers import p50, percentile
 
 SIZES = (1, 8, 16, 32, 64)
 DEVICES = 100
-SETTLED = 14.0
-"""Seconds: the gateway gives back 12 s after a kubelet came what is free by then."""
 _MANY = (8, 64)
 """The sizes whose 99th percentile has a budget, so they need more restarts."""
 

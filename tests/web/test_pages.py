@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import re
+import weakref
 
 import pytest
 
@@ -12,6 +13,7 @@ from dpgateway.status import Standing, readiness
 from dpgateway.status.values import Registration
 from dpgateway.web.answers import Answer
 from dpgateway.web.pages import Sources, gathered, kept, pages
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns
 from tests.web.test_statusz import status
 
@@ -105,6 +107,41 @@ async def test_what_is_made_for_one_is_made_for_all_who_ask_meanwhile():
     assert (await always()).body == b"2"
     await turns()
     assert (await always()).body == b"3"
+
+
+@in_virtual_time
+async def test_what_was_made_is_forgotten_once_nobody_asks_any_more():
+    made: list[weakref.ref[object]] = []
+
+    async def page():
+        await asyncio.sleep(0.01)
+        answer = Kept()
+        made.append(weakref.ref(answer))
+        return answer
+
+    one = kept(page)
+    for _ in range(30):
+        await one()
+        await advance(1.01)
+    assert len(made) == 30
+    assert sum(answer() is not None for answer in made) <= 1
+    await advance(25)
+    assert not any(answer() for answer in made)
+    with pytest.raises(LookupError):
+        await kept(fails)()
+
+
+class Kept(Answer):
+    """One that can be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self):
+        super().__init__("x", b"")
+
+
+async def fails():
+    raise LookupError
 
 
 async def test_a_long_page_lets_others_have_their_turn():

@@ -20,6 +20,8 @@ LATELY = 0.5
 """Seconds within which everything has to answer: a kubelet's probe waits for 1 s, unless told otherwise."""
 KEPT = 1.0
 """Seconds for which an answer about all devices counts, so that those who ask often cost no more than one who does."""
+FORGOTTEN = 10.0
+"""Seconds after which it is looked whether somebody has asked lately."""
 AT_ONCE = 64 * 1024
 """Characters that are made before somebody else has a turn: a container that wants its devices comes first."""
 
@@ -60,17 +62,40 @@ def pages(sources: Sources) -> Mapping[str, Page]:
 
 def kept(page: Page, seconds: float = KEPT) -> Page:
     """The same page, made once for all who ask within ``seconds``."""
-    made: list[Answer] = []  # one, or none: it may be megabytes, so it is forgotten
-    making = asyncio.Lock()
+    return _Kept(page, seconds).answer
 
-    async def answer() -> Answer:
-        async with making:
-            if not made:
-                made.append(await page())
-                asyncio.get_running_loop().call_later(seconds, made.clear)
-            return made[0]
 
-    return answer
+class _Kept:
+    """A page. Its last answer may be megabytes, so it is forgotten; but not at once, because each timer is a moment at
+    which an idle process wakes.
+    """
+
+    def __init__(self, page: Page, seconds: float) -> None:
+        self._page, self._seconds = page, seconds
+        self._last: Answer | None = None
+        self._old = 0.0
+        """When the last answer doesn't count any more."""
+        self._making = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def answer(self) -> Answer:
+        clock = asyncio.get_running_loop().time
+        async with self._making:
+            if self._last is not None and clock() < self._old:
+                return self._last
+            self._last = None  # not beside the next one
+            self._last = made = await self._page()
+            self._old = clock() + self._seconds
+            if self._timer is None:
+                self._forget()
+            return made
+
+    def _forget(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._old:
+            self._timer = loop.call_later(FORGOTTEN, self._forget)
+        else:
+            self._last = self._timer = None
 
 
 def _file(name: str) -> Page:

@@ -60,7 +60,7 @@ class Ledger:
         """Whether every share of every device is present."""
         self._lost: dict[str, Lost] = {}
         self._meaning: dict[str, str] = {}
-        """The device of each id that is present or lost."""
+        """The device of each id that is present or lost; but not of a present id that is its device's own."""
         self._unhealthy_since: dict[str, float] = {}
         self._failure: tuple[str, float] | None = None
         self._excluded: Mapping[str, str] = {}
@@ -108,16 +108,28 @@ class Ledger:
                 continue
             for offered in self._ids(device.id):
                 if only is None or offered in only:
-                    self._meaning[offered] = device.id
+                    self._mean(offered, device.id)
                     self._offers[offered] = self._offer(offered, device, gone.get(offered))
         for offered in gone:
             if offered not in self._offers:
-                self._lost[offered] = Lost(now, "its device is gone", before[self._meaning[offered]].numa_nodes)
+                device = before[self._meaning.setdefault(offered, offered)]
+                self._lost[offered] = Lost(now, "its device is gone", device.numa_nodes)
                 self.losses += 1
         lost = {offered: lost for offered, lost in self._lost.items() if offered not in self._offers}
         self.returns += len(self._lost) - len(lost)
         self._lost = lost
         self._unhealthy_since = {i: since for i, since in self._unhealthy_since.items() if i in self._devices}
+
+    def _mean(self, offered: str, device: str) -> None:
+        """``device``: the id of the present device that is offered under this id."""
+        if offered == device:
+            self._meaning.pop(offered, None)
+        else:
+            self._meaning[offered] = device
+
+    def _device_id(self, offered: str) -> str | None:
+        meaning = self._meaning.get(offered)
+        return offered if meaning is None and offered in self._offers else meaning
 
     def _take_health(self, device: Device, now: float) -> None:
         if device.health.ok:
@@ -150,6 +162,8 @@ class Ledger:
     def keep(self, ids: Collection[str]) -> None:
         """Lists nothing but these ids, because a list of all would be too long."""
         self._whole = False
+        for offered in self._offers.keys() - ids:
+            self._meaning.setdefault(offered, offered)
         self._offers = {i: offer for i, offer in self._offers.items() if i in ids}
         self._lost = {i: lost for i, lost in self._lost.items() if i in ids}
 
@@ -231,7 +245,7 @@ class Ledger:
         return found
 
     def _resolve(self, offered: str, now: float) -> Device | Refusal:
-        meaning = self._meaning.get(offered)
+        meaning = self._device_id(offered)
         if meaning is None:
             return Refusal(offered, "unknown: this resource doesn't offer it")
         device = self._devices.get(meaning)
@@ -250,7 +264,7 @@ class Ledger:
 
     def device(self, offered: str) -> Device | None:
         """The device of an offered id while it is present, healthy or not."""
-        return self._devices.get(self._meaning.get(offered, ""))
+        return self._devices.get(self._device_id(offered) or "")
 
     def devices_of(self, ids: Iterable[str]) -> set[str]:
         """The ids of the present devices behind these offered ids."""
@@ -260,7 +274,7 @@ class Ledger:
         """When the id became one that can't be given away; None if it can be, or if that isn't known."""
         if (lost := self._lost.get(offered)) is not None:
             return lost.since
-        known = self._unhealthy_since.get(self._meaning.get(offered, ""))
+        known = self._unhealthy_since.get(self._device_id(offered) or "")
         return known if known is not None or self._failure is None else self._failure[1]
 
     @property
