@@ -94,7 +94,7 @@ $(VENV)/.bench: $(VENV)/.run
 	@touch $@
 
 .PHONY: bench
-bench: $(VENV)/.bench  ## what the gateway costs, beside bare gRPC handlers; writes docs/benchmarks.md (under 5 min)
+bench: $(VENV)/.bench  ## what the gateway costs, beside bare gRPC handlers; writes docs/benchmarks.md (some 6 min)
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 .PHONY: regenerate

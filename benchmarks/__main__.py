@@ -38,7 +38,7 @@ _PAGE = ROOT / "docs" / "benchmarks.md"
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="MEASUREMENT", help=f"all, or some of {', '.join(MEASUREMENTS)}")
-    parser.add_argument("--effort", type=float, default=1.0, help="how many rounds: 1 takes under 5 minutes")
+    parser.add_argument("--effort", type=float, default=1.0, help="how many rounds: 1 takes some 6 minutes")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a budget is missed")
     parser.add_argument(
         "--json", type=Path, help=f"where to write the figures; default for all measurements: {_FIGURES.name}"
