@@ -58,6 +58,14 @@ async def test_who_holds_a_device_is_named_once_its_resource_is_open(shown):
     assert free == pytest.approx(3 * held, abs=3)
 
 
+async def test_a_device_that_fails_is_still_held(shown):
+    node, browser = shown
+    await node.admit("video", serial=1)
+    await until(lambda: reads(browser, resource(SERIAL), "7 free, 1 held, 0 unhealthy"), pause=0.05)
+    node.fail(SERIAL, unhealthy="no carrier", indexes=[*range(8)])
+    await until(lambda: reads(browser, resource(SERIAL), "0 free, 0 held, 8 unhealthy, 1 of them held"), pause=0.05)
+
+
 async def test_what_drivers_say_is_shown_as_text_whatever_it_is(shown):
     node, browser = shown
     node.fail(SERIAL, unhealthy=HOSTILE, indexes=[0])

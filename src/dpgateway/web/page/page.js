@@ -97,7 +97,8 @@ function kind(device) {
 function summary(resource, now) {
   const counts = { free: 0, held: 0, unhealthy: 0 };
   for (const device of resource.devices) counts[kind(device)] += 1;
-  const text = KINDS.map((one) => `${counts[one]} ${one}`).join(", ");
+  const both = resource.devices.filter((one) => one.held && !one.healthy).length;
+  const text = KINDS.map((one) => `${counts[one]} ${one}`).join(", ") + (both ? `, ${both} of them held` : "");
   const bar = make("div", "", "bar");
   bar.setAttribute("role", "img");
   bar.setAttribute("aria-label", text);
