@@ -7,9 +7,11 @@ import time
 
 import pytest
 
+from dpgateway.process.observable import Bell
 from dpgateway.process.systemd import Notifier
 from dpgateway.status import Report
 from tests.support.gateway import Gateway
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
 DEVICES = {"name": "example.com/thing", "driver": "simulated", "options": {"count": 2}}
@@ -78,6 +80,31 @@ class TestNotifier:
         await told(notifier, systemd)
         assert systemd.heard == ["STATUS=a", "STATUS=b", "READY=1"]
 
+    @in_virtual_time
+    async def test_once_it_is_ready_it_looks_when_something_has_changed(self, short_path):
+        systemd, changed, texts, looks = Systemd(str(short_path / "notify")), Bell(), ["a"], []
+
+        def look():
+            looks.append(texts[-1])
+            return Report(ready=True, text=texts[-1])
+
+        notifier = notifier_of(systemd.address)
+        follow = asyncio.create_task(notifier.follow(look, changed))
+        await advance(100)
+        assert len(looks) <= 5
+        texts.append("b")
+        looks.clear()
+        for _ in range(3):
+            changed.ring()
+            await advance(0.01)
+        await advance(1)
+        assert looks == ["b"]
+        follow.cancel()
+        notifier.close()
+        for told in (["STATUS=a"], ["READY=1"], ["STATUS=b"]):
+            assert systemd.hears_at_once() == told
+        systemd.close()
+
     @pytest.mark.parametrize("pid", ["", str(os.getpid())], ids=["any process", "this process"])
     async def test_the_watchdog_hears_of_us_twice_in_its_time(self, systemd, pid):
         notifier = notifier_of(systemd.address, WATCHDOG_USEC="20000", WATCHDOG_PID=pid)
@@ -139,7 +166,7 @@ class Threads:
 async def told(notifier, systemd):
     """What a start of three looks tells."""
     looks = iter([Report(ready=False, text="a"), Report(ready=False, text="a")])
-    follow = asyncio.create_task(notifier.follow(lambda: next(looks, Report(ready=True, text="b"))))
+    follow = asyncio.create_task(notifier.follow(lambda: next(looks, Report(ready=True, text="b")), Bell()))
     await systemd.hears("READY=1")
     follow.cancel()
     notifier.close()

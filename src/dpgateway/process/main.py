@@ -64,7 +64,7 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
             serving = Serving(pages(sources), web)
             group.create_task(supervised("serve the pages", serving.run), name="serve the pages")
             if systemd is not None:
-                tell = functools.partial(systemd.follow, gateway.overview.report)
+                tell = functools.partial(systemd.follow, gateway.overview.report, gateway.changed)
                 group.create_task(supervised("tell systemd", tell), name="tell systemd")
                 reassure = functools.partial(systemd.reassure, gateway.works)
                 group.create_task(supervised("tell the watchdog", reassure), name="tell the watchdog")

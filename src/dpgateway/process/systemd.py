@@ -14,10 +14,16 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 
 from dpgateway.errors import describe
 from dpgateway.process.log import bind
+from dpgateway.process.observable import Bell
+from dpgateway.process.tasks import until_beat
 from dpgateway.status import Report
 
-STARTING, STARTED = 0.02, 1.0
-"""Seconds between two looks, before and after READY."""
+STARTING = 0.02
+"""Seconds between two looks before READY, which also comes because time passes."""
+GATHERING = 1.0
+"""Seconds from a change to a look, after READY."""
+SLOW = 30.0
+"""Seconds after which there is a look without a change."""
 
 _log = bind(__name__)
 
@@ -48,17 +54,19 @@ class Notifier:
         except OSError as error:
             _log.debug("systemd can't be told: %s", error)
 
-    async def follow(self, look: Callable[[], Report]) -> None:
-        """Sends the result of ``look`` whenever it changes."""
+    async def follow(self, look: Callable[[], Report], changed: Bell) -> None:
+        """Sends the result of ``look`` whenever it changes. ``changed`` rings when it may have."""
         status = ""
-        while True:
-            now = look()
-            if now.text != status:
-                self.send(f"STATUS={now.text}")
-            if now.ready and not self._ready:
-                self.send("READY=1")
-            self._ready, status = self._ready or now.ready, now.text
-            await asyncio.sleep(STARTED if self._ready else STARTING)
+        with changed.heard() as rung:
+            while True:
+                rung.clear()
+                now = look()
+                if now.text != status:
+                    self.send(f"STATUS={now.text}")
+                if now.ready and not self._ready:
+                    self.send("READY=1")
+                self._ready, status = self._ready or now.ready, now.text
+                await (_rung(rung) if self._ready else asyncio.sleep(STARTING))
 
     async def reassure(self, works: Callable[[], Awaitable[object]]) -> None:
         """Tells the watchdog, if there is one, that this event loop runs and that ``works`` returns."""
@@ -85,3 +93,10 @@ class Notifier:
 
     def close(self) -> None:
         self._socket.close()
+
+
+async def _rung(rung: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(until_beat(SLOW)):
+            await rung.wait()
+            await asyncio.sleep(GATHERING)
