@@ -14,9 +14,9 @@ from tests.support.waiting import turns, until
 async def watch():
     tasks = []
 
-    def make(path):
+    def make(path, **named):
         changes = []
-        tasks.append(asyncio.ensure_future(FileWatch(path).run(lambda: changes.append(path.exists()))))
+        tasks.append(asyncio.ensure_future(FileWatch(path, **named).run(lambda: changes.append(path.exists()))))
         return changes
 
     yield make
@@ -87,6 +87,22 @@ async def test_a_file_that_comes_with_its_directory_before_the_watch_begins_is_s
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.yaml").touch()
     (tmp_path / "other").rename(tmp_path / "etc")
+    await until(lambda: changes == [True])
+
+
+async def test_a_directory_that_came_is_watched_from_the_next_look_on(watch, tmp_path):
+    def watched():
+        infos = PosixPath("/proc/self/fdinfo").iterdir()
+        return sum(info.read_text().count("inotify wd:") for info in infos if info.exists())
+
+    path = tmp_path / "a" / "etc" / "config.yaml"
+    before = watched()
+    changes = watch(path, poll=0.05)
+    (tmp_path / "a").mkdir()
+    assert watched() == before
+    (tmp_path / "a" / "etc").mkdir()
+    await until(lambda: watched() == before + 1)
+    path.touch()
     await until(lambda: changes == [True])
 
 

@@ -39,9 +39,9 @@ Seen = tuple[tuple[object, ...], ...]
 class FileWatch:
     """One task: :meth:`run`. What changes between the making of this and the task's start is seen, too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, poll: float = POLL) -> None:
         """``path`` is absolute."""
-        self._path, self._seen = path, _look(path)
+        self._path, self._seen, self._poll = path, _look(path), poll
         self._threads = Threads(idle=0)  # a disk may hang
 
     async def run(self, changed: Callable[[], None]) -> None:
@@ -55,17 +55,21 @@ class FileWatch:
         """Returns when something may have changed."""
         try:
             with Inotify() as inotify:
-                for directory in await self._on_thread(lambda: set(_directories(self._path))):
-                    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                        inotify.add_watch(directory, _WATCHED)
-                while await self._look() == self._seen:
+                while await self._watched_look(inotify) == self._seen:
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(until_beat(POLL)):
+                        async with asyncio.timeout(until_beat(self._poll)):
                             await inotify.get()
                             return
         except OSError as error:
-            _log.debug("can't watch %s, so it is looked at every %g s: %s", self._path, POLL, error)
-            await asyncio.sleep(until_beat(POLL))
+            _log.debug("can't watch %s, so it is looked at every %g s: %s", self._path, self._poll, error)
+            await asyncio.sleep(until_beat(self._poll))
+
+    async def _watched_look(self, inotify: Inotify) -> Seen:
+        """What changes after it makes an event, also in directories that weren't there at the last one."""
+        for directory in await self._on_thread(lambda: set(_directories(self._path))):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                inotify.add_watch(directory, _WATCHED)
+        return await self._look()
 
     async def _changed(self) -> bool:
         now = await self._look()

@@ -88,7 +88,7 @@ class Resource:
         """``plugin``: None until it is made."""
         if plugin is None:
             return ResourceFigures(self._figures.name, driver)
-        calls, offers = plugin.driver.calls, plugin.inventory.list
+        calls, offers, ledger = plugin.driver.calls, plugin.inventory.list, plugin.inventory.ledger
         seen = (
             plugin.registrar.standing.value,
             plugin.driver.said.value,
@@ -97,6 +97,8 @@ class Resource:
             calls and (calls.tally.read(), calls.preparing.running),
             offers.version,
             offers.value,
+            ledger.losses,
+            ledger.returns,
             holdings,
         )
         if seen != self._seen:

@@ -323,6 +323,19 @@ async def test_whoever_follows_it_is_told_once_that_the_list_was_sent(log):
 
 
 @in_virtual_time
+async def test_a_list_that_was_sent_on_a_stream_that_ended_does_not_count_for_the_next_one(log):
+    async with registrar(log) as rig:
+        first = await rig.serve()
+        first.listed()
+        second = rig.stream_opened()
+        assert rig.standing.value.listed
+        first.closed()
+        assert (rig.standing.value.streaming, rig.standing.value.listed) == (True, False)
+        second.listed()
+        assert rig.standing.value.listed
+
+
+@in_virtual_time
 async def test_only_the_end_of_the_last_stream_counts(log):
     async with registrar(log) as rig:
         first = await rig.serve()

@@ -110,6 +110,8 @@ class Registrar:
             self._listening = True
             self._log.info("the kubelet's last stream ended", extra={"api": self._api.name})
             self._feed(Event.LAST_STREAM_END)
+        else:
+            self._tell()
 
     def options_changed(self) -> None:
         """What should be registered may differ from what is."""
