@@ -59,12 +59,12 @@ MATCHED = (
     "change may have touched, and all of the list is compared"
 )
 IDLE = (
-    "each 30 s all 64 drivers are asked for their lists, which is half of it. The rest is looks each second at what "
-    "nothing tells of, such as closed standard streams, and gRPC's own threads: the bare handlers take "
+    "each 30 s all 64 drivers are asked for their lists. The rest is looks each few seconds at what nothing tells of, "
+    "such as closed standard streams, and gRPC's own threads: the bare handlers take "
     "%(idle.bare.percent).2g %% in the same run"
 )
 SCRAPES = (
-    "each second all resources are counted, and some thousand lines are sent. A scrape each "
+    "each second some thousand lines are sent, over HTTP, for which an idle process's caches are cold. A scrape each "
     "15 or 30 s, as is usual, costs a fraction of that"
 )
 KEPT = (

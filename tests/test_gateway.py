@@ -7,10 +7,14 @@ import threading
 import pytest
 
 from dpgateway import Allocation, Device
+from dpgateway.gateway import SETTLED
 from dpgateway_simulator import Kubelet
 from tests.support.counting import descriptors
+from tests.support.heap import hole, resident
 from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured, scripted
+from tests.support.scraped import Node
+from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
 
 R, S = "example.com/thing", "example.com/other"
@@ -55,6 +59,16 @@ async def test_a_gateway_that_ended_lets_its_process_live(gateway, kubelet):
     await offered(kubelet)
     await gateway.end()
     await until(lambda: not any(isinstance(thread, threading.Timer) for thread in set(threading.enumerate()) - before))
+
+
+@in_virtual_time
+async def test_what_is_free_goes_back_to_the_kernel_once_a_start_is_over(short_path):
+    async with Node(short_path).running():
+        with hole():
+            await advance(SETTLED - 1)
+            full = resident()
+            await advance(2)
+            assert full - resident() > 15
 
 
 async def test_every_resource_is_offered_to_the_kubelet_that_is_there(gateway, kubelet):

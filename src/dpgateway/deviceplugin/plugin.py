@@ -87,7 +87,7 @@ class Plugin:
         self._resource = Resource(config, self.inventory, driver, front.cdi, log)
         self._resource.api = front.client.apis[0]
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
-        self._handlers.rpcs.tell(self._counted)
+        self._handlers.rpcs.tell(self._trouble.touch)
         self._endpoint = Endpoint(node.directory, self._handlers, group, log)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
@@ -140,9 +140,6 @@ class Plugin:
     def values(self) -> tuple[Observable[Any], ...]:
         """All that changes while it runs, for those who follow everything."""
         return (self.inventory.list, self._holdings, self.registrar.standing, self.driver.said, self._trouble)
-
-    def _counted(self) -> None:
-        self._trouble.amend(self._trouble.value)  # the same, but whoever shows it shows what it was asked, too
 
     @property
     def failed_since(self) -> float | None:

@@ -138,8 +138,8 @@ class RunningDriver:
             self._driver = driver = await self._make(announcements.changed)
             async with asyncio.TaskGroup() as group:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
-                self.calls.tally.tell(self._counted)
-                self.calls.preparing.tell(self._counted)
+                self.calls.tally.tell(self.said.touch)
+                self.calls.preparing.tell(self.said.touch)
                 self.calls.preparing.unended = self._unended
                 self.said.publish(self.said.value)
                 self._lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.tally)
@@ -160,9 +160,6 @@ class RunningDriver:
         if self.calls is not None:
             self.calls.preparing.listed(answer)
         self.said.publish(replace(self.said.value, devices=answer, failure="", listed=time.monotonic()))
-
-    def _counted(self) -> None:
-        self.said.amend(self.said.value)  # the same, but whoever shows what the driver says shows its calls, too
 
     def _detach(self) -> None:
         if self.calls is not None:

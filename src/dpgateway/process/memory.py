@@ -30,8 +30,8 @@ def keep_what_is_there() -> None:
 
 
 def give_back() -> None:
-    """Gives the kernel what is free in the heap. It takes a millisecond for 20 MB, so it isn't for a moment in which
-    somebody waits. Does nothing with another C library than glibc.
+    """Gives the kernel what is free in the heap: not for a moment in which somebody waits. Does nothing with another C
+    library than glibc.
 
     glibc does so by itself only at the heap's end, and what stays is rarely what was allocated first (malloc_trim(3)).
     """

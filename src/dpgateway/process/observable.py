@@ -38,6 +38,10 @@ class Observable(Generic[T]):
         self.value = value
         self._tell()
 
+    def touch(self) -> None:
+        """The value is the same, but something that is shown beside it is another one."""
+        self._tell()
+
     def tell(self, changed: Callable[[], object]) -> None:
         """``changed`` is called at once for each new value, also an amended one, and does no work: it is for those who
         follow hundreds of values, and look at them later.

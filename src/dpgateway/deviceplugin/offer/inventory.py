@@ -142,7 +142,7 @@ class Inventory:
             self._log.info("the resource recovered")
         if failure != self.failure:
             self.failure = failure
-            self.list.amend(self.list.value)  # the same, but whoever shows it shows this, too
+            self.list.touch()
         return not failure
 
     # what containers hold
