@@ -223,6 +223,7 @@ async def test_each_call_is_counted_once_also_one_that_answers_late(lane, gate):
         if outcome == "success":
             lane.lane.amend(configured(timeouts={"list": 0.05}, refresh=NEVER))
         lane.announcements.changed()
+    lane.lane.amend(configured(refresh=NEVER))  # from the next call on, which has time
     slow.open()
     await until(lambda: lane.heard.taken == [(A,), (A, B), (A, B)])  # the late one, and the one after it
     assert lane.tally.read()["devices"].outcomes == {**counted, "success": 2}

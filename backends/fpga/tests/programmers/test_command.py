@@ -80,7 +80,7 @@ def test_a_tool_that_is_absent_is_named(make, image):
 
 def test_a_tool_tells_how_far_it_is(make, tools, image, tmp_path):
     os.mkfifo(tmp_path / "go")
-    tools("load", f"echo 10 %; cat {tmp_path}/go")
+    tools("load", f"echo 10 %; cat {tmp_path}/go > {tmp_path}/rest")
     told = []
 
     def progress(line):

@@ -120,6 +120,7 @@ def test_the_process_ends_at_once_and_the_next_one_keeps_off_until_the_load_is_o
     options = replace(real(), programmer="fpga-manager")
     arguments = pickle.dumps((options, image)).hex()
     subprocess.run([sys.executable, "-c", PROGRAM, arguments], timeout=120, check=True)
+    assert gate.reached.wait(20)  # its child is in the write, and has the lock
     with pytest.raises(Busy, match="another process is programming it"), Journal(options.state_dir).locked("fpga-a"):
         pass
     with pytest.raises(Failed, match=r"another process is programming it \(EAGAIN\); state: write$"):
