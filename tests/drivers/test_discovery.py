@@ -1,5 +1,7 @@
 """Drivers are found through entry points, and a broken package is a text, not an accident."""
 
+import re
+
 import pytest
 
 from dpgateway.drivers import discovery
@@ -80,7 +82,7 @@ def test_a_package_that_hangs_at_import_is_left_to_itself(install, gate):
     install("from tests.support.drivers import hold\nhold(__name__)\n" + GOOD, module="t_hangs")
     install(GOOD, module="t_beside")
     found = find(["t_hangs", "t_beside"], 1)
-    assert found["t_hangs"].failure == "it hasn't been imported within 1 s"
+    assert re.fullmatch(r"it hasn't been imported within \d+ s", found["t_hangs"].failure)
     assert found["t_beside"].failure is None
 
 
