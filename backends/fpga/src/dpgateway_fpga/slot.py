@@ -61,11 +61,13 @@ class Slot:
             self._context.changed()
 
     def _look(self) -> Health:
-        """The journal says nothing wrong while the board is programmed, so a look into which that falls is repeated."""
-        job, health = self._station.job, None
-        while health is None or job is not self._station.job:
-            job = self._station.job
-            health = self._health_during(job)
+        """The journal says nothing wrong while the board is programmed, so a look into which that falls is repeated,
+        also one in which a job both began and ended.
+        """
+        station, seen, health = self._station, None, None
+        while health is None or seen != (station.begun, station.job):
+            seen = station.begun, station.job
+            health = self._health_during(seen[1])
         return health
 
     def _health_during(self, job: Job | None) -> Health:

@@ -44,6 +44,8 @@ class Station:
         self._lock = threading.Lock()
         self.job: Job | None = None
         """What is going on."""
+        self.begun = 0
+        """How many jobs have begun."""
         self._watchers: WeakSet[Watcher] = WeakSet()
 
     def watch(self, watcher: Watcher) -> None:
@@ -69,6 +71,7 @@ class Station:
             except RuntimeError as error:
                 raise Busy(f"there is no thread for it: {error}") from error
             self.job = job
+            self.begun += 1
         self._tell()
         return job
 
