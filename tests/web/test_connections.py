@@ -16,9 +16,10 @@ from tests.support.waiting import until
 SLOW = 1000
 
 
-def quick(asking):
-    """Seconds after which who asks for nothing is cut."""
-    return pytest.mark.parametrize("pages", [Limits(asking=asking, taking=0.6, connections=8)], indirect=True, ids=[""])
+def quick(asking, taking=0.6):
+    """Seconds after which who asks for nothing, or doesn't take the answer, is cut."""
+    limits = Limits(asking=asking, taking=taking, connections=8)
+    return pytest.mark.parametrize("pages", [limits], indirect=True, ids=[""])
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ async def test_one_that_is_being_answered_outlives_those_that_are_idle(pages, po
         assert (await read_reply(reader)).body == b"here"
 
 
-@quick(0.3)
+@quick(0.3, taking=20)
 async def test_an_answer_may_take_longer_than_a_question(pages, port):
     go_on = slow_page(pages)
     async with connected(port, request("/slow")) as (reader, _), connected(port) as (silent, _):

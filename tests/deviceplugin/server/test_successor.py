@@ -44,7 +44,7 @@ async def allocate(older, connect, successor):
 async def test_a_call_waits_until_the_newer_gateway_serves_and_then_has_its_answer(older, newer, successor, allocate):
     newer.calls.allocation = Allocation(env={"FROM": "newer"})
     call = allocate()
-    await until(lambda: older.handlers.calls)
+    await until(lambda: older.handlers.calls.value)
     successor.serves(newer.socket)
     answer = v1beta1_pb2.AllocateResponse.FromString(await call)
     assert dict(answer.container_responses[0].envs) == {"FROM": "newer"}
@@ -60,7 +60,7 @@ async def test_a_refusal_of_the_newer_gateway_is_told_as_it_is(older, newer, suc
 
 async def test_the_older_gateway_answers_what_waited_for_a_newer_one_that_never_served(older, successor, allocate):
     call = allocate()
-    await until(lambda: older.handlers.calls)
+    await until(lambda: older.handlers.calls.value)
     await successor.end()
     await call
     assert older.calls.allocated == [("a",)]
