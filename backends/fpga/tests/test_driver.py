@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from dataclasses import replace
 from datetime import timedelta
 
@@ -185,10 +186,11 @@ def test_a_board_that_fails_is_programmed_once_for_one_start(options, start_with
 
 def _end(before):
     """Waits for the end of all threads but those that were there before."""
+    deadline = time.monotonic() + 20
     while left := set(threading.enumerate()) - before:
         if (thread := left.pop()).is_alive():  # one that just begins can't be joined yet
-            thread.join(20)
-            assert not thread.is_alive(), thread
+            thread.join(max(0, deadline - time.monotonic()))
+        assert time.monotonic() < deadline, thread
 
 
 def test_failures_are_counted_from_one_until_a_success_and_the_pauses_with_them(options, start_with, recorder):
