@@ -110,7 +110,7 @@ class Loading:
     def _say(self, words: Sequence[float]) -> None:
         for seconds in words:
             self.wait(seconds)
-            for thread, piece in list(self._awaited.items()):
+            for thread, piece in sorted(self._awaited.items(), key=lambda one: one[1].driver.name):
                 age = time.monotonic() - self._began
                 text = "waiting for the driver %s, which %s, for %.0f s now%s; %s"
                 _log.warning(text, piece.driver, piece.doing, age, _where(thread), piece.meanwhile)
