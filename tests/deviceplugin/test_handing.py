@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+from pathlib import Path
 
 import grpc
 import pytest
@@ -236,6 +237,40 @@ async def test_the_lock_stays_with_whoever_of_the_two_is_left(older, newer):
         assert os.path.samestat(os.fstat(lock), os.fstat(another.fileno()))
 
 
+async def test_the_older_gateway_ends_the_connection_after_its_streams(kubelet, older, newer):
+    newer.send("ask 1")
+    await heard(newer)
+    newer.send("serves")
+    await heard(newer)
+    assert connected(older)
+    newer.send("listed")
+    with pytest.raises(Gone):
+        await heard(newer)
+    assert not connected(older)
+
+
+def connected(gateway):
+    """The connections that its server has accepted (proc_net(5): in state 3)."""
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    bound = str(path(gateway, "sock")).removesuffix(".sock")
+    return [line for line in lines if line[5] == "03" and line[-1].startswith(bound) and line[-1].endswith(".new")]
+
+
+async def test_a_gateway_whose_register_is_in_flight_hands_over_once_it_has_a_stream(make, kubelet, dial):
+    """A kubelet opens the stream of a Register that was given up."""
+    kubelet.misbehaviour.stall_register()
+    older = make()
+    older.serve(configured(driver_class=Scripted))
+    newer = await dial(older)
+    newer.send("ask 1")
+    taken = asyncio.ensure_future(heard(newer))
+    await turns(200)
+    assert not taken.done()
+    kubelet.misbehaviour.behave()
+    assert await taken == "take v1beta1"
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+
+
 async def test_the_older_gateway_gives_nothing_once_the_newer_one_owns_the_lock(make, kubelet, dial):
     given: list[object] = []
     older = make()
@@ -461,24 +496,43 @@ async def test_a_gateway_that_was_too_slow_to_list_lets_go_although_nobody_liste
     await until(lambda: any("took it back" in text for text in caplog.messages))
 
 
-async def test_a_gateway_that_can_not_listen_yet_says_nothing_twice(make, kubelet, holder):
+async def test_a_gateway_hands_nothing_on_before_the_older_one_has_ended_its_streams(make, kubelet, holder):
+    """It could want it back; and a kubelet 1.37 that loses one of three streams may call either of the others."""
     lock, peers = holder
-    newer = make()
+    newer, newest = make(), make()
     newer.serve(configured(driver_class=Scripted))
     older = await asked(peers)
-    path(newer, "next").unlink()
-    path(newer, "next").mkdir()
     older.send("take v1beta1", lock.fileno())
     assert await heard(older) == "serves"
     older.send("register")
     assert await heard(older) == "listed"
-    path(newer, "next").rmdir()
-    await until(path(newer, "next").exists)
-    hearing = asyncio.ensure_future(older.hear())
-    await turns()
-    assert not hearing.done()
-    hearing.cancel()
+    newest.serve(configured(driver_class=Scripted))
+    (await asked(peers)).close()  # whoever asks still asks the older one
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
     older.close()
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (["registers"], "expected register, found 'registers'"),
+        (["register", "listen"], "expected nothing more, found 'listen'"),
+    ],
+)
+async def test_a_gateway_that_does_not_understand_the_older_one_lets_go_and_asks_again(make, holder, caplog, said, why):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    for text in said:
+        assert await heard(older) in {"serves", "listed"}
+        older.send(text)
+    again = await asked(peers)
+    assert any(f"took it back: {why}" in text for text in caplog.messages)
+    older.close()
+    again.close()
 
 
 async def test_who_took_over_does_not_look_for_what_an_ended_gateway_left_when_it_fails_and_is_tried_again(
@@ -495,10 +549,10 @@ async def test_who_took_over_does_not_look_for_what_an_ended_gateway_left_when_i
     (newer.directory.parent / "state").mkdir(mode=0o700, exist_ok=True)
     (newer.directory.parent / "state" / "of-another-resource.json").write_text("damaged")
     older.send("register")
+    older.close()
     await until(lambda: any("can't be served" in text for text in caplog.messages))
     path(newer, "next").rmdir()
     await until(path(newer, "next").exists)
-    older.close()
     assert not any("of-another-resource" in text for text in caplog.messages)
 
 

@@ -6,6 +6,7 @@ environment while Python starts or a module is imported, as PYTHONPATH, must be 
 """
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -43,7 +44,8 @@ class Forked:
     def send_signal(self, number: signal.Signals) -> None:
         if self.returncode is not None:
             raise ProcessLookupError
-        os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # its parent, which forked it, knows of its end before we do
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

@@ -32,7 +32,7 @@ LISTING = 10.0
 LINGER = 0.1
 """Seconds in which a kubelet may still call the older gateway, because it chose that before it knew the newer one."""
 _LOOK = 0.02
-"""Seconds between two looks at what the driver does."""
+"""Seconds between two looks at what the driver does, and at the registration."""
 
 _ONE_CLIENT = (1, 47), (1, 81)
 """grpc-go of the kubelets 1.25, and of 1.37, the first after those that keep one client for each resource."""
@@ -73,8 +73,10 @@ class Member:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for it, and its driver does nothing to a device."""
-        return not self._handlers.calls.value and self._resource.idle
+        """Whether nobody waits for it, its driver does nothing to a device, and it waits for no stream: a kubelet opens
+        the stream of a Register that was given up, and may then call this gateway instead of the newer one.
+        """
+        return not self._handlers.calls.value and self._resource.idle and not self._registrar.registering
 
     @property
     def healthy(self) -> bool:
@@ -96,7 +98,7 @@ class Member:
         while not self.idle:
             await self._handlers.idle()
             if not self.idle:
-                await asyncio.sleep(_LOOK)  # a preparation, or a release: nothing tells when it ends
+                await asyncio.sleep(_LOOK)  # a preparation, a release, a Register: nothing tells when it ends
 
     def park(self) -> None:
         """From now on calls wait, and the driver isn't told what is free."""
@@ -158,7 +160,6 @@ class Member:
             self._log.info("handed over to another gateway")
             self._successor.owns()
             self._endpoint.let_go()
-            self._peer.close()
             if frozen is not None:
                 frozen.freeze()
             self._decide(given=True)
@@ -183,9 +184,14 @@ class Member:
         assert self.newer is not None  # noqa: S101  it asked
         return self.newer
 
-    async def close(self) -> None:
-        """Lets go of a newer gateway."""
+    async def end(self) -> None:
+        """Passes nothing on any more. Whoever asked and has got nothing hears so."""
         await self._successor.end()
+        if not (self.given.done() and self.given.result()):
+            self.close()
+
+    def close(self) -> None:
+        """Tells a newer gateway that has got the resource that all streams of this one have ended."""
         if self.newer is not None:
             self.newer.close()
 
@@ -287,4 +293,4 @@ class Handing:
             await asyncio.sleep(LINGER)
             with contextlib.suppress(TimeoutError):  # what was passed on is answered
                 await within(grace, member.settle())
-        await member.close()
+        await member.end()

@@ -187,10 +187,12 @@ class Plugin:
         self._resource.releases.tell()
         if not self.inventory.list.value and not self.driver.said.value.failure:
             self._log.warning("there are no devices yet: %s finds none for the options at %s", *self._source)
-        if (taking := self._endpoint.taking) is not None and not await self._follow(taking):
-            return
-        self.registrar.ready()
-        self._endpoint.precede(lambda newer: self._handing.asked(self._member, newer))
+        try:
+            await self._register()
+        except TakenBack as error:
+            self._begin_again(error)
+        else:
+            self._endpoint.precede(lambda newer: self._handing.asked(self._member, newer))
 
     async def _warm(self) -> bool:
         """Returns when the resource could be served at once: whether there is a healthy device."""
@@ -201,31 +203,25 @@ class Plugin:
         await self._noted()
         return self.driver.healthy
 
-    async def _follow(self, taking: Taking) -> bool:
-        """Whether it may register now, as the gateway does that served before."""
-        self._client.begin_with(taking.api)
+    async def _register(self) -> None:
+        """Returns when this gateway may be asked to hand the resource over. Raises TakenBack."""
+        taking, self._endpoint.taking = self._endpoint.taking, None  # what follows may fail, and be tried again
+        if taking is None:
+            self.registrar.ready()
+            return
         try:
+            self._client.begin_with(taking.api)
             self._handlers.seamless = await taking.registers(self._endpoint.mutes)
-        except TakenBack as error:
-            self._begin_again(error)
-            return False
-        self._endpoint.taking = None  # what follows may fail, and be tried again
-        self._log.info("took over from another gateway")
-        self._group.create_task(self._tell(taking), name=f"{self.name} tell the older gateway")
-        self._group.create_task(self._heed(taking), name=f"{self.name} heed the older gateway")
-        return True
+            self._log.info("took over from another gateway")
+            self._group.create_task(self._tell(taking), name=f"{self.name} tell the older gateway")
+            self.registrar.ready()
+            await taking.ended()
+        finally:
+            taking.close()
 
     async def _tell(self, taking: Taking) -> None:
         await self.registrar.standing.until(lambda standing: standing.listed)
         taking.listed()
-
-    async def _heed(self, taking: Taking) -> None:
-        try:
-            await taking.ended()
-        except TakenBack as error:
-            self._begin_again(error)
-        finally:
-            taking.close()
 
     def _begin_again(self, error: TakenBack) -> None:
         self._log.warning("%s", error)
@@ -269,6 +265,7 @@ class Plugin:
         if self.served:
             await self._remembering.finish()
         await self._endpoint.close()
+        self._member.close()
 
     def abandon(self) -> None:
         """Removes the names at once, whatever still runs; from any thread."""

@@ -73,6 +73,11 @@ class Registrar:
         """A stream of this kubelet is open."""
         return bool(self._streams)
 
+    @property
+    def registering(self) -> bool:
+        """A Register is in flight, or has succeeded, and the kubelet is about to open a stream."""
+        return self._lifecycle.state in {State.REGISTERING, State.EXPECTING}
+
     # what happened
 
     def ready(self) -> None:

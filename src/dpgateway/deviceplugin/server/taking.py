@@ -5,13 +5,14 @@
                    <-    TAKE api, lock     at a moment when nothing is under way
     SERVES         ->                       the older one passes calls on from now on
                    <-    REGISTER [streams] at the next such moment
-    LISTED         ->                       the older one ends its streams
+    LISTED         ->                       the older one ends its streams, then the connection
                    <-    BACK               at any time: the newer one was too slow, and must let go
 
 The lock's descriptor comes with TAKE. From then on both hold the lock, so whoever of them ends leaves it to the other.
 A gateway without a healthy device gets nothing from one that has any: a release whose driver finds nothing would take
 the kubelet's devices away. With REGISTER come the connections whose end would end the newer gateway's stream, so that
-they outlive the older one.
+they outlive the older one. The newer one hands nothing on before the older one has ended the connection: until then the
+older one may want the resource back, and a kubelet 1.37 that loses one of three streams may call either of the others.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ REGISTER, LISTED, BACK = "register", "listed", "back"
 
 
 class TakenBack(KubeletError):
-    """The older gateway serves on, because this one was too slow."""
+    """The older gateway serves on, because this one was too slow, or because neither knows what the other one says."""
 
-    def __init__(self) -> None:
-        super().__init__("the gateway that serves it took it back, because this one hasn't answered in time")
+    def __init__(self, said: str, expected: str) -> None:
+        why = "this one hasn't answered in time" if said == BACK else f"expected {expected}, found {said!r}"
+        super().__init__(f"the gateway that serves it took it back: {why}")
 
 
 class Taking:
@@ -85,20 +87,16 @@ class Taking:
             self._older.send(text)
 
     async def ended(self) -> None:
-        """Returns when the older gateway has let go. Raises TakenBack."""
-        try:
-            while True:
-                await self._heard("")
-        except OSError:
-            self._older.close()
+        """Returns when the older gateway has ended its streams, or itself. Raises TakenBack."""
+        with contextlib.suppress(OSError):
+            await self._heard("nothing more")
+        self._older.close()
 
     async def _heard(self, expected: str) -> None:
-        verb = await self._older.hear()
-        if verb == BACK:
+        """Raises TakenBack, or OSError if the older gateway has closed the connection, or ended."""
+        if (said := await self._older.hear()) != expected:
             self._older.close()
-            raise TakenBack
-        if verb != expected:
-            raise Gone(f"expected {expected!r}, found {verb!r}")
+            raise TakenBack(said, expected)
 
     def close(self) -> None:
         self._older.close()
