@@ -100,6 +100,8 @@ class Plugin:
         if follows:
             self._endpoint.follow(self._warm)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure))
+        self._taking: Taking | None = None
+        """The talk with the gateway that served before, once this one may register."""
         self._taken: tuple[Device, ...] | None = None
         """The driver's list that the inventory took last."""
 
@@ -205,19 +207,15 @@ class Plugin:
 
     async def _register(self) -> None:
         """Returns when this gateway may be asked to hand the resource over. Raises TakenBack."""
-        taking, self._endpoint.taking = self._endpoint.taking, None  # what follows may fail, and be tried again
-        if taking is None:
-            self.registrar.ready()
-            return
-        try:
+        if (taking := self._endpoint.taking) is not None:
             self._client.begin_with(taking.api)
             self._handlers.seamless = await taking.registers(self._endpoint.mutes)
+            self._taking, self._endpoint.taking = taking, None  # what follows may fail, and be tried again
             self._log.info("took over from another gateway")
             self._group.create_task(self._tell(taking), name=f"{self.name} tell the older gateway")
-            self.registrar.ready()
-            await taking.ended()
-        finally:
-            taking.close()
+        self.registrar.ready()
+        if self._taking is not None:
+            await self._taking.ended()
 
     async def _tell(self, taking: Taking) -> None:
         await self.registrar.standing.until(lambda standing: standing.listed)
@@ -266,6 +264,8 @@ class Plugin:
             await self._remembering.finish()
         await self._endpoint.close()
         self._member.close()
+        if self._taking is not None:
+            self._taking.close()
 
     def abandon(self) -> None:
         """Removes the names at once, whatever still runs; from any thread."""
