@@ -152,7 +152,10 @@ async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, director
         found = await ask(port, "/readyz")
         return found.status == status and found.json
 
-    assert (await ask(port, "/healthz")).json["healthy"]
+    async def healthy():
+        return (await ask(port, "/healthz")).json["healthy"]
+
+    await until(healthy)
     assert (await until(lambda: ready(503)))["reason"] == "there is no kubelet.sock"
     async with kubelet("1.31", directory) as one:
         await offered(one)

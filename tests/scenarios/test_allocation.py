@@ -125,7 +125,7 @@ async def test_shares_of_one_device(kubelet: Kubelet, gateway: Gateway) -> None:
 
 
 async def test_an_allocation_in_flight_when_the_gateway_ends(kubelet: Kubelet, served: Gateway) -> None:
-    served.suffer({"call": "allocate", "delay": "600ms"}, OBEYED)
+    served.suffer({"call": "allocate", "delay": "200ms"}, OBEYED)
     await kubelet.wait_for_devices(3)
     admission = asyncio.create_task(kubelet.admit("p1", ONE), name="admission")
     await served.said("allocate is held up")
