@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpgateway.cdi import making, spec
+from dpgateway.cdi import spec
 from dpgateway.cdi.expansion import HostNode, Resolved, expand
-from dpgateway.cdi.making import OWN, Given, kind, text_of
+from dpgateway.cdi.making import OWN, Given, Record, kind, recorded, text_of
 from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import check_resource_name
 from dpgateway.errors import CdiError
@@ -26,7 +26,7 @@ def absent(path):
 
 
 def read(what, real=absent):
-    return spec.read(text_of(what, real), what.file)
+    return spec.read(text_of(what.name, what, real), what.file)
 
 
 TEXTS = st.text(max_size=4).filter(lambda text: "\0" not in text and text.isprintable())
@@ -50,7 +50,7 @@ def test_what_was_given_is_expanded_from_its_spec_again(env, places, ids, found)
     named = Allocation(annotations={"n": "1"}, cdi_devices=(what.name,))
     one = Resolved(what.name, what.file, written.containerEdits, device.containerEdits)
     assert expand(named, [one], lambda path: found) == Allocation(env, nodes, mounts, {"n": "1"})
-    assert making.given(what.to_json(), what.file) == what
+    assert recorded(what.to_json(), what.file) == Record(what, what)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_link_is_followed_and_the_mode_is_said_because_a_runtime_does_neither(
 def test_what_is_no_device_node_is_refused_because_a_spec_cannot_say_it():
     what = replace(NOTHING, device_nodes=(DeviceNode("/dev/bus"),))
     with pytest.raises(CdiError, match="/dev/bus is no device node on this host, and a CDI spec can't say anything"):
-        text_of(what, lambda path: (path, replace(NULL, type="")))
+        text_of(what.name, what, lambda path: (path, replace(NULL, type="")))
 
 
 @given(st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,9}[a-z0-9])?/[A-Za-z0-9]([\w.-]{0,9}[A-Za-z0-9])?", fullmatch=True))
@@ -126,4 +126,4 @@ def test_whatever_else_is_given_has_another_name():
 )
 def test_what_no_gateway_wrote_is_refused(text):
     with pytest.raises(ValueError, match=re.compile(".")):
-        making.given(text, NOTHING.file)
+        recorded(text, NOTHING.file)

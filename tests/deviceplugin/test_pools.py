@@ -479,16 +479,41 @@ async def test_what_another_name_of_the_resource_has_is_neither_prepared_nor_rel
     assert serial.reasons == {}
 
 
-async def test_a_container_that_starts_again_has_what_its_name_means_now_besides_what_it_had(make):
+@pytest.mark.parametrize(("others", "excluded"), [((), {"ttyUSB0"}), (("init",), {"ttyUSB0", "ttyUSB1"})])
+async def test_a_restarted_container_has_what_its_name_means_now(make, others, excluded):
+    """What it had before runs no more, unless another container has that id, too."""
     serial = await make(AES, devices=[replace(LINK, hardware=("char 188:1",)), NODE])
     await serial.give("by-id-1")
-    serial.note("by-id-1")
+    write_down(serial, {"by-id-1": ("c", *others)})
     serial.devices = [LINK, NODE, Device("ttyUSB1", hardware=("char 188:1",))]
     serial.list()
     await turns()
     assert serial.reasons.keys() == {"ttyUSB1"}
     await serial.resource.prepare(["by-id-1"])
-    assert serial.reasons.keys() == {"ttyUSB0", "ttyUSB1"}
+    assert serial.reasons.keys() == excluded
+
+
+async def test_two_links_that_swap_start_again_one_after_the_other(make):
+    """Each wants what the other one had. Who is refused doesn't run, so the other one may start."""
+    one, two = ("char 188:0",), ("char 188:1",)
+    serial = await make(AES, devices=[Device("a", hardware=one), Device("b", hardware=two)])
+    await serial.give("a")
+    await serial.give("b")
+    write_down(serial, {"a": ("c",), "b": ("d",)})
+    serial.devices = [Device("a", hardware=two), Device("b", hardware=one)]
+    serial.list()
+    await turns()
+    with pytest.raises(RequestError, match="device a can't be prepared: char 188:1 is held as b"):
+        await serial.resource.prepare(["a"])
+    await serial.resource.prepare(["b"])
+    await serial.resource.prepare(["a"])
+
+
+def write_down(member, containers):
+    """The kubelet writes down which containers have which ids."""
+    now = member._clock.monotonic()
+    noted = {id_: Noted((), frozenset(Container("1a", name) for name in names)) for id_, names in containers.items()}
+    member.holdings.publish(member.holdings.value.noted(noted, now, now))
 
 
 async def test_what_became_other_hardware_is_not_prepared_before_the_rest_of_the_pool_is_known(make):

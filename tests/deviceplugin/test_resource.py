@@ -114,10 +114,10 @@ async def refusal(awaitable):
 @pytest.mark.parametrize(
     ("abilities", "preference", "options"),
     [
-        ((), "none", Options()),
+        ((), "none", Options(prepare=True)),  # what it repeats may be outdated
         (("prepare", "release"), "none", Options(prepare=True)),
-        (("prefer",), "none", Options(prefer=True)),
-        ((), "packed", Options(prefer=True)),
+        (("prefer",), "none", Options(prepare=True, prefer=True)),
+        ((), "packed", Options(prepare=True, prefer=True)),
         (("prepare", "prefer"), "spread", Options(prepare=True, prefer=True)),
     ],
 )
@@ -488,11 +488,11 @@ async def test_the_configured_order_answers_without_the_driver(make):
 
 async def test_shares_of_different_devices_are_preferred_unless_the_driver_prefers_itself(make):
     resource = make(Calls(), shares=Shares(2))
-    assert resource.options() == Options(prefer=True)
+    assert resource.options() == Options(prepare=True, prefer=True)
     question = Preference(("a", "a::1", "b", "b::1"), ("a",), 2)
     assert await resource.prefer([question]) == (("a", "b"),)
     assert make(None, shares=Shares(2)).options() == Options(prepare=True, prefer=True)
-    assert make(Calls(), shares=Shares(1)).options() == Options()
+    assert make(Calls(), shares=Shares(1)).options() == Options(prepare=True)
 
 
 async def test_a_driver_that_must_choose_different_devices_sees_each_once(make):

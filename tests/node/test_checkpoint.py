@@ -107,7 +107,8 @@ def test_the_numa_nodes_that_the_kubelet_knew():
 @each_format
 def test_the_containers_that_hold_an_id(document):
     found = notes(json.dumps(document).encode())[THING]
-    assert found["a::1"].containers == {Container("1a", "c")}
+    given = b"" if "Entries" in document else b"\n\0"  # 1.8 writes no answer down
+    assert found["a::1"].containers == {Container("1a", "c", given)}
     assert found["b"].containers == {Container("1a", "d")}
 
 

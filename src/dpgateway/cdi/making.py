@@ -28,6 +28,9 @@ OLDEST = "0.3.0"
 OWN = re.compile(r"dpgateway-[0-9a-f]{32}\.json")
 """The files of these specs. No driver knows their names, so nobody looks them up."""
 
+OWN_NAME = re.compile(r"dpgateway\.[^/=]+/[^/=]+=d([0-9a-f]{32})")
+"""The names of their devices."""
+
 Real = Callable[[str], tuple[str, HostNode | None]]
 """Where a path of the host leads to in the end, and what is there; None if nothing is."""
 
@@ -66,15 +69,31 @@ class Given:
         return json.dumps(said, default=asdict, sort_keys=True)
 
 
-def given(text: str, file: str) -> Given:
-    """What :meth:`Given.to_json` wrote, for the spec of this name. Raises ValueError for anything else."""
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One spec: what was given under its name, and what it says now, because hardware may have other paths by then."""
+
+    given: Given
+    now: Given | None
+    """None while the hardware is away: then there is no spec, and no container starts with it."""
+
+    def to_json(self) -> str:
+        if self.now == self.given:
+            return self.given.to_json()
+        now = self.now and {"env": dict(self.now.env), "device_nodes": self.now.device_nodes, "mounts": self.now.mounts}
+        return json.dumps({**json.loads(self.given.to_json()), "now": now}, default=asdict, sort_keys=True)
+
+
+def recorded(text: str, file: str) -> Record:
+    """What :meth:`Record.to_json` wrote, for the spec of this name. Raises ValueError for anything else."""
     document = json.loads(text)
     if not isinstance(document, dict) or document.pop("version", None) != VERSION:
         raise ValueError(f"expected a mapping with version: {VERSION}")
+    now = document.pop("now", {})
     what = from_plain(document, Given)
     if what.file != file:
         raise ValueError(f"expected the name {what.file}")
-    return what
+    return Record(what, None if now is None else from_plain({**document, **dict(now)}, Given))
 
 
 def kind(resource: str) -> str:
@@ -84,9 +103,11 @@ def kind(resource: str) -> str:
     return f"{VENDOR}.{domain}/{class_ if class_[0].isalpha() else f'n{class_}'}"
 
 
-def text_of(what: Given, real: Real) -> str:
-    """The whole spec, in the oldest version that has what it needs; read as every other one. Raises CdiError."""
-    vendor_class, _, device = what.name.partition("=")
+def text_of(name: str, what: Given, real: Real) -> str:
+    """The whole spec of this name, in the oldest version that has what it needs; read as every other one. Raises
+    CdiError.
+    """
+    vendor_class, _, device = name.partition("=")
     edits = {
         "env": [f"{name}={value}" for name, value in sorted(what.env.items())],
         "deviceNodes": [_node(node, real) for node in what.device_nodes],

@@ -15,12 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpgateway.cdi.directories import LARGEST, check_owner, look
 from dpgateway.cdi.expansion import HostNode
-from dpgateway.cdi.making import Given, given, says_nothing, text_of
+from dpgateway.cdi.making import OWN_NAME, Given, Record, recorded, says_nothing, text_of
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation
 from dpgateway.process.directories import make_private, read
@@ -45,6 +45,8 @@ class Written:
     """What was written down of it."""
     date: float
     """When it was given last, in seconds since 1970."""
+    now: Given | None
+    """What it says now; None while its hardware is away, and there is no spec."""
 
     @property
     def spec(self) -> Path:
@@ -62,10 +64,10 @@ class OwnSpecs:
         self.directory, self._device_plugins_dir = directory, device_plugins_dir
         self._complain, self._told = complain, frozenset[str]()
         self._lock = threading.Lock()
-        self._known: dict[Path, tuple[str, Given]] = {}
+        self._known: dict[Path, tuple[str, Record]] = {}
         """What each record said when it was read last, and what that means. Reading one takes half a millisecond."""
-        self._texts: dict[Path, tuple[dict[str, _Real], str]] = {}
-        """Where the device nodes of each spec led to, and its text. Making the text takes half a millisecond, too."""
+        self._texts: dict[Path, tuple[dict[str, _Real], Given, str]] = {}
+        """Where the device nodes of each spec led to, what it said, and its text, which takes half a millisecond."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
         """The allocation with a name in place of what a spec can say. Raises CdiError; then there is no spec."""
@@ -74,12 +76,12 @@ class OwnSpecs:
         kubelet, nodes = str(self._device_plugins_dir), allocation.device_nodes
         held = tuple(sorted(ids))  # a kubelet names them in any order
         what = Given(str(self.directory), kubelet, resource, held, allocation.env, nodes, allocation.mounts)
-        text, record = text_of(what, _real), what.to_json()
+        text, record = text_of(what.name, what, _real), what.to_json()
         if max(len(text), len(record)) > LARGEST:
             raise CdiError(f"the CDI spec {what.file} would have more than {LARGEST} bytes; give the container less")
         try:
             with self._alone():
-                one = Written(what, self._records / what.file, 0.0)
+                one = Written(what, self._records / what.file, 0.0, what)
                 _replace(one.record, record)
                 _update(one.spec, text)
         except OSError as error:
@@ -96,10 +98,10 @@ class OwnSpecs:
             try:
                 text = _read(record)
                 known = before.get(record)
-                what = known[1] if known is not None and known[0] == text else given(text, record.name)
+                what = known[1] if known is not None and known[0] == text else recorded(text, record.name)
                 self._known[record] = text, what
-                if what.device_plugins_dir == str(self._device_plugins_dir):
-                    found.append(Written(what, record, record.stat().st_mtime))
+                if what.given.device_plugins_dir == str(self._device_plugins_dir):
+                    found.append(Written(what.given, record, record.stat().st_mtime, what.now))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
@@ -112,21 +114,56 @@ class OwnSpecs:
         wrong = []
         for one in written:
             try:
-                text = self._text(one)
                 with self._alone():
-                    if one.record.exists():
-                        _update(one.spec, text)
+                    self._follow_record(one)
             except (CdiError, OSError) as error:
                 wrong.append(f"{one.spec}: {error}")
         if wrong:
             raise CdiError("; ".join(wrong[:3]))
 
-    def _text(self, one: Written) -> str:
-        real = {node.host_path: _real(node.host_path) for node in one.given.device_nodes}
+    def _follow_record(self, one: Written) -> None:
+        """The spec as the record has it, unless another gateway has removed the record. Raises CdiError or OSError."""
+        if not one.record.exists():
+            return
+        if one.now is None:
+            one.spec.unlink(missing_ok=True)
+            return
+        real = {node.host_path: _real(node.host_path) for node in one.now.device_nodes}
         made = self._texts.get(one.record)
-        if made is None or made[0] != real:
-            made = self._texts[one.record] = real, text_of(one.given, real.__getitem__)
-        return made[1]
+        if made is None or made[0] != real or made[1] != one.now:
+            made = self._texts[one.record] = real, one.now, text_of(one.given.name, one.now, real.__getitem__)
+        _update(one.spec, made[2])
+
+    def renew(self, names: Iterable[str], allocation: Allocation | None) -> int:
+        """Has the specs of these names say what their ids give now, because a kubelet repeats the names at each start
+        of a container; None: their hardware is away, so there are no specs. Other names than those of our own specs are
+        left alone. Returns how many changed. Raises CdiError or OSError.
+        """
+        changed = 0
+        for name in names:
+            if (match := OWN_NAME.fullmatch(name)) is None:
+                continue
+            record = self._records / f"dpgateway-{match[1]}.json"
+            with self._alone():
+                try:
+                    said = recorded(_read(record), record.name)
+                except FileNotFoundError:
+                    raise CdiError(f"the CDI device {name} was removed: there is no {record}") from None
+                except ValueError as error:
+                    raise CdiError(f"{record}: not a record that a gateway wrote: {error}") from error
+                now = None
+                if allocation is not None:
+                    given = said.given
+                    now = replace(
+                        given, env=allocation.env, device_nodes=allocation.device_nodes, mounts=allocation.mounts
+                    )
+                one = Written(said.given, record, record.stat().st_mtime, now)
+                if now != said.now:
+                    _replace(record, Record(said.given, now).to_json())
+                    os.utime(record, (one.date, one.date))  # when it was given is what it was
+                    changed += 1
+                self._follow_record(one)
+        return changed
 
     def remove(self, written: Iterable[Written]) -> int:
         """Removes these specs but those that were given again meanwhile; returns how many. Raises OSError."""

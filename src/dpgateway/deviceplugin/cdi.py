@@ -15,15 +15,19 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from dpgateway.cdi.directories import SpecDirectories, look
 from dpgateway.cdi.expansion import Resolved, expand
+from dpgateway.cdi.making import OWN_NAME
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config.values import CdiKind
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation
 from dpgateway.node.runtime import CdiSupport
 from dpgateway.process.threads import Threads
+
+T = TypeVar("T")
 
 PATIENCE = 5.0
 """Seconds that the specs' disk has to answer."""
@@ -75,8 +79,32 @@ class Cdi:
         """
         unasked = way(asked.wanted, asked.kubelet, runtime=True) is Way.EXPANDED
         runtime = CdiSupport(None) if unasked else await self._runtime()
-        passed = partial(self._always if asked.wanted == "always" else self._passed, allocation, asked, runtime)
-        working = self._threads.call("CDI specs", passed, self._patience)
+        return await self._on_thread(
+            partial(self._always if asked.wanted == "always" else self._passed, allocation, asked, runtime)
+        )
+
+    @staticmethod
+    def wrote(name: str) -> bool:
+        """Whether it is a device of a spec that a gateway wrote."""
+        return OWN_NAME.fullmatch(name) is not None
+
+    async def expanded(self, allocation: Allocation) -> Allocation:
+        """The allocation with what its names stand for in their place. Raises CdiError."""
+        if not allocation.cdi_devices:
+            return allocation
+        return await self._on_thread(lambda: expand(allocation, self._specs.resolve(allocation.cdi_devices), look))
+
+    async def renew(self, names: Iterable[str], allocation: Allocation | None) -> int:
+        """Has the gateway's own specs of these names say what their ids give now; None: nothing, so there are none.
+        Returns how many changed. Raises CdiError.
+        """
+        try:
+            return await self._on_thread(partial(self._own.renew, tuple(names), allocation))
+        except OSError as error:
+            raise CdiError(f"a CDI spec can't be made anew: {error}") from error
+
+    async def _on_thread(self, function: Callable[[], T]) -> T:
+        working = self._threads.call("CDI specs", function, self._patience)
         try:
             async with asyncio.timeout(self._patience):
                 return await working

@@ -103,7 +103,7 @@ class Member:
     def park(self) -> None:
         """From now on calls wait, and the driver isn't told what is free."""
         self._handlers.successor = self._successor = Successor()
-        self._resource.releases.resting = True
+        self._resource.releases.resting = self._resource.repeating.resting = True
 
     async def give(self) -> None:
         """Returns when the newer gateway serves. Raises OSError."""
@@ -120,7 +120,7 @@ class Member:
         self._say_back()
         self._handlers.successor = None
         self._remembering.go_on()
-        self._resource.releases.resting = False
+        self._resource.releases.resting = self._resource.repeating.resting = False
         self._resource.releases.tell()
         await self._successor.end()
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -84,7 +85,7 @@ class Plugin:
         self.inventory = Inventory(config, holdings, partial(node.reader.ask, config.name), log)
         self._pools = front.pools
         self._pools.join(self.inventory)
-        self._resource = Resource(config, self.inventory, driver, front.cdi, log)
+        self._resource = Resource(config, self.inventory, driver, front.cdi, log, reread=node.reader.read)
         self._resource.api = front.client.apis[0]
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
         self._handlers.rpcs.tell(self._trouble.touch)
@@ -129,6 +130,11 @@ class Plugin:
         return self._remembering.complaint
 
     @property
+    def outdated(self) -> Mapping[str, str]:
+        """Why the container of an id can't be started again, by offered id."""
+        return self._resource.repeating.outdated.value
+
+    @property
     def refused(self) -> tuple[str, float] | None:
         """Why the last container got nothing, and since when each got nothing; None if one has got something since."""
         return self._handlers.refused
@@ -141,7 +147,14 @@ class Plugin:
     @property
     def values(self) -> tuple[Observable[Any], ...]:
         """All that changes while it runs, for those who follow everything."""
-        return (self.inventory.list, self._holdings, self.registrar.standing, self.driver.said, self._trouble)
+        return (
+            self.inventory.list,
+            self._holdings,
+            self.registrar.standing,
+            self.driver.said,
+            self._trouble,
+            self._resource.repeating.outdated,
+        )
 
     @property
     def failed_since(self) -> float | None:
@@ -162,6 +175,8 @@ class Plugin:
         for name, follow in (
             ("list", self._follow_driver),
             ("holdings", self._resource.releases.follow_holdings),
+            ("answers", self._resource.repeating.follow),
+            ("notes of answers", self._resource.repeating.follow_notes),
             ("news", self._news.follow),
             ("journal", self._remembering.follow),
         ):
@@ -185,8 +200,9 @@ class Plugin:
                 await self._holdings_known()
         self.inventory.hold(self._holdings.value)
         self.inventory.settle()
-        self._resource.releases.resting = False
+        self._resource.releases.resting = self._resource.repeating.resting = False
         self._resource.releases.tell()
+        self._resource.repeating.look()
         if not self.inventory.list.value and not self.driver.said.value.failure:
             self._log.warning("there are no devices yet: %s finds none for the options at %s", *self._source)
         try:
@@ -288,6 +304,7 @@ class Plugin:
         if said.failure:
             deaf = self.driver.calls is None or said.devices is None
             self.inventory.fail(said.failure, overdue=said.overdue, deaf=deaf)
+        self._resource.repeating.look()
         self._reminder.hear(self.failure)
         self.registrar.options_changed()
 

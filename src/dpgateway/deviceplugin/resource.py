@@ -25,23 +25,27 @@ from dpgateway.deviceplugin.offer.shares import environment
 from dpgateway.deviceplugin.offer.size import too_large
 from dpgateway.deviceplugin.preferring import Preferring
 from dpgateway.deviceplugin.releases import Behind, Releases
+from dpgateway.deviceplugin.repeating import Repeating, Reread, up_to_date
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.errors import CdiError, RequestError
+from dpgateway.errors import CdiError, DriverError, RequestError
 from dpgateway.model import Allocation, Device, Grant, Options, Preference
 
 
 class Resource:
     """One extended resource."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  one for each part
         self,
         config: ResourceConfig,
         inventory: Inventory,
         driver: RunningDriver,
         cdi: Cdi,
         log: logging.LoggerAdapter[logging.Logger],
+        *,
+        reread: Reread = up_to_date,
     ) -> None:
+        """``reread``: has what the kubelet wrote down read once more."""
         self.name = config.name
         self.inventory = inventory
         self.api: Api = APIS[0]
@@ -54,6 +58,7 @@ class Resource:
         self.releases = Releases(inventory, driver, log)
         self._preferring = Preferring(config, inventory.ledger, driver, log)
         self._extra = Additions(config.env, config.annotations, config.mounts)
+        self.repeating = Repeating(inventory, driver, cdi, self._complete, log, reread=reread)
         self._logged: set[str] = set()
 
     def amend(self, config: ResourceConfig) -> None:
@@ -64,9 +69,8 @@ class Resource:
         self._logged.clear()
 
     def options(self) -> Options:
-        """What the kubelet should ask for. Without a driver nothing can say that a device needs no preparation."""
-        calls = self.driver.calls
-        return Options(prepare=calls is None or "prepare" in calls.abilities, prefer=self._preferring.wanted())
+        """What the kubelet should ask for: always before a start, because what it repeats may be outdated."""
+        return Options(prepare=True, prefer=self._preferring.wanted())
 
     def patience(self, call: Call, api: Api) -> float:
         """Seconds within which the kubelet is to have an answer."""
@@ -222,21 +226,39 @@ class Resource:
         calls = self._calls()
         devices: dict[str, Device] = {}
         behind: dict[str, frozenset[str]] = {}
+        named: dict[str, str] = {}
         for offered in ids:
             device = self._ledger.device(offered)
             if device is None:
                 found = self._ledger.resolve([offered], self._clock.monotonic())
                 reason = found.reason if isinstance(found, Refusal) else "unknown"
                 raise RequestError(f"resource {self.name}: device {offered} is {reason}")
-            if reasons := self.inventory.elsewhere([device]):  # what prepares one may ruin the other
-                raise RequestError(f"resource {self.name}: device {offered} can't be prepared: {reasons[device.id]}")
-            devices[device.id], behind[offered] = device, hardware(device)
+            devices[device.id], behind[offered], named[offered] = device, hardware(device), device.id
+        own, prepares = tuple(devices.values()), "prepare" in calls.abilities
+
+        # A driver that can't say what it gives before it has prepared, because a board is faulty, is asked afterwards.
+        checked = True
+        try:
+            await self.repeating.check(ids, own, calls)
+        except DriverError:
+            if not prepares:
+                raise
+            checked = False
+
+        # A kubelet asks before it makes a container, so what the container had before runs no more. What prepares one
+        # device may ruin another one that is the same hardware.
+        if reasons := self.inventory.elsewhere(own):
+            self._note_prepared({offered: frozenset([name]) for offered, name in named.items()})
+            id_, reason = next(iter(reasons.items()))
+            raise RequestError(f"resource {self.name}: device {id_} can't be prepared: {reason}")
         self._note_prepared(behind)
-        if "prepare" in calls.abilities:
-            await self._prepare(calls, tuple(ids), tuple(devices.values()), once=True)
+        if prepares:
+            await self._prepare(calls, tuple(ids), own, once=True)
+        if not checked:
+            await self.repeating.check(ids, own, calls)
 
     def _note_prepared(self, behind: Behind) -> None:
-        """A container that starts again may use what its ids mean now."""
+        """A container starts again with what is behind its ids now, or doesn't, and has nothing but its ids."""
         prepared = self._holdings.value.prepared(behind)
         if prepared is self._holdings.value:
             return

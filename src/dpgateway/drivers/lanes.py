@@ -72,6 +72,19 @@ class Lanes:
         with self._blaming("allocate", devices):
             return await _until_free(lambda end: self._allocating.call("allocate", call, seconds, end, late), seconds)
 
+    async def repeat(self, devices: Sequence[Device]) -> Allocation:
+        """What ``allocate`` gives for devices that a container has already, because the kubelet repeats what it was
+        told then. Asked once, with the same deadline; a late answer changes nothing.
+        """
+        devices = tuple(devices)
+        seconds = self._config.timeouts.allocate.total_seconds()
+
+        def call() -> Allocation:
+            return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
+
+        with self._blaming("allocate", devices):
+            return await self._allocating.call("allocate", call, seconds, time.monotonic() + seconds)
+
     async def prefer(
         self, available: Sequence[Device], must_include: Sequence[Device], size: int
     ) -> tuple[Device, ...]:

@@ -72,7 +72,7 @@ def answers(raw: bytes) -> Mapping[str, tuple[bytes, ...]]:
     with _told_by_a_kubelet():
         found: dict[str, list[bytes]] = defaultdict(list)
         for entry in _entries(_document(raw)):
-            found[_text(entry["ResourceName"])].append(base64.b64decode(entry.get("AllocResp") or ""))
+            found[_text(entry["ResourceName"])].append(_answer(entry))
     return {resource: tuple(some) for resource, some in found.items()}
 
 
@@ -115,7 +115,13 @@ def _ids(entry: dict[str, Any]) -> Iterator[tuple[str, int]]:
 def _containers(entry: dict[str, Any]) -> frozenset[Container]:
     """Without both of its names a container counts as one that never ends."""
     uid, name = entry.get("PodUID"), entry.get("ContainerName")
-    return frozenset([Container(uid, name)]) if isinstance(uid, str) and isinstance(name, str) else frozenset()
+    if not isinstance(uid, str) or not isinstance(name, str):
+        return frozenset()
+    return frozenset([Container(uid, name, _answer(entry))])
+
+
+def _answer(entry: dict[str, Any]) -> bytes:
+    return base64.b64decode(entry.get("AllocResp") or "", validate=True)
 
 
 def _nodes(node: int) -> tuple[int, ...]:

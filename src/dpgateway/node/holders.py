@@ -11,6 +11,9 @@ class Container(NamedTuple):
 
     pod_uid: str
     name: str
+    answer: bytes = b""
+    """The plugin's answer to Allocate, which the kubelet repeats at each start of the container: a serialized
+    ``ContainerAllocateResponse``. Empty if it gives nothing; also of 1.8, which allocates again instead."""
 
 
 class Holder(NamedTuple):

@@ -267,12 +267,19 @@ class Holdings:
         return replace(self, claims={**self.claims, **new}) if new else self
 
     def prepared(self, hardware: Mapping[str, frozenset[str]]) -> Holdings:
-        """Containers start again, with what is behind these ids now. What they had before may be theirs still."""
-        new = {
-            id_: claim._replace(hardware=claim.hardware | hardware[id_])
-            for id_, claim in self.claims.items()
-            if claim.hardware and id_ in hardware and not hardware[id_] <= claim.hardware
-        }
+        """A container starts again, with what is behind its ids now. What it had before is nobody's: it doesn't run.
+        But if another container has the id, too, that one may have it still.
+        """
+        new = {}
+        for id_, names in hardware.items():
+            claim = self.claims.get(id_)
+            if claim is None or not claim.hardware or not names:
+                continue
+            noted = (self.note or {}).get(id_)
+            alone = noted is not None and len(noted.containers) == 1
+            behind = names if alone else claim.hardware | names
+            if behind != claim.hardware:
+                new[id_] = claim._replace(hardware=behind)
         return replace(self, claims={**self.claims, **new}) if new else self
 
     def began(self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]] | None = None) -> Holdings:

@@ -7,7 +7,8 @@
 from collections.abc import Iterable
 
 from dpgateway.deviceplugin.api import v1alpha1, v1alpha2, v1beta1
-from dpgateway.deviceplugin.api.table import Api, Call, ListEncoder, Rpc
+from dpgateway.deviceplugin.api.table import Answer, Api, Call, ListEncoder, Rpc
+from dpgateway.deviceplugin.api.v1beta1 import from_answer
 from dpgateway.deviceplugin.wire.pool import POOL
 
 APIS: tuple[Api, ...] = (v1beta1.API, v1alpha2.API, v1alpha1.API)
@@ -20,4 +21,4 @@ def only(names: Iterable[str], apis: Iterable[Api] = APIS) -> tuple[Api, ...]:
     return tuple(api for api in apis if api.name in wanted)
 
 
-__all__ = ["APIS", "POOL", "Api", "Call", "ListEncoder", "Rpc", "only"]
+__all__ = ["APIS", "POOL", "Answer", "Api", "Call", "ListEncoder", "Rpc", "from_answer", "only"]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpgateway.model import Offer, Offers, Registration, changed
@@ -30,6 +30,19 @@ class Call(enum.Enum):
     """tuple[tuple[str, ...], ...] -> tuple[Grant, ...]"""
     PREPARE = "prepare"
     """tuple[str, ...] -> None"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one container was given, as its kubelet keeps it, and repeats it at each start of the container."""
+
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """Paths of device nodes on the host, by their paths in the container."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Mounted paths of the host, by their paths in the container."""
+    cdi_devices: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,7 @@ they don't know: topology since 1.16, preferred allocation since 1.19, CDI names
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from dpgateway.deviceplugin.api.table import Api, Call, Rpc
+from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.model import Grant, Offer, Options, Preference, Registration
 
@@ -82,18 +80,16 @@ def to_allocations(grants: tuple[Grant, ...]) -> bytes:
     return answer.SerializeToString()
 
 
-class Given(NamedTuple):
-    """What an answer to one container has that not every kubelet, or runtime, does something with."""
-
-    annotations: tuple[str, ...] = ()
-    """Their keys."""
-    cdi_devices: tuple[str, ...] = ()
-
-
-def from_answer(raw: bytes) -> Given:
+def from_answer(raw: bytes) -> Answer:
     """What a kubelet wrote down of an answer, also one of 1.9, whose fields have the same numbers."""
     answer = wire.ContainerAllocateResponse.FromString(raw)
-    return Given(tuple(sorted(answer.annotations)), tuple(one.name for one in answer.cdi_devices))
+    return Answer(
+        nodes={one.container_path: one.host_path for one in answer.devices},
+        mounts={one.container_path: one.host_path for one in answer.mounts},
+        cdi_devices=tuple(one.name for one in answer.cdi_devices),
+        env=dict(answer.envs),
+        annotations=dict(answer.annotations),
+    )
 
 
 def from_prepare(raw: bytes) -> tuple[str, ...]:

@@ -1,0 +1,224 @@
+"""Whether what a kubelet repeats still means the devices that it was given for.
+
+A kubelet repeats the answer of Allocate at each start of a container (from 1.9 on; 1.8 allocates again). It says paths,
+and a path may lead to other hardware by then. So before a container starts, the driver is asked what it gives for the
+container's devices now, and that is compared with the kubelet's own copy of the answer, in its checkpoint: this copy
+outlives gateways, kubelets and reboots. If the two differ, one of these holds:
+
+- the answer was the name of a CDI spec that a gateway wrote: the spec is written anew, and the container gets its own
+  device. While the device is away there is no spec, so that no container starts with somebody else's.
+- else the start is refused, because a path can't be taken back: the pod has to be made anew.
+
+A kubelet that doesn't ask before a start (1.9, or one that has just started) is told nothing. So the driver is also
+asked whenever a held device changes, and once after the start; what is found is logged, and shown in the status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+
+from google.protobuf.message import DecodeError
+
+from dpgateway.deviceplugin.api import Answer, from_answer
+from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.deviceplugin.offer.inventory import Inventory
+from dpgateway.deviceplugin.offer.outdated import answer, outdated, same_hardware
+from dpgateway.drivers.lanes import Lanes
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.errors import CdiError, DriverTimeout, GatewayError, RequestError
+from dpgateway.model import Allocation, Device
+from dpgateway.node.holders import Container, Note
+from dpgateway.process.observable import Observable
+
+Complete = Callable[[Allocation, int], Allocation]
+"""A driver's answer for so many ids, with what the configuration adds."""
+Reread = Callable[[], Awaitable[None]]
+"""Returns when the kubelet's checkpoint, as it is after the call, is among the holdings."""
+Ids = frozenset[str]
+
+
+async def up_to_date() -> None:
+    """For holdings that are always so."""
+
+
+class Repeating:
+    """Used from the event loop."""
+
+    def __init__(  # noqa: PLR0913  one for each part
+        self,
+        inventory: Inventory,
+        driver: RunningDriver,
+        cdi: Cdi,
+        complete: Complete,
+        log: logging.LoggerAdapter[logging.Logger],
+        *,
+        reread: Reread,
+    ) -> None:
+        self.outdated: Observable[Mapping[str, str]] = Observable({})
+        """Why the container of an offered id can't be started again."""
+        self.resting = True
+        """Whether another gateway serves the resource."""
+        self._name, self._driver = inventory.name, driver
+        self._holdings, self._ledger = inventory.holdings, inventory.ledger
+        self._cdi, self._complete, self._reread, self._log = cdi, complete, reread, log
+        self._changed = asyncio.Event()
+        self._known: dict[Ids, object] = {}
+        """What was compared last, by the ids of a container."""
+        self._found: dict[Ids, str] = {}
+        self._hung: Lanes | None = None
+        """The driver that didn't answer; it is asked before a start only, because each call that hangs costs others."""
+
+    # before a start
+
+    async def check(self, ids: Sequence[str], devices: Sequence[Device], calls: Lanes) -> None:
+        """Raises RequestError if the container of these ids would get other hardware than theirs, or if that isn't
+        known; and what the driver raises.
+        """
+        await self._reread()
+        note = self._holdings.value.note
+        if note is None:
+            raise RequestError(
+                f"resource {self._name}: it isn't known what the container of {', '.join(ids)} was given, "
+                "because the kubelet's checkpoint can't be read; the log says why"
+            )
+        wanted = frozenset(ids)
+        containers = [one for one, held in _containers(note, wanted).items() if held == wanted]
+        reason = await self._compared(containers, devices, len(wanted), calls) if containers else ""
+        self._find({wanted: reason})
+        if reason:
+            names = ", ".join(device.id for device in devices)
+            raise RequestError(f"resource {self._name}: device {names}: {reason}")
+
+    async def _compared(
+        self, containers: Iterable[Container], devices: Sequence[Device], count: int, calls: Lanes
+    ) -> str:
+        """Why what one of the containers was given isn't what the devices give now; empty if it is."""
+        given = [self._read(one) for one in containers]
+        allocation = await calls.repeat(devices)
+        complete = self._complete(allocation, count)
+        for one in given:
+            try:
+                reason = await self._differs(one, allocation, complete)
+            except CdiError as error:
+                reason = str(error)
+            if reason and same_hardware(one, answer(allocation)) and await self._ordered(devices, allocation, calls):
+                continue
+            if reason:
+                return f"{reason}: delete the pod, because a kubelet repeats what it was told first"
+        return ""
+
+    @staticmethod
+    async def _ordered(devices: Sequence[Device], allocation: Allocation, calls: Lanes) -> bool:
+        """Whether the driver's answer depends on the order of the devices, which no kubelet keeps."""
+        return answer(await calls.repeat(devices[::-1])) != answer(allocation)
+
+    def _read(self, container: Container) -> Answer:
+        try:
+            return from_answer(container.answer)
+        except DecodeError as error:
+            text = f"what container {container.name} of the pod {container.pod_uid} was given is no answer: {error}"
+            raise RequestError(f"resource {self._name}: {text}") from error
+
+    async def _differs(self, given: Answer, allocation: Allocation, complete: Allocation) -> str:
+        """Why the answer means something else. A spec of our own is written anew instead."""
+        own = [name for name in given.cdi_devices if self._cdi.wrote(name)]
+        if own:
+            if await self._cdi.renew(own, complete):
+                self._log.info("CDI devices lead to where their hardware is now: %s", ", ".join(own))
+            given = Answer(cdi_devices=tuple(name for name in given.cdi_devices if name not in own))
+            now = Answer(cdi_devices=allocation.cdi_devices)
+            return outdated(given, now, now)
+        if allocation.cdi_devices and not given.cdi_devices:
+            allocation = await self._cdi.expanded(allocation)  # this kubelet was told what the names stood for
+        return outdated(given, answer(allocation), answer(complete))
+
+    # whenever something changes
+
+    def look(self) -> None:
+        """The driver's list may have changed, or who serves the resource."""
+        self._changed.set()
+
+    async def follow_notes(self) -> None:
+        """Looks whenever the kubelet has written down something else; never returns."""
+        seen, note = 0, None
+        while True:
+            seen = await self._holdings.newer(seen)
+            if self._holdings.value.note is not note:
+                note = self._holdings.value.note
+                self.look()
+
+    async def follow(self) -> None:
+        """Compares again what has changed; never returns."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            calls, note = self._driver.calls, self._holdings.value.note
+            if self.resting or calls is None or note is None:
+                continue
+            held: dict[Ids, list[Container]] = {}
+            for container, ids in _containers(note).items():
+                held.setdefault(ids, []).append(container)
+            for ids, containers in held.items():
+                await self._follow(ids, containers, calls)
+            for ids in self._known.keys() - held.keys():
+                del self._known[ids]
+            self._find(dict.fromkeys(self._found.keys() - held.keys(), ""))
+
+    async def _follow(self, ids: Ids, containers: Sequence[Container], calls: Lanes) -> None:
+        found = {id_: self._ledger.device(id_) for id_ in sorted(ids)}
+        devices = {device.id: device for device in found.values() if device is not None}
+        whole = all(found.values()) and all(device.health.ok for device in devices.values())
+        known = frozenset(containers), tuple(devices.values()), calls
+        if self._known.get(ids) == known or calls is self._hung or self.resting:
+            return
+        self._known[ids] = known
+        try:
+            if whole:
+                self._find({ids: await self._compared(containers, tuple(devices.values()), len(ids), calls)})
+            elif not all(found.values()):
+                await self._withdraw(containers)
+        except DriverTimeout:
+            self._hung = calls
+        except (GatewayError, OSError) as error:  # the driver refuses it now: it says so again before the next start
+            self._log.debug("what a container was given can't be compared: %s", error)
+
+    async def _withdraw(self, containers: Iterable[Container]) -> None:
+        """The device is away, and its path may be another one's."""
+        for container in containers:
+            own = [name for name in self._read(container).cdi_devices if self._cdi.wrote(name)]
+            if own and await self._cdi.renew(own, None):
+                self._log.info("CDI devices are withdrawn, because their hardware is away: %s", ", ".join(own))
+
+    def _find(self, reasons: Mapping[Ids, str]) -> None:
+        """What became of comparing, by the ids of a container."""
+        before = dict(self._found)
+        for ids, reason in reasons.items():
+            if reason:
+                self._found[ids] = reason
+            else:
+                self._found.pop(ids, None)
+        if before == self._found:
+            return
+        self.outdated.publish({id_: reason for ids, reason in self._found.items() for id_ in ids})
+        for ids, reason in self._found.items():
+            if before.get(ids) != reason:
+                names = ", ".join(sorted(ids))
+                fields = {"devices": sorted(ids), "reason": reason}
+                self._log.warning("%s, held by %s: %s", names, self._holder(ids), reason, extra=fields)
+
+    def _holder(self, ids: Collection[str]) -> str:
+        listed = self._holdings.value.listed
+        return next((str(listed[id_]) for id_ in ids if id_ in listed), "a container")
+
+
+def _containers(note: Note, among: Ids | None = None) -> Mapping[Container, Ids]:
+    """The ids of each container that was given something; ``among``: of those that have one of these."""
+    wanted = frozenset().union(*(note[id_].containers for id_ in among if id_ in note)) if among is not None else None
+    found: dict[Container, set[str]] = {}
+    for id_, noted in note.items():
+        for container in noted.containers:
+            if container.answer and (wanted is None or container in wanted):
+                found.setdefault(container, set()).add(id_)
+    return {container: frozenset(ids) for container, ids in found.items()}
