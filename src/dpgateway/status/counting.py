@@ -50,6 +50,8 @@ class ResourceFigures:
     """Its driver's."""
     preparing: int = 0
     """How many preparations are under way."""
+    outdated: int = 0
+    """How many ids are held by containers that can't be started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class Resource:
             ledger.losses,
             ledger.returns,
             holdings,
+            plugin.outdated,
         )
         if seen != self._seen:
             self._seen, self._figures = seen, _made(self._figures.name, driver, plugin, holdings)
@@ -122,6 +125,7 @@ def _made(name: str, driver: str, plugin: Plugin, holdings: Holdings) -> Resourc
         plugin.rpcs.read(),
         calls.tally.read() if calls is not None else {},
         calls.preparing.running if calls is not None else 0,
+        len(plugin.outdated),
     )
 
 

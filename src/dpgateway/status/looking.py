@@ -59,17 +59,18 @@ class Devices:
         self.all: tuple[Device, ...] = ()
         self.counts = Counts()
         self._offers: Offers | None = None
+        self._outdated: Mapping[str, str] = {}
         self._holdings, self._held = Holdings(), _held(Holdings())
 
     def look(self, plugin: Plugin, holdings: Holdings) -> None:
-        offers = plugin.inventory.list.value
-        if offers is self._offers and holdings is self._holdings:
+        offers, outdated = plugin.inventory.list.value, plugin.outdated
+        if offers is self._offers and holdings is self._holdings and outdated is self._outdated:
             return
         held = _held(holdings)
-        if offers is not self._offers or held != self._held:
+        if offers is not self._offers or held != self._held or outdated is not self._outdated:
             self.all = _devices(plugin, holdings)
             self.counts = counts(offers or {}, holdings.last_known, plugin.inventory.ledger.lost)
-        self._offers, self._holdings, self._held = offers, holdings, held
+        self._offers, self._holdings, self._held, self._outdated = offers, holdings, held, outdated
 
 
 def _held(holdings: Holdings) -> tuple[object, ...]:
@@ -138,6 +139,7 @@ def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> 
         _holders(offer.id, holdings) if held else (),
         offer.numa_nodes,
         _NO_ATTRIBUTES if device is None else device.attributes,
+        plugin.outdated.get(offer.id),
     )
 
 

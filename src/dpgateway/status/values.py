@@ -77,6 +77,8 @@ class Device:
     holders: tuple[Holder, ...]
     numa_nodes: tuple[int, ...]
     attributes: Mapping[str, str | int | float | bool]
+    outdated: str | None = None
+    """Why its container can't be started again: what the kubelet repeats is other hardware by now."""
 
 
 @dataclass(frozen=True, slots=True)

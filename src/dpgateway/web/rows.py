@@ -248,4 +248,11 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         ("resource",),
         lambda one: [((), one.preparing)],
     ),
+    Row(
+        "dpgateway_devices_outdated",
+        "gauge",
+        "Held ids whose container can't be started again: what its kubelet repeats is other hardware by now.",
+        ("resource",),
+        lambda one: [((), one.outdated)],
+    ),
 )
