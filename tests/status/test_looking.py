@@ -85,7 +85,8 @@ class TestDevices:
         """What is looked at of a plugin whose devices are ``a`` and ``b``."""
         ledger = Ledger(1, 10)
         ledger.take([Device("a"), Device("b")], 100)
-        return SimpleNamespace(inventory=SimpleNamespace(ledger=ledger, list=SimpleNamespace(value=ledger.offers())))
+        inventory = SimpleNamespace(ledger=ledger, list=SimpleNamespace(value=ledger.offers()))
+        return SimpleNamespace(inventory=inventory, outdated={})
 
     def test_they_are_looked_at_again_when_the_list_is_another_one(self, one):
         devices, holdings = Devices(), Holdings()
@@ -98,6 +99,13 @@ class TestDevices:
         devices.look(one, holdings)
         assert [device.reason for device in devices.all] == ["no answer"] * 2
         assert (devices.counts.listed, devices.counts.healthy) == (2, 0)
+
+    def test_they_are_looked_at_again_when_a_container_is_outdated(self, one):
+        devices, holdings = Devices(), Holdings()
+        devices.look(one, holdings)
+        one.outdated = {"a": "this container was given /dev/0, and it is /dev/1 now"}
+        devices.look(one, holdings)
+        assert [device.outdated for device in devices.all] == [one.outdated["a"], None]
 
     def test_they_are_looked_at_again_when_somebody_else_holds_one_and_not_when_that_is_only_said_again(self, one):
         devices, holder = Devices(), Holder("team", "encoder-0", "main")

@@ -106,6 +106,14 @@ def test_how_a_device_that_is_gone_can_be_given_up(holder, advice):
     assert one.advice.endswith(advice)
 
 
+def test_a_container_that_cannot_be_started_again():
+    holder = Holder("n", "p", None, "c")
+    one = Device("a", "a", True, None, None, False, True, NOW, (holder,), (), {}, "was /dev/0: delete the pod")
+    (found,) = troubles(Path("/dp"), Reloads(NOW), THERE, ASKED, [resource(one)])
+    assert found.reason == "a, held by n/p: was /dev/0: delete the pod"
+    assert found.advice == "delete the pod: kubectl delete pod --namespace n p"
+
+
 @pytest.mark.parametrize(
     ("asked", "one", "advice"),
     [

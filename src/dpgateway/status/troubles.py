@@ -73,10 +73,10 @@ def _of_devices(one: Resource) -> Iterator[Trouble]:
     for device in one.devices:
         if device.lost and device.held:
             text = f"{device.id} is gone, but {_holder(device)} holds it"
-            yield Trouble(WARNING, one.name, text, device.since, _end_of(device, "plug it in again, or delete the pod"))
+            yield Trouble(WARNING, one.name, text, device.since, _end_of(device, "plug it in again"))
         elif device.outdated is not None:
             text = f"{device.id}, held by {_holder(device)}: {device.outdated}"
-            yield Trouble(WARNING, one.name, text, None, _end_of(device, "delete the pod"))
+            yield Trouble(WARNING, one.name, text, None, _end_of(device))
         elif not device.healthy and device.since is not None:  # else another name of its hardware is held
             reasons.setdefault(device.reason or "no reason is given", []).append(device)
     for reason, devices in reasons.items():
@@ -97,6 +97,7 @@ def _holder(device: Device) -> str:
     return ", ".join(names) or "a container"
 
 
-def _end_of(device: Device, advice: str) -> str:
+def _end_of(device: Device, advice: str = "") -> str:
     pods = [shlex.join(["--namespace", one.namespace, one.pod]) for one in device.holders if one.namespace and one.pod]
-    return f"{advice}: kubectl delete pod {pods[0]}" if pods else advice
+    delete = f"delete the pod: kubectl delete pod {pods[0]}" if pods else ""
+    return f"{advice}, or {delete}" if advice and delete else delete or advice or "delete the pod"
