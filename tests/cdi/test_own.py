@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,53 @@ def test_a_link_that_leads_elsewhere_by_now_is_followed_again(specs, tmp_path):
         specs.keep([one])
         (device,) = json.loads(one.spec.read_text())["devices"]
         assert device["containerEdits"]["deviceNodes"][0]["hostPath"] == target
+
+
+ELSEWHERE = replace(FULL, device_nodes=(DeviceNode("/dev/zero", "/dev/null"),), env={"A": "2"})
+
+
+def paths(one):
+    (device,) = json.loads(one.spec.read_text())["devices"]
+    return [node.get("hostPath", node["path"]) for node in device["containerEdits"]["deviceNodes"]]
+
+
+def test_a_name_leads_to_where_its_hardware_is_now(specs, tmp_path, run, complaints):
+    specs.write(R, ("a",), FULL)
+    (stale,) = specs.all()
+    assert specs.renew([stale.given.name, "v.example/c=d"], ELSEWHERE) == 1
+    assert specs.renew([stale.given.name], ELSEWHERE) == 0
+    assert paths(stale) == ["/dev/zero"]
+    another = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaints.append)
+    (one,) = another.all()
+    assert (one.given, one.date) == (stale.given, stale.date), "it is the same spec, given when it was given"
+    one.spec.unlink()
+    for each in (specs, another):
+        each.keep([stale])  # looked at before it was made anew
+        assert paths(one) == ["/dev/zero"]
+    specs.write(R, ("a",), FULL)  # its hardware is back, and given once more
+    assert paths(one) == ["/dev/null"]
+
+
+def test_while_its_hardware_is_away_a_name_stands_for_nothing(specs, run):
+    specs.write(R, ("a",), FULL)
+    (one,) = specs.all()
+    assert specs.renew([one.given.name], None) == 1
+    specs.keep(specs.all())
+    assert files(run) == []
+    assert specs.renew([one.given.name], FULL) == 1
+    assert paths(one) == ["/dev/null"]
+    assert "now" not in one.record.read_text(), "an older gateway can read it"
+
+
+def test_a_name_that_was_removed_cannot_be_made_anew(specs):
+    specs.write(R, ("a",), FULL)
+    (one,) = specs.all()
+    specs.remove([one])
+    with pytest.raises(CdiError, match="was removed"):
+        specs.renew([one.given.name], ELSEWHERE)
+    one.record.write_text("{}")
+    with pytest.raises(CdiError, match="not a record that a gateway wrote"):
+        specs.renew([one.given.name], ELSEWHERE)
 
 
 def test_what_is_removed_is_ours_and_was_not_given_again(specs, run):

@@ -13,7 +13,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,10 +96,7 @@ class OwnSpecs:
         before, self._known = self._known, {}
         for record in sorted(self._records.glob("dpgateway-*.json")):
             try:
-                text = _read(record)
-                known = before.get(record)
-                what = known[1] if known is not None and known[0] == text else recorded(text, record.name)
-                self._known[record] = text, what
+                what = self._recorded(record, before)
                 if what.given.device_plugins_dir == str(self._device_plugins_dir):
                     found.append(Written(what.given, record, record.stat().st_mtime, what.now))
             except FileNotFoundError:
@@ -109,22 +106,29 @@ class OwnSpecs:
         self._tell(wrong)
         return tuple(found)
 
+    def _recorded(self, record: Path, known: Mapping[Path, tuple[str, Record]]) -> Record:
+        """What it says now. ``known``: what it said before. Raises OSError or ValueError."""
+        text = _read(record)
+        said, what = known.get(record, ("", None))
+        if what is None or said != text:
+            what = recorded(text, record.name)
+        self._known[record] = text, what
+        return what
+
     def keep(self, written: Iterable[Written]) -> None:
         """Makes these specs again where they aren't as they should be. Raises CdiError or OSError."""
         wrong = []
         for one in written:
             try:
-                with self._alone():
-                    self._follow_record(one)
-            except (CdiError, OSError) as error:
+                with self._alone(), contextlib.suppress(FileNotFoundError):  # another gateway has removed it
+                    self._follow_record(replace(one, now=self._recorded(one.record, self._known).now))
+            except (CdiError, OSError, ValueError) as error:
                 wrong.append(f"{one.spec}: {error}")
         if wrong:
             raise CdiError("; ".join(wrong[:3]))
 
     def _follow_record(self, one: Written) -> None:
-        """The spec as the record has it, unless another gateway has removed the record. Raises CdiError or OSError."""
-        if not one.record.exists():
-            return
+        """The spec as its record has it. Raises CdiError or OSError."""
         if one.now is None:
             one.spec.unlink(missing_ok=True)
             return
@@ -146,7 +150,7 @@ class OwnSpecs:
             record = self._records / f"dpgateway-{match[1]}.json"
             with self._alone():
                 try:
-                    said = recorded(_read(record), record.name)
+                    said = self._recorded(record, self._known)
                 except FileNotFoundError:
                     raise CdiError(f"the CDI device {name} was removed: there is no {record}") from None
                 except ValueError as error:
