@@ -1,0 +1,147 @@
+"""How many files and functions of the gateway one thing crosses: an Allocate, a change of health, a reload.
+
+``python -m tools.crossings`` runs a gateway and a simulated kubelet 1.37 in this process, with one resource of two
+devices, without a pool, CDI or preparing. It counts what runs of ``src/dpgateway`` on all threads: for an Allocate
+until 10 ms after its answer, for a change of health from the driver's word until 10 ms after the kubelet has the list,
+for a reload of one changed ``env`` from ``Gateway.apply`` on. ``--list`` names the functions, in the order in which
+they ran first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import dpgateway
+from dpgateway import Allocation, Context, Device, Health
+from dpgateway.config import Configuration
+from dpgateway.config import Kubelet as KubeletConfig
+from dpgateway.config.changes import changes
+from dpgateway.gateway import Gateway
+from dpgateway_simulator.kubelet.kubelet import Kubelet
+from tests.support.resources import NoOptions, configured
+
+SOURCE = f"{Path(dpgateway.__file__).parent}/"
+AFTER = 0.01
+"""Seconds for which what follows still counts."""
+RESOURCE = "example.com/thing"
+
+
+@dataclass
+class Crossing:
+    """What ran while it was counted."""
+
+    calls: int = 0
+    functions: dict[CodeType, None] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[str]:
+        return list(dict.fromkeys(_file(code) for code in self.functions))
+
+
+def _file(code: CodeType) -> str:
+    return code.co_filename.removeprefix(SOURCE)
+
+
+class Counter:
+    """Sees each call on each thread that begins after it."""
+
+    def __init__(self) -> None:
+        self._crossing: Crossing | None = None
+        threading.setprofile(self._see)
+        sys.setprofile(self._see)
+
+    def _see(self, frame: FrameType, event: str, _: object) -> None:
+        crossing, code = self._crossing, frame.f_code
+        if crossing is None or event != "call" or not code.co_filename.startswith(SOURCE):
+            return
+        crossing.calls += 1
+        crossing.functions[code] = None
+
+    async def count(self, work: Callable[[], Awaitable[Any]]) -> Crossing:
+        self._crossing = crossing = Crossing()
+        await work()
+        await asyncio.sleep(AFTER)
+        self._crossing = None
+        return crossing
+
+
+class Driver:
+    """Two devices, one of which can be made Unhealthy."""
+
+    Options = NoOptions
+    running: Driver
+
+    def __init__(self, options: NoOptions, context: Context) -> None:
+        self.context = context
+        self.sick = False
+        Driver.running = self
+
+    def devices(self) -> list[Device]:
+        return [Device("a"), Device("b", Health.unhealthy("sick") if self.sick else Health.healthy())]
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        return Allocation(env={"DEVICES": ",".join(one.id for one in devices)})
+
+    def fall_sick(self) -> None:
+        self.sick = True
+        self.context.changed()
+
+
+async def crossings(folder: Path) -> dict[str, Crossing]:
+    counter, directory = Counter(), folder / "device-plugins"
+    config = configured(name=RESOURCE, driver_class=Driver)
+    first = Configuration((config,), KubeletConfig(device_plugins_dir=directory), folder / "state")
+    async with Kubelet("1.37", directory) as kubelet, asyncio.TaskGroup() as group:
+        gateway = Gateway(first, "node-a", group)
+        gateway.start()
+        await kubelet.wait_for(lambda: kubelet.counts(RESOURCE) == (2, 2))
+        await asyncio.sleep(1)  # what follows a start is over
+
+        async def fall_sick() -> None:
+            Driver.running.fall_sick()
+            await kubelet.wait_for(lambda: kubelet.counts(RESOURCE) == (2, 1))
+
+        changed = changes(gateway.resources, (replace(config, env={"A": "1"}),))
+        found = {
+            "Allocate": await counter.count(lambda: kubelet.admit("p", {"c": {RESOURCE: 1}}, start=False)),
+            "health": await counter.count(fall_sick),
+            "reload": await counter.count(lambda: gateway.apply(changed, [RESOURCE])),
+        }
+        await gateway.close()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="name the functions")
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(crossings(Path(folder)))
+    if arguments.output == "json":
+        figures = {
+            what: {"files": one.files, "functions": len(one.functions), "calls": one.calls}
+            for what, one in found.items()
+        }
+        print(json.dumps(figures, indent=1))
+        return
+    print(f"{'':10}{'files':>8}{'functions':>11}{'calls':>8}")
+    for what, one in found.items():
+        print(f"{what:10}{len(one.files):8}{len(one.functions):11}{one.calls:8}")
+        if arguments.list:
+            for code in one.functions:
+                print(f"    {_file(code)}: {code.co_qualname}")
+
+
+if __name__ == "__main__":
+    main()
