@@ -23,7 +23,7 @@ ENGINES: dict[str, Make] = {"simulated": Simulated, "real": Real} if REAL else {
 ERAS = RELEASES if REAL else ("1.8", "1.37")
 BESIDE_REAL = "1.9", "1.10", "1.25", "1.31"
 """The simulated releases then: each is the first, of those that make test leaves out, that behaves otherwise."""
-ONLY_REAL = "examples", "fpga", "functions", "handover_kills", "handover_refused", "node"
+ONLY_REAL = "examples", "fpga", "functions", "handover_kills", "handover_refused", "node", "node_swapped"
 collect_ignore = [] if REAL else [f"test_{name}.py" for name in ONLY_REAL]
 HARMLESS = "Loaded running loop", "Using AsyncIOEngine"  # grpcio's own, at level debug
 
