@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
@@ -19,7 +20,7 @@ from dpgateway.deviceplugin.keeping import Keeping
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
-from dpgateway.deviceplugin.server.sockets import left_behind
+from dpgateway.deviceplugin.server.sockets import FOLDER, LAST, left_behind
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.errors import KubeletError, NoThread
@@ -51,6 +52,8 @@ class _Serving(Served):
     """One resource, and the task that serves it."""
 
     task: asyncio.Task[None] = field(kw_only=True)
+    ours: bool = False
+    """Whether this gateway serves it, or goes on to do so in a moment, and no other one has taken it over."""
 
     def amend(self, config: ResourceConfig) -> None:
         self.config = config
@@ -111,6 +114,8 @@ class Gateway:
     async def _sweep(self) -> None:
         """Removes what earlier gateways left of resources that aren't configured any more."""
         await self._node.there.wait()
+        with suppress(OSError):
+            self.last.unlink()  # it was said of an earlier gateway, for this one has come after all
         removed = 0
         for names in left_behind(self._node.directory, self._serving):
             try:
@@ -151,16 +156,17 @@ class Gateway:
             self._serving[name] = self._serving.pop(name)
         self._settle()
 
-    def _begin(self, config: ResourceConfig) -> None:
+    def _begin(self, config: ResourceConfig, *, ours: bool = False) -> None:
         self._node.add(config.name)
         self._pools.add(config)
         task = self._spawn(config.name, partial(self._serve, config.name))
-        self._serving[config.name] = _Serving(config, time.monotonic(), task=task)
+        self._serving[config.name] = _Serving(config, time.monotonic(), task=task, ours=ours)
         self.changed.ring()
 
     async def _begin_again(self, config: ResourceConfig) -> None:
+        ours = self._is_ours(self._serving[config.name])
         await self._stop(config.name)
-        self._begin(config)
+        self._begin(config, ours=ours)
 
     async def _end(self, config: ResourceConfig) -> None:
         await self._stop(config.name)
@@ -202,10 +208,12 @@ class Gateway:
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
             driving = group.create_task(driver.run(), name=f"{config.name} driver")
+            given = False
             try:
                 given = await plugin.run()
             finally:
                 await whole(_leave(plugin, driving))  # also if it is stopped while it begins again
+                serving.ours = (serving.ours or plugin.served) and not (given or plugin.taken_back)
             raise _Over(given=given)
 
     # the kubelet
@@ -236,6 +244,25 @@ class Gateway:
     def serves(self) -> bool:
         """Whether a resource is served."""
         return any(plugin.served for plugin in self._plugins())
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        """The resources that nobody would serve if this gateway ended now."""
+        return tuple(name for name, serving in self._serving.items() if self._is_ours(serving))
+
+    @staticmethod
+    def _is_ours(serving: _Serving) -> bool:
+        return serving.ours or (serving.plugin is not None and serving.plugin.served)
+
+    @property
+    def last(self) -> Path:
+        """The file that says that no gateway comes after this one."""
+        return self._node.directory / FOLDER / LAST
+
+    def linger(self, until: float) -> None:
+        """It was told to end, and serves on for now. ``until``: in seconds of the monotonic clock."""
+        self.overview.lingers = until
+        self.changed.ring()
 
     async def works(self) -> None:
         """Returns when the event loop and the workers have done what they were given."""

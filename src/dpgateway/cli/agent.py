@@ -25,8 +25,17 @@ from dpgateway.process.signals import Signals
 _log = log.bind(__name__)
 
 
-def serve(settings: Settings, control: Path, signals: Signals | None, reading: Reading, files: FileWatch) -> int:
-    """Returns the exit code. ``reading`` has begun to read the configuration, after ``files`` looked at its files."""
+def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
+    settings: Settings,
+    control: Path,
+    signals: Signals | None,
+    reading: Reading,
+    files: FileWatch,
+    lingers: float,
+) -> int:
+    """Returns the exit code. ``reading`` has begun to read the configuration, after ``files`` looked at its files.
+    ``lingers``: seconds for which a gateway that is told to end waits for another one.
+    """
     try:
         configuration = _configuration(settings, reading)
     except InvalidConfiguration as error:
@@ -44,7 +53,8 @@ def serve(settings: Settings, control: Path, signals: Signals | None, reading: R
         _log.warning("%s", doubtful)
     absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
     source = Source(lambda: _again(absolute), files)
-    return process.run(configuration, settings.node_name, signals or Signals(), source, control)
+    manner = process.Manner(control, lingers)
+    return process.run(configuration, settings.node_name, signals or Signals(), source, manner)
 
 
 def _again(settings: Settings) -> Configuration:

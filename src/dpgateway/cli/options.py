@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import click
 
 from dpgateway.config import Configuration
+from dpgateway.config.problems import Wrong
+from dpgateway.config.spelling import parse_duration
 from dpgateway.process import log, unix
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -96,6 +98,25 @@ CONTROL_SOCKET = _option(
     default=unix.CONTROL_SOCKET,
     show_default=True,
     help="The socket on which the running gateway says how it is.",
+)
+
+
+def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -> float:
+    """Of a duration, as the configuration has them."""
+    try:
+        return parse_duration("0s" if value == "0" else value).total_seconds()
+    except Wrong as wrong:
+        expected, hint = wrong.expected, wrong.hint
+        raise click.BadParameter(f"expected {expected}, found {wrong.found}{hint and '; '}{hint}") from None
+
+
+LINGER = _option(
+    "--linger",
+    callback=_seconds,
+    metavar="DURATION",
+    default="0s",
+    show_default=True,
+    help="How long a gateway that is told to end serves on, until another gateway has taken over; 0s: it ends at once.",
 )
 
 _OUTPUT = _option(

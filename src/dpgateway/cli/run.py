@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dpgateway.cli.group import imported
-from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured
+from dpgateway.cli.options import CONTROL_SOCKET, LINGER, Settings, configured
 from dpgateway.process import guard, log
 from dpgateway.process.apart import Reading
 from dpgateway.process.files import FileWatch
@@ -22,12 +22,14 @@ _log = log.bind(__name__)
 @click.command()
 @configured
 @CONTROL_SOCKET
+@LINGER
 @click.pass_context
-def run(context: click.Context, settings: Settings, control_socket: Path) -> None:
+def run(context: click.Context, settings: Settings, control_socket: Path, linger: float) -> None:
     """Serve the configured resources to the node's kubelet.
 
-    Runs until SIGTERM or SIGINT. Registers with the node's kubelet, in the API that the kubelet speaks, and again with
-    each kubelet that comes after it. When a driver fails, only its resource is tried again; the others don't notice.
+    Runs until SIGTERM or SIGINT; with --linger until another gateway has taken over then. Registers with the node's
+    kubelet, in the API that the kubelet speaks, and again with each kubelet that comes after it. When a driver fails,
+    only its resource is tried again; the others don't notice.
     """
     share_one_heap()
     signals = context.find_object(Signals)  # the process has one, see Group; a test that calls this has none
@@ -43,7 +45,7 @@ def run(context: click.Context, settings: Settings, control_socket: Path) -> Non
         files = FileWatch(settings.config.absolute())
         reading = Reading(settings.config)
         agent = imported("dpgateway.cli.agent")
-        context.exit(agent.serve(settings, control_socket.absolute(), signals, reading, files))
+        context.exit(agent.serve(settings, control_socket.absolute(), signals, reading, files, linger))
 
 
 def _guard(signals: Signals, log_format: str) -> None:

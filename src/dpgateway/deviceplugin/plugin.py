@@ -75,6 +75,8 @@ class Plugin:
         self.name = config.name
         self.driver = driver
         self.served = False
+        self.taken_back = False
+        """Whether the gateway that handed it over serves it again."""
         self._trouble = Observable("")
         """Why the resource can't be served."""
         self._node = node = front.node
@@ -239,6 +241,7 @@ class Plugin:
 
     def _begin_again(self, error: TakenBack) -> None:
         self._log.warning("%s", error)
+        self.taken_back = True
         self._endpoint.let_go()
         if not self._member.given.done():
             self._member.given.set_result(False)

@@ -3,7 +3,8 @@
 While a driver's C code, or a regular expression, holds the interpreter's lock, no Python code of the process runs: no
 handler of a signal, no thread, no timer. Only the interpreter's C code still writes the signal's number into a socket.
 So another process looks at that socket: a number of ``signals.END`` that lies there unread for ``SECONDS`` ends the
-gateway. Nothing else wakes the guard, and it ends with the gateway.
+gateway. A gateway that lingers has read it, and puts one there when it ends. Nothing else wakes the guard, and it ends
+with the gateway.
 
 It runs as a script, in an interpreter without ``site`` and without this package, because it is on every node: 4 MB.
 """
@@ -37,22 +38,28 @@ def _main(log_format: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # the terminal, or systemd, sends them to every process
     gateway = os.getppid()
-    if _ending() and not _wait(select.POLLRDHUP, SECONDS) and os.getppid() == gateway:
+    if _hangs() and os.getppid() == gateway:
         os.kill(gateway, signal.SIGKILL)
         _say(log_format, f"the gateway was killed, because it hung for {SECONDS:g} s after the signal to end")
 
 
-def _ending() -> bool:
-    """Returns once a signal to end lies unread; False if the gateway has gone."""
+def _hangs() -> bool:
+    """Returns once a signal to end has lain unread for SECONDS; False if the gateway has gone."""
+    since = None
     with socket.socket(fileno=os.dup(0)) as inbox:
-        while not _wait(select.POLLIN | select.POLLRDHUP) & _GONE:
+        while not _wait(select.POLLIN | select.POLLRDHUP, None if since is None else 0) & _GONE:
             try:
                 unread = inbox.recv(4096, socket.MSG_PEEK)
             except BlockingIOError:  # the gateway has read it meanwhile
-                continue
-            if _END & set(unread):
+                unread = b""
+            if not _END & set(unread):
+                since = None
+            elif since is None:
+                since = time.monotonic()
+            elif time.monotonic() - since >= SECONDS:
                 return True
-            time.sleep(_PAUSE)
+            if unread and _wait(select.POLLRDHUP, _PAUSE):
+                break
     return False
 
 

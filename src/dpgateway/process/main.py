@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -18,6 +19,7 @@ from dpgateway.config import Configuration, Web
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log, streams
 from dpgateway.process.control import Control, Subject
+from dpgateway.process.ending import Ending, linger
 from dpgateway.process.memory import keep_what_is_there
 from dpgateway.process.observable import Observable
 from dpgateway.process.reloading import Reloading, Source
@@ -39,6 +41,9 @@ _log = log.bind(__name__)
 Abandon = Callable[[], None]
 """What is left to do when nothing else can be waited for. It doesn't hang."""
 
+Lingers = Callable[[Gateway], Awaitable[None]]
+"""Returns when a gateway that is told to end isn't needed any more."""
+
 
 async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     configuration: Configuration,
@@ -47,9 +52,10 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     ending: Callable[[Abandon], object],
     reloading: Reloading | None = None,
     control: Path | None = None,
+    linger: Lingers | None = None,
 ) -> None:
-    """Runs the gateway until ``stop``. ``ending`` is called when its end begins. ``control``: the socket on which the
-    gateway says how it is.
+    """Runs the gateway until ``stop``, and then as long as it lingers. ``ending`` is called when its end begins.
+    ``control``: the socket on which the gateway says how it is.
     """
     systemd = Notifier.take(os.environ)
     try:
@@ -64,19 +70,21 @@ async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
             serving = Serving(pages(sources), web)
             group.create_task(supervised("serve the pages", serving.run), name="serve the pages")
             if systemd is not None:
-                tell = functools.partial(systemd.follow, gateway.overview.report, gateway.changed)
+                tell = partial(systemd.follow, gateway.overview.report, gateway.changed)
                 group.create_task(supervised("tell systemd", tell), name="tell systemd")
-                reassure = functools.partial(systemd.reassure, gateway.works)
+                reassure = partial(systemd.reassure, gateway.works)
                 group.create_task(supervised("tell the watchdog", reassure), name="tell the watchdog")
             changing = None
             if reloading is not None:
-                follow = functools.partial(reloading.run, gateway, systemd)
+                follow = partial(reloading.run, gateway, systemd)
                 changing = group.create_task(supervised("reload", follow), name="reload")
             await stop.wait()
-            if changing is not None:
-                changing.cancel()
             if systemd is not None:
                 systemd.send("STOPPING=1")
+            if linger is not None:
+                await linger(gateway)
+            if changing is not None:
+                changing.cancel()
             ending(gateway.abandon)
             await gateway.close()
             telling.cancel()
@@ -89,12 +97,12 @@ async def _tell(gateway: Gateway, web: Observable[Web], path: Path | None) -> No
     """Says how the gateway is to those who ask."""
     if path is None:
         return
-    log.recent().added = functools.partial(gateway.changed.ring_from, asyncio.get_running_loop())
+    log.recent().added = partial(gateway.changed.ring_from, asyncio.get_running_loop())
     overview = gateway.overview
     looks = (overview.status, gateway.changed, overview.readiness)
     served = Subject(*looks, lambda: gateway.configuration(web.value), serves=lambda: gateway.serves)
     control = Control(path, served)
-    await persist(control.run, functools.partial(_untold, path))
+    await persist(control.run, partial(_untold, path))
 
 
 def _untold(path: Path, error: Exception) -> None:
@@ -103,6 +111,16 @@ def _untold(path: Path, error: Exception) -> None:
         _log.warning("`dpgateway status` can't ask this gateway: %s: %s", path, error)
     else:
         _log.error("a bug: the socket %s failed, and is made again", path, exc_info=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the process behaves, as its command line says."""
+
+    control: Path
+    """The socket on which the gateway says how it is."""
+    lingers: float
+    """Seconds for which it waits for another gateway when it is told to end."""
 
 
 class _Stopped(Exception):
@@ -137,9 +155,10 @@ def run(
     node_name: str,
     signals: Signals,
     source: Source,
-    control: Path,
+    manner: Manner,
 ) -> int:
-    """Runs the gateway until SIGTERM or SIGINT. Returns the exit code; the caller exits at once, whatever hangs.
+    """Runs the gateway until SIGTERM or SIGINT, and then as long as it lingers. Returns the exit code; the caller exits
+    at once, whatever hangs.
 
     ``source`` is where the configuration comes from.
     """
@@ -148,13 +167,19 @@ def run(
     keep_what_is_there()
 
     async def main() -> None:
-        stop = asyncio.Event()
+        end = Ending()
         reloading = Reloading(configuration, source.read)
-        signals.follow(stop.set, reloading.ask)
+        signals.follow(end.tell, reloading.ask)
         watching = asyncio.create_task(streams.watch(LAST_LINES), name="watch the standard streams")
-        follow = functools.partial(source.files.run, reloading.ask)
+        follow = partial(source.files.run, reloading.ask)
         following = asyncio.create_task(supervised("watch the configuration", follow), name="watch the configuration")
-        await serve(configuration, node_name, stop, last_word.give, reloading, control)
+
+        def ending(abandon: Abandon) -> None:
+            signals.ending()
+            last_word.give(abandon)
+
+        longer = partial(linger, seconds=manner.lingers, at_once=end.at_once)
+        await serve(configuration, node_name, end.told, ending, reloading, manner.control, longer)
         watching.cancel()
         following.cancel()
         log.finish(LAST_LINES)

@@ -1,7 +1,8 @@
 """The signals of the gateway's process: which end it, which one has its configuration read again, and the rest.
 
 The interpreter's C code writes the number of each signal into a socket at once, even while no Python code can run. The
-event loop reads the numbers there, and ``guard``, another process, looks whether they are read.
+event loop reads the numbers there, and ``guard``, another process, looks whether they are read. Once the process ends,
+one stays there unread, so that the guard counts the seconds that the end takes.
 """
 
 from __future__ import annotations
@@ -41,25 +42,28 @@ class Signals:
         os.register_at_fork(after_in_child=_default)
 
     def follow(self, end: Callable[[], None], reload: Callable[[], None]) -> None:
-        """From now on the running event loop takes the signals. It calls ``end`` at the first SIGTERM or SIGINT, and
+        """From now on the running event loop takes the signals. It calls ``end`` at each SIGTERM or SIGINT, and
         ``reload`` at each SIGHUP; for one that came before, at once.
         """
         loop = asyncio.get_running_loop()
         signal.set_wakeup_fd(self._outbox.fileno(), warn_on_full_buffer=False)  # uvloop has put its own there
         for number in END:
             signal.signal(number, _leave_to_the_loop)
-        loop.add_reader(self.inbox, self._take, loop, end, reload)
+        loop.add_reader(self.inbox, self._take, end, reload)
 
-    def _take(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None], reload: Callable[[], None]) -> None:
+    def ending(self) -> None:
+        """The process ends now; the guard kills it if that takes too long. No signal is taken any more."""
+        asyncio.get_running_loop().remove_reader(self.inbox)
+        self._outbox.send(bytes([signal.SIGTERM]))
+
+    def _take(self, end: Callable[[], None], reload: Callable[[], None]) -> None:
         numbers = self.inbox.recv(4096)
         for number in sorted(set(numbers) & set(USELESS)):
             text = "%s changes nothing; SIGHUP has the configuration read again"
             _log.warning(text, signal.Signals(number).name)
         if RELOAD in numbers:
             reload()
-        if ending := set(numbers) & set(END):
-            loop.remove_reader(self.inbox)
-            self._outbox.send(bytes(ending))  # stays there unread, so that the guard knows
+        for _ in range(sum(map(numbers.count, END))):
             end()
 
 

@@ -55,6 +55,8 @@ class Overview:
         """As they were when something moved last."""
         self._began, self._version = time.monotonic(), VERSION
         self._reloads = Reloads(looking.stamp(self._began))
+        self.lingers: float | None = None
+        """Until when it serves on, in seconds of the monotonic clock; None if it wasn't told to end."""
 
     def took_over(self) -> None:
         """A changed configuration counts from now on."""

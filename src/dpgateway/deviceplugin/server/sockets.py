@@ -31,6 +31,8 @@ from dpgateway.errors import KubeletError
 from dpgateway.process.unix import LONGEST
 
 FOLDER = "dpgateway"
+LAST = "no-gateway-follows"
+"""A file in the folder: a gateway that lingers ends at once. The chart's clean-up writes it."""
 MOST_LINKS = 8
 """For some seconds a kubelet may still dial what an earlier Register named. But a kubelet that refuses for months must
 not use up the links that a file can have (65,000 on ext4)."""

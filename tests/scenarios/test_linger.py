@@ -1,0 +1,145 @@
+"""A gateway that is told to end serves on until another one has taken over, if it was started with --linger."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dpgateway.deviceplugin.server.sockets import FOLDER, LAST
+from tests.scenarios.gateway import Gateway
+from tests.scenarios.kubelet import Kubelet
+from tests.scenarios.test_handover import ONE, watched
+from tests.support.waiting import until
+
+OTHER = {"name": "example.com/other", "driver": "simulated", "options": {"count": 2}}
+LONG = "10m"
+
+
+@pytest.fixture
+async def patient(kubelet: Kubelet, gateway: Gateway) -> AsyncIterator[Gateway]:
+    """Not yet started. It would linger for longer than a test lasts."""
+    gateway.environment["DPGATEWAY_LINGER"] = LONG
+    await kubelet.start()
+    yield gateway
+    await gateway.close()
+
+
+@pytest.fixture
+async def older(kubelet: Kubelet, patient: Gateway) -> Gateway:
+    await patient.start()
+    await kubelet.wait_for_devices(2)
+    await kubelet.noted(2)
+    await patient.said(" registered resource=")
+    return patient
+
+
+@pytest.fixture
+async def newer(kubelet: Kubelet, folder: Path) -> AsyncIterator[Gateway]:
+    async with Gateway(folder, kubelet.directory) as newer:
+        yield newer
+
+
+def tell_to_end(older: Gateway) -> None:
+    older.process.send_signal(signal.SIGTERM)
+
+
+async def lingers(older: Gateway) -> None:
+    tell_to_end(older)
+    await older.said("told to end: serving on until another gateway has taken over example.com/thing")
+
+
+async def ended(older: Gateway) -> int:
+    async with asyncio.timeout(60):
+        return await older.process.wait()
+
+
+async def test_it_serves_until_a_gateway_that_comes_later_has_taken_over(
+    kubelet: Kubelet, older: Gateway, newer: Gateway
+) -> None:
+    with watched(kubelet) as seen:
+        await lingers(older)
+        assert (await kubelet.admit("p0", ONE))["ok"]
+        await newer.start()
+        assert await ended(older) == 0
+        await older.said("ending: other gateways have taken over every resource")
+        assert (await kubelet.admit("p1", ONE))["ok"]
+    assert set(seen) == {(2, 2)}
+    assert await newer.end() == 0
+
+
+async def test_a_kubelet_that_restarts_meanwhile_gets_all_from_it(kubelet: Kubelet, older: Gateway) -> None:
+    await lingers(older)
+    await kubelet.restart()
+    await kubelet.wait_for_devices(2)
+    assert (await kubelet.admit("p0", ONE))["ok"]
+
+
+async def test_a_second_signal_ends_it_at_once(older: Gateway) -> None:
+    await lingers(older)
+    tell_to_end(older)
+    await older.said("ending, though no gateway has taken over example.com/thing: told to end once more")
+    assert await ended(older) == 0
+
+
+async def test_it_ends_when_its_time_is_over_and_its_guard_lets_it(kubelet: Kubelet, gateway: Gateway) -> None:
+    gateway.environment["DPGATEWAY_LINGER"] = "3s"  # longer than a gateway that hangs is left alive
+    await kubelet.start()
+    await gateway.start()
+    await kubelet.wait_for_devices(2)
+    tell_to_end(gateway)
+    await gateway.said("ending, though no gateway has taken over example.com/thing: the time is over")
+    assert await ended(gateway) == 0
+    assert gateway.names() == []
+
+
+async def test_a_file_that_says_that_none_follows_ends_it(kubelet: Kubelet, older: Gateway) -> None:
+    (kubelet.directory / FOLDER / LAST).touch()
+    tell_to_end(older)
+    await older.said(f"{LAST} says that no gateway comes after this one")
+    assert await ended(older) == 0
+
+
+async def test_what_such_a_file_said_of_an_earlier_gateway_is_forgotten(kubelet: Kubelet, gateway: Gateway) -> None:
+    await kubelet.start()
+    last = kubelet.directory / FOLDER / LAST
+    last.parent.mkdir(mode=0o700)
+    last.touch()
+    await gateway.start()
+    await until(lambda: not last.exists())
+    assert await gateway.end() == 0
+
+
+async def test_one_that_serves_nothing_ends_at_once(older: Gateway, newer: Gateway) -> None:
+    """As the new gateway of a rollout that is rolled back."""
+    newer.environment["DPGATEWAY_LINGER"] = LONG
+    newer.options["count"] = 0
+    newer.suffer({"method": "devices", "raises": "no bus"})
+    await newer.start()
+    await newer.said("another gateway serves")
+    assert await newer.end() == 0
+    assert not any("serving on" in line for line in newer.log)
+    assert older.running
+
+
+async def test_what_the_newer_gateway_does_not_serve_is_served_on_and_the_rest_again_when_that_one_ends(
+    kubelet: Kubelet, patient: Gateway, newer: Gateway, folder: Path
+) -> None:
+    newer.folder = folder / "newer"  # the two have different configurations
+    newer.folder.mkdir()
+    await patient.start(patient.resource, OTHER)
+    await kubelet.wait_for_devices(2)
+    await kubelet.wait_for_devices(2, resource="example.com/other")
+    tell_to_end(patient)
+    await patient.said("taken over example.com/thing, example.com/other,")
+    await newer.start()
+    await patient.said("handed over to another gateway")
+    await newer.said("took over from another gateway")
+    newer.process.send_signal(signal.SIGKILL)
+    await newer.close()
+    await patient.said(" registered resource=example.com/thing", 2)
+    await kubelet.wait_for_devices(2)
+    assert (await kubelet.admit("p0", ONE))["ok"]
+    assert (await kubelet.admit("p1", {"c": {"example.com/other": 1}}))["ok"]
+    assert patient.running
