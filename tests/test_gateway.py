@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 
 import pytest
 
@@ -255,6 +256,71 @@ async def test_a_folder_that_can_not_be_used_is_told_and_used_when_it_can(gatewa
     await until(lambda: any("can't be served" in text for text in caplog.messages))
     blocking.unlink()
     await offered(kubelet)
+
+
+async def test_a_kubelet_that_restarts_never_makes_it_unready_though_its_resources_are(short_path):
+    node = Node(short_path, configured(name=R, driver_class=Scripted), configured(name=S, driver_class=Scripted))
+    seen = []
+
+    async def look():
+        with node.gateway.changed.heard() as rung:
+            while await rung.wait():
+                rung.clear()
+                seen.append(readiness())
+
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        readiness = node.gateway.overview.readiness
+        assert not readiness().ready  # nobody serves yet
+        await until(lambda: readiness().ready)
+        looking = asyncio.create_task(look())
+        for graceful in (True, False, True):
+            await kubelet.restart(graceful=graceful)
+            await offered(kubelet, R, S)
+        looking.cancel()
+    assert any(one.reason for found in seen for one in found.resources)
+    assert all(found.ready for found in seen)
+
+
+async def test_all_who_ask_hear_that_it_lingers(short_path):
+    async with (node := Node(short_path, configured(driver_class=Scripted))).running():
+        overview = node.gateway.overview
+        overview.linger(time.monotonic() + 60)
+        until_when = overview.readiness().lingers
+        assert until_when is not None
+        assert (
+            f"serves on until another one has taken over, but until {until_when} at"
+            in overview.status().troubles[-1].reason
+        )
+
+
+async def test_a_driver_that_fails_is_told_where_there_were_devices(short_path):
+    contexts, broken = [], threading.Event()
+
+    class Driver(Scripted):
+        def __init__(self, options, context):
+            contexts.append(context)
+
+        def devices(self):
+            if broken.is_set():
+                raise OSError("no bus")
+            return [Device("a"), Device("b")]
+
+    node = Node(short_path, configured(driver_class=Driver))
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+
+        def reason():
+            return node.gateway.overview.readiness().resources[0].reason
+
+        await offered(kubelet)
+        await until(lambda: reason() is None)
+        broken.set()
+        contexts[0].changed()
+        told = await until(reason)
+        assert told.startswith("no device is Healthy any more: ")
+        assert "no bus" in told
+        broken.clear()
+        contexts[0].changed()
+        await until(lambda: reason() is None)
 
 
 async def test_it_ends_with_no_name_no_task_and_no_registration_left(gateway, kubelet, short_path):

@@ -156,17 +156,20 @@ class Gateway:
             self._serving[name] = self._serving.pop(name)
         self._settle()
 
-    def _begin(self, config: ResourceConfig, *, ours: bool = False) -> None:
+    def _begin(self, config: ResourceConfig, before: _Serving | None = None) -> None:
+        """``before``: the same resource until now, if it begins anew."""
         self._node.add(config.name)
         self._pools.add(config)
         task = self._spawn(config.name, partial(self._serve, config.name))
-        self._serving[config.name] = _Serving(config, time.monotonic(), task=task, ours=ours)
+        serving = self._serving[config.name] = _Serving(config, time.monotonic(), task=task)
+        if before is not None:
+            serving.ours, serving.record = self._is_ours(before), before.record
         self.changed.ring()
 
     async def _begin_again(self, config: ResourceConfig) -> None:
-        ours = self._is_ours(self._serving[config.name])
+        before = self._serving[config.name]
         await self._stop(config.name)
-        self._begin(config, ours=ours)
+        self._begin(config, before)
 
     async def _end(self, config: ResourceConfig) -> None:
         await self._stop(config.name)
@@ -204,6 +207,8 @@ class Gateway:
             plugin = serving.plugin = Plugin(config, driver, self._front, group, follows=follows)
             for value in plugin.values:
                 value.tell(self.changed.ring)
+                value.tell(serving.note)
+            serving.note()
             self.changed.ring()
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
@@ -258,11 +263,6 @@ class Gateway:
     def last(self) -> Path:
         """The file that says that no gateway comes after this one."""
         return self._node.directory / FOLDER / LAST
-
-    def linger(self, until: float) -> None:
-        """It was told to end, and serves on for now. ``until``: in seconds of the monotonic clock."""
-        self.overview.lingers = until
-        self.changed.ring()
 
     async def works(self) -> None:
         """Returns when the event loop and the workers have done what they were given."""

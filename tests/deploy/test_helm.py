@@ -1,8 +1,11 @@
 """The chart's schema knows what the gateway knows. tests/cluster renders the chart, and installs it."""
 
+import asyncio
 import dataclasses
 import json
 import re
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import check_resource_name, parse_duration, parse_listen
 from dpgateway.config.values import CDI_DIRS, Kubelet, ResourceKeys, Runtime, Shares, Timeouts, Web
 from dpgateway.model import Mount
+from dpgateway_simulator import Kubelet as Simulated
+from tests.support.gateway import Gateway
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/dpgateway"
@@ -57,6 +62,25 @@ def test_the_reference_names_the_keys_of_the_file():
 def test_specs_of_cdi_devices_are_mounted_where_the_gateway_looks_for_them():
     text = (CHART / "templates/daemonset.yaml").read_text()
     assert all(f"mountPath: {path}, readOnly" in text for path in CDI_DIRS)  # in the image /var/run is no link to /run
+
+
+async def test_the_clean_up_ends_a_gateway_that_lingers_and_removes_all_that_it_kept(short_path):
+    directory = short_path / "device-plugins"
+    directory.mkdir()
+    program = (CHART / "files/clean_up.py").read_text()
+    for path, here in (("/var/lib/kubelet/device-plugins", directory), ("/node/var-lib", short_path)):
+        program = program.replace(f'"{path}/dpgateway"', f'"{here}/dpgateway"')
+    async with Gateway(short_path, directory) as gateway, Simulated("1.31", directory) as kubelet:
+        gateway.environment["DPGATEWAY_LINGER"] = "10m"
+        await gateway.start({"name": "example.com/a", "driver": "simulated", "options": {"count": 1}})
+        await kubelet.wait_for(lambda: kubelet.counts("example.com/a")[1] == 1)
+        gateway.process.send_signal(signal.SIGTERM)
+        await gateway.said("told to end: serving on")
+        cleaning = await asyncio.create_subprocess_exec(sys.executable, "-I", "-c", program)
+        async with asyncio.timeout(60):
+            assert await gateway.process.wait() == 0
+            assert await cleaning.wait() == 0
+    assert not (directory / "dpgateway").exists()
 
 
 def accepted(schema, text):

@@ -61,7 +61,7 @@ async def test_whether_the_kubelet_has_everything(kubelet, status):
     found = readiness([], kubelet=kubelet)
     assert await said(table(found=found)["/readyz"]) == (
         status,
-        {"ready": kubelet, "kubelet": kubelet, "reason": found.reason, "resources": []},
+        {"ready": kubelet, "kubelet": kubelet, "reason": found.reason, "resources": [], "lingers": None},
     )
 
 

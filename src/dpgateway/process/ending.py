@@ -40,7 +40,7 @@ async def linger(gateway: Gateway, seconds: float, at_once: asyncio.Event) -> No
         return
     text = "told to end: serving on until another gateway has taken over %s, for %g s at most; a second signal ends it"
     _log.info(text, _named(gateway.ours), seconds)
-    gateway.linger(time.monotonic() + seconds)
+    gateway.overview.linger(time.monotonic() + seconds)
     why = "the time is over"
     with suppress(TimeoutError), gateway.changed.heard() as rung:
         async with asyncio.timeout(seconds):

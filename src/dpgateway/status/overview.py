@@ -15,10 +15,10 @@ from dpgateway.process.log import recent
 from dpgateway.process.observable import Bell
 from dpgateway.status import counting, looking
 from dpgateway.status.counting import Figures, ResourceFigures
-from dpgateway.status.readiness import Readiness, readiness
+from dpgateway.status.readiness import DAMPED, Past, Readiness, Record, readiness
 from dpgateway.status.report import Report, report
-from dpgateway.status.troubles import troubles
-from dpgateway.status.values import SCHEMA, VERSION, Gateway, Reloads, Resource, Standing, Status
+from dpgateway.status.troubles import lingering, troubles
+from dpgateway.status.values import SCHEMA, VERSION, Gateway, Reloads, Resource, Standing, Status, Time
 
 
 @dataclass(eq=False)
@@ -34,9 +34,19 @@ class Served:
     """As they were seen last."""
     figures: counting.Resource = field(init=False)
     """The same in numbers."""
+    record: Record = field(default_factory=Record)
+    """Whether it was ready."""
 
     def __post_init__(self) -> None:
         self.figures = counting.Resource(self.config.name)
+
+    def note(self) -> None:
+        """Something of it may be another one."""
+        if (plugin := self.plugin) is not None:
+            offers = plugin.inventory.list.value or {}
+            healthy = any(offer.health.ok for offer in offers.values())
+            listed = plugin.registrar.standing.value.listed
+            self.record.note(time.monotonic(), listed=listed, healthy=healthy, failed=bool(plugin.failure))
 
 
 class Overview:
@@ -55,8 +65,7 @@ class Overview:
         """As they were when something moved last."""
         self._began, self._version = time.monotonic(), VERSION
         self._reloads = Reloads(looking.stamp(self._began))
-        self.lingers: float | None = None
-        """Until when it serves on, in seconds of the monotonic clock; None if it wasn't told to end."""
+        self._lingers: Time | None = None
 
     def took_over(self) -> None:
         """A changed configuration counts from now on."""
@@ -65,6 +74,11 @@ class Overview:
     def refuse(self, problems: Iterable[str]) -> None:
         """A changed configuration doesn't count, because of these problems."""
         self._reloaded(self._reloads.refuse(looking.stamp(time.monotonic()), problems))
+
+    def linger(self, until: float) -> None:
+        """It was told to end, and serves on for now. ``until``: in seconds of the monotonic clock."""
+        self._lingers = looking.stamp(until)
+        self._changed.ring()
 
     def _reloaded(self, reloads: Reloads) -> None:
         self._reloads = reloads
@@ -78,6 +92,8 @@ class Overview:
         asked = looking.pod_resources(self._node)
         resources = tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)])
         wrong = troubles(directory, self._reloads, kubelet, asked, resources)
+        if self._lingers is not None:
+            wrong += (lingering(self._lingers),)
         now = looking.stamp(time.monotonic())
         return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last())
 
@@ -100,7 +116,12 @@ class Overview:
         return report(self._standings(), self._reloads.refusal, kubelet=self._node.kubelet)
 
     def readiness(self) -> Readiness:
-        return readiness(self._standings(), kubelet=self._node.kubelet)
+        now, node = time.monotonic(), self._node
+        ready = frozenset(name for name, one in self._serving.items() if one.record.passing(now, node.since))
+        deprived = frozenset(name for name, one in self._serving.items() if one.record.deprived)
+        kubelet = node.appearances > 0 and now < node.since + DAMPED
+        past = Past(ready, deprived, kubelet)
+        return readiness(self._standings(), kubelet=node.kubelet, past=past, lingers=self._lingers)
 
     def _standings(self) -> Iterable[Standing]:
         return map(self._standing, self._serving.values())

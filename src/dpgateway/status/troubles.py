@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dpgateway.status.readiness import unready
-from dpgateway.status.values import Device, Kubelet, PodResources, Reloads, Resource, Trouble
+from dpgateway.status.values import Device, Kubelet, PodResources, Reloads, Resource, Time, Trouble
 
 MOST_NAMED = 3
 """Devices that one trouble names."""
@@ -29,6 +29,12 @@ def troubles(
     for one in resources:
         found += _of_resource(one, kubelet=kubelet.there)
     return tuple(sorted(found, key=lambda trouble: trouble.level != ERROR))
+
+
+def lingering(until: Time) -> Trouble:
+    """Told of a gateway that serves on, though it was told to end."""
+    text = f"told to end, this gateway serves on until another one has taken over, but until {until} at most"
+    return Trouble(WARNING, "", text, None, None)
 
 
 def _of_kubelet(directory: Path, kubelet: Kubelet, asked: PodResources) -> Iterator[Trouble]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 SOCKETS = Path("/var/lib/kubelet/device-plugins/dpgateway")
 STATE = Path("/node/var-lib/dpgateway")
+LAST = "no-gateway-follows"
+"""A gateway that lingers, because another one may take over, ends when this file is beside its sockets."""
 
 
 def lives(lock: Path) -> bool:
@@ -19,6 +21,8 @@ def lives(lock: Path) -> bool:
     return False
 
 
+if SOCKETS.is_dir():
+    (SOCKETS / LAST).touch()
 while any(lives(lock) for lock in SOCKETS.glob("*.lock")):
     print("waiting for the gateway of this node to end", flush=True)  # noqa: T201
     time.sleep(1)

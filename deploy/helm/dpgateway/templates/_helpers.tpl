@@ -42,6 +42,12 @@ gateway: {{ $common | toJson }}
 {{- if eq .component "gateway" }}{{ $full }}{{ else }}{{ $full }}-{{ .component }}{{ end -}}
 {{- end -}}
 
+{{- /* Seconds. Without a surge the new gateway comes only when the old one is gone. Takes the profile's values. */ -}}
+{{- define "dpgateway.linger" -}}
+{{- $surge := dig "rollingUpdate" "maxSurge" 0 .updateStrategy | toString -}}
+{{- if or (has $surge (list "0" "0%")) (ne (dig "type" "RollingUpdate" .updateStrategy) "RollingUpdate") }}0{{ else }}{{ int .lingerSeconds }}{{ end -}}
+{{- end -}}
+
 {{- define "dpgateway.serviceAccount" -}}
 {{- default (ternary (include "dpgateway.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
@@ -53,9 +59,14 @@ gateway: {{ $common | toJson }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Takes the profile's values. */ -}}
 {{- define "dpgateway.config" -}}
 # Made by the chart from `config` in its values.
-{{ toYaml . }}
+{{- $own := dict }}
+{{- with .runtimeSocket }}
+{{- $own = dict "runtime" (dict "socket" .) }}
+{{- end }}
+{{ toYaml (mergeOverwrite $own (deepCopy .config)) }}
 {{- end -}}
 
 {{- /* Where a pod that belongs to a profile, but isn't its gateway, may run. Takes the profile's values. */ -}}
