@@ -8,11 +8,12 @@ import pytest
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.config.values import CdiKind
-from dpgateway.deviceplugin.cdi import Cdi, Way, way
+from dpgateway.deviceplugin.cdi import Cdi, by_name
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode
 from dpgateway.process.threads import Threads
-from tests.support.specs import asked, cdi, known, of, own, write
+from tests.support.specs import asked, cdi, of, own, write
+from tests.support.specs import known as runtime_known
 
 NAMED = Allocation(env={"A": "1"}, cdi_devices=("vendor.example/gpu=0",))
 EXPANDED = Allocation({"A": "1"}, (DeviceNode("/dev/null", "/dev/gpu", "rwm"),))
@@ -35,12 +36,8 @@ def write_spec(tmp_path):
 def test_names_are_given_only_where_they_arrive():
     wanted: tuple[CdiKind, ...] = get_args(CdiKind)
     known = True, None, False
-    found = {case: way(*case) for case in itertools.product(wanted, known, known)}
-    sure = [case for case, chosen in found.items() if chosen is Way.NAMES]
-    either = [("always", True, True), ("always", True, None), ("always", None, True), ("always", None, None)]
-    assert sure == [("auto", True, True), *either]
-    either = [case for case, chosen in found.items() if chosen is Way.EITHER]
-    assert either == [("auto", True, None), ("auto", None, True), ("auto", None, None)]
+    found = [case for case in itertools.product(wanted, known, known) if by_name(*case)]
+    assert found == [("auto", True, True), ("always", True, True)]
 
 
 @pytest.mark.parametrize("kubelet", [False, None, True])
@@ -49,14 +46,24 @@ async def test_what_can_be_expanded_is_expanded_where_it_is_not_known_that_names
     assert await names.passed(NAMED, asked("auto", kubelet=kubelet)) == (EXPANDED, "")
 
 
-async def test_what_cannot_be_expanded_is_given_by_name_in_doubt_and_refused_otherwise(names, write_spec):
+@pytest.mark.parametrize("wanted", ["auto", "always"])
+@pytest.mark.parametrize(
+    ("kubelet", "runtime", "why"),
+    [
+        (True, None, "it isn't known whether this container runtime knows CDI: tell the gateway which runtime"),
+        (None, True, "it isn't known whether this kubelet knows CDI"),
+        (False, None, "this kubelet doesn't know CDI"),
+        (True, False, "this container runtime doesn't know CDI"),
+    ],
+)
+async def test_what_cannot_be_expanded_is_refused_unless_it_is_known_that_names_arrive(  # noqa: PLR0917
+    tmp_path, write_spec, wanted, kubelet, runtime, why
+):
     write_spec(hooks=[{"hookName": "poststop", "path": "/bin/h"}])
-    allocation, doubt = await names.passed(NAMED, asked("auto", kubelet=True))
-    assert allocation == NAMED
-    assert doubt.startswith("CDI devices are given by name, though it isn't known that they arrive: vendor.example/gpu")
-    for question in (asked("auto", kubelet=False), asked("never", kubelet=True), asked("always", kubelet=False)):
-        with pytest.raises(CdiError, match=r"gpu=0 .*: its hook poststop /bin/h can't be expanded"):
-            await names.passed(NAMED, question)
+    names = cdi(tmp_path / "cdi", runtime=runtime)
+    with pytest.raises(CdiError, match=rf"gpu=0 .*: its hook poststop /bin/h can't be expanded; .* because {why}"):
+        await names.passed(NAMED, asked(wanted, kubelet=kubelet))
+    assert own(tmp_path / "cdi").all() == ()
 
 
 @pytest.mark.parametrize(("runtime", "found"), [(True, NAMED), (None, EXPANDED), (False, EXPANDED)])
@@ -77,26 +84,28 @@ async def test_a_name_that_stands_for_nothing_is_refused(names, wanted):
 PLAIN = Allocation({"A": "1"}, (DeviceNode("/dev/null"),), annotations={"n": "1"})
 
 
-@pytest.mark.parametrize(("kubelet", "runtime"), list(itertools.product((True, None), repeat=2)))
-async def test_always_gives_all_by_name_and_warns_if_it_is_not_known_that_it_arrives(tmp_path, kubelet, runtime):
-    given, doubt = await cdi(tmp_path, runtime=runtime).passed(PLAIN, asked("always", kubelet=kubelet))
+async def test_always_gives_all_by_name_where_it_is_known_that_names_arrive(tmp_path):
+    given, doubt = await cdi(tmp_path, runtime=True).passed(PLAIN, asked("always", kubelet=True))
     (written,) = own(tmp_path).all()
     assert given == Allocation(annotations={"n": "1"}, cdi_devices=(written.given.name,))
     assert (written.given.resource, written.given.ids) == ("example.com/thing", ("a",))
     assert written.spec.exists()
-    assert doubt == (
-        "" if kubelet and runtime else "CDI devices are given by name, though it isn't known that they arrive"
-    )
+    assert not doubt
 
 
 @pytest.mark.parametrize(
-    ("kubelet", "runtime", "who"),
-    [(False, True, "kubelet"), (None, False, "container runtime"), (True, False, "container runtime")],
+    ("kubelet", "runtime", "why"),
+    [
+        (False, True, "this kubelet doesn't know CDI"),
+        (None, False, "it isn't known whether this kubelet knows CDI"),
+        (True, False, "this container runtime doesn't know CDI"),
+        (True, None, "it isn't known whether this container runtime knows CDI: tell the gateway which runtime this is"),
+    ],
 )
-async def test_always_gives_what_a_spec_would_say_where_it_would_not_arrive(tmp_path, kubelet, runtime, who):
+async def test_always_gives_what_a_spec_would_say_where_it_might_not_arrive(tmp_path, kubelet, runtime, why):
     given, told = await cdi(tmp_path, runtime=runtime).passed(PLAIN, asked("always", kubelet=kubelet))
     assert given == PLAIN
-    assert f"because this {who} doesn't know CDI" in told
+    assert f"because {why}" in told
     assert own(tmp_path).all() == ()
 
 
@@ -116,7 +125,7 @@ async def test_what_a_runtime_does_not_read_is_given_as_what_it_stands_for(tmp_p
 async def test_always_is_refused_if_the_spec_cannot_be_written_or_a_name_of_the_driver_stands_for_nothing(tmp_path):
     write(tmp_path / "cdi" / "state", "")
     with pytest.raises(CdiError, match=r"the CDI spec .* can't be written"):
-        await cdi(tmp_path / "cdi").passed(PLAIN, asked("always", kubelet=True))
+        await cdi(tmp_path / "cdi", runtime=True).passed(PLAIN, asked("always", kubelet=True))
     with pytest.raises(CdiError, match="no spec has the CDI device"):
         await cdi(tmp_path).passed(NAMED, asked("always", kubelet=True))
     assert own(tmp_path).all() == ()
@@ -132,7 +141,7 @@ async def test_a_disk_that_hangs_costs_no_more_than_its_deadline(wanted):
             end.wait()
             return ()
 
-    names = Cdi(Hangs((), print), own(), Threads(), known(None), 0.02)
+    names = Cdi(Hangs((), print), own(), Threads(), runtime_known(None), 0.02)
     with pytest.raises(CdiError, match=r"a disk with CDI specs, or .* in state_dir, hasn't answered for 0\.02 s"):
         await names.passed(NAMED, asked(wanted, kubelet=True))
     end.set()

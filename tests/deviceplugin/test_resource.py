@@ -82,13 +82,13 @@ def make(log, clock):
     """A resource with three devices, or others."""
     inventories = []
 
-    def new(calls, *, devices=(A, B, C), specs=(), **configured):
+    def new(calls, *, devices=(A, B, C), specs=(), runtime=None, **configured):
         config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
         holdings = Observable(Holdings().noted({}, 0.0, clock.monotonic()))
         inventory = Inventory(config, holdings, lambda: None, log, clock)
         inventories.append(inventory)
         inventory.take(tuple(devices))
-        return Resource(config, inventory, running(calls), cdi(*specs), log)
+        return Resource(config, inventory, running(calls), cdi(*specs, runtime=runtime), log)
 
     yield new
     for inventory in inventories:
@@ -397,7 +397,7 @@ async def test_a_kubelet_that_may_not_know_cdi_gets_what_a_name_stands_for(make,
 
 
 async def test_always_gives_a_cdi_name_of_its_own_and_otherwise_nothing_is_written(make, tmp_path):
-    resource = make(Calls(allocation=FULL), specs=(tmp_path,))
+    resource = make(Calls(allocation=FULL), specs=(tmp_path,), runtime=True)
     (plain,) = await resource.allocate([("a",)], NEW)
     assert (plain.allocation, own(tmp_path).all()) == (FULL, ())
     resource.agent = "grpc-go/1.72.2"
@@ -418,16 +418,16 @@ async def test_a_cdi_name_that_stands_for_nothing_fails_the_allocate_before_anyt
     assert calls.released == [A]
 
 
-async def test_a_cdi_name_that_may_not_arrive_is_warned_of_once(make, tmp_path, records):
-    write(tmp_path / "a.json", spec("v.example/c", a={"hooks": [{"hookName": "poststop", "path": "/h"}]}))
-    resource = make(Calls(allocation=NAMED), specs=[tmp_path])
+async def test_a_cdi_name_that_may_not_arrive_is_expanded_or_the_allocate_fails(make, tmp_path, records):
+    write(tmp_path / "a.json", spec("v.example/c", a={"env": ["F=1"]}))
+    resource = make(Calls(allocation=NAMED), specs=[tmp_path], cdi="always")
     resource.agent = "grpc-go/1.58.3"
     for _ in range(2):
         (grant,) = await resource.allocate([("a",)], NEW)
-        assert grant.allocation == NAMED
+        assert (grant.allocation.cdi_devices, grant.allocation.env["F"]) == ((), "1")
     (told,) = records.texts(logging.WARNING)
-    assert told.startswith("CDI devices are given by name, though it isn't known")
-    resource.agent = "grpc-go/1.54.0"
+    assert told.startswith("'cdi: always' gives no CDI devices, but what they stand for, because it isn't known")
+    write(tmp_path / "a.json", spec("v.example/c", a={"hooks": [{"hookName": "poststop", "path": "/h"}]}))
     assert "its hook poststop /h can't be expanded" in await refusal(resource.allocate([("a",)], NEW))
 
 

@@ -4,12 +4,10 @@ import json
 import shutil
 import signal
 
-import grpc
-import grpc.aio
 import pytest
 
 from dpgateway_simulator import Kubelet, PluginError
-from dpgateway_simulator.wire.runtime import v1
+from tests.support.containerd import containerd
 from tests.support.gateway import Gateway
 from tests.support.specs import of, write
 from tests.support.waiting import until
@@ -18,23 +16,10 @@ R, GPU = "example.com/thing", "vendor.example/gpu=node-0"
 
 
 @pytest.fixture
-async def containerd(short_path):
-    """A runtime that knows CDI."""
-
-    async def version(request, context):
-        return bytes(v1.VersionResponse(runtime_name="containerd", runtime_version="v2.1.4"))
-
-    async def status(request, context):
-        return bytes(v1.StatusResponse(info={"config": '{"enableCDI": true}'}))
-
-    server = grpc.aio.server()
-    answers = {"Version": version, "Status": status}
-    rows = {name: grpc.unary_unary_rpc_method_handler(answer) for name, answer in answers.items()}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", rows),))
-    server.add_insecure_port(f"unix:{short_path}/c.sock")
-    await server.start()
-    yield short_path / "c.sock"
-    await server.stop(None)
+async def knows(short_path):
+    """The socket of a runtime that knows CDI."""
+    async with containerd(short_path / "c.sock") as socket:
+        yield socket
 
 
 async def given(kubelet):
@@ -42,13 +27,13 @@ async def given(kubelet):
     return await kubelet.allocate(R, ["node-0"])
 
 
-async def test_names_are_expanded_for_an_old_kubelet_and_given_to_a_new_one(short_path, containerd):
+async def test_names_are_expanded_for_an_old_kubelet_and_given_to_a_new_one(short_path, knows):
     specs = short_path / "cdi"
     old, new = Kubelet("1.24", short_path / "dp"), Kubelet("1.31", short_path / "dp")
     await old.start()
     async with Gateway(short_path, short_path / "dp") as gateway:
         gateway.imported = True
-        gateway.runtime = {"socket": str(containerd), "cdi_dirs": [str(specs)]}
+        gateway.runtime = {"socket": str(knows), "cdi_dirs": [str(specs)]}
         options = {"count": 1, "cdi_kind": "vendor.example/gpu"}
         await gateway.start({"name": R, "driver": "simulated", "options": options})
         with pytest.raises(PluginError, match=f"no spec has the CDI device {GPU}; looked in {specs}"):
@@ -65,13 +50,31 @@ async def test_names_are_expanded_for_an_old_kubelet_and_given_to_a_new_one(shor
     await new.kill()
 
 
-async def test_what_any_driver_gives_is_a_spec_that_outlives_the_gateway_and_a_reboot(short_path, containerd):
+@pytest.mark.parametrize("cdi", ["auto", "always"])
+async def test_no_name_is_given_where_the_runtime_is_not_known(short_path, cdi):
+    """As in a pod that doesn't see the runtime's socket, on a node whose containerd drops names in silence."""
+    write(short_path / "cdi" / "a.json", of({"node-0": {"env": ["GPU=1"], "hooks": []}}))
+    async with Kubelet("1.37", short_path / "dp") as kubelet, Gateway(short_path, short_path / "dp") as gateway:
+        gateway.imported = True
+        gateway.runtime = {"socket": str(short_path / "none.sock"), "cdi_dirs": [str(short_path / "cdi")]}
+        options = {"count": 1, "cdi_kind": "vendor.example/gpu", "env_prefix": "GOT"}
+        await gateway.start({"name": R, "driver": "simulated", "options": options, "cdi": cdi})
+        answer = await given(kubelet)
+        assert not answer.cdi_devices
+        assert answer.envs["GPU"] == "1"
+        hook = {"hookName": "createRuntime", "path": "/bin/h"}
+        write(short_path / "cdi" / "a.json", of({"node-0": {"hooks": [hook]}}))
+        with pytest.raises(PluginError, match=r"it isn't known whether .* tell the gateway .*: runtime\.socket in its"):
+            await given(kubelet)
+
+
+async def test_what_any_driver_gives_is_a_spec_that_outlives_the_gateway_and_a_reboot(short_path, knows):
     specs = short_path / "cdi"
     kubelet = Kubelet("1.37", short_path / "dp")
     await kubelet.start()
     async with Gateway(short_path, short_path / "dp") as gateway:
         gateway.imported = True
-        gateway.runtime = {"socket": str(containerd), "cdi_dirs": [str(specs)]}
+        gateway.runtime = {"socket": str(knows), "cdi_dirs": [str(specs)]}
         options = {"count": 1, "env_prefix": "GOT"}
         await gateway.start({"name": R, "driver": "simulated", "options": options, "cdi": "always"})
         answer = await given(kubelet)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from dpgateway_simulator import Kubelet
+from tests.support.containerd import containerd
 from tests.support.waiting import until
 from tests.systemd.machine import ROOT, Machine
 
@@ -107,8 +108,10 @@ async def test_with_a_drop_in_the_gateway_writes_cdi_specs_which_a_restart_leave
         folder = machine.path("/run/cdi")
         folder.mkdir(mode=0o755)  # as systemd-tmpfiles does it
         machine.configure({**RESOURCE, "cdi": "always", "env": {"GIVEN": "by a spec"}})
+        runtime = machine.path("/run/containerd/containerd.sock")
+        runtime.parent.mkdir()
         await machine.done("start", SERVICE)
-        async with Kubelet("1.37", machine.device_plugins) as kubelet:
+        async with containerd(runtime), Kubelet("1.37", machine.device_plugins) as kubelet:
             await kubelet.wait_for(lambda: kubelet.counts(R) == (4, 4), 60)
             assert (await kubelet.admit("pod", {"c": {R: 1}}))["ok"]
             (spec,) = folder.glob("dpgateway-*.json")

@@ -1,8 +1,9 @@
 """How CDI names reach containers: by name, where kubelet and runtime know CDI, else as what they stand for.
 
 A kubelet or a runtime that doesn't know CDI drops the names in silence, and the container starts without its device. So
-where that may be, what the names stand for is said in words that every kubelet knows; and a name that stands for
-nothing fails the Allocate, because the runtime would refuse the container again and again.
+names are given only where both are known to pass them on. Elsewhere what the names stand for is said in words that
+every kubelet knows, or the Allocate fails. It also fails for a name that stands for nothing, because the runtime would
+refuse the container again and again.
 
 With ``always`` what a resource gives without names gets one, too, by a spec that the gateway writes.
 """
@@ -10,8 +11,7 @@ With ``always`` what a resource gives without names gets one, too, by a spec tha
 from __future__ import annotations
 
 import asyncio
-import enum
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,25 +31,18 @@ T = TypeVar("T")
 
 PATIENCE = 5.0
 """Seconds that the specs' disk has to answer."""
-UNSURE = "CDI devices are given by name, though it isn't known that they arrive"
+ASK_RUNTIME = (
+    "tell the gateway which runtime this is: runtime.socket in its configuration, with the chart runtimeSocket; of the "
+    "runtimes that pass CDI names on, containerd tells that from 1.7.2 on, CRI-O from 1.28 on"
+)
 
 Asks = Callable[[], Awaitable[CdiSupport]]
 """Finds out what the runtime does with names."""
 
 
-class Way(enum.Enum):
-    """What a kubelet is told."""
-
-    NAMES = "names"
-    EXPANDED = "expanded"
-    EITHER = "expanded if all of it can be, else names"
-
-
-def way(wanted: CdiKind, kubelet: bool | None, runtime: bool | None) -> Way:
-    """``kubelet``, ``runtime``: whether they do something with names; None if that isn't known."""
-    if wanted == "never" or kubelet is False or runtime is False:
-        return Way.EXPANDED
-    return Way.NAMES if wanted == "always" or (kubelet and runtime) else Way.EITHER
+def by_name(wanted: CdiKind, kubelet: bool | None, runtime: bool | None) -> bool:
+    """Whether names may be given. ``kubelet``, ``runtime``: whether they pass names on; None if that isn't known."""
+    return wanted != "never" and kubelet is True and runtime is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +70,8 @@ class Cdi:
 
         Raises CdiError, also for a name that stands for nothing, and if a spec can't be written.
         """
-        unasked = way(asked.wanted, asked.kubelet, runtime=True) is Way.EXPANDED
-        runtime = CdiSupport(None) if unasked else await self._runtime()
+        asks = by_name(asked.wanted, asked.kubelet, runtime=True)
+        runtime = await self._runtime() if asks else CdiSupport(None)
         return await self._on_thread(
             partial(self._always if asked.wanted == "always" else self._passed, allocation, asked, runtime)
         )
@@ -116,27 +109,42 @@ class Cdi:
         """Blocks."""
         resolved = self._specs.resolve(allocation.cdi_devices)
         places = self._own.directory, *_directories(resolved)
-        if way(asked.wanted, asked.kubelet, runtime.of(*places)) is Way.EXPANDED:
-            who = "kubelet" if asked.kubelet is False else "container runtime"
-            unread = " and ".join(map(str, runtime.unread(*places)))
-            why = f"reads no specs in {unread}" if unread else "doesn't know CDI"
-            text = f"'cdi: always' gives no CDI devices, but what they stand for, because this {who} {why}"
-            return expand(allocation, resolved, look), text
-        written = self._own.write(asked.resource, asked.ids, allocation)
-        return written, "" if asked.kubelet and runtime.by_name else UNSURE
+        if by_name(asked.wanted, asked.kubelet, runtime.of(*places)):
+            return self._own.write(asked.resource, asked.ids, allocation), ""
+        why = _why_not(asked, runtime, places)
+        given = _expanded(allocation, resolved, why)
+        return given, f"'cdi: always' gives no CDI devices, but what they stand for, because {why}"
 
     def _passed(self, allocation: Allocation, asked: Asked, runtime: CdiSupport) -> tuple[Allocation, str]:
         """Blocks."""
         resolved = self._specs.resolve(allocation.cdi_devices)
-        chosen = way(asked.wanted, asked.kubelet, runtime.of(*_directories(resolved)))
-        if chosen is Way.NAMES:
+        places = tuple(_directories(resolved))
+        if by_name(asked.wanted, asked.kubelet, runtime.of(*places)):
             return allocation, ""
-        try:
-            return expand(allocation, resolved, look), ""
-        except CdiError as error:
-            if chosen is Way.EITHER:
-                return allocation, f"{UNSURE}: {error}"
-            raise
+        return _expanded(allocation, resolved, _why_not(asked, runtime, places)), ""
+
+
+def _why_not(asked: Asked, runtime: CdiSupport, places: Iterable[Path]) -> str:
+    """Why names aren't given, and what to do about it if that is for want of knowledge."""
+    if asked.wanted == "never":
+        return "of 'cdi: never'"
+    if asked.kubelet is False:
+        return "this kubelet doesn't know CDI"
+    if asked.kubelet is None:
+        return "it isn't known whether this kubelet knows CDI: it doesn't say which version it has"
+    if unread := " and ".join(map(str, runtime.unread(*places))):
+        return f"this container runtime reads no specs in {unread}"
+    if runtime.by_name is False:
+        return "this container runtime doesn't know CDI"
+    return f"it isn't known whether this container runtime knows CDI: {ASK_RUNTIME}"
+
+
+def _expanded(allocation: Allocation, resolved: Sequence[Resolved], why: str) -> Allocation:
+    """Raises CdiError."""
+    try:
+        return expand(allocation, resolved, look)
+    except CdiError as error:
+        raise CdiError(f"{error}; it would have to be, because {why}") from None
 
 
 def _directories(resolved: Iterable[Resolved]) -> set[Path]:
