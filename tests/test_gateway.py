@@ -323,6 +323,20 @@ async def test_a_driver_that_fails_is_told_where_there_were_devices(short_path):
         await until(lambda: reason() is None)
 
 
+async def test_a_changed_configuration_that_is_not_served_yet_is_told_and_it_stays_ready(short_path):
+    node = Node(short_path, configured(driver_class=Scripted))
+    async with node.running(), Kubelet("1.31", short_path) as kubelet:
+        overview = node.gateway.overview
+        await until(lambda: overview.readiness().ready)
+        await node.reload(configured(driver_class=scripted(devices=list)))
+        (trouble,) = [one for one in overview.status().troubles if "its new configuration" in one.reason]
+        assert trouble.reason.endswith("so the old one serves on: it lists no Healthy device")
+        assert overview.readiness().resources[0].reason is None
+        await node.reload(configured(driver_class=scripted(devices=lambda: [Device("c")])))
+        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 1)
+        assert not any("its new configuration" in one.reason for one in overview.status().troubles)
+
+
 async def test_it_ends_with_no_name_no_task_and_no_registration_left(gateway, kubelet, short_path):
     before = len(asyncio.all_tasks())
     gateway.start(Scripted, Scripted)

@@ -39,6 +39,9 @@ from dpgateway.status.overview import Overview, Served
 GRACE = 1.0
 """Seconds that Allocates in flight have when their resource stops."""
 
+PROMPT = 2.0
+"""Seconds for which a reload waits for the drivers of resources that are restarted; then it says so, and goes on."""
+
 SETTLED = 12.0
 """Seconds after which all is done that a start, a new kubelet or another configuration brings with it; idle threads
 have ended, too.
@@ -51,14 +54,44 @@ _log = bind(__name__)
 class _Serving(Served):
     """One resource, and the task that serves it."""
 
-    task: asyncio.Task[None] = field(kw_only=True)
+    task: asyncio.Task[None] = field(init=False)
     ours: bool = False
     """Whether this gateway serves it, or goes on to do so in a moment, and no other one has taken it over."""
+    follows: bool = True
+    """Whether it takes over from a gateway that serves already. One that was handed over only waits for that one's end,
+    because otherwise the two would take it from each other for ever.
+    """
+    driver: RunningDriver | None = None
+    """None until it is made."""
+    old: _Serving | None = None
+    """What serves the same resource until this does."""
+    next: _Serving | None = None
+    """The same resource as it is to be served, once the driver of that has devices."""
+    placed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it is in the place of the one before it."""
 
     def amend(self, config: ResourceConfig) -> None:
         self.config = config
         if self.plugin is not None:
             self.plugin.amend(config)
+        elif self.driver is not None:
+            self.driver.amend(config)
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether a kubelet gets Healthy devices from it."""
+        plugin = self.plugin
+        if plugin is None or self.task.cancelling():
+            return False
+        return plugin.served and not plugin.failure and plugin.driver.healthy
+
+    @property
+    def pending(self) -> str:
+        if self.next is None or (driver := self.next.driver) is None or driver.healthy:
+            return ""
+        said = driver.said.value
+        nothing = "it hasn't listed its devices yet" if said.devices is None else "it lists no Healthy device"
+        return f"the driver of its new configuration has none yet, so the old one serves on: {said.failure or nothing}"
 
 
 class Gateway:
@@ -130,8 +163,8 @@ class Gateway:
 
     @property
     def resources(self) -> tuple[ResourceConfig, ...]:
-        """Those that are served now."""
-        return tuple(serving.config for serving in self._serving.values())
+        """Those that are served now, or will be once their drivers have devices."""
+        return tuple((serving.next or serving).config for serving in self._serving.values())
 
     def configuration(self, web: Web) -> dict[str, object]:
         """What it serves, as plain values, and for which node. ``web``: the pages, which others serve."""
@@ -143,12 +176,13 @@ class Gateway:
         new configuration has them.
         """
         for config in changes.same:
-            serving = self._serving[config.name]
+            serving = self._wanted(config.name)
             serving.amend(replace(serving.config.by_now(), where=config.where))
         for config in changes.amended:
-            self._serving[config.name].amend(config)
+            self._wanted(config.name).amend(config)
         for config in (*changes.amended, *changes.added, *changes.restarted):  # each needs to know its whole pool
-            self._pools.add(config)
+            if not self._waits(config.name, changes):
+                self._pools.add(config)
         for config in changes.added:
             self._begin(config)
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
@@ -156,55 +190,87 @@ class Gateway:
             self._serving[name] = self._serving.pop(name)
         self._settle()
 
-    def _begin(self, config: ResourceConfig, before: _Serving | None = None) -> None:
-        """``before``: the same resource until now, if it begins anew."""
+    def _waits(self, name: str, changes: Changes) -> bool:
+        """Whether it is served as before for now, because its driver hasn't listed yet."""
+        serving = self._serving.get(name)
+        restarts = any(config.name == name for config in changes.restarted)
+        return serving is not None and (serving.has_devices if restarts else serving.next is not None)
+
+    def _wanted(self, name: str) -> _Serving:
+        """As it is to be served: it may wait for its driver still."""
+        return self._serving[name].next or self._serving[name]
+
+    def _begin(self, config: ResourceConfig) -> None:
         self._node.add(config.name)
         self._pools.add(config)
-        task = self._spawn(config.name, partial(self._serve, config.name))
-        serving = self._serving[config.name] = _Serving(config, time.monotonic(), task=task)
-        if before is not None:
-            serving.ours, serving.record = self._is_ours(before), before.record
+        serving = self._serving[config.name] = _Serving(config, time.monotonic())
+        serving.task = self._spawn(config.name, partial(self._serve, serving))
         self.changed.ring()
 
     async def _begin_again(self, config: ResourceConfig) -> None:
-        before = self._serving[config.name]
-        await self._stop(config.name)
-        self._begin(config, before)
+        """With another driver, or other options of it. As between two gateways, the old one serves until the new one
+        has a Healthy device: a list that hangs or is empty would take the kubelet's devices away.
+        """
+        old = self._serving[config.name]
+        await self._stop_next(old)
+        old.next = new = _Serving(config, time.monotonic(), record=old.record, old=old)
+        new.task = self._spawn(config.name, partial(self._serve, new))
+        self.changed.ring()
+        placed = asyncio.create_task(new.placed.wait(), name=f"{config.name} placed")
+        try:
+            done, _ = await asyncio.wait({placed, new.task}, timeout=PROMPT, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            placed.cancel()
+        if not done and old.pending:  # else the old one takes long to close
+            extra = {"resource": config.name, "driver": config.driver, "reason": old.pending}
+            _log.warning("resource %s goes on as before: %s", config.name, old.pending, extra=extra)
+
+    async def _take_the_place(self, new: _Serving, old: _Serving, driver: RunningDriver) -> None:
+        """Returns once the old one has ended: it serves until there is no device to lose."""
+        driver.said.tell(self.changed.ring)
+        with self.changed.heard() as rung:
+            while old.has_devices and not driver.healthy:
+                rung.clear()
+                await rung.wait()
+        new.ours, new.follows = self._is_ours(old), old.follows
+        await _ended(old.task)
+        self._serving[new.config.name] = new
+        self._pools.add(new.config)
+        old.next = new.old = None
+        new.placed.set()
 
     async def _end(self, config: ResourceConfig) -> None:
-        await self._stop(config.name)
+        await self._stop_next(self._serving[config.name])
+        await _ended(self._serving[config.name].task)
+        del self._serving[config.name]
+        self.changed.ring()
         self._pools.remove(config.name)
 
-    async def _stop(self, name: str) -> None:
-        task = self._serving[name].task
-        task.cancel()
-        await asyncio.wait({task})
-        del self._serving[name]
-        self.changed.ring()
+    async def _stop_next(self, serving: _Serving) -> None:
+        if serving.next is not None:
+            await _ended(serving.next.task)
+            serving.next = None
 
-    async def _serve(self, name: str) -> None:
-        """Serves one resource until it is cancelled; then nothing of it is left.
-
-        Once another gateway has taken it over, this one only waits for that one's end, because otherwise the two would
-        take it from each other for ever.
-        """
-        follows = True
+    async def _serve(self, serving: _Serving) -> None:
+        """Serves one resource until it is cancelled; then nothing of it is left."""
         while True:
             try:
-                await self._serve_once(name, follows=follows)
+                await self._serve_once(serving)
             except* _Over as over:
-                follows &= not any(one.given for one in over.exceptions if isinstance(one, _Over))
+                serving.follows &= not any(one.given for one in over.exceptions if isinstance(one, _Over))
             if (task := asyncio.current_task()) is not None and task.cancelling():  # the group raised _Over instead
                 raise asyncio.CancelledError
 
-    async def _serve_once(self, name: str, *, follows: bool) -> None:
+    async def _serve_once(self, serving: _Serving) -> None:
         """Raises _Over, in a group, when the resource is another gateway's, or must begin again."""
-        serving = self._serving[name]
         config = serving.config
         log = bind(_log, resource=config.name, driver=config.driver)
         async with asyncio.TaskGroup() as group:
-            driver = RunningDriver(config, self._node_name, self._threads, log, self._unended)
-            plugin = serving.plugin = Plugin(config, driver, self._front, group, follows=follows)
+            driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._unended)
+            driving = group.create_task(driver.run(), name=f"{config.name} driver")
+            if serving.old is not None:
+                await self._take_the_place(serving, serving.old, driver)
+            plugin = serving.plugin = Plugin(serving.config, driver, self._front, group, follows=serving.follows)
             for value in plugin.values:
                 value.tell(self.changed.ring)
                 value.tell(serving.note)
@@ -212,7 +278,6 @@ class Gateway:
             self.changed.ring()
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
-            driving = group.create_task(driver.run(), name=f"{config.name} driver")
             given = False
             try:
                 given = await plugin.run()
@@ -274,9 +339,11 @@ class Gateway:
         """Stops every resource at once, then the rest. Seconds at most: GRACE, and those of server and driver."""
         if self._settling is not None:
             self._settling.cancel()
-        for plugin in self._plugins():
-            plugin.driver.hurry()
-        tasks = {*self._everywhere, *(serving.task for serving in self._serving.values())}
+        servings = [one for serving in self._serving.values() for one in (serving, serving.next) if one is not None]
+        for serving in servings:
+            if serving.driver is not None:
+                serving.driver.hurry()
+        tasks = {*self._everywhere, *(serving.task for serving in servings)}
         for task in tasks:
             if not task.cancelling():  # a second time would interrupt a resource that is being stopped
                 task.cancel()
@@ -288,6 +355,12 @@ class Gateway:
         """Removes all names at once, whatever still runs; from any thread."""
         for plugin in self._plugins():
             plugin.abandon()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Ends it, whatever it does."""
+    task.cancel()
+    await asyncio.wait({task})
 
 
 async def _leave(plugin: Plugin, driving: asyncio.Task[None]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from dpgateway import Allocation, Device, Mount
+from dpgateway import Allocation, Device, Health, Mount
 from dpgateway.config import InvalidConfiguration, Place, Problem, ResourceConfig, Web
 from dpgateway.errors import NoThread
 from dpgateway_simulator import Kubelet, PluginError
@@ -266,28 +267,102 @@ async def test_a_resource_that_is_added_while_there_is_no_kubelet_meets_the_next
         await offered(kubelet, A, B)
 
 
-async def test_a_driver_has_closed_before_another_one_is_made(gateway, kubelet, gate, short_path):
-    closing, life = gate(None), []
+THREE = [Device("a"), Device("b"), Device("c")]
 
-    class Careful(Driver):
+
+def fails(*_):
+    raise OSError("no bus")
+
+
+@pytest.mark.parametrize(
+    ("devices", "reason"),
+    [
+        ("hangs", "it hasn't listed its devices yet"),
+        (list, "it lists no Healthy device"),
+        (lambda: [Device("a", Health.unhealthy("dry"))], "it lists no Healthy device"),
+        (fails, "no bus"),
+    ],
+)
+async def test_a_driver_that_works_is_not_given_up_for_one_that_has_no_device(gateway, kubelet, gate, devices, reason):
+    await served(gateway, kubelet, resource(A), resource(B))
+    another = scripted(devices=gate([]) if devices == "hangs" else devices)
+    gateway.reload(gateway.configuration(resource(A, driver_class=another), resource(B)))
+    goes_on = (
+        f"resource {A} goes on as before: the driver of its new configuration has none yet, so the old one serves on"
+    )
+    await until(lambda: any(one.startswith(goes_on) and reason in one for one in gateway.log.messages))
+    await gateway.says(f"{DONE}restarted: {A} (driver)")
+    assert [kubelet.counts(name) for name in (A, B)] == [(2, 2), (2, 2)]
+    assert (await kubelet.admit("p", {"c": {A: 2, B: 1}}))["ok"]
+    assert [registered(kubelet, name) for name in (A, B)] == [1, 1]
+    assert Driver.closed == []
+
+
+async def test_it_is_given_up_once_the_new_one_has_devices_and_closed_then(gateway, kubelet, gate):
+    await served(gateway, kubelet, resource(A))
+    slow = gate(THREE)
+    gateway.reload(gateway.configuration(resource(A, driver_class=scripted(devices=slow))))
+    await until(lambda: any("goes on as before" in text for text in gateway.log.messages))
+    assert Driver.closed == []
+    slow.open()
+    await offered(kubelet, A, count=3)
+    assert Driver.closed == [A]
+    assert registered(kubelet, A) == 2
+
+
+async def test_one_that_has_no_device_any_more_is_given_up_at_once(gateway, kubelet):
+    devices, contexts = [Device("a"), Device("b")], []
+
+    class Old(Driver):
         def __init__(self, options, context):
-            life.append("made")
             super().__init__(options, context)
+            contexts.append(context)
 
-        def close(self):
-            closing()
-            life.append("closed")
+        def devices(self):
+            return list(devices)
 
-    await served(gateway, kubelet, resource(A, driver_class=Careful), resource(B))
-    gateway.reload(gateway.configuration(resource(A, driver_class=Careful, options=None), resource(B)))
+    await served(gateway, kubelet, resource(A, driver_class=Old))
+    gateway.reload(gateway.configuration(resource(A, driver_class=scripted(devices=list))))
+    await until(lambda: any("goes on as before" in text for text in gateway.log.messages))
+    assert Driver.closed == []
+    devices.clear()
+    contexts[0].changed()
+    await until(lambda: Driver.closed == [A])
+    await kubelet.wait_for(lambda: registered(kubelet, A) == 2)
+
+
+@pytest.mark.parametrize("then", ["as before", "removed", "changed", "the end"])
+async def test_a_driver_that_is_awaited_in_vain_goes_with_the_next_configuration(gateway, kubelet, gate, then):
+    closed = threading.Event()
+    await served(gateway, kubelet, resource(A))
+    vain = resource(A, driver_class=scripted(devices=list, close=closed.set))
+    gateway.reload(gateway.configuration(vain))
+    await gateway.says(f"{DONE}restarted: {A} (driver)")
+    if then == "the end":
+        await gateway.end()
+    elif then == "removed":
+        await gateway.takes_over(changes=f"removed: {A}")
+        await offered(kubelet, A, count=0)
+    elif then == "as before":
+        await gateway.takes_over(resource(A), changes=f"restarted: {A} (driver)")
+        await offered(kubelet, A)
+        assert Driver.closed == [A]  # another one like it has taken its place
+    else:
+        await gateway.takes_over(replace(vain, env={"E": "1"}), changes=f"changed in place: {A} (env)")
+        assert not closed.is_set()
+        three = resource(A, driver_class=scripted(devices=lambda: THREE), env={"E": "1"})
+        await gateway.takes_over(three, changes=f"restarted: {A} (driver)")
+        await offered(kubelet, A, count=3)
+    await until(closed.is_set)
+
+
+async def test_another_one_is_made_though_the_old_one_does_not_close(gateway, kubelet, gate):
+    closing = gate(None)
+    await served(gateway, kubelet, resource(A, driver_class=scripted(close=closing)))
+    gateway.reload(gateway.configuration(resource(A, driver_class=scripted(devices=lambda: THREE))))
     await closing.entered()
-    await until(lambda: len(list((short_path / "dpgateway").glob("*.lock"))) == 1)  # all but the driver has ended
-    for _ in range(50):  # in which another one could be made
-        assert (await kubelet.admit("p", {"c": {B: 1}}))["ok"]
-        kubelet.remove("p")
+    await offered(kubelet, A, count=3)
     closing.open()
-    await offered(kubelet, A)
-    assert life == ["made", "closed", "made"]
 
 
 async def test_the_end_does_not_wait_for_a_reload(gateway, kubelet, gate):

@@ -17,7 +17,7 @@ from dpgateway.status import counting, looking
 from dpgateway.status.counting import Figures, ResourceFigures
 from dpgateway.status.readiness import DAMPED, Past, Readiness, Record, readiness
 from dpgateway.status.report import Report, report
-from dpgateway.status.troubles import lingering, troubles
+from dpgateway.status.troubles import lingering, troubles, unserved
 from dpgateway.status.values import SCHEMA, VERSION, Gateway, Reloads, Resource, Standing, Status, Time
 
 
@@ -39,6 +39,11 @@ class Served:
 
     def __post_init__(self) -> None:
         self.figures = counting.Resource(self.config.name)
+
+    @property
+    def pending(self) -> str:
+        """Why its changed configuration isn't served yet; empty if there is none."""
+        return ""
 
     def note(self) -> None:
         """Something of it may be another one."""
@@ -92,6 +97,7 @@ class Overview:
         asked = looking.pod_resources(self._node)
         resources = tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)])
         wrong = troubles(directory, self._reloads, kubelet, asked, resources)
+        wrong += tuple(unserved(one.config.name, one.pending) for one in self._serving.values() if one.pending)
         if self._lingers is not None:
             wrong += (lingering(self._lingers),)
         now = looking.stamp(time.monotonic())

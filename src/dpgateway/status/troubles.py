@@ -31,6 +31,11 @@ def troubles(
     return tuple(sorted(found, key=lambda trouble: trouble.level != ERROR))
 
 
+def unserved(resource: str, reason: str) -> Trouble:
+    """Told of a changed configuration that isn't served yet."""
+    return Trouble(WARNING, resource, reason, None, TRY_DRIVER)
+
+
 def lingering(until: Time) -> Trouble:
     """Told of a gateway that serves on, though it was told to end."""
     text = f"told to end, this gateway serves on until another one has taken over, but until {until} at most"
