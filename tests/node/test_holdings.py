@@ -1,6 +1,7 @@
 """What containers hold: by example, and against a kubelet that allocates, frees, writes late, and is replaced."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -38,6 +39,14 @@ def test_nothing_is_known_before_the_note_was_read():
 def test_what_is_noted_granted_or_in_flight_is_held():
     holdings = given(noted("a"), "b").began(("c", "d"))
     assert holdings.held == {"a", "b", "c", "d"}
+
+
+def test_who_holds_an_id_is_named_as_people_name_pods_where_that_is_known():
+    gone = noted_of("gone")
+    holdings = Holdings().noted({"a": noted_of("u1"), "b": noted_of("u2"), "c": gone}, NOW, NOW)
+    holdings = replace(holdings, listed={"a": Holder("shop", "till-0", "app")}, gone=frozenset({"gone"}))
+    assert holdings.named == {"a": ("shop/till-0 (app)",), "b": ("pod u2 (c)",)}
+    assert Holdings().named == {}
 
 
 def test_a_note_that_cannot_be_read_leaves_nothing_known_but_what_was_held_before():

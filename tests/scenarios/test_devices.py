@@ -29,6 +29,16 @@ async def test_devices_break_and_heal(kubelet: Kubelet, served: Gateway) -> None
     await kubelet.wait_for_devices(2)
 
 
+async def test_the_log_names_the_pod_that_holds_a_device_that_breaks(kubelet: Kubelet, served: Gateway) -> None:
+    held = devices(await kubelet.admit("p1", ONE))
+    await kubelet.noted()
+    served.suffer({"indexes": [int(next(iter(held))[-1])], "unhealthy": "burnt"})
+    await kubelet.wait_for_devices(1, 1)
+    await served.said("the device is Unhealthy: burnt; held by ")
+    line = next(line for line in served.log if "Unhealthy: burnt" in line)
+    assert "p1" in line
+
+
 async def test_devices_are_added_and_taken_away(kubelet: Kubelet, gateway: Gateway) -> None:
     gateway.resource["keep_lost"] = "0s"
     await kubelet.start()

@@ -102,7 +102,7 @@ class Plugin:
         self._client = front.client
         if follows:
             self._endpoint.follow(self._warm)
-        self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure))
+        self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure), holders=self._holders)
         self._taking: Taking | None = None
         """The talk with the gateway that served before, once this one may register."""
         self._taken: tuple[Device, ...] | None = None
@@ -117,6 +117,9 @@ class Plugin:
         self._resource.amend(config)
         self.inventory.amend(config)
         self._hear_driver()
+
+    def _holders(self) -> Mapping[str, tuple[str, ...]]:
+        return self._holdings.value.named
 
     def _stream_opened(self) -> Hearer:
         return self.registrar.stream_opened()

@@ -161,6 +161,16 @@ class Holdings:
         return self.claimed - self.freed
 
     @property
+    def named(self) -> Mapping[str, tuple[str, ...]]:
+        """Who may use each id: namespace, pod and container if PodResources lists it, else the pod's uid."""
+        found: dict[str, tuple[str, ...]] = {id_: (str(holder),) for id_, holder in self.listed.items()}
+        for id_, noted in (self.note or {}).items():
+            living = [one for one in sorted(noted.containers) if one.pod_uid not in self.gone]
+            if id_ not in found and living:
+                found[id_] = tuple(f"pod {one.pod_uid} ({one.name})" for one in living)
+        return {id_: who for id_, who in found.items() if id_ in self.last_known}
+
+    @property
     def claimed(self) -> frozenset[str]:
         """The ids that a container may use, or that are free without anybody having been told."""
         return frozenset(self.claims).union(self.living, self.granted, *self.in_flight)

@@ -58,7 +58,8 @@ class Followed:
     def __init__(self, log, gathering):
         self.inventory: Observable[Mapping[str, Offer] | None] = Observable(None)
         self.quiet = False
-        self.news = News(self.inventory, log, lambda: self.quiet, gathering=gathering)
+        self.holders: dict[str, tuple[str, ...]] = {}
+        self.news = News(self.inventory, log, lambda: self.quiet, gathering=gathering, holders=lambda: self.holders)
         self.task = asyncio.ensure_future(self.news.follow())
 
 
@@ -84,6 +85,36 @@ async def test_each_line_names_its_devices_and_a_cause_is_said_once(followed, re
         (logging.WARNING, "the device is Unhealthy: dry", ["c"]),
         (logging.INFO, "the device is Healthy again", ["a"]),
     ]
+
+
+async def test_what_is_worse_names_its_holders_by_any_share_and_what_is_better_does_not(followed, records):
+    followed.holders = {"a::1": ("shop/till-0 (app)",), "b": ("shop/till-1 (app)",), "c": ("pod 1-2-3 (c)",)}
+    followed.inventory.publish(listed("a", "a::1", "b", "c", d="dry"))
+    await until(records.texts)
+    records.records.clear()
+    followed.inventory.publish(listed("c", **dict.fromkeys(["a", "a::1", "b"], "wet")))
+    await until(lambda: len(records.records) == 2)
+    followed.inventory.publish(listed("a", "a::1", "b"))
+    await until(lambda: len(records.records) == 4)
+    assert [(record.getMessage(), record.devices, record.holders) for record in records.records] == [
+        (
+            "2 devices are Unhealthy: wet; held by shop/till-0 (app), shop/till-1 (app)",
+            ["a", "b"],
+            ["shop/till-0 (app)", "shop/till-1 (app)"],
+        ),
+        ("the device is not listed any more", ["d"], None),
+        ("2 devices are Healthy again", ["a", "b"], None),
+        ("the device is not listed any more; held by pod 1-2-3 (c)", ["c"], ["pod 1-2-3 (c)"]),
+    ]
+
+
+async def test_many_holders_do_not_fill_a_message(followed, records):
+    followed.holders = {f"a{n}": (f"shop/till-{n} (app)",) for n in range(5)}
+    followed.inventory.publish(listed(**dict.fromkeys(followed.holders, "wet")))
+    await until(records.texts)
+    (line,) = records.records
+    assert line.getMessage().endswith("; held by shop/till-0 (app), shop/till-1 (app), shop/till-2 (app) and 2 more")
+    assert len(line.holders) == 5
 
 
 @pytest.mark.parametrize("followed", [0.5], indirect=True)

@@ -3,6 +3,8 @@
 Changes are gathered for a moment, because a device that flaps, or a hundred that vanish together, must not fill the
 log. A device that is as the log said last is no news, and devices of the same fate share a line. A device that goes on
 changing is summed up once a minute (offer/flaps.py).
+
+What became worse names the pods that hold it, because who may only view a namespace has the log, and no status.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import contextlib
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from dpgateway.deviceplugin.offer.flaps import MINUTE, Flaps
@@ -26,6 +28,8 @@ LATER = 0.01
 """Seconds after which a change is counted, because the kubelet's streams come first."""
 MOST_LINES = 10
 """Lines about one change."""
+MOST_HOLDERS = 3
+"""Holders that a message names; the line's field has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,9 @@ LEFT = Fate(logging.INFO, "not listed any more")
 Fates = dict[Fate, list[str]]
 """The devices of each fate."""
 
+Holders = Mapping[str, Collection[str]]
+"""Who has an id, by the id."""
+
 
 class News:
     """Follows one resource's list. ``quiet``: true while something else says what is wrong with all of it."""
@@ -55,8 +62,10 @@ class News:
         log: logging.LoggerAdapter[logging.Logger],
         quiet: Callable[[], bool],
         gathering: float = GATHERING,
+        holders: Callable[[], Holders] = dict,
     ) -> None:
         self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
+        self._holders = holders
         self._logged: Offers | None = None
         self._flaps = Flaps()
         self._gathered = self._minute = math.inf
@@ -96,8 +105,8 @@ class News:
         for device, fate in changes(self._logged, now):
             if not self._flaps.flaps(device):
                 fates[fate].append(device)
-        self._logged = now
-        self._tell(fates)
+        before, self._logged = self._logged or {}, now
+        self._tell(fates, {**before, **now} if fates else now)
 
     def _sum_up(self, time: float) -> None:
         """A device that changed since it was looked at last has the next line, too."""
@@ -106,17 +115,38 @@ class News:
         fates: Fates = defaultdict(list)
         for device, count in counts.items():
             fates[_flapping(count, (self._logged or {}).get(device))].append(device)
-        self._tell(fates)
+        self._tell(fates, self._logged or {})
 
-    def _tell(self, fates: Fates) -> None:
-        lines = list(fates.items())
+    def _tell(self, fates: Fates, offers: Offers) -> None:
+        """``offers``: all that these devices were and are."""
+        lines, holders = list(fates.items()), self._by_device(offers) if fates else {}
         for fate, devices in lines[:MOST_LINES]:
             subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
-            fields = {"devices": devices, "count": fate.count, "reason": fate.reason}
-            self._log.log(fate.level, "%s %s", subject, fate.text, extra=fields)
+            held = _together(holders, devices) if fate not in {RECOVERED, NEW} else []
+            fields = {"devices": devices, "holders": held or None, "count": fate.count, "reason": fate.reason}
+            self._log.log(fate.level, "%s %s%s", subject, fate.text, _held_by(held), extra=fields)
         if rest := [device for _, devices in lines[MOST_LINES:] for device in devices]:
-            text = "%d more devices changed, each in a way of its own"
-            self._log.warning(text, len(rest), extra={"devices": rest})
+            held = _together(holders, rest)
+            text = "%d more devices changed, each in a way of its own%s"
+            self._log.warning(text, len(rest), _held_by(held), extra={"devices": rest, "holders": held or None})
+
+    def _by_device(self, offers: Offers) -> Holders:
+        """Who has a share of each device."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for id_, who in self._holders().items():
+            offer = offers.get(id_)
+            found[device_id(id_) if offer is None else _first(offer)] += who
+        return found
+
+
+def _together(holders: Holders, devices: Collection[str]) -> list[str]:
+    return list(dict.fromkeys(who for device in devices for who in holders.get(device, ())))
+
+
+def _held_by(holders: list[str]) -> str:
+    more = len(holders) - MOST_HOLDERS
+    names = ", ".join(holders[:MOST_HOLDERS]) + (f" and {more} more" if more > 0 else "")
+    return f"; held by {names}" if holders else ""
 
 
 def falls(before: Offers, now: Offers) -> list[str]:

@@ -17,9 +17,12 @@ from dpgateway.errors import encodable, printable
 
 Format = Literal["auto", "text", "json"]
 
-FIELDS = ("resource", "resources", "driver", "api", "rpc", "method", "devices", "ids", "count", "seconds", "reason")
+FIELDS = (
+    *("resource", "resources", "driver", "api", "rpc", "method"),
+    *("devices", "ids", "holders", "count", "seconds", "reason"),
+)
 """The gateway's own fields, which come first, in this order. docs/reference/log.md says what they mean."""
-IN_PROSE = frozenset({"driver", "rpc", "method", "count", "seconds", "reason"})
+IN_PROSE = frozenset({"driver", "rpc", "method", "holders", "count", "seconds", "reason"})
 """Those that text leaves out of the gateway's own lines: the message says them already, or the configuration does."""
 DRIVERS = "dpgateway.driver."
 """How the names of the drivers' loggers begin."""
