@@ -28,6 +28,7 @@ from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.left import Left
 from dpgateway.node.node import Node
+from dpgateway.node.pods import other_of_us
 from dpgateway.node.runtime import SOCKETS, Runtime
 from dpgateway.process import memory
 from dpgateway.process.log import bind
@@ -107,7 +108,7 @@ class Gateway:
         places = Places.of(directory, configuration.kubelet.pod_resources_socket, (runtime,) if runtime else SOCKETS)
         self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
-        self._unended = UnendedCalls()
+        self._unended, self._pods = UnendedCalls(), places.pods
         left = Left(self._node, configuration.state_dir, self._threads)
         self._pools = Pools(left, self._unended)
         handing = Handing(self._pools.together, group)
@@ -323,6 +324,13 @@ class Gateway:
     @staticmethod
     def _is_ours(serving: _Serving) -> bool:
         return serving.ours or (serving.plugin is not None and serving.plugin.served)
+
+    def followed(self, own: str) -> bool | None:
+        """Whether another gateway's pod is on this node; None if that can't be seen. ``own``: the uid of ours."""
+        try:
+            return other_of_us(self._pods, own)
+        except OSError:
+            return None
 
     @property
     def last(self) -> Path:

@@ -20,12 +20,10 @@ RESOURCE = {
     "env": {"GIVEN": "by the gateway"},
     "mounts": [{"host_path": "/etc", "container_path": "/node-etc"}],
 }
-RUNTIME = "/run/containerd"
 VALUES = {
     "cdiSpecs": True,
-    "config": {"resources": [RESOURCE], "runtime": {"socket": f"{RUNTIME}/containerd.sock"}},
-    "volumes": [{"name": "runtime", "hostPath": {"path": RUNTIME, "type": "Directory"}}],
-    "volumeMounts": [{"name": "runtime", "mountPath": RUNTIME, "readOnly": True}],
+    "runtimeSocket": "/run/containerd/containerd.sock",
+    "config": {"resources": [RESOURCE]},
 }
 
 

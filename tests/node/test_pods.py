@@ -1,10 +1,11 @@
 """A pod is gone when its directory was there and isn't any more, or should have come long ago."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from dpgateway.node.pods import PodDirectories
+from dpgateway.node.pods import GATEWAYS, PodDirectories, other_of_us
 from tests.support.waiting import until
 
 
@@ -101,3 +102,26 @@ async def test_each_change_is_told_also_of_a_directory_that_is_made_again(folder
         task.cancel()
         await asyncio.wait({task})
     assert not watch.watched
+
+
+@pytest.mark.parametrize(
+    ("own", "pods", "seen"),
+    [
+        ("", ["u1"], None),
+        ("u1", [], None),
+        ("u1", ["u2"], None),
+        ("u1", ["u1"], False),
+        ("u1", ["u1", "u2"], True),
+    ],
+)
+def test_another_gateways_pod_is_seen_where_our_own_is(tmp_path, own, pods, seen):
+    (tmp_path / "u3/volumes/kubernetes.io~empty-dir/run").mkdir(parents=True)
+    for uid in pods:
+        (tmp_path / uid / GATEWAYS).mkdir(parents=True)
+    assert other_of_us(tmp_path, own) is seen
+
+
+def test_the_chart_has_the_volume_by_which_gateways_know_each_other():
+    text = (Path(__file__).parents[2] / "deploy/helm/dpgateway/templates/daemonset.yaml").read_text()
+    assert f"- name: {GATEWAYS.name} #" in text
+    assert "- name: POD_UID" in text

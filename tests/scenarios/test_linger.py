@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway.deviceplugin.server.sockets import FOLDER, LAST
+from dpgateway.node.pods import GATEWAYS
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import Kubelet
 from tests.scenarios.test_handover import ONE, watched
@@ -99,6 +100,21 @@ async def test_a_file_that_says_that_none_follows_ends_it(kubelet: Kubelet, olde
     tell_to_end(older)
     await older.said(f"{LAST} says that no gateway comes after this one")
     assert await ended(older) == 0
+
+
+@pytest.mark.parametrize("kubelet", ["1.37"], indirect=True)
+async def test_one_that_sees_no_pod_of_another_gateway_ends_soon(
+    kubelet: Kubelet, patient: Gateway, folder: Path
+) -> None:
+    """As in an uninstall."""
+    for uid, volume in (("uid-1", GATEWAYS), ("uid-2", GATEWAYS.with_name("run"))):
+        (folder / "pods" / uid / volume).mkdir(parents=True)
+    patient.environment["POD_UID"] = "uid-1"
+    await patient.start()
+    await kubelet.wait_for_devices(2)
+    await lingers(patient)
+    await patient.said("no pod of another gateway has been on this node for 15 s")
+    assert await ended(patient) == 0
 
 
 async def test_what_such_a_file_said_of_an_earlier_gateway_is_forgotten(kubelet: Kubelet, gateway: Gateway) -> None:

@@ -17,6 +17,7 @@ from dpgateway.node.directory import forbidden, misplaced
 from dpgateway.process import log
 from dpgateway.process import main as process
 from dpgateway.process.apart import Reading
+from dpgateway.process.ending import Patience
 from dpgateway.process.files import FileWatch
 from dpgateway.process.limits import too_few_descriptors
 from dpgateway.process.reloading import Source
@@ -32,9 +33,10 @@ def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     reading: Reading,
     files: FileWatch,
     lingers: float,
+    pod: str,
 ) -> int:
     """Returns the exit code. ``reading`` has begun to read the configuration, after ``files`` looked at its files.
-    ``lingers``: seconds for which a gateway that is told to end waits for another one.
+    ``lingers``: seconds for which a gateway that is told to end waits for another one; ``pod``: the uid of its own.
     """
     try:
         configuration = _configuration(settings, reading)
@@ -53,7 +55,7 @@ def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
         _log.warning("%s", doubtful)
     absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
     source = Source(lambda: _again(absolute), files)
-    manner = process.Manner(control, lingers)
+    manner = process.Manner(control, Patience(lingers, pod))
     return process.run(configuration, settings.node_name, signals or Signals(), source, manner)
 
 

@@ -119,6 +119,13 @@ LINGER = _option(
     help="How long a gateway that is told to end serves on, until another gateway has taken over; 0s: it ends at once.",
 )
 
+POD_UID = _option(
+    "--pod-uid",
+    "POD_UID",
+    default="",
+    help="The uid of the gateway's own pod, if it has one: it lingers only while another gateway's is on the node.",
+)
+
 _OUTPUT = _option(
     "--output",
     type=click.Choice(["table", "json"], case_sensitive=False),

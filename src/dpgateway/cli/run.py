@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dpgateway.cli.group import imported
-from dpgateway.cli.options import CONTROL_SOCKET, LINGER, Settings, configured
+from dpgateway.cli.options import CONTROL_SOCKET, LINGER, POD_UID, Settings, configured
 from dpgateway.process import guard, log
 from dpgateway.process.apart import Reading
 from dpgateway.process.files import FileWatch
@@ -23,8 +23,9 @@ _log = log.bind(__name__)
 @configured
 @CONTROL_SOCKET
 @LINGER
+@POD_UID
 @click.pass_context
-def run(context: click.Context, settings: Settings, control_socket: Path, linger: float) -> None:
+def run(context: click.Context, settings: Settings, control_socket: Path, linger: float, pod_uid: str) -> None:
     """Serve the configured resources to the node's kubelet.
 
     Runs until SIGTERM or SIGINT; with --linger until another gateway has taken over then. Registers with the node's
@@ -45,7 +46,7 @@ def run(context: click.Context, settings: Settings, control_socket: Path, linger
         files = FileWatch(settings.config.absolute())
         reading = Reading(settings.config)
         agent = imported("dpgateway.cli.agent")
-        context.exit(agent.serve(settings, control_socket.absolute(), signals, reading, files, linger))
+        context.exit(agent.serve(settings, control_socket.absolute(), signals, reading, files, linger, pod_uid))
 
 
 def _guard(signals: Signals, log_format: str) -> None:

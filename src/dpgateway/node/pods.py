@@ -20,10 +20,24 @@ STARTED = 60.0
 POLL = 30.0
 """Seconds between two attempts to watch."""
 
+GATEWAYS = Path("volumes/kubernetes.io~empty-dir/dpgateway-run")
+"""In the directory of a pod: the volume that the chart's gateways have, and no other pod."""
+
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
 _LOST = Mask.IGNORED | Mask.UNMOUNT | _SELF
 
 _log = bind(__name__)
+
+
+def other_of_us(directory: Path, own: str) -> bool | None:
+    """Whether another pod of this node has the volume GATEWAYS; None if not even the pod ``own`` is seen to have it.
+
+    A kubelet makes a pod's volumes before it pulls the images of its containers (syncPod in pkg/kubelet/kubelet.go), so
+    this is seen of a gateway that is slow to start, or that has a wrong image. ``directory``: of all pods. Blocks.
+    """
+    if not own or not (directory / own / GATEWAYS).is_dir():
+        return None
+    return any((pod / GATEWAYS).is_dir() for pod in directory.iterdir() if pod.name != own)
 
 
 class PodDirectories:

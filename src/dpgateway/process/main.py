@@ -19,7 +19,7 @@ from dpgateway.config import Configuration, Web
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.process import log, streams
 from dpgateway.process.control import Control, Subject
-from dpgateway.process.ending import Ending, linger
+from dpgateway.process.ending import Ending, Patience, linger
 from dpgateway.process.memory import keep_what_is_there
 from dpgateway.process.observable import Observable
 from dpgateway.process.reloading import Reloading, Source
@@ -119,8 +119,8 @@ class Manner:
 
     control: Path
     """The socket on which the gateway says how it is."""
-    lingers: float
-    """Seconds for which it waits for another gateway when it is told to end."""
+    patience: Patience
+    """How long it waits for another gateway when it is told to end."""
 
 
 class _Stopped(Exception):
@@ -178,7 +178,7 @@ def run(
             signals.ending()
             last_word.give(abandon)
 
-        longer = partial(linger, seconds=manner.lingers, at_once=end.at_once)
+        longer = partial(linger, patience=manner.patience, at_once=end.at_once)
         await serve(configuration, node_name, end.told, ending, reloading, manner.control, longer)
         watching.cancel()
         following.cancel()
