@@ -18,7 +18,14 @@ from dpgateway_fpga.tools import PLACEHOLDERS, PRESETS
         (lambda: Command(argv=("x", "{")), r"^argv: expected placeholders in braces, found '{'"),
         (lambda: Command(argv=("x",), read=("y", "{file}"), expect="x"), r"^read: expected one of .*, found 'file'$"),
         (lambda: Command(argv=("x",), read=("y",), expect="{file}"), r"^expect: .* found 'file'$"),
-        (lambda: Command(argv=("x",), pattern="("), r"^pattern: expected a regular expression, found '\('"),
+        (
+            lambda: Command(argv=("x",), pattern="("),
+            r"^pattern: expected a regular expression that RE2 takes .*, found '\('",
+        ),
+        (
+            lambda: Command(argv=("x",), pattern="(?=x)(x)"),
+            "^pattern: expected a regular expression without look-around",
+        ),
         (lambda: Command(argv=("x",), pattern="x"), "^pattern: expected one group, found 0$"),
         (lambda: Command(argv=("x",), files=Path("x")), "^files: expected an absolute path, found 'x'$"),
     ],

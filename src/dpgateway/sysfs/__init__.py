@@ -7,6 +7,7 @@ those that the match takes. docs/how-to/match-devices.md says what people write.
 from dpgateway.sysfs.attributes import attributes
 from dpgateway.sysfs.changes import UNTOLD, Asked, Changes, Trace, places
 from dpgateway.sysfs.explaining import Tried, tried
+from dpgateway.sysfs.expressions import Expression, ExpressionError, expression
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.finding import find
 from dpgateway.sysfs.identity import LASTING, identity
@@ -31,6 +32,8 @@ __all__ = [
     "Asked",
     "Changes",
     "DevTree",
+    "Expression",
+    "ExpressionError",
     "Interest",
     "Look",
     "Match",
@@ -55,6 +58,7 @@ __all__ = [
     "WatchedTree",
     "Watcher",
     "attributes",
+    "expression",
     "find",
     "identity",
     "is_glob",

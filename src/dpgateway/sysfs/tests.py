@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
 from dpgateway.errors import refuse
+from dpgateway.sysfs.expressions import ExpressionError, expression
 from dpgateway.sysfs.patterns import value_matches
 from dpgateway.sysfs.values import NoValue, Value, as_number
 
@@ -35,7 +35,7 @@ class Test:
     none_of: tuple[str, ...] = field(
         default=(), metadata=_about("it has a value, which none of these patterns matches", **_SINGLE)
     )
-    regex: str | None = field(default=None, metadata=_about("the regular expression matches all of it"))
+    regex: str | None = field(default=None, metadata=_about("the regular expression (RE2) matches all of it"))
     at_least: int | None = field(default=None, metadata=_about("it is a number, 12 or 0x0c, and not smaller"))
     at_most: int | None = field(default=None, metadata=_about("it is a number, 12 or 0x0c, and not greater"))
     present: bool | None = field(default=None, metadata=_about("true: it is there; false: it is absent"))
@@ -55,9 +55,9 @@ class Test:
                 yield f"expected the value alone, or none_of for what udev's rules write as !=, found {text!r}"
         if self.regex is not None:
             try:
-                re.compile(self.regex)
-            except re.error as error:
-                yield f"regex: expected a regular expression, found {self.regex!r}: {error}"
+                expression(self.regex)
+            except ExpressionError as error:
+                yield f"regex: {error}"
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             yield f"at_least: expected at most {self.at_most}, as at_most says, found {self.at_least}"
 
@@ -83,7 +83,7 @@ class Test:
             and (not self.glob or any(map(partial(value_matches, value), self.glob)))
             and (not self.exact or value in self.exact)
             and (not self.none_of or not any(map(partial(value_matches, value), self.none_of)))
-            and (self.regex is None or re.fullmatch(self.regex, value) is not None)
+            and (self.regex is None or expression(self.regex).fullmatch(value))
             and self._in_range(value)
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpgateway import refuse
+from dpgateway.sysfs import ExpressionError, expression
 
 PLACEHOLDERS: Mapping[str, str] = {
     "file": "a file with the image, which nobody else can write",
@@ -86,7 +86,7 @@ class Command:
     )
     pattern: str = field(
         default=r"(?s)(.*)",
-        metadata={"help": "the part of what `read` prints that counts: a regular expression's group"},
+        metadata={"help": "the part of what `read` prints that counts: a regular expression's (RE2) group"},
     )
     expect: str = field(default="", metadata={"help": "what that part is when the board runs the image; placeholders"})
     files: Path = field(
@@ -127,10 +127,10 @@ class Command:
 
 def _wrong_pattern(pattern: str) -> Iterator[str]:
     try:
-        if (groups := re.compile(pattern).groups) != 1:
+        if (groups := expression(pattern).groups) != 1:
             yield f"pattern: expected one group, found {groups}"
-    except re.error as error:
-        yield f"pattern: expected a regular expression, found {pattern!r}: {error}"
+    except ExpressionError as error:
+        yield f"pattern: {error}"
 
 
 def _wrong_placeholders(key: str, texts: Sequence[str], known: frozenset[str] | set[str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 from dpgateway import DriverError
-from dpgateway.sysfs import Look
+from dpgateway.sysfs import Look, expression
 from dpgateway_fpga import gbs, places
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
@@ -55,8 +55,8 @@ class CommandProgrammer:
             return Reading("unknown", fault=str(error))
         if ended.code:
             return Reading("unknown", fault=f"{argv[0]} ended with code {ended.code}: {ended.output}")
-        found = re.search(self._tool.pattern, ended.output)
-        return Reading("running", found[1].strip(), operating=True) if found and found[1].strip() else Reading("empty")
+        found = (expression(self._tool.pattern).first_group(ended.output) or "").strip()
+        return Reading("running", found, operating=True) if found else Reading("empty")
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         with self._file(board, image) as file:
