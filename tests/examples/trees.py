@@ -822,8 +822,11 @@ def _pci_info(resource: str, *addresses: str) -> dict[str, str]:
 
 _PF = pci("0000:18:00.0", "i40e", "@/net/eth1/\n@/sriov_numvfs = 6", vendor="0x8086", **{"class": "0x020000"})
 _ROUTES = (
-    "/proc/1/net/route = Iface\tDestination\tGateway\\neth1v5\t0000A8C0\t00000000\\neth1v5\t00000000\t0101A8C0\\n"
-    "eth1v0\t0001A8C0\t00000000\n"
+    "/proc/1/net/route = Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT"
+    "\\neth1v5\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0"
+    "\\neth1v5\t00000000\t0101A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0"
+    "\\neth1v0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0"  # 0.0.0.0/1, a VPN's
+    "\\neth1v0\t0001A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
 )
 SRIOV = Example(
     _PF
@@ -833,7 +836,7 @@ SRIOV = Example(
     + _vf(3, None)
     + _vf(5, "iavf", "@/net/eth1v5/")  # the node's own way out
     + _vf(6, "iavf", "@/net/eth1v6/")  # as the gateway itself sees it
-    + "/proc/net/route = Iface\tDestination\tGateway\\neth1v6\t00000000\t0101A8C0\n"
+    + "/proc/net/route = Iface\tDestination\tGateway\\neth1v6\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
     + _ROUTES,
     [
         Case(

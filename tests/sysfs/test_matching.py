@@ -133,6 +133,17 @@ def test_files_elsewhere_are_tested_by_templates(sticks, tree, roots):
     assert names(roots, attrs={"serial": "A1"}, file={"/proc/{attrs:serial}#x": {"present": False}}) == ["ttyUSB0"]
 
 
+@pytest.mark.parametrize(
+    ("mask", "found"), [("00000000", ["ttyUSB0"]), ("00000080", ["ttyUSB0", "ttyUSB1"]), ("", ["ttyUSB0", "ttyUSB1"])]
+)
+def test_a_word_of_a_key_may_be_any_word(sticks, tree, roots, mask, found):
+    """Of a route to 0.0.0.0 only the mask, five words later, says whether it is the default route or 0.0.0.0/1."""
+    lines = [f"ttyUSB1\t00000000\t0101A8C0\t0003\t0\t0\t100\t{one}\t0\t0\t0" for one in ("00000080", mask)]
+    tree.write("/proc/1/net/route = Iface\tDestination\\n" + "\\n".join(lines))
+    place = "/proc/1/net/route#{kernel}\t00000000\t*\t*\t*\t*\t*\t00000000"
+    assert names(roots, file={place: {"present": False}}) == found
+
+
 def test_of_many_routes_each_is_seen(sticks, tree, roots):
     lines = [f"eth0\t{number:08X}\t00000000" for number in range(1, 5000)]
     tree.write("/proc/1/net/route = Iface\tDestination\\n" + "\\n".join(lines) + "\\nttyUSB1\t00000000\t0101A8C0")

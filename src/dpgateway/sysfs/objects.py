@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
 from dpgateway.sysfs.changes import Trace
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
@@ -204,7 +205,8 @@ class Look:
         return f"+{self.subsystem(thing)}:{thing.path.rpartition('/')[2]}"
 
     def key(self, thing: Object, path: str, key: str) -> Value:
-        """What a line of a text file says after ``key`` and a colon, an equals sign or white space.
+        """What a line of a text file says after ``key`` and a colon, an equals sign or white space. ``*`` as a word of
+        the key is any word.
 
         ``path``: an attribute, or a path of the host below /proc or /sys.
         """
@@ -289,10 +291,21 @@ def wrong_path(path: str) -> str | None:
 
 
 def _after(text: str, key: str) -> str | None:
+    line_of, fixed = _line_of(key)
     for line in text.splitlines():
-        if key in line and (found := re.fullmatch(rf"\s*{re.escape(key)}\s*[:=\s]\s*(.*)", line)):
+        if fixed in line and (found := line_of.fullmatch(line)):
             return found[1].strip()
     return None
+
+
+@lru_cache(maxsize=256)
+def _line_of(key: str) -> tuple[re.Pattern[str], str]:
+    """What a line with the key looks like, and a text that every such line has, because looking for that is fast."""
+    words = re.split(r"(\s+)", key)
+    # a run of \S++ gives nothing back, so the time grows with the line alone
+    pattern = "".join(r"\S++" if word == "*" else re.escape(word) for word in words)
+    fixed = "".join(takewhile(lambda word: word != "*", words))
+    return re.compile(rf"\s*{pattern}\s*[:=\s]\s*(.*)"), fixed
 
 
 def _real(tree: Tree, path: str, start: str) -> str | NoValue:

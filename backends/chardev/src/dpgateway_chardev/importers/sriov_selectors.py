@@ -40,7 +40,10 @@ _VERSION = "1.1.0"  # of the device-info specification
 _FUNCTIONS = re.compile(r"[^#]+(#\d+(-\d+)?(,\d+(-\d+)?)*)?")
 LINKS = {"ether": "1", "infiniband": "32"}  # include/uapi/linux/if_arp.h
 _VDPA = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
-_ROUTES = "/proc/1/net/route#{entry:net/*}\t00000000", "/proc/net/route#{entry:net/*}\t00000000"
+_DEFAULT = "{entry:net/*}\t00000000\t*\t*\t*\t*\t*\t00000000"
+"""Of the lines in /proc/net/route (net/ipv4/fib_trie.c, fib_route_seq_show): destination and mask are 0.0.0.0. Only
+the mask tells the default route from 0.0.0.0/1, which VPNs add."""
+_ROUTES = f"/proc/1/net/route#{_DEFAULT}", f"/proc/net/route#{_DEFAULT}"
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 
 
