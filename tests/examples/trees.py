@@ -63,8 +63,7 @@ AMD = Example(
             "amd.com/gpu",
             {
                 "0000:19:00.0": None,
-                "0000:1a:00.0": "/dev/dri/{entry:drm/renderD*} can't be filled: {entry:drm/renderD*} finds nothing at "
-                "0000:1a:00.0",
+                "0000:1a:00.0": "entry drm/renderD* of 0000:1a:00.0 finds nothing",
             },
             Allocation(device_nodes=nodes("/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128")),
             [(0,), ()],
@@ -250,8 +249,8 @@ QAT = Example(
             {
                 "0000:6b:00.1": None,
                 "0000:6b:00.2": None,
-                "0000:6b:00.7": "/sys/kernel/debug/qat_4xxx_0000:8b:00.0/heartbeat/status doesn't say what is required "
-                "of it",
+                "0000:6b:00.7": "/sys/kernel/debug/qat_4xxx_0000:8b:00.0/heartbeat/status: found '-1', expected "
+                "none of -1 or nothing",
                 "0000:6b:00.10": None,
                 "0000:6b:00.11": None,
             },

@@ -80,25 +80,26 @@ def test_every_field_is_tested():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{attr:absent}", "{attr:absent} is absent"),
-        ("{driver}", "{driver} is absent"),
-        ("{file:uevent#MIN}", "{file:uevent#MIN} isn't there: uevent has no line with 'MIN'"),
+        ("{attr:absent}", "attr absent of ttyUSB12 is absent"),
+        ("{driver}", "driver of ttyUSB12 is absent"),
+        ("{file:uevent#MIN}", "file uevent#MIN of ttyUSB12 isn't there: uevent has no line with 'MIN'"),
         (
-            "{file:/sys/devices/y/*/properties#minor=3#x}",
-            "{file:/sys/devices/y/*/properties#minor=3#x} isn't there: no /sys/devices/y/*/properties says minor=3",
+            "{file:/sys/devices/y/*/info#minor=3#x}",
+            "file /sys/devices/y/*/info#minor=3#x of ttyUSB12 isn't there: no /sys/devices/y/*/info says minor=3",
         ),
-        ("{file:/sys/devices/y/*/absent}", "{file:/sys/devices/y/*/absent} is absent"),
-        ("{symlink:/dev/disk/*}", "{symlink:/dev/disk/*} isn't there: udev knows no such link to ttyUSB12"),
-        ("{slot:b3.00}", "{slot:b3.00} isn't there: 'b3.00' is no PCI address"),
-        ("{pci_number:0000:b3:00}", "{pci_number:0000:b3:00} isn't there: '0000:b3:00' is no PCI address"),
+        ("{file:/sys/devices/y/*/absent}", "file /sys/devices/y/*/absent of ttyUSB12 is absent"),
+        ("{symlink:/dev/disk/*}", "symlink /dev/disk/* of ttyUSB12 isn't there: udev knows no such link"),
+        ("{slot:b3.00}", "slot b3.00 of ttyUSB12 isn't there: 'b3.00' is no PCI address"),
+        ("{pci_number:0000:b3:00}", "pci_number 0000:b3:00 of ttyUSB12 isn't there: '0000:b3:00' is no PCI address"),
         (
             "{file:/etc/passwd#root}",
-            "{file:/etc/passwd#root} can't be read: /etc/passwd is neither below /sys nor /proc",
+            "file /etc/passwd#root of ttyUSB12 can't be read: /etc/passwd is neither below /sys nor /proc",
         ),
-        ("{file:/proc/{attr:absent}#x}", "{attr:absent} is absent"),
-        ("{each:tty/*}", "{each:tty/*} stands for several texts, and only one is wanted here"),
-        ("{entry:uio/*}", "{entry:uio/*} finds nothing at ttyUSB12"),
-        ("{env:PCI_ID}", "{env:PCI_ID} is absent"),
+        ("{file:/proc/{attr:absent}#x}", "attr absent of ttyUSB12 is absent"),
+        ("{each:tty/*}", "each tty/* of ttyUSB12 stands for several texts, and only one is wanted here"),
+        ("{entry:uio/*}", "entry uio/* of ttyUSB12 finds nothing"),
+        ("{file:uevent#{kernel}}", "file uevent#ttyUSB12 of ttyUSB12 isn't there: uevent has no line with 'ttyUSB12'"),
+        ("{env:PCI_ID}", "env PCI_ID of ttyUSB12 is absent"),
     ],
 )
 def test_what_is_missing_is_named(fill, text, why):
@@ -156,8 +157,8 @@ def test_a_part_of_a_usb_device_names_the_device_which_has_the_node(roots, tree)
         return str(Template.parse("{devnode}").fill(Look(roots), Matched(Object(path), Object(path))))
 
     named = "; 1-1, which it is in, has one: match that, with attr in place of attrs"
-    assert why("devices/usb1/1-1/1-1:1.0") == f"{{devnode}} isn't there: it has no node{named}"
-    assert why("devices/usb1/1-1/1-1:1.0/host0") == "{devnode} isn't there: it has no node"
+    assert why("devices/usb1/1-1/1-1:1.0") == f"devnode of 1-1:1.0 isn't there: it has no node{named}"
+    assert why("devices/usb1/1-1/1-1:1.0/host0") == "devnode of host0 isn't there: it has no node"
 
 
 def test_values_of_other_objects_are_not_mixed(roots, tree):
@@ -174,5 +175,5 @@ def test_one_text_for_each_thing_that_a_pattern_finds(roots, tree):
     texts = Template.parse("/dev/dri/{each:drm/[!c]*}").all(look, found)
     assert texts == ("/dev/dri/renderD128",)
     assert Template.parse("{kernel}:{each:drm/c*}").all(look, found) == ("a:card0", "a:controlD64")
-    assert str(Template.parse("{each:uio/*}").all(look, found)) == "{each:uio/*} finds nothing at a"
+    assert str(Template.parse("{each:uio/*}").all(look, found)) == "each uio/* of a finds nothing"
     assert Template.parse("{kernel}").all(look, found) == ("a",)

@@ -17,6 +17,7 @@ from tests.support.uevents import changes
         (b"x\0ACTION=unbind\0DEVPATH=/devices/a\xff\0", Uevent("unbind", "devices/a\ufffd", "")),
         (b"libudev\0\xfe\xed\xca\xfe", None),
         (b"", None),
+        (b"add@/x\0ACTION=add\0DEVPATH=/x/tty\xff\0SUBSYSTEM=tty\0", Uevent("add", "x/tty\udcff", "tty")),
     ],
 )
 def test_a_message(message, event):

@@ -1,5 +1,7 @@
 """Why something is a device, or why not: each candidate, with the first test that it failed."""
 
+import os
+
 import pytest
 
 from dpgateway import Candidate
@@ -89,7 +91,7 @@ def test_with_alternatives_each_is_named_until_one_takes_the_object(drive):
         ("0", "match[1].attr.class", "'0x020000'", None),
         ("1", None, "", "0000:01:00.1"),
         ("0", "match[0].driver", "nothing", None),
-        ("0", "group.by", "that {attr:iommu_group} is absent", None),
+        ("0", "group.by", "that attr iommu_group of 0000:02:00.0 is absent", None),
     ]
 
 
@@ -118,6 +120,23 @@ def test_an_object_that_is_half_gone_has_its_name_only(tree, drive):
 
 
 @pytest.mark.usefixtures("functions")
+@pytest.mark.usefixtures("functions")
+def test_a_name_that_is_not_utf8_is_one_candidate_among_others(tree, drive):
+    """What one device calls itself explains nothing away of the others."""
+    strange = os.fsdecode(b"tty\xff")
+    here = f"{PCI}/0000:02:00.0/tty/{strange}"
+    tree.write(f"{here}/subsystem -> /sys/class/tty\n/sys/class/tty/{strange} -> {here}\nc /dev/{strange} 4:69")
+    driver = drive({"subsystem": "tty", "kernel": "ttyS*"})
+    driver.devices()
+    assert {one.name: (one.test, one.found, one.device) for one in driver.explain(None)} == {
+        "tty ttyS4": (None, "", "0000:01:00.0"),
+        "tty tty\\udcff": ("match.kernel", "'tty\\udcff'", None),
+    }
+    everything = drive({"subsystem": "tty"}, nodes=["/dev/{kernel}"], id="{kernel}")
+    assert [one.id for one in everything.devices()] == ["ttyS4"]
+    assert [(one.test, one.device) for one in everything.explain(None)] == [(None, "ttyS4"), ("id", None)]
+
+
 def test_who_means_an_ancestor_is_told_so(drive):
     (tty,) = drive({"subsystem": "tty", "attr": {"vendor": "0x8086"}}).explain(None)
     why = "it isn't there; 0000:01:00.0, which it is in, has one: write attrs"
@@ -159,13 +178,13 @@ def stick(tree):
             {"subsystem": "tty", "attrs": {"idVendor": "0403"}},
             {"id": "modem-{attr:serial}"},
             "id",
-            "that {attr:serial} is absent; 1-1, which it is in, has one: write attrs",
+            "that attr serial of ttyUSB0 is absent; 1-1, which it is in, has one: write attrs",
         ),
         (
             {"subsystem": "tty", "attrs": {"idVendor": "0403"}},
             {"id": "modem-{attr:number}"},
             "id",
-            "that {attr:number} is absent",
+            "that attr number of ttyUSB0 is absent",
         ),
     ],
     ids=["an interface", "one ancestor", "the id", "nowhere"],

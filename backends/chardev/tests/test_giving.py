@@ -124,7 +124,12 @@ def test_a_device_is_unhealthy_while_what_it_requires_is_missing(tree, drive, fu
     driver = drive(FUNCTION, nodes=[], requires=requires, host=str(tree.path))
     assert reasons(driver) == {"0000:3b:00.0": f"/var/{place}/61.sock isn't there"}
     tree.write(f"/var/{place}/61.sock = ")
-    assert reasons(driver) == {"0000:3b:00.0": "/proc/devices doesn't say what is required of it"}
+    found = "'Character devices:\\n 10 misc'"
+    assert reasons(driver) == {"0000:3b:00.0": f"/proc/devices: found {found}, expected * onload_epoll*"}
+    tree.write(f"/proc/devices = {'x' * 5000}")
+    (reason,) = reasons(driver).values()
+    assert reason.startswith("/proc/devices: found 'xxx")
+    assert len(reason) < 300
     tree.write("/proc/devices = Character devices:\\n 10 misc\\n250 onload_epoll")
     assert reasons(driver) == {"0000:3b:00.0": None}
 

@@ -107,9 +107,10 @@ class Candidate:
     def __post_init__(self) -> None:
         if (self.device is None) == (self.test is None):
             raise ValueError(f"candidate {self.name!r}: expected the device that it is, or the test that it failed")
-        for name in ("name", "path", "found", "expected"):
-            text = checks.text(f"Candidate.{name}", getattr(self, name), empty=name != "name")
-            _set(self, **{name: text})
+        for name in ("name", "path", "found", "expected"):  # of hardware: a name of sysfs needn't be UTF-8
+            said = getattr(self, name)
+            text = legible(said) if isinstance(said, str) else said
+            _set(self, **{name: checks.text(f"Candidate.{name}", text, empty=name != "name")})
 
 
 @dataclass(frozen=True, slots=True)

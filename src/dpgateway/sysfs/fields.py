@@ -25,7 +25,7 @@ class Field(NamedTuple):
 def _entry(look: Look, thing: Object, path: str) -> Value:
     for found in look.entries(thing, path):
         return found.rpartition("/")[2]
-    return NoValue(f"finds nothing at {thing.kernel}", absent=True)
+    return NoValue("finds nothing", absent=True)
 
 
 def _env(look: Look, thing: Object, key: str) -> Value:
@@ -59,7 +59,7 @@ def _symlink(look: Look, thing: Object, pattern: str) -> Value:
     for link in look.symlinks(thing):
         if name_matches(link, pattern):
             return link
-    return NoValue(f"isn't there: udev knows no such link to {thing.kernel}", absent=True)
+    return NoValue("isn't there: udev knows no such link", absent=True)
 
 
 _ATTR = "the path of an attribute"

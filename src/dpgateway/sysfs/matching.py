@@ -13,13 +13,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar
 
-from dpgateway.errors import refuse
+from dpgateway.errors import cut, refuse
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.objects import Look, Object, wrong_path
 from dpgateway.sysfs.pci import virtual_function
 from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.values import NoValue, Value
+
+LONGEST = 200
+"""Characters of a value that are shown: a file in /proc may have 4 MB."""
 
 
 def _about(text: str) -> Any:  # noqa: ANN401  a field's metadata
@@ -47,7 +50,7 @@ class Mismatch:
         if isinstance(self.value, NoValue):
             found = "nothing" if self.value.absent else f"it {self.value}"
         else:
-            found = repr(self.value)
+            found = cut(repr(self.value), LONGEST)
         return f"{found} at {self.at.kernel}" if self.at else found
 
     @property

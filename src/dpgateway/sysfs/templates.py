@@ -33,10 +33,13 @@ class Unfilled:
     """Why a template has no text for an object."""
 
     field: str
+    """With what its argument was filled with: ``attr:iommu_group``."""
     value: NoValue
+    at: Object
+    """What the field is about."""
 
     def __str__(self) -> str:
-        return f"{{{self.field}}} {self.value}"
+        return f"{self.field.replace(':', ' ', 1)} of {self.at.kernel} {self.value}"
 
 
 class TemplateError(ValueError):
@@ -97,7 +100,7 @@ class Template:
         for text in texts:
             if isinstance(text, Unfilled):
                 return text
-        nothing = Unfilled(str(each), NoValue(f"finds nothing at {found.thing.kernel}", absent=True))
+        nothing = Unfilled(f"{EACH}:{path}", NoValue("finds nothing", absent=True), found.thing)
         return tuple(text for text in texts if isinstance(text, str)) or nothing
 
     def fill(self, look: Look, found: Matched, others: Mapping[str, str] | None = None) -> str | Unfilled:
@@ -118,8 +121,11 @@ def _value(look: Look, found: Matched, slot: Slot, others: Mapping[str, str]) ->
     if isinstance(argument, Unfilled):
         return argument
     field = FIELDS[slot.name]
-    value = field.fill(look, found.ancestor if field.ancestor else found.thing, argument)
-    return Unfilled(str(slot), value) if isinstance(value, NoValue) else value
+    at = found.ancestor if field.ancestor else found.thing
+    value = field.fill(look, at, argument)
+    if isinstance(value, NoValue):
+        return Unfilled(f"{slot.name}:{argument}" if argument else slot.name, value, at)
+    return value
 
 
 def _parsed(text: str, *, inner: bool) -> tuple[Template, str]:

@@ -36,7 +36,7 @@ class Uevent:
     @classmethod
     def parse(cls, message: bytes) -> Uevent | None:
         """None, if it is no message of the kernel's."""
-        lines = message.decode(errors="replace").split("\0")
+        lines = message.decode(errors="surrogateescape").split("\0")  # as os.listdir says names
         said = {key: value for key, mark, value in (line.partition("=") for line in lines[1:]) if mark}
         if not {"ACTION", "DEVPATH"} <= said.keys():
             return None

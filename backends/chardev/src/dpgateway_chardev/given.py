@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 
 from dpgateway import Allocation, DeviceNode, DriverError, Mount
 from dpgateway.sysfs import Node
 from dpgateway_chardev.jsons import Json, merged
+
+_LONGEST = 200
+"""Characters of what changed that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,9 @@ class GivenNode:
     constant: bool = False
     """Whether it is the same for all devices, as /dev/vfio/vfio is, and no device's own."""
 
+    def __str__(self) -> str:
+        return f"{self.path} ({self.node}) as {self.container_path}, {self.permissions}"
+
 
 @dataclass(frozen=True, slots=True)
 class GivenAccess:
@@ -30,6 +37,9 @@ class GivenAccess:
     owner: int | None
     group: int | None
     mode: int | None
+
+    def __str__(self) -> str:
+        return f"{self.path}: owner {self.owner}, group {self.group}, mode {self.mode and oct(self.mode)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,36 @@ class Given:
     access: tuple[GivenAccess, ...] = ()
     info: str = ""
     """The text of its device-info file."""
+
+
+def differing(listed: Given, now: Given) -> str:
+    """What a device gives now that isn't what it was listed with, for people."""
+    before, after = (
+        {(one.name, _words(item)): None for one in fields(given) for item in _items(getattr(given, one.name))}
+        for given in (listed, now)
+    )
+    gone = [f"{name} {text}" for name, text in before if (name, text) not in after]
+    new = [f"{name} {text}" for name, text in after if (name, text) not in before]
+    return f"it gives {_few(new)} now, it was listed with {_few(gone)}"
+
+
+def _items(value: tuple[object, ...] | str) -> Iterable[object]:
+    return value if isinstance(value, tuple) else [value] if value else []
+
+
+def _words(item: object) -> str:
+    match item:
+        case Mount(host_path, container_path, read_only):
+            return f"{host_path} at {container_path}{', read-only' if read_only else ''}"
+        case (name, Json(text) | str(text)):
+            return f"{name}={text}"
+    return str(item)
+
+
+def _few(texts: Sequence[str]) -> str:
+    """The first characters, so that a line of the log stays readable."""
+    text = "; ".join(texts)
+    return f"{text[:_LONGEST]}..." if len(text) > _LONGEST else text or "nothing else"
 
 
 def together(given: list[tuple[str, Given]], resource: str) -> Allocation:

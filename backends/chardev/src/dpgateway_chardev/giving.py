@@ -136,12 +136,12 @@ class Giver:
         part = {"part": others["part"]}
         paths = _parsed(template, tuple(part)).all(self._look, found, part)
         if isinstance(paths, Unfilled):
-            raise NothingToGive(f"{template} can't be filled: {paths}")
+            raise NothingToGive(str(paths))
         nodes: list[GivenNode] = []
         lacks: list[NothingToGive] = []
         for path in paths:
             try:
-                nodes.append(self._node(template, option, _checked(template, path), found, others))
+                nodes.append(self._node(template, option, _checked(path), found, others))
             except NothingToGive as error:
                 lacks.append(error)
         if lacks and not (nodes and option.optional):
@@ -171,7 +171,7 @@ class Giver:
     def _text(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
         text = self._template(template, found, others)
         if isinstance(text, Unfilled):
-            raise NothingToGive(f"{template} can't be filled: {text}")
+            raise NothingToGive(str(text))
         return text
 
     def _template(self, text: str, found: Matched, others: Mapping[str, str] | None = None) -> str | Unfilled:
@@ -179,7 +179,7 @@ class Giver:
         return _parsed(text, tuple(others)).fill(self._look, found, others)
 
     def _path(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
-        return _checked(template, self._text(template, found, others))
+        return _checked(self._text(template, found, others))
 
 
 def _of_node(path: str, node: Node) -> Mapping[str, str]:
@@ -197,8 +197,8 @@ def _parsed(text: str, others: tuple[str, ...] = ()) -> Template:
     return Template.parse(text, dict.fromkeys(others, ""))
 
 
-def _checked(template: str, path: str) -> str:
+def _checked(path: str) -> str:
     """A filled template that is a path: what a device says of itself may not lead elsewhere."""
     if not path.startswith("/") or not {"", ".", ".."}.isdisjoint(path[1:].split("/")) or "\0" in path:
-        raise NothingToGive(f"expected {template} to be a path without '.', '..' and '//', found {path!r}")
+        raise NothingToGive(f"expected a path without '.', '..' and '//', found {path!r}")
     return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from dpgateway.sysfs import HOST_DEV, UNTOLD, Interest, NoValue, OutsideError, Roots, Test, Trace, WatchedTree
+from dpgateway.sysfs import HOST_DEV, UNTOLD, Interest, Mismatch, NoValue, OutsideError, Roots, Test, Trace, WatchedTree
 from dpgateway_chardev.given import GivenAccess
 
 
@@ -45,7 +45,7 @@ class HostFiles:
         value = tree.read(real)
         if text.passes(value):
             return None
-        return f"{path} {value}" if isinstance(value, NoValue) else f"{path} doesn't say what is required of it"
+        return str(Mismatch(path, value, text))
 
     def permit(self, access: GivenAccess) -> None:
         """Changes who may use a file. Raises OSError, OutsideError."""

@@ -22,7 +22,7 @@ from dpgateway.sysfs import (
     tried,
     value_matches,
 )
-from dpgateway_chardev.given import Given
+from dpgateway_chardev.given import Given, differing
 from dpgateway_chardev.giving import Giver, NothingToGive
 from dpgateway_chardev.grouping import Grouping, Left, Part, Whole, parts_of
 from dpgateway_chardev.health import wrong_attribute
@@ -224,7 +224,7 @@ class MatchSurvey:
         if now.given is None:
             raise NothingToGive(now.health.reason)
         if now.given != device.given:
-            raise NothingToGive(f"it gives {now.given} now, it was listed with {device.given}")
+            raise NothingToGive(differing(device.given, now.given))
         return now.given
 
     def _checked(self, part: Part) -> Part:

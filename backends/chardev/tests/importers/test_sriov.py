@@ -150,9 +150,13 @@ def functions(tree):
         /sys/devices/pci0000:17/0000:17:02.4/vdpa4/vhost-vdpa-0/
         c /dev/vhost-vdpa-0 238:0
     """)
-    tree.write("/proc/1/net/route = Iface\tDestination\\neth3\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0")  # not 0000:17:02.3
+    tree.write(
+        "/proc/1/net/route = Iface\tDestination\\neth3\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0"
+    )  # not 0000:17:02.3
     tree.write("/sys/devices/pci0000:17/0000:17:02.6/net/eth6/")
-    tree.write("/proc/net/route = Iface\tDestination\\neth6\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0")  # nor 0000:17:02.6
+    tree.write(
+        "/proc/net/route = Iface\tDestination\\neth6\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0"
+    )  # nor 0000:17:02.6
 
 
 @pytest.mark.usefixtures("functions")
