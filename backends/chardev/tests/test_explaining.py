@@ -120,7 +120,6 @@ def test_an_object_that_is_half_gone_has_its_name_only(tree, drive):
 
 
 @pytest.mark.usefixtures("functions")
-@pytest.mark.usefixtures("functions")
 def test_a_name_that_is_not_utf8_is_one_candidate_among_others(tree, drive):
     """What one device calls itself explains nothing away of the others."""
     strange = os.fsdecode(b"tty\xff")
@@ -137,6 +136,7 @@ def test_a_name_that_is_not_utf8_is_one_candidate_among_others(tree, drive):
     assert [(one.test, one.device) for one in everything.explain(None)] == [(None, "ttyS4"), ("id", None)]
 
 
+@pytest.mark.usefixtures("functions")
 def test_who_means_an_ancestor_is_told_so(drive):
     (tty,) = drive({"subsystem": "tty", "attr": {"vendor": "0x8086"}}).explain(None)
     why = "it isn't there; 0000:01:00.0, which it is in, has one: write attrs"
