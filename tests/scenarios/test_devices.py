@@ -120,6 +120,24 @@ async def test_of_two_lost_devices_only_the_held_one_stays(kubelet: Kubelet, gat
     assert (await kubelet.start_container("p1"))["ok"]
 
 
+async def test_a_driver_that_lists_late_is_offered_with_what_is_held(kubelet: Kubelet, gateway: Gateway) -> None:
+    """At the deadline of the first list the first message has the held ids, Unhealthy, and is never empty."""
+    await kubelet.start()
+    await gateway.start()
+    await kubelet.wait_for_devices(2)
+    [held] = devices(await kubelet.admit("p1", ONE))
+    await kubelet.noted()
+    await gateway.end()
+    gateway.resource["timeouts"] = {"list": "300ms"}
+    gateway.suffer({"call": "list", "hang": True})
+    await gateway.start()
+    observer = await gateway.observe()
+    assert await observer.wait_for(lambda _: True) == {held: False}
+    await kubelet.wait_for_devices(0, 1)
+    gateway.suffer()
+    await kubelet.wait_for_devices(2)
+
+
 async def test_a_device_vanishes_during_its_allocation(kubelet: Kubelet, gateway: Gateway) -> None:
     """The kubelet is between its choice and its checkpoint: nobody but the gateway knows that the id is taken."""
     gateway.resource["keep_lost"] = "0s"
