@@ -47,12 +47,17 @@ def arguments() -> argparse.Namespace:
         "--page", type=Path, help=f"where to write the page and its plot; default for all measurements: {_PAGE.name}"
     )
     parser.add_argument(
+        "--update",
+        action="store_true",
+        help="with some measurements: write figures and page, with the last run's figures of all the others",
+    )
+    parser.add_argument(
         "--rewrite", action="store_true", help="measure nothing: write the page again from the figures of the last run"
     )
     options = parser.parse_args()
     if unknown := set(options.names) - set(MEASUREMENTS):
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
-    if not options.names and options.effort >= 1:
+    if options.update or (not options.names and options.effort >= 1):
         options.json, options.page = options.json or _FIGURES, options.page or _PAGE
     return options
 
@@ -68,6 +73,11 @@ async def measure(names: list[str], effort: float) -> Figures:
     return figures
 
 
+def kept(last: Figures, names: list[str]) -> Figures:
+    """The figures of the last run that the measurements ``names`` don't replace."""
+    return {figure: value for figure, value in last.items() if figure.partition(".")[0] not in names}
+
+
 def main() -> int:
     options = arguments()
     if options.rewrite:
@@ -76,6 +86,8 @@ def main() -> int:
         return 0
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         figures = runner.run(measure(options.names, options.effort))
+    if options.update:
+        figures = kept(Report.read(_FIGURES).figures, options.names) | figures
     report = Report(about(), rounded(figures), kubelet())
     print(report.table())
     if options.json:

@@ -1,7 +1,8 @@
 """The least code that does the gateway's work: grpc.aio handlers that have their bytes ready, on the same event loop.
 
-A process of its own: ``python -m benchmarks.bare DIRECTORY RESOURCES DEVICES [--answer FILE] [--threaded] [--commands
-FIFO --stamps FIFO]``. It serves each resource on a socket, and registers all of them with each kubelet that appears.
+A process of its own: ``python -m benchmarks.bare DIRECTORY RESOURCES DEVICES [--answer FILE] [--threaded] [--naive]
+[--commands FIFO --stamps FIFO]``. It serves each resource on a socket, and registers all of them with each kubelet that
+appears.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from asyncinotify import Inotify, Mask
 
 from benchmarks import messages
 from benchmarks.commands import follow
+from dpgateway import Device, Health
 
 FOLDER = "bare"
 RESOURCE = "bare.example/r{}"
@@ -34,12 +36,17 @@ _RETRY = 0.01
 class Bare:
     """All resources. Each of them lists the same devices."""
 
-    def __init__(self, directory: Path, devices: int, answer: bytes, *, threaded: bool = False) -> None:
-        """``threaded``: the answer comes from a thread, as an answer must that may block."""
+    def __init__(
+        self, directory: Path, devices: int, answer: bytes, *, threaded: bool = False, naive: bool = False
+    ) -> None:
+        """``threaded``: the answer comes from a thread, as an answer must that may block. ``naive``: each list is made
+        anew, from one value for each device.
+        """
         self._directory, self._answer = directory, answer
         self._thread = ThreadPoolExecutor(1) if threaded else None
         self._folder = directory / FOLDER
-        ids = [f"device-{number}" for number in range(devices)]
+        self._naive = naive
+        self._ids = ids = [f"device-{number}" for number in range(devices)]
         self._lists = [messages.device_list(ids), messages.device_list(ids, ids[0] if ids else "")]
         self._list = self._lists[0]
         self._changed = asyncio.Event()
@@ -48,9 +55,16 @@ class Bare:
     def flip(self, index: int) -> None:
         """Sends the other list from now on. ``index`` doesn't matter, because both lists' bytes are ready."""
         self._lists.reverse()
-        self._list = self._lists[0]
+        self._list = self._made(index) if self._naive else self._lists[0]
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _made(self, index: int) -> bytes:
+        devices = [
+            Device(id_, Health.unhealthy("flipped") if i == index else Health.healthy())
+            for i, id_ in enumerate(self._ids)
+        ]
+        return b"".join(messages.device(one.id, healthy=one.health.ok) for one in devices)
 
     async def serve(self, resources: int) -> list[grpc.aio.Server]:
         self._folder.mkdir(exist_ok=True)
@@ -116,7 +130,7 @@ class Bare:
 
 async def run(options: argparse.Namespace) -> None:
     answer = options.answer.read_bytes() if options.answer else b""
-    bare = Bare(options.directory, options.devices, answer, threaded=options.threaded)
+    bare = Bare(options.directory, options.devices, answer, threaded=options.threaded, naive=options.naive)
     servers = await bare.serve(options.resources)
     if options.commands:
         loop = asyncio.get_running_loop()
@@ -139,6 +153,7 @@ def main() -> None:
     parser.add_argument("devices", type=int)
     parser.add_argument("--answer", type=Path)
     parser.add_argument("--threaded", action="store_true")
+    parser.add_argument("--naive", action="store_true")
     parser.add_argument("--commands", type=Path)
     parser.add_argument("--stamps", type=Path)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -28,32 +28,41 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 
 def _measure(folder: Path, size: int, rounds: int) -> Figures:
+    """A naive driver makes new values of all its devices at each look; bare, that is done before the bytes are made."""
     with ExitStack() as stack:
         turns = Turns(
-            rounds, {"gateway": _gateway(stack, folder / "gateway", size), "bare": _bare(stack, folder / "bare", size)}
+            rounds,
+            {
+                "gateway": _gateway(stack, folder / "gateway", size),
+                "bare": _bare(stack, folder / "bare", size),
+                "naive": _gateway(stack, folder / "naive", size, naive=True),
+                "bare_naive": _bare(stack, folder / "bare_naive", size, "--naive"),
+            },
         )
     return {
         f"flip.gateway.ms@{size}": turns.p50("gateway"),
         f"flip.gateway_p99.ms@{size}": percentile(turns.samples["gateway"], 99),
         f"flip.bare.ms@{size}": turns.p50("bare"),
+        f"flip.naive.ms@{size}": turns.p50("naive"),
+        f"flip.bare_naive.ms@{size}": turns.p50("bare_naive"),
     }
 
 
-def _gateway(stack: ExitStack, folder: Path, size: int) -> Callable[[], Sequence[float]]:
+def _gateway(stack: ExitStack, folder: Path, size: int, *, naive: bool = False) -> Callable[[], Sequence[float]]:
     folder.mkdir(parents=True)
     flipping.install(folder)
     commander = Commander(folder)
-    options = {"count": size, "commands": str(commander.commands), "stamps": str(commander.stamps)}
+    options = {"count": size, "commands": str(commander.commands), "stamps": str(commander.stamps), "naive": naive}
     environment = {"PYTHONPATH": f"{processes.ROOT}:{folder}"}
     process = processes.gateway(folder, 1, options, driver=flipping.ENTRY_POINT, environment=environment)
     return _flipping(stack, process, commander, size)
 
 
-def _bare(stack: ExitStack, folder: Path, size: int) -> Callable[[], Sequence[float]]:
+def _bare(stack: ExitStack, folder: Path, size: int, *flags: str) -> Callable[[], Sequence[float]]:
     folder.mkdir(parents=True)
     commander = Commander(folder)
     pipes = ("--commands", str(commander.commands), "--stamps", str(commander.stamps))
-    return _flipping(stack, processes.bare(folder, 1, size, *pipes), commander, size)
+    return _flipping(stack, processes.bare(folder, 1, size, *pipes, *flags), commander, size)
 
 
 def _flipping(

@@ -21,6 +21,7 @@ class FlippingOptions:
     count: int = field(default=1, metadata={"help": "how many devices there are"})
     commands: str = field(default="", metadata={"help": "the named pipe of commands"})
     stamps: str = field(default="", metadata={"help": "the named pipe of answers"})
+    naive: bool = field(default=False, metadata={"help": "whether each look makes new values of all devices"})
 
 
 class FlippingDriver:
@@ -28,6 +29,7 @@ class FlippingDriver:
 
     def __init__(self, options: FlippingOptions, context: Context) -> None:
         self._changed = context.changed
+        self._naive = options.naive
         self._devices = [Device(f"device-{number}") for number in range(options.count)]
         follow(Path(options.commands), Path(options.stamps), self._flip)
 
@@ -40,7 +42,7 @@ class FlippingDriver:
         return stamp
 
     def devices(self) -> Iterable[Device]:
-        return list(self._devices)
+        return [Device(one.id, one.health) for one in self._devices] if self._naive else list(self._devices)
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
         return Allocation()

@@ -24,9 +24,12 @@ def _varint(number: int) -> bytes:
 
 def device_list(ids: Iterable[str], unhealthy: str = "") -> bytes:
     """A ListAndWatchResponse."""
-    return b"".join(
-        _field(1, _field(1, id_.encode()) + _field(2, b"Unhealthy" if id_ == unhealthy else b"Healthy")) for id_ in ids
-    )
+    return b"".join(device(id_, healthy=id_ != unhealthy) for id_ in ids)
+
+
+def device(id_: str, *, healthy: bool) -> bytes:
+    """One device of that list."""
+    return _field(1, _field(1, id_.encode()) + _field(2, b"Healthy" if healthy else b"Unhealthy"))
 
 
 def allocate_request(id_: str) -> bytes:

@@ -1,3 +1,4 @@
+from benchmarks.__main__ import kept
 from benchmarks.budgets import BUDGETS, BY_DEVICES, BY_RESOURCES, Budget
 from benchmarks.processes import ROOT
 from benchmarks.report import Report
@@ -52,3 +53,8 @@ def test_the_page_is_what_the_figures_of_the_last_run_say():
 def test_every_figure_by_size_is_said_in_words():
     names = {name.partition("@")[0] for name in Report.read(FIGURES).figures if "@" in name}
     assert names == BY_DEVICES.keys() | BY_RESOURCES.keys()
+
+
+def test_an_update_keeps_the_figures_of_other_measurements():
+    last = {"flip.bare.ms@1": 1.0, "flip.gone.ms": 2.0, "first_list.bare.ms@1": 3.0}
+    assert kept(last, ["flip"]) == {"first_list.bare.ms@1": 3.0}

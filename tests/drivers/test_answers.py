@@ -1,5 +1,6 @@
 import itertools
 import threading
+from dataclasses import dataclass
 
 import pytest
 
@@ -262,6 +263,52 @@ def test_what_is_the_very_same_as_before_is_the_same_list():
     assert answers.devices([A, wet := Device("b", Health.unhealthy("wet"))], before) == (A, wet)
     assert answers.devices([B, A], before) == (B, A)
     assert answers.devices([A], before) == (A,)
+
+
+def test_new_values_that_say_the_same_are_the_same_list():
+    """A naive driver makes all its values at each look; whoever gets the list sees that one of them has changed."""
+
+    def made(*ids, **others):
+        known = {"attributes": {"vendor": "0x1", "ports": 4}, "hardware": ("pci 1",), "numa_nodes": (1,)}
+        return [Device(id_, **{**known, **others}) for id_ in ids]
+
+    before = answers.devices(made("a", "b", "c"))
+    assert answers.devices(made("a", "b", "c"), before) is before
+    for others in (
+        {"health": Health.unhealthy("wet")},
+        {"numa_nodes": (2,)},
+        {"attributes": {"vendor": "0x1", "ports": 5}},
+        {"hardware": ("pci 2",)},
+    ):
+        (other,) = made("b", **others)
+        after = answers.devices([*made("a"), other, *made("c")], before)
+        assert [one is was for one, was in zip(after, before, strict=True)] == [True, False, True]
+        assert after[1] is other
+    for ids in ("cab", "abcd", "bc", "xbc"):
+        after = answers.devices(made(*ids), before)
+        assert "".join(one.id for one in after) == ids
+        assert all(any(one is was for was in before) for one in after if one.id in "abc")
+    with pytest.raises(DriverFault, match="'a' twice"):
+        answers.devices(made("a", "b", "a"), before)
+
+
+@dataclass(frozen=True, slots=True)
+class Port(Device):
+    """A driver's own class that computes nothing."""
+
+    wired: str = ""
+
+
+def test_a_drivers_own_values_come_back_to_it_as_it_listed_them_last():
+    """Equal to the gateway, and not to the driver."""
+    before = answers.devices([Port("a", wired="red"), same := Port("b")])
+    after = answers.devices([Port("a", wired="blue"), same], before)
+    assert [one.wired for one in answers.own(after)] == ["blue", ""]
+    assert after[1] is before[1]
+    assert answers.devices(answers.own(after), after) is after
+    plain = answers.devices([Device("a"), same], after)
+    assert answers.own(plain) == (Device("a"), same)
+    assert type(plain[0]) is Device
 
 
 @pytest.mark.parametrize(("wrong", "text"), [("b", "expected a Device"), (None, "expected a Device"), (A, "'a' twice")])

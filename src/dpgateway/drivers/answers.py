@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import lru_cache
+from itertools import compress, count
+from operator import attrgetter, is_, is_not, ne
 from typing import Any, TypeVar
 
 from dpgateway.errors import (
@@ -20,7 +23,7 @@ from dpgateway.errors import (
     describe,
     legible,
 )
-from dpgateway.model import Allocation, Candidate, Device, plain, replaced
+from dpgateway.model import Allocation, Candidate, Device, other_values, plain
 
 T = TypeVar("T")
 
@@ -35,6 +38,7 @@ LONGEST_TRACE = 50_000
 """Characters of a driver's traceback that are kept."""
 
 _FIELDS = fields(Device)
+_ID = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +57,48 @@ def own(devices: Iterable[Device]) -> tuple[Device, ...]:
 def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ...]:
     """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``.
 
-    ``before``: what this returned the last time. What is the very same object there isn't checked again; one of a
-    driver's own class needs no new copy while its values are the same.
+    ``before``: what this returned the last time. A device that says the same stays the same object, so that whoever
+    gets the list looks only at what differs, also if a driver makes new values each time.
     """
     items: tuple[Device, ...] = _items("devices()", answer, MOST_DEVICES, Device)
-    new = replaced(before, items)
-    if new is not None and all(type(now) is Device and now.id == was.id for was, now in new):
-        return items if new else before
-    _check_kinds("devices()", items, Device)
-    copies = {id(device.own): device for device in before if type(device) is Copy}
-    listed = tuple([_copied(device, copies.get(id(device))) for device in items])
+    kinds = _check_kinds("devices()", items, Device)
+    # the usual case: as many devices as before, in the same order, and few of them are other objects
+    if len(items) == len(before) and all(map(_lasts, kinds)):
+        listed = _replaced(before, items)
+        if listed is not None:
+            return listed
+    known = {device.id: device for device in before}
+    listed = tuple([_copied(device, known) for device in items])
     ids = [device.id for device in listed]
     if len(set(ids)) < len(ids):
         ((twice, _),) = Counter(ids).most_common(1)
         raise DriverFault(f"devices() listed the id {twice!r} twice; an id means one device")
     return listed
+
+
+def _replaced(before: tuple[Device, ...], items: tuple[Device, ...]) -> tuple[Device, ...] | None:
+    """The devices of ``before``, but for those that say something else now; None, if any has another id."""
+    given = own(before)
+    places = list(compress(count(), map(is_not, given, items)))
+    was, now = [before[place] for place in places], [items[place] for place in places]
+    if any(map(ne, map(_ID, was), map(_ID, now))):
+        return None
+    listed = list(before)
+    for place, other in zip(places, other_values(was, now), strict=True):
+        # what a driver's own class carries besides is the driver's, so the driver gets its newest object back
+        if other or type(items[place]) is not Device or given[place] is not before[place]:
+            listed[place] = _copied(items[place], {})
+    return before if all(map(is_, before, listed)) else tuple(listed)
+
+
+@lru_cache(maxsize=64)
+def _lasts(kind: type) -> bool:
+    """Whether an object of this class says the same for ever: it is frozen, and computes nothing."""
+    if kind is Device:
+        return True
+    frozen = "__dataclass_params__" in vars(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    plain_fields = all(getattr(kind, one.name, None) is getattr(Device, one.name) for one in _FIELDS)
+    return frozen and plain_fields and getattr(kind, "__getattribute__", None) is object.__getattribute__
 
 
 def candidates(answer: object) -> tuple[Candidate, ...]:
@@ -99,13 +130,18 @@ def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[D
     return tuple([by_id[id_] for id_ in ids])
 
 
-def _copied(device: Device, before: Copy | None) -> Device:
-    """``before``: the copy of the same object, whose class may compute what it says, so it is compared."""
+def _copied(device: Device, known: Mapping[str, Device]) -> Device:
+    """``known``: the list before, by id. What says the same is taken from there: a value; or the copy of the same
+    object, whose class may compute what it says.
+    """
     if type(device) is Device:
-        return device
+        before = known.get(device.id)
+        return before if type(before) is Device and before == device else device
     values = {one.name: _value(device, one) for one in _FIELDS}
-    if before is not None and all(getattr(before, name) == value for name, value in values.items()):
-        return before
+    before = known.get(values["id"])
+    was = before if type(before) is Copy and before.own is device else None
+    if was is not None and all(getattr(was, name) == value for name, value in values.items()):
+        return was
     return Copy(**values, own=device)
 
 
@@ -133,11 +169,14 @@ def _items(what: str, answer: object, most: int, kind: type[T]) -> tuple[Any, ..
     return items
 
 
-def _check_kinds(what: str, items: tuple[object, ...], kind: type[T]) -> None:
-    if not all(issubclass(one, kind) for one in set(map(type, items))):
+def _check_kinds(what: str, items: tuple[object, ...], kind: type[T]) -> Collection[type]:
+    """The classes of the items."""
+    kinds = set(map(type, items))
+    if not all(issubclass(one, kind) for one in kinds):
         wrong = next(item for item in items if not issubclass(type(item), kind))  # its __class__ may lie
         name = kind.__name__
         raise DriverFault(f"{what} returned {wrong!r:.200} among its {name.lower()}s, expected a {name}")
+    return kinds
 
 
 def fault(method: str, error: BaseException) -> GatewayError:

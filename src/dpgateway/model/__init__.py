@@ -8,7 +8,7 @@ differences  what changed from one list to the next
 """
 
 from dpgateway.model.checks import place, plain
-from dpgateway.model.differences import changed, replaced
+from dpgateway.model.differences import changed, other_values, replaced
 from dpgateway.model.values import (
     HEALTHY,
     Allocation,
@@ -40,6 +40,7 @@ __all__ = [
     "Preference",
     "Registration",
     "changed",
+    "other_values",
     "place",
     "plain",
     "replaced",

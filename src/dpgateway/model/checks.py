@@ -99,7 +99,9 @@ class Attributes(Mapping[str, Plain]):
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or super().__eq__(other)
+        if type(other) is Attributes:  # of many devices, so it is compared in C
+            return self._values == other._values
+        return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]  # as of each mapping
 

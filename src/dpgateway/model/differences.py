@@ -6,15 +6,19 @@ the objects differ need anybody look at values. The loops over the whole list ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import compress
-from operator import is_not
-from typing import TypeVar
+from operator import attrgetter, is_not, ne
+from typing import Any, TypeVar
+
+from dpgateway.model.values import Device
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _ABSENT = object()
+_VALUES: Any = attrgetter(*(field.name for field in fields(Device)))
 
 
 def replaced(before: Sequence[V], now: Sequence[V]) -> list[tuple[V, V]] | None:
@@ -22,6 +26,11 @@ def replaced(before: Sequence[V], now: Sequence[V]) -> list[tuple[V, V]] | None:
     if len(before) != len(now):
         return None
     return list(compress(zip(before, now, strict=True), map(is_not, before, now)))
+
+
+def other_values(before: Iterable[Device], now: Iterable[Device]) -> Iterable[bool]:
+    """Whether the one device says something else than the other, pair by pair. It makes and compares tuples in C."""
+    return map(ne, map(_VALUES, before), map(_VALUES, now))
 
 
 def changed(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:

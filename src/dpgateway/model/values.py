@@ -73,11 +73,11 @@ class Device:
     def __post_init__(self) -> None:
         if (id_ := checks.text("device id", self.id)) is not self.id:
             _set(self, id=id_)
-        if _SHARE_SUFFIX.search(self.id):
+        if "::" in self.id and _SHARE_SUFFIX.search(self.id):
             raise ValueError(f"device id {self.id!r} ends in '::' and digits, which is how shares are named")
-        if not isinstance(self.health, Health):
-            raise TypeError(f"device {self.id!r}: expected health to be a Health, found {self.health!r}")
         if type(self.health) is not Health:
+            if not isinstance(self.health, Health):
+                raise TypeError(f"device {self.id!r}: expected health to be a Health, found {self.health!r}")
             _set(self, health=checks.plain(self.health, Health))
         if self.numa_nodes != ():
             _set(self, numa_nodes=checks.nodes(f"device {self.id!r}: numa_nodes", self.numa_nodes))
