@@ -368,6 +368,48 @@ def test_what_udev_finds_out_later_is_noticed(tree, drive):
     assert reasons(driver) == {"x1": None}
 
 
+VF = "devices/pci0000:3a/0000:3b:00.2"
+PF = "devices/pci0000:3a/0000:3b:00.0"
+GPU = "devices/pci0000:00/0000:00:01.0/0000:03:00.0"
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"match": {"subsystem": "infiniband_verbs", "attr": {"device/physfn/numa_node": "1"}}}, PF),
+        ({"match": {"subsystem": "infiniband_verbs", "attr": {"device/physfn/net/*/dev_port": "1"}}}, f"{PF}/net/pf0"),
+        ({"match": {"subsystem": "infiniband_verbs"}, "id": "{attr:device/physfn/numa_node}"}, PF),
+        ({"match": {"subsystem": "infiniband_verbs"}, "env": {"A": "{attr:device/physfn/numa_node}"}}, PF),
+        ({"match": {"subsystem": "infiniband_verbs", "attr": {"device/vendor": "0x15b4"}}}, VF),
+        ({"match": {"subsystem": "drm", "kernel": "card*", "drivers": "amdgpu"}}, GPU),
+        ({"match": {"subsystem": "drm", "attrs": {"vendor": "0x1002"}}}, GPU),
+    ],
+    ids=["the PF", "in the PF", "the PF's id", "the PF's environment", "the VF", "a card's parent", "its attribute"],
+)
+def test_what_an_answer_depended_on_is_a_concern_also_of_what_is_no_device_yet(tree, options, path):
+    """The same answer as that of the next slow look, which comes up to 30 s later."""
+    tree.write(f"""
+        /sys/{VF}/infiniband_verbs/uverbs1/dev = 231:1
+        /sys/{VF}/infiniband_verbs/uverbs1/device -> /sys/{VF}
+        /sys/{VF}/infiniband_verbs/uverbs1/subsystem -> /sys/class/infiniband_verbs
+        /sys/{VF}/vendor = 0x15b3
+        /sys/{VF}/physfn -> /sys/{PF}
+        /sys/{PF}/numa_node = 0
+        /sys/{PF}/net/pf0/dev_port = 0
+        /sys/class/infiniband_verbs/uverbs1 -> /sys/{VF}/infiniband_verbs/uverbs1
+        /sys/{GPU}/drm/card0/subsystem -> /sys/class/drm
+        /sys/{GPU}/vendor = 0x1
+        /sys/class/drm/card0 -> /sys/{GPU}/drm/card0
+        /sys/bus/pci/devices/
+    """)
+    roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}
+    survey = MatchSurvey(from_plain({"nodes": [], **options, **roots}, CharDeviceOptions))
+    survey.find()
+    assert survey.concern.has(Uevent("bind", path, "pci"))
+    assert not survey.concern.has(Uevent("bind", "devices/pci0000:00/0000:00:1f.0", "pci"))
+    assert not survey.concern.has(Uevent("add", "devices/virtual/net/veth1", "net"))
+
+
 def test_only_what_concerns_a_device_is_a_change(tree):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}

@@ -82,8 +82,11 @@ class Host:
         survey, full = MatchSurvey(self.options, self.memory), MatchSurvey(self.options, everything)
         survey.find(changes)
         full.find()
-        for what in ("devices", "checks", "notices", "concern"):
+        for what in ("devices", "checks", "notices"):
             assert getattr(survey, what) == getattr(full, what), (what, changes)
+        assert full.concern.subsystems == survey.concern.subsystems
+        assert full.concern.places <= survey.concern.places, changes
+        assert full.concern.above <= survey.concern.above, changes
         assert list(survey.devices) == list(full.devices)
         assert full.directories.keys() <= survey.directories.keys()
         assert all(interest <= survey.directories[at] for at, interest in full.directories.items())

@@ -37,14 +37,17 @@ class Concern:
 
     subsystems: tuple[str, ...]
     places: frozenset[str]
-    """The paths of all parts of devices."""
+    """The paths of all objects of these subsystems, also of those that no match takes yet; and what else in /sys the
+    answers depended on: the physical function of one whose attributes are asked through ``physfn``.
+    """
+    above: frozenset[str]
+    """What these are in."""
 
     def has(self, event: Uevent) -> bool:
-        """Whether it is about an object of these subsystems, about what a part of a device is in, or what is in it."""
+        """Whether it is about an object of these subsystems, about what a place is in, or about what is in it."""
         if any(value_matches(event.subsystem, subsystem) for subsystem in self.subsystems):
             return True
-        inside = any(one.path in self.places for one in Object(event.path).line)
-        return inside or any(place.startswith(f"{event.path}/") for place in self.places)
+        return event.path in self.above or any(one.path in self.places for one in Object(event.path).line)
 
 
 class MatchSurvey:
@@ -73,7 +76,7 @@ class MatchSurvey:
 
     @property
     def concern(self) -> Concern:
-        return Concern(tuple(match.subsystem for match in self._options.match), self._memory.grouped.places)
+        return Concern(tuple(match.subsystem for match in self._options.match), *self._memory.concern)
 
     def find(self, changes: Changes | None = None) -> None:
         """Finds all there is. What ``changes`` can't have touched is as it was; None: everything is looked at. Raises
@@ -125,7 +128,9 @@ class MatchSurvey:
                 parts = tuple(self._parts(thing, kinds))
             self._asked[thing.path] = tuple(asked) if parts else ()  # a tuple is a fifth of a set's size
             left = self._grouping.left.get(thing)
-            seen = self._memory.see(thing.path, Seen(kinds, parts, left, () if parts else places(asked)))
+            trace = places(asked)
+            self._memory.care(thing.path, trace)
+            seen = self._memory.see(thing.path, Seen(kinds, parts, left, () if parts else trace))
         if seen.left is not None:
             self._grouping.left[thing] = seen.left
         return seen
@@ -147,8 +152,7 @@ class MatchSurvey:
         if len(parts) != len(memory.grouped.parts) or not all(map(operator.is_, parts, memory.grouped.parts)):
             self._grouping.left = {}
             wholes = tuple(self._grouping.wholes(parts))
-            paths = frozenset(path for whole in wholes for path in whole.paths)
-            memory.grouped = Grouped(parts, wholes, self._grouping.left, paths)
+            memory.grouped = Grouped(parts, wholes, self._grouping.left)
         self._grouping.left = left | memory.grouped.left
 
     def _list(self) -> Collection[str] | None:
@@ -193,7 +197,10 @@ class MatchSurvey:
             why = Left("id", f"that {error}", "one that can be offered")
             self._grouping.left |= {part.found.thing: why for part in whole.parts}
             return None
-        return self._memory.keep(Kept(whole, device, checks, places(asked)))
+        trace = places(asked)
+        for path in whole.paths:
+            self._memory.care(path, trace)
+        return self._memory.keep(Kept(whole, device, checks, trace))
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
         """What was looked at, after ``find``."""

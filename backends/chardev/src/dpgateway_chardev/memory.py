@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpgateway import Device
-from dpgateway.sysfs import Changes, Interest, Object
+from dpgateway.sysfs import UNTOLD, Changes, Interest, Object
 from dpgateway_chardev.given import Given
 from dpgateway_chardev.grouping import Left, Part, Whole
 from dpgateway_chardev.naming import Names
@@ -54,8 +54,6 @@ class Grouped:
     parts: Sequence[Part] = ()
     wholes: Sequence[Whole] = ()
     left: dict[Object, Left] = field(default_factory=dict)
-    places: frozenset[str] = frozenset()
-    """The paths of all parts of devices."""
 
 
 class Memory:
@@ -81,6 +79,11 @@ class Memory:
         self._fresh: set[str] | None = None
         """The paths of the objects that this look has read; None: all of them."""
         self._doubtful: set[str] | None = set()
+        self._cared: set[str] = set()
+        """What answers depended on elsewhere in /sys. It grows until everything is looked at again; what is too much
+        leads to a look that finds nothing new."""
+        self.concern: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
+        """The places whose uevents matter, and what these are in."""
 
     def forget(self, changes: Changes | None) -> None:
         """What these may have changed; None: everything."""
@@ -97,6 +100,17 @@ class Memory:
         for directory, names in self.known.items():
             self.known[directory] = {name: thing for name, thing in names.items() if thing.path in self.seen}
         self._fresh, self._doubtful = set(), set()
+
+    def care(self, path: str, trace: Iterable[str]) -> None:
+        """On what the object at ``path`` depended. What is in it, and what it is in, is known by the path, and files,
+        which have absolute paths, are watched; what remains is elsewhere in /sys.
+        """
+        inside = f"{path}/"
+        self._cared.update(
+            place
+            for place in trace
+            if place != path and not place.startswith((inside, "/", UNTOLD)) and not path.startswith(f"{place}/")
+        )
 
     def see(self, path: str, seen: Seen) -> Seen:
         """The parts stay the very same, if they are the same, so that nothing has to be grouped again."""
@@ -121,6 +135,9 @@ class Memory:
         looked at again each time.
         """
         self._seen_before, self._kept_before = {}, {}
+        cared = self._cared.union(there)
+        if cared != self.concern[0]:
+            self.concern = frozenset(cared), frozenset(above for place in cared for above in _above(place))
         self.seen = {path: one for path, one in self.seen.items() if path in there}
         self.kept = {id_: one for id_, one in self.kept.items() if id_ in ids}
         used = {id(part) for one in self.kept.values() for part in one.whole.parts}
@@ -135,6 +152,11 @@ class Memory:
     def watch(self, directories: Mapping[str, Interest]) -> None:
         for directory, interest in directories.items():
             self.directories.setdefault(directory, Interest()).add(interest)
+
+
+def _above(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 class Proof:
