@@ -5,6 +5,7 @@ import os
 import pytest
 
 from dpgateway import Candidate
+from dpgateway.testing import Recorder
 
 PCI = "/sys/devices/pci0000:00"
 
@@ -131,8 +132,10 @@ def test_a_name_that_is_not_utf8_is_one_candidate_among_others(tree, drive):
         "tty ttyS4": (None, "", "0000:01:00.0"),
         "tty tty\\udcff": ("match.kernel", "'tty\\udcff'", None),
     }
-    everything = drive({"subsystem": "tty"}, nodes=["/dev/{kernel}"], id="{kernel}")
+    recorder = Recorder()
+    everything = drive({"subsystem": "tty"}, recorder, nodes=["/dev/{kernel}"], id="{kernel}")
     assert [one.id for one in everything.devices()] == ["ttyS4"]
+    assert "/tty\\udcff can't be offered: id: " in recorder.messages[0]
     assert [(one.test, one.device) for one in everything.explain(None)] == [(None, "ttyS4"), ("id", None)]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from dpgateway.errors import encodable
+
 
 class Notices:
     """Problems of one kind, at one level of the log."""
@@ -19,5 +21,5 @@ class Notices:
         texts = dict.fromkeys(now)
         for text in texts:
             if text not in self._told:
-                self._log.log(self._level, text)
+                self._log.log(self._level, encodable(text))  # a name in it needn't be UTF-8
         self._told = frozenset(texts)

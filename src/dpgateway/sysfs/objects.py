@@ -80,7 +80,7 @@ class Look:
         date.
         """
         known = {} if known is None else known
-        seen: set[str] = set()
+        found: dict[str, Object] = {}
         for kind, below in _PLACES:
             names = (
                 (one for one in self._listed(kind) if value_matches(one, subsystem))
@@ -89,18 +89,19 @@ class Look:
             )
             for name in names:
                 directory = f"{kind}/{name}{below}"
-                before = known.get(directory, {})
-                known[directory] = now = dict(self._objects_in(directory, before))
-                for thing in now.values():
-                    if thing.path not in seen:
-                        seen.add(thing.path)
-                        yield thing
+                known[directory] = now = self._objects_in(directory, known.get(directory, {}))
+                found.update({thing.path: thing for thing in now.values()})
+        yield from found.values()
 
-    def _objects_in(self, directory: str, known: Mapping[str, Object]) -> Iterator[tuple[str, Object]]:
-        for name in self._listed(directory):
-            if name in known:
-                yield name, known[name]
-                continue
+    def _objects_in(self, directory: str, known: Mapping[str, Object]) -> dict[str, Object]:
+        listed = self._listed(directory)
+        new = dict(self._linked(directory, [name for name in listed if name not in known]))
+        both = {**known, **new} if new else known
+        return {name: both[name] for name in listed if name in both}
+
+    def _linked(self, directory: str, names: Iterable[str]) -> Iterator[tuple[str, Object]]:
+        """The objects that these links in a directory lead to."""
+        for name in names:
             try:
                 path = self._tree.follow(name, directory)
             except OutsideError:

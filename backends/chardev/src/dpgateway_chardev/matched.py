@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from dpgateway import Candidate, Device, DriverError, Health
@@ -100,7 +99,7 @@ class MatchSurvey:
         parts = [part for thing, kinds in meant.values() for part in self._seen(thing, kinds).parts]
         self._group(parts)
         known = self._list()
-        self._memory.settle(meant, known or ())
+        self._memory.settle(meant.keys(), known or frozenset())
         self._memory.watch(self._giver.dev.directories)
         self._memory.watch(self._giver.files.directories)
         if self._look.asked_udev:  # udev says nothing to the kernel when it is done with a device
@@ -114,6 +113,10 @@ class MatchSurvey:
         for kind, match in enumerate(self._options.match):
             with self._look.trace.into(set()):  # nobody asks for this trace: each look lists them again
                 things = list(self._look.objects(match.subsystem, self._memory.known))
+            if not meant:  # the usual case: thousands of objects, and one alternative
+                alone = (kind,)
+                meant = {thing.path: (thing, alone) for thing in things}
+                continue
             for thing in things:
                 _, kinds = meant.get(thing.path, (thing, ()))
                 more = (*kinds, kind)
@@ -151,27 +154,27 @@ class MatchSurvey:
         memory, left = self._memory, self._grouping.left
         if len(parts) != len(memory.grouped.parts) or not all(map(operator.is_, parts, memory.grouped.parts)):
             self._grouping.left = {}
-            wholes = tuple(self._grouping.wholes(parts))
-            memory.grouped = Grouped(parts, wholes, self._grouping.left)
+            wholes = self._grouping.wholes(parts)
+            memory.grouped = Grouped.of(parts, wholes, self._grouping.left)
         self._grouping.left = left | memory.grouped.left
 
-    def _list(self) -> Collection[str] | None:
+    def _list(self) -> Set[str] | None:
         """The ids of the devices that can be kept; None, if it can't be sure."""
-        ids: dict[str, list[Whole]] = {}
         known: set[str] = set()
-        for one in self._memory.grouped.wholes:
-            ids.setdefault(one.id, []).append(one)
-        uses = Counter(path for one in self._memory.grouped.wholes for path in set(one.paths))
-        for id_, claimants in sorted(ids.items()):
-            if len(claimants) > 1:
-                self.devices[id_] = _nobody(id_, claimants)
+        grouped, remembered = self._memory.grouped, self._memory.kept
+        for whole in grouped.wholes:
+            id_ = whole.id
+            if id_ in grouped.claimed:
+                self.devices[id_] = _nobody(id_, grouped.claimed[id_])
                 continue
-            kept = self._memory.kept.get(id_)
-            if kept is None or not (kept.whole is claimants[0] or kept.whole.same(claimants[0])):
-                if not self._asked.keys() >= set(claimants[0].paths):
+            kept = remembered.get(id_)
+            if kept is not None and kept.whole is not whole and kept.whole.same(whole):
+                remembered[id_] = kept = replace(kept, whole=whole)  # the next look sees that at once
+            if kept is None or kept.whole is not whole:
+                if not self._asked.keys() >= set(whole.paths):
                     return None  # what was read of its objects isn't known any more
-                kept = self._device_of(claimants[0])
-                self._forget({path for path in claimants[0].paths if uses[path] == 1})
+                kept = self._device_of(whole)
+                self._forget(set(whole.paths) - grouped.shared)
             if kept is not None:
                 known.add(id_)
                 self.devices[id_] = kept.device

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from dpgateway import Device
 from dpgateway.sysfs import UNTOLD, Changes, Interest, Object
@@ -53,7 +55,20 @@ class Grouped:
 
     parts: Sequence[Part] = ()
     wholes: Sequence[Whole] = ()
+    """In the order of their ids."""
     left: dict[Object, Left] = field(default_factory=dict)
+    claimed: Mapping[str, Sequence[Whole]] = field(default_factory=dict)
+    """The ids that several have, and which these are."""
+    shared: frozenset[str] = frozenset()
+    """The paths of objects that are parts of several."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], wholes: Iterable[Whole], left: dict[Object, Left]) -> Grouped:
+        inorder = tuple(sorted(wholes, key=attrgetter("id")))
+        twice = {id_ for id_, count in Counter(one.id for one in inorder).items() if count > 1}
+        claimed = {id_: [one for one in inorder if one.id == id_] for id_ in twice}
+        uses = Counter(path for one in inorder for path in set(one.paths))
+        return cls(parts, inorder, left, claimed, frozenset(path for path, count in uses.items() if count > 1))
 
 
 class Memory:
@@ -126,11 +141,16 @@ class Memory:
         """The device stays the very same, if it is the same, because others have it, too."""
         before = self._kept_before.pop(kept.whole.id, None)
         if before is not None and before.whole.same(kept.whole) and before.device == kept.device:
-            kept = replace(kept, whole=before.whole, device=before.device)
+            kept = replace(kept, device=before.device)
         self.kept[kept.whole.id] = kept
         return kept
 
-    def settle(self, there: Collection[str], ids: Collection[str]) -> None:
+    def _whole(self, ids: Set[str]) -> bool:
+        """Whether each object is a part of a device that is kept."""
+        wholes = self.grouped.wholes
+        return len(wholes) == len(ids) and sum([len(one.parts) for one in wholes]) == len(self.grouped.parts)
+
+    def settle(self, there: Set[str], ids: Set[str]) -> None:
         """At the end of a look, which found only these objects and devices. What isn't a device, though it matches, is
         looked at again each time.
         """
@@ -138,8 +158,12 @@ class Memory:
         cared = self._cared.union(there)
         if cared != self.concern[0]:
             self.concern = frozenset(cared), frozenset(above for place in cared for above in _above(place))
-        self.seen = {path: one for path, one in self.seen.items() if path in there}
-        self.kept = {id_: one for id_, one in self.kept.items() if id_ in ids}
+        if not self.seen.keys() <= there:
+            self.seen = {path: one for path, one in self.seen.items() if path in there}
+        if not self.kept.keys() <= ids:
+            self.kept = {id_: one for id_, one in self.kept.items() if id_ in ids}
+        if self._whole(ids):
+            return
         used = {id(part) for one in self.kept.values() for part in one.whole.parts}
         if loose := {path for path, one in self.seen.items() if not used.issuperset(map(id, one.parts))}:
             self.seen = {path: one for path, one in self.seen.items() if path not in loose}
