@@ -12,6 +12,7 @@ import pytest
 from h2.connection import H2Connection
 from h2.events import DataReceived, Event
 
+from dpgateway.status.readiness import DAMPED
 from dpgateway_simulator import Kubelet, PluginError
 from tests.end_to_end.awkward import install
 from tests.support.gateway import Gateway
@@ -165,20 +166,21 @@ async def test_its_pages_follow_the_kubelet_and_hold_up_no_end(process, director
             page = await ask(port, path)
             assert (page.status, SECRET.encode() in page.body) == (200, False)
         (directory / "kubelet.sock").rename(directory / "hidden")
-        found = await until(lambda: ready(503))
+        found = await until(lambda: ready(503))  # as all below after DAMPED seconds, for which it counts as ready still
         assert (found["kubelet"], found["resources"][0]["ready"]) == (False, True)  # a live stream outweighs everything
         (directory / "hidden").rename(directory / "kubelet.sock")
         await until(lambda: ready(200))
         await one.kill()
         began = time.monotonic()
         assert not (await until(lambda: ready(503)))["resources"][0]["ready"]
-        assert time.monotonic() - began < 5
+        assert DAMPED - 1 < time.monotonic() - began < DAMPED + 5
         await one.start()
         await until(lambda: ready(200))
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         await ends_in_order(process)
         writer.close()
-    assert {line["level"] for line in process.entries()} == {"info"}
+    others = [line["message"] for line in process.entries() if line["level"] != "info"]
+    assert all(text.startswith(("no kubelet for", "registering failed")) for text in others), others
 
 
 async def test_another_kubelet_in_another_era_takes_over(process, directory):
