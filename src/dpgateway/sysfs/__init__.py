@@ -10,7 +10,7 @@ from dpgateway.sysfs.explaining import Tried, tried
 from dpgateway.sysfs.expressions import Expression, ExpressionError, expression
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.finding import find
-from dpgateway.sysfs.identity import LASTING, identity
+from dpgateway.sysfs.identity import LASTING, identity, place
 from dpgateway.sysfs.matching import Match, Mismatch
 from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Interest, Node, NoNode, WatchedTree
 from dpgateway.sysfs.notices import Notices
@@ -65,6 +65,7 @@ __all__ = [
     "name_matches",
     "numa_nodes",
     "numa_of",
+    "place",
     "places",
     "tried",
     "value_matches",

@@ -170,6 +170,18 @@ class Look:
             return said[key]
         return self._pairs(thing, self._database(thing), "E:").get(key, NoValue.missing())
 
+    def said(self, thing: Object, key: str) -> str | None:
+        """What the kernel alone says in its uevents."""
+        return self._pairs(thing, self.value(thing, "uevent"), "").get(key)
+
+    def number(self, thing: Object) -> str | None:
+        """``major:minor`` of an object's node; None if it has no node, or if that can't be read."""
+        major, minor = self.said(thing, "MAJOR"), self.said(thing, "MINOR")
+        if major is not None and minor is not None:
+            return f"{major}:{minor}"
+        number = self.value(thing, "dev")
+        return number if isinstance(number, str) and re.fullmatch(r"[0-9]+:[0-9]+", number) else None
+
     def symlinks(self, thing: Object) -> Sequence[str]:
         """udev's links to an object's node, in the order of names: /dev/serial/by-id/usb-FTDI-if00."""
         text = self._database(thing)

@@ -25,12 +25,17 @@ from dpgateway_chardev.health import checks
 from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.jsons import Json, NoText, dumped, filled, merged
 from dpgateway_chardev.options import CharDeviceOptions
+from dpgateway_chardev.owners import Owners
 from dpgateway_chardev.probing import Check
 from dpgateway_chardev.settings import Access, MountOption, NodeOption
 
 
 class NothingToGive(NoText):
     """A device lacks something that containers should get with it. The text says what."""
+
+
+class WrongNode(NothingToGive):
+    """A path leads to a node that is another object's. That is no reason to do without it, or to try another path."""
 
 
 class Giver:
@@ -40,6 +45,7 @@ class Giver:
         self._options, self._look = options, look
         self.dev = DevTree(options.dev, look.trace)
         self.files = HostFiles(options.roots, options.host, look.trace)
+        self._owners = Owners(look, options.parts)
         self._constant: dict[GivenNode, GivenNode] = {}
         """Nodes that many devices give, each kept once."""
 
@@ -118,6 +124,8 @@ class Giver:
         for option in options:
             try:
                 yield from self._first(option, found, others)
+            except WrongNode:
+                raise
             except NothingToGive:
                 if not option.optional:
                     raise
@@ -128,22 +136,29 @@ class Giver:
         for template in option.host_path:
             try:
                 return self._at(template, option, found, others)
+            except WrongNode:
+                raise
             except NothingToGive as error:
                 lacks.append(error)
         raise lacks[0]
 
     def _at(self, template: str, option: NodeOption, found: Matched, others: Mapping[str, str]) -> Sequence[GivenNode]:
         part = {"part": others["part"]}
-        paths = _parsed(template, tuple(part)).all(self._look, found, part)
+        parsed = _parsed(template, tuple(part))
+        paths = parsed.all(self._look, found, part)
         if isinstance(paths, Unfilled):
             raise NothingToGive(str(paths))
         nodes: list[GivenNode] = []
         lacks: list[NothingToGive] = []
-        for path in paths:
+        for path, thing in zip(paths, self._owners.found(parsed, found, part, len(paths)), strict=True):
             try:
-                nodes.append(self._node(template, option, _checked(path), found, others))
+                given = self._node(template, option, _checked(path), found, others)
             except NothingToGive as error:
                 lacks.append(error)
+                continue
+            if why := self._owners.wrong(parsed, found, path, given.node, thing):
+                raise WrongNode(why)
+            nodes.append(given)
         if lacks and not (nodes and option.optional):
             raise lacks[0]
         return nodes
@@ -154,19 +169,11 @@ class Giver:
         node = self.dev.look(path.removeprefix(f"{HOST_DEV}/"), self._options.type)
         if isinstance(node, NoNode):
             raise NothingToGive(node.reason)
-        if template == "{devnode}" or template.startswith("{symlink:"):
-            self._check_number(found, path, f"{node.major}:{node.minor}")
         inside = option.container_path or self._options.container_path
         container_path = path if inside is None else self._path(inside, found, {**others, **_of_node(path, node)})
         constant = "{" not in template or bool(found.part and "{part}" not in template)
         given = GivenNode(path, container_path, option.permissions or self._options.permissions, node, constant)
         return self._constant.setdefault(given, given) if constant else given
-
-    def _check_number(self, found: Matched, path: str, number: str) -> None:
-        """The node that is there has to be the object's: an old file may have its name."""
-        expected = ":".join(str(self._look.env(found.thing, key)) for key in ("MAJOR", "MINOR"))
-        if isinstance(self._look.env(found.thing, "MAJOR"), str) and expected != number:
-            raise NothingToGive(f"expected {path} to be {expected}, as sysfs says, found {number}")
 
     def _text(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
         text = self._template(template, found, others)
