@@ -114,7 +114,8 @@ def test_the_functions_with_uio(tree, drive):
         {QAT}.0/driver -> /sys/bus/pci/drivers/4xxx
         {QAT}.1/driver -> /sys/bus/pci/drivers/igb_uio
         {QAT}.1/physfn -> {QAT}.0
-        {QAT}.1/uio/uio0/
+        {QAT}.1/uio/uio0/device -> {QAT}.1
+        /sys/class/uio/uio0 -> {QAT}.1/uio/uio0
         {QAT}.1/subsystem -> /sys/bus/pci
         c /dev/uio0 240:0
     """)

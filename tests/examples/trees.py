@@ -323,7 +323,8 @@ VPU = Example(
     + pci("0000:02:00.0", None, vendor="0x8086", device="0x4fc0")
     + pci("0000:02:00.1", None, vendor="0x8086", device="0x4fc1")
     + pci("0000:03:00.0", None, vendor="0x8086", device="0x4fc0")
-    + "c /dev/ion 10:62\nc /dev/xlnk 240:0\n/var/tmp/hddlunite_service.sock = ",
+    + "c /dev/ion 10:62\nc /dev/xlnk 240:0\n/var/tmp/hddlunite_service.sock = \n"
+    + "\n".join(f"/var/tmp/hddlunite_service_{name}.mutex = " for name in ("ready", "alive", "start_exit")),
     [
         Case(
             "vpu.intel.com/hddl",
@@ -650,7 +651,8 @@ GKE = Example(
         for number, minor in ((1, 1), (2, 0))
     )
     + pci("0000:c3:00.0", "nvidia-nvswitch", **{"class": "0x068000"})
-    + "c /dev/nvidiactl 195:255\nc /dev/nvidia-uvm 511:0\nc /dev/nvidia-uvm-tools 511:1",
+    + "c /dev/nvidiactl 195:255\nc /dev/nvidia-uvm 511:0\nc /dev/nvidia-uvm-tools 511:1\n"
+    + "/home/kubernetes/bin/nvidia/vulkan/icd.d/\n",
     [
         Case(
             "nvidia.com/gpu",
@@ -680,7 +682,7 @@ _INSTALLED = (
     Mount("/home/kubernetes/bin/nvidia/vulkan/icd.d", "/etc/vulkan/icd.d"),
 )
 MPS = Example(
-    GKE.tree,
+    f"{GKE.tree}/tmp/nvidia-mps/\n",
     [
         Case(
             "nvidia.com/gpu",

@@ -267,3 +267,125 @@ def test_what_makes_no_sense_is_refused(options, key, problem):
     with pytest.raises(ValueError, match=key) as caught:
         from_plain({"match": FUNCTION, **options}, CharDeviceOptions)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            {"nodes": ["/dev/a", {"host_path": "/dev/b", "container_path": "/dev/a"}]},
+            "nodes[1]: found '/dev/a' for both, expected another path in the container than that of nodes[0]",
+        ),
+        (
+            {"nodes": ["/dev/a", {"host_path": "/dev/a", "permissions": "r"}]},
+            "nodes[1]: found '/dev/a' for both, expected another path in the container than that of nodes[0]",
+        ),
+        (
+            {"nodes": "/dev/x{kernel}", "mounts": [{"host_path": "/b", "container_path": "/dev/x{kernel}"}]},
+            "nodes[0]: found '/dev/x{kernel}' for both, expected another path in the container than that of mounts[0]",
+        ),
+        (
+            {"mounts": [{"host_path": host, "container_path": "/x"} for host in ("/a", "/b")]},
+            "mounts[1]: found '/x' for both, expected another path in the container than that of mounts[0]",
+        ),
+        (
+            {
+                "match": [
+                    {**FUNCTION, "nodes": ["/dev/a", {"host_path": "/dev/b{kernel}", "container_path": "/dev/a"}]}
+                ],
+                "nodes": [],
+            },
+            "nodes[1]: found '/dev/a' for both, expected another path in the container than that of match[0].nodes[0]",
+        ),
+    ],
+    ids=["two nodes", "one node with two permissions", "a mount on a node", "two mounts", "nodes of an alternative"],
+)
+def test_what_no_container_can_have_is_refused_in_the_configuration(options, problem):
+    with pytest.raises(ValueError, match="expected another path") as caught:
+        from_plain({"match": FUNCTION, **options}, CharDeviceOptions)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {"nodes": {"host_path": "/dev/{each:uio/*}", "container_path": "/dev/uio"}},
+            "it can't be given: /dev/uio0 of 0000:3b:00.0 and /dev/uio1 of 0000:3b:00.0 can't both be /dev/uio in one "
+            "container: expected a container_path with a field that tells them apart, or one of them only",
+        ),
+        (
+            {"nodes": ["/dev/uio0", {"host_path": "/dev/{entry:uio/*}", "permissions": "r"}]},
+            "it can't be given: /dev/uio0, rw, of 0000:3b:00.0 and /dev/uio0, r, of 0000:3b:00.0 can't both be "
+            "/dev/uio0 in one container: expected a container_path with a field that tells them apart, or one of them",
+        ),
+        (
+            {"nodes": "/dev/uio0", "mounts": [{"host_path": "/sys", "container_path": "/dev/{entry:uio/*}"}]},
+            "it can't be given: /dev/uio0 of 0000:3b:00.0 and /sys of 0000:3b:00.0 can't both be /dev/uio0 in one",
+        ),
+        (
+            {"mounts": [{"host_path": "/sys/{kernel}", "container_path": "/x"}]},
+            "/sys/0000:3b:00.0 isn't there, and is to be mounted",
+        ),
+        (
+            {"mounts": [{"host_path": "/srv/{kernel}", "container_path": "/x"}]},
+            "/srv/0000:3b:00.0 isn't there, and is to be mounted",
+        ),
+        (
+            {"annotations": {"": "x"}},
+            "it can't be given: Allocation.annotations key: expected a non-empty string",
+        ),
+    ],
+    ids=["nodes at one path", "two permissions", "a mount on a node", "no such attribute", "no such file", "no name"],
+)
+def test_what_can_never_be_given_is_unhealthy_when_it_is_listed(tree, drive, function, options, why):
+    here = function("0000:3b:00.0", "61", node="")
+    tree.write(f"{here}/uio/uio0/\n{here}/uio/uio1/\nc /dev/uio0 240:0\nc /dev/uio1 240:1")
+    driver = drive(FUNCTION, **{"nodes": [], **options}, host=str(tree.path))
+    devices = driver.devices()
+    assert devices[0].health.reason.startswith(why)
+    with pytest.raises(DeviceUnavailable, match="it was never listed with what it gives"):
+        driver.allocate(devices)
+
+
+def test_functions_of_one_card_that_would_be_at_one_path_are_unhealthy(tree, drive, function):
+    """As Xilinx's own form has it: PCI functions with several nodes."""
+    function("0000:3b:00.0", "61")
+    function("0000:3b:00.1", "62")
+    node = {"host_path": "/dev/vfio/{attr:iommu_group}", "container_path": "/dev/card"}
+    driver = drive(FUNCTION, group="{slot:{kernel}}", nodes=node)
+    (why,) = reasons(driver).values()
+    assert why.startswith("it can't be given: /dev/vfio/61 of 0000:3b:00")
+    tree.write("/sys/devices/pci0000:00/0000:3b:00.1/driver -> /sys/bus/pci/drivers/other")
+    assert list(reasons(driver).values()) == [None]
+
+
+def test_mounts_of_two_devices_at_one_path_are_an_error_that_names_both(tree, drive, function):
+    function("0000:3b:00.0", "61")
+    function("0000:3c:00.0", "62")
+    tree.write("/srv/61/\n/srv/62/")
+    mount = {"host_path": "/srv/{attr:iommu_group}", "container_path": "/x"}
+    driver = drive(FUNCTION, nodes=[], mounts=[mount], host=str(tree.path))
+    devices = driver.devices()
+    assert driver.allocate(devices[:1])
+    why = r"/srv/61 of 0000:3b:00.0 and /srv/62 of 0000:3c:00.0 can't both be /x in one container: .* with \{id\}"
+    with pytest.raises(DriverError, match=why):
+        driver.allocate(devices)
+
+
+def test_a_mount_that_comes_is_noticed(tree, drive, function, recorder):
+    function("0000:3b:00.0", "61")
+    mount = {"host_path": "/run/x.sock", "container_path": "/x.sock"}
+    driver = drive(FUNCTION, recorder, nodes=[], mounts=[mount], host=str(tree.path))
+    assert reasons(driver) == {"0000:3b:00.0": "/run/x.sock isn't there, and is to be mounted"}
+    tree.write("/run/x.sock = ")
+    assert recorder.until(lambda: reasons(driver) == {"0000:3b:00.0": None})
+
+
+def test_a_pod_that_sees_no_host_says_nothing_of_what_is_mounted(tree, drive, function, monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    function("0000:3b:00.0", "61")
+    mount = {"host_path": "/no/such/directory", "container_path": "/x"}
+    assert reasons(drive(FUNCTION, nodes=[], mounts=[mount])) == {"0000:3b:00.0": None}
+    why = "/no/such/directory isn't there, and is to be mounted"
+    assert reasons(drive(FUNCTION, nodes=[], mounts=[mount], host=str(tree.path))) == {"0000:3b:00.0": why}

@@ -187,7 +187,9 @@ def test_a_container_gets_what_the_templates_say(tree, drive):
         annotations={"example.com/sticks": "{id}"},
         mounts=[{"host_path": "/run/sticks/{id}", "container_path": "/sticks/{id}", "read_only": False}],
         permissions="r",
+        host=str(tree.path),
     )
+    tree.write("/run/sticks/A1/\n/run/sticks/A2/")
     devices = driver.devices()
     assert [device.id for device in devices] == ["A1", "A2"]
     assert driver.allocate(devices[::-1]) == Allocation(

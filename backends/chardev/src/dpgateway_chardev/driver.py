@@ -89,7 +89,7 @@ class CharDevices:
     def _survey(self) -> Survey | MatchSurvey:
         if not self._options.match:
             return Survey(self._options)
-        survey = MatchSurvey(self._options, self._memory)
+        survey = MatchSurvey(self._options, self._memory, self._context.resource)
         survey.find(self._proof.due(self._watcher.changes(), time.monotonic()))
         if self._proof.wanted:
             self._context.changed()
@@ -128,7 +128,7 @@ class CharDevices:
 
     def _given(self, device: Device) -> Given:
         try:
-            return MatchSurvey(self._options).give(device)
+            return MatchSurvey(self._options, resource=self._context.resource).give(device)
         except NothingToGive as error:
             self._doubt()
             raise DeviceUnavailable(f"{device.id}: {error}") from error

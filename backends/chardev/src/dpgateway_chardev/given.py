@@ -92,24 +92,33 @@ def together(given: list[tuple[str, Given]], resource: str) -> Allocation:
     ``{index}`` in its name makes a variable for each device. ``{resource}`` in a name is the resource's name as
     KubeVirt (pkg/util/util.go, ResourceNameToEnvVar) and the SR-IOV plugin (pkg/resources/pool_stub.go) write it.
     """
-    nodes: dict[str, GivenNode] = {}
-    owners: dict[str, str] = {}
-    mounts: dict[Mount, None] = {}
+    taken: dict[str | None, tuple[str, DeviceNode | Mount]] = {}
     for id_, one in given:
-        for node in one.nodes:
-            other = nodes.setdefault(node.container_path, node)
-            if other != node:
-                raise DriverError(
-                    f"{other.path} of {owners[node.container_path]} and {node.path} of {id_} can't both be "
-                    f"{node.container_path} in one container: expected a container_path with {{id}} or another field"
-                )
-            owners.setdefault(node.container_path, id_)
-        mounts |= dict.fromkeys(one.mounts)
+        nodes = [DeviceNode(node.path, node.container_path, node.permissions) for node in one.nodes]
+        for thing in (*nodes, *one.mounts):
+            whose, other = taken.setdefault(thing.container_path, (id_, thing))
+            if other != thing:
+                raise DriverError(_both(whose, other, id_, thing))
+    things = [thing for _, thing in taken.values()]
     return Allocation(
         env=_joined([one.env for _, one in given], resource.upper().replace("/", "_").replace(".", "_")),
-        device_nodes=tuple(DeviceNode(node.path, node.container_path, node.permissions) for node in nodes.values()),
-        mounts=tuple(mounts),
+        device_nodes=tuple(one for one in things if isinstance(one, DeviceNode)),
+        mounts=tuple(one for one in things if isinstance(one, Mount)),
         annotations=_joined([one.annotations for _, one in given]),
+    )
+
+
+def _both(whose: str, other: DeviceNode | Mount, id_: str, thing: DeviceNode | Mount) -> str:
+    """Why two things can't have one path in a container. Of one device the id is no help."""
+    which = "{id} or another field" if whose != id_ else "a field that tells them apart, or one of them only"
+    alike = isinstance(other, DeviceNode) and isinstance(thing, DeviceNode) and other.host_path == thing.host_path
+    first, second = (
+        f"{one.host_path}, {one.permissions}," if alike and isinstance(one, DeviceNode) else one.host_path
+        for one in (other, thing)
+    )
+    return (
+        f"{first} of {whose} and {second} of {id_} can't both be {thing.container_path} in one container: "
+        f"expected a container_path with {which}"
     )
 
 

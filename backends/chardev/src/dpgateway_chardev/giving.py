@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from dpgateway import Mount
+from dpgateway import DriverError, Mount
 from dpgateway.sysfs import (
     HOST_DEV,
     LASTING,
@@ -19,7 +19,7 @@ from dpgateway.sysfs import (
     Value,
     attributes,
 )
-from dpgateway_chardev.given import Given, GivenAccess, GivenNode
+from dpgateway_chardev.given import Given, GivenAccess, GivenNode, together
 from dpgateway_chardev.grouping import Part, Whole
 from dpgateway_chardev.health import checks
 from dpgateway_chardev.hostfiles import HostFiles
@@ -41,8 +41,8 @@ class WrongNode(NothingToGive):
 class Giver:
     """Fills templates for one object after the other."""
 
-    def __init__(self, options: CharDeviceOptions, look: Look) -> None:
-        self._options, self._look = options, look
+    def __init__(self, options: CharDeviceOptions, look: Look, resource: str) -> None:
+        self._options, self._look, self._resource = options, look, resource
         self.dev = DevTree(options.dev, look.trace)
         self.files = HostFiles(options.roots, options.host, look.trace)
         self._owners = Owners(look, options.parts)
@@ -50,9 +50,11 @@ class Giver:
         """Nodes that many devices give, each kept once."""
 
     def give(self, id_: str, parts: Sequence[Part]) -> Given:
-        """What all objects of a device give together, each thing once. Raises NothingToGive."""
+        """What all objects of a device give together, each thing once. Raises NothingToGive, also if no container can
+        have all of it.
+        """
         given = [self._of_one(one, {"id": id_, "part": one.found.part}) for one in parts]
-        return Given(
+        whole = Given(
             tuple(dict.fromkeys(node for one in given for node in one.nodes)),
             tuple(dict.fromkeys(mount for one in given for mount in one.mounts)),
             tuple(dict.fromkeys(pair for one in given for pair in one.env)),
@@ -60,6 +62,11 @@ class Giver:
             tuple(dict.fromkeys(access for one in given for access in one.access)),
             merged([Json(one.info) for one in given], in_order=False) if self._options.device_info else "",
         )
+        try:
+            together([(id_, whole)], self._resource)
+        except (DriverError, ValueError) as error:
+            raise NothingToGive(f"it can't be given: {error}") from error
+        return whole
 
     def hardware(self, found: Sequence[Matched], given: Given) -> tuple[str, ...] | None:
         """The objects that lie on a bus, and the nodes that are theirs; else the objects, whatever they are."""
@@ -102,8 +109,10 @@ class Giver:
         )
 
     def _mount(self, option: MountOption, found: Matched, others: Mapping[str, str]) -> Mount:
-        host_path, container_path = option.host_path, option.container_path
-        return Mount(self._path(host_path, found, others), self._path(container_path, found, others), option.read_only)
+        host_path = self._path(option.host_path, found, others)
+        if self.files.sees(host_path) and (lack := self.files.lacks(host_path, None)):
+            raise NothingToGive(f"{lack}, and is to be mounted")
+        return Mount(host_path, self._path(option.container_path, found, others), option.read_only)
 
     def _access(self, option: Access, found: Matched, others: Mapping[str, str]) -> GivenAccess:
         mode = None if option.mode is None else int(option.mode, 8)

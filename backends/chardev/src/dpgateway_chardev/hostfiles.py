@@ -14,6 +14,7 @@ class HostFiles:
 
     def __init__(self, roots: Roots, host: str, trace: Trace | None = None) -> None:
         self._trace = trace or Trace()
+        self._host = host
         places = ((HOST_DEV, roots.dev), ("/proc", roots.proc), ("/sys", roots.sysfs), ("/run/udev", roots.udev))
         self._trees = [WatchedTree(root, place, self._trace) for place, root in places]
         self._trees.append(WatchedTree(host, "", self._trace))
@@ -26,6 +27,13 @@ class HostFiles:
             for directory, interest in tree.directories.items():
                 found.setdefault(directory, Interest()).add(interest)
         return found
+
+    def sees(self, path: str) -> bool:
+        """Whether this process can tell what the host has there. In a pod whose own root stands for the host's, it
+        can't: kubelets set this variable in all containers (pkg/kubelet/envvars/envvars.go).
+        """
+        tree, _ = self._tree_of(path)
+        return tree.host != "" or self._host != "/" or "KUBERNETES_SERVICE_HOST" not in os.environ
 
     def lacks(self, path: str, text: Test | None) -> str | None:
         """Why a file isn't what it has to be, if it isn't."""

@@ -89,6 +89,30 @@ def wrong_templates(options: Templated) -> Iterator[str]:
         yield f"id: expected a template with {{part}}, because one object is several devices, found {options.id!r}"
     for name, value in options.env.items():
         yield from _wrong_variable(name, value)
+    yield from _both_at_one_path(options)
+
+
+def _both_at_one_path(options: Templated) -> Iterator[str]:
+    """What no object can give, because two things would be at one path in the container."""
+    mounts = {f"mounts[{number}]": (one.host_path, one.container_path) for number, one in enumerate(options.mounts)}
+    kinds = [("nodes", options.nodes)]
+    kinds += [(f"match[{number}].nodes", kind.nodes) for number, kind in enumerate(options.match) if kind.nodes]
+    told = set()
+    for key, nodes in kinds:
+        things = {f"{key}[{number}]": _at(one, options) for number, one in enumerate(nodes) if not one.optional}
+        first: dict[str, tuple[str, object]] = {}
+        for where, thing in {**mounts, **things}.items():
+            path = thing[-1]
+            other, before = first.setdefault(path, (where, thing))
+            if before != thing and (where, other) not in told:
+                told.add((where, other))
+                yield f"{where}: expected another path in the container than that of {other}, found {path!r} for both"
+
+
+def _at(node: NodeOption, options: Templated) -> tuple[str, ...]:
+    """A node's path on the host, its permissions, and its path in the container."""
+    (host, *_), inside = node.host_path, node.container_path or options.container_path
+    return (host, node.permissions or "", host if inside is None else inside)
 
 
 def _wrong_variable(name: str, value: object) -> Iterator[str]:

@@ -204,6 +204,7 @@ def sound(tree):
 @pytest.mark.usefixtures("sound")
 def test_paths_that_belong_together(imported, tree):
     tree.remove("/dev/snd/pcmC1D0c")
+    tree.write("/opt/card0/\n/opt/card1/")
     written = imported(CAPTURE)
     assert {(one["what"], one["why"].endswith(RUNNING)) for one in written.not_kept} == {("the ids", True)}
     one, two = (written.given("squat.ai/capture")[f"0000:00:1f.{card}"] for card in range(2))
