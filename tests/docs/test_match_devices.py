@@ -149,7 +149,7 @@ def test_the_cards_with_their_sound(tree, drive):
         """)
     driver = drive("cards.yaml")
     (device,) = driver.devices()
-    assert device.id == "0000:6b:00.0"
+    assert device.id == "0000:6b:00"
     assert driver.allocate([device]) == Allocation(
         env={"PCI_RESOURCE_EXAMPLE_COM_GPU": "0000:6b:00.0,0000:6b:00.1"},
         device_nodes=(DeviceNode("/dev/vfio/7"), DeviceNode("/dev/vfio/vfio")),

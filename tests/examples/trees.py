@@ -562,7 +562,7 @@ KUBEVIRT_USB = Example(
     [
         Case(
             "kubevirt.io/storage",
-            {"1-1": None},
+            {"1-1+1-2": None},
             Allocation(
                 env={"USB_RESOURCE_KUBEVIRT_IO_STORAGE": "1:4,1:7"},
                 device_nodes=nodes("/dev/bus/usb/001/004", "/dev/bus/usb/001/007", permissions="mrw"),
@@ -631,7 +631,7 @@ KDP_VFIO = Example(
     [
         Case(
             "devices.kubevirt.io/10de_1eb8",
-            {"0000:41:00.0": None},
+            {"45": None},
             Allocation(device_nodes=nodes("/dev/vfio/45", "/dev/vfio/vfio")),
             [(1,)],
         )
@@ -1009,7 +1009,7 @@ XILINX = Example(
     [
         Case(
             "amd.com/xilinx_u250_gen3x16_xdma_shell_4_1-2021",
-            {"0000:b3:00.1": None, "0000:c3:00.0": None},
+            {"0000:b3:00": None, "0000:c3:00": None},
             Allocation(
                 device_nodes=nodes(
                     "/dev/dri/renderD128",
@@ -1023,7 +1023,7 @@ XILINX = Example(
         ),
         Case(
             "amd.com/xilinx_u30",
-            {"0000:d3:00.0": None},
+            {"XFL1": None},
             Allocation(device_nodes=nodes("/dev/dri/renderD130", "/dev/dri/renderD131", permissions="rwm")),
             [(1,)],
         ),

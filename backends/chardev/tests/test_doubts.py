@@ -69,3 +69,16 @@ def test_resources_that_take_the_same_objects_are_named(options):
     both = f"{PCI}/0000:01:00.0 and 1 more"
     why = f"example.com/vfio takes {both}, too, so that two containers can get it; in one pool they exclude each other"
     assert found == f"match[0]: {why}"
+
+
+def test_one_device_whose_objects_have_several_ids(tree, options):
+    tree.write("c /dev/vfio/vfio 10:196")
+    group = {"by": "{slot:{kernel}}"}
+    (said,) = options(ALL, group=group, id="gpu-{kernel}", nodes=[]).warnings({})
+    assert said.startswith(
+        "id: found gpu-0000:01:00.0 and gpu-0000:01:00.1 for objects of one device, which gets anoth"
+    )
+    for id_ in ("{group}", "gpu-{slot:{kernel}}", None):
+        assert list(options(ALL, group=group, id=id_, nodes=[]).warnings({})) == []
+    kinds = [{**ALL, "kernel": "*.0"}, {**ALL, "optional": True}]
+    assert list(options(kinds, group=group, id="{kernel}", nodes=[]).warnings({})) == []

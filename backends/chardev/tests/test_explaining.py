@@ -90,7 +90,7 @@ def test_with_alternatives_each_is_named_until_one_takes_the_object(drive):
     assert found == [
         ("0", "match[0].driver", "'i40e'", None),
         ("0", "match[1].attr.class", "'0x020000'", None),
-        ("1", None, "", "0000:01:00.1"),
+        ("1", None, "", "45"),
         ("0", "match[0].driver", "nothing", None),
         ("0", "group.by", "that attr iommu_group of 0000:02:00.0 is absent", None),
     ]

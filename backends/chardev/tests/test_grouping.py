@@ -45,11 +45,11 @@ def test_what_is_in_one_iommu_group_is_one_device(drive):
     driver = drive([GPU, AUDIO], recorder, group="{attr:iommu_group}", **VFIO)
     one, two = driver.devices()
     assert (one.id, one.health.ok, one.hardware) == (
-        "0000:01:00.0",
+        "45",
         True,
         ("char 240:1", "pci 0000:01:00.0", "pci 0000:01:00.1"),
     )
-    assert (two.id, two.health.ok, two.hardware) == ("0000:02:00.0", True, ("char 240:2", "pci 0000:02:00.0"))
+    assert (two.id, two.health.ok, two.hardware) == ("46", True, ("char 240:2", "pci 0000:02:00.0"))
     assert driver.allocate([two, one]) == Allocation(
         env={"PCI_RESOURCE_EXAMPLE_COM_GPU": "0000:02:00.0,0000:01:00.0,0000:01:00.1"},
         device_nodes=(DeviceNode("/dev/vfio/46"), DeviceNode("/dev/vfio/vfio"), DeviceNode("/dev/vfio/45")),
@@ -87,9 +87,9 @@ def test_a_device_needs_one_of_each_kind_that_is_not_optional(drive):
     kinds = [GPU, {**AUDIO, "optional": False}]
     driver = drive(kinds, group={"by": "{attr:iommu_group}", "each": True}, **VFIO)
     assert {device.id: device.health.reason for device in driver.devices()} == {
-        "0000:01:00.0": None,
-        "0000:02:00.0": "there is no object for match[1]",
-        "0000:03:00.1": "there is no object for match[0]",
+        "45": None,
+        "46": "there is no object for match[1]",
+        "47": "there is no object for match[0]",
     }
 
 
@@ -136,7 +136,7 @@ def test_two_of_one_part_and_one_of_another_make_one_device(tree, drive):
     kinds = [{"subsystem": "pci", "attr": {"class": kind}} for kind in ("0xaa", "0xbb")]
     (device,) = drive(kinds, recorder, group={"each": True}, nodes="/dev/vfio/{attr:iommu_group}").devices()
     assert (device.id, device.hardware) == (
-        "0000:01:00.0",
+        "0000:01:00.0+0000:03:00.0",
         ("char 240:1", "char 240:3", "pci 0000:01:00.0", "pci 0000:03:00.0"),
     )
     (said,) = recorder.messages
@@ -173,8 +173,186 @@ def test_ids_depend_on_no_order_no_number_and_no_optional_part(tmp_path_factory,
         function(tree, address, 40 + number, number)
         if cards[address]:
             function(tree, address[:-1] + "1", 40 + number, number, "0x040300")
-    options = {"match": [GPU, AUDIO], "group": "{attr:iommu_group}", "nodes": "/dev/vfio/{attr:iommu_group}"}
+    options = {
+        "match": [GPU, AUDIO],
+        "group": "{attr:iommu_group}",
+        "id": "{slot:{kernel}}",
+        "nodes": "/dev/vfio/{attr:iommu_group}",
+    }
     roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
     driver = CharDevices(from_plain({**options, **roots}, CharDevices.Options), Recorder().context())
-    assert [device.id for device in driver.devices()] == sorted(cards)
+    assert [device.id for device in driver.devices()] == [address[:-2] for address in sorted(cards)]
+    driver.close()
+
+
+# ids name one thing for ever
+
+
+def sticks(tree, *names):
+    """USB devices that have nothing but their serial numbers; a name in capitals is of another kind."""
+    for name in names:
+        here = f"/sys/devices/pci0000:00/0000:00:14.0/usb1/1-{name}"
+        tree.write(f"""
+            {here}/idVendor = 0403
+            {here}/idProduct = {"0002" if name.isupper() else "0001"}
+            {here}/serial = {name}
+            {here}/subsystem -> /sys/bus/usb
+            /sys/bus/usb/devices/1-{name} -> {here}
+        """)
+
+
+def unplug(tree, *names):
+    for name in names:
+        tree.remove(f"/sys/bus/usb/devices/1-{name}")
+        tree.remove(f"/sys/devices/pci0000:00/0000:00:14.0/usb1/1-{name}")
+
+
+STICK = {"subsystem": "usb", "attr": {"idVendor": "0403"}}
+KINDS = [{"subsystem": "usb", "attr": {"idProduct": f"000{number}"}} for number in (1, 2)]
+
+
+def found(driver, *, short="0403:0001:"):
+    """Each device's id without vendor and product, and why it is Unhealthy."""
+    return {
+        device.id.replace(short, "").replace("0403:0002:", ""): device.health.reason and device.health.reason[:27]
+        for device in driver.devices()
+    }
+
+
+ONE_OF_TWO = "expected 2 objects, found 1"
+
+
+def test_a_pair_stays_a_pair_when_one_more_stick_comes(tree, drive):
+    sticks(tree, "b", "d")
+    driver = drive(STICK, group={"size": 2}, nodes=[])
+    assert found(driver) == {"b+d": None}
+    sticks(tree, "a")
+    assert found(driver) == {"b+d": None, "a": ONE_OF_TWO}
+    sticks(tree, "c")
+    assert found(driver) == {"b+d": None, "a+c": None}
+
+
+def test_a_pair_that_lacks_a_stick_is_unhealthy_under_its_own_id(tree, drive):
+    sticks(tree, "a", "b", "c", "d")
+    driver = drive(STICK, group={"size": 2}, nodes=[])
+    assert found(driver) == {"a+b": None, "c+d": None}
+    unplug(tree, "a")
+    assert found(driver) == {"a+b": ONE_OF_TWO, "c+d": None}
+    (device, _) = driver.devices()
+    assert device.health.reason == "expected 2 objects, found 1: 0403:0001:a is missing"
+    sticks(tree, "e")  # it isn't a's
+    assert found(driver) == {"a+b": ONE_OF_TWO, "c+d": None, "e": ONE_OF_TWO}
+    unplug(tree, "b")
+    assert found(driver) == {"c+d": None, "e": ONE_OF_TWO}
+    sticks(tree, "a", "b")
+    assert found(driver) == {"a+b": None, "c+d": None, "e": ONE_OF_TWO}
+
+
+def test_a_device_of_one_of_each_kind_stays_the_same(tree, drive):
+    sticks(tree, "b", "d", "B")
+    driver = drive(KINDS, group={"each": True}, nodes=[])
+    assert found(driver) == {"b+B": None}
+    sticks(tree, "a", "A")
+    assert found(driver) == {"b+B": None, "a+A": None}
+    unplug(tree, "B")
+    sticks(tree, "C")
+    assert found(driver) == {"b+B": "there is no object for matc", "a+A": None, "d+C": None}
+    sticks(tree, "B")
+    assert found(driver) == {"b+B": None, "a+A": None, "d+C": None}
+
+
+def test_what_is_optional_is_in_no_id_and_stays_where_it_is(tree, drive):
+    kinds = [KINDS[0], {**KINDS[1], "optional": True}]
+    sticks(tree, "b", "B")
+    driver = drive(kinds, group={"each": True}, nodes=[], env={"S": "{attr:serial}"})
+
+    def parts():
+        return {device.id[-1]: driver.allocate([device]).env["S"] for device in driver.devices() if device.health.ok}
+
+    assert parts() == {"b": "b,B"}
+    sticks(tree, "a", "A")
+    assert parts() == {"b": "b,B", "a": "a,A"}
+    unplug(tree, "B")
+    sticks(tree, "C")
+    assert parts() == {"b": "b", "a": "a,A"}
+    unplug(tree, "b")
+    sticks(tree, "B")
+    assert found(driver) == {"b": "there is no object for matc", "a": None}
+
+
+@pytest.mark.parametrize("more", [{}, {"size": 2}, {"each": True}], ids=["by", "by and size", "by and each"])
+def test_a_card_that_loses_a_function_keeps_its_id(tree, drive, more):
+    kinds = [{**GPU, "kernel": f"*.{number}"} for number in range(2)]
+    for number in range(2):
+        function(tree, f"0000:01:00.{number}", 41 + number, number)
+    driver = drive(kinds, group={"by": "{slot:{kernel}}", **more}, nodes=[])
+    restarted = drive(kinds, group={"by": "{slot:{kernel}}", **more}, nodes=[])
+    assert [(device.id, device.health.ok) for device in driver.devices()] == [("0000:01:00", True)]
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0")
+    for one in driver, restarted:
+        assert [(device.id, device.health.ok) for device in one.devices()] == [("0000:01:00", not more)]
+
+
+def test_an_id_of_its_own_stays_with_a_card_that_loses_the_function_that_has_it(tree, drive):
+    for number in range(2):
+        function(tree, f"0000:01:00.{number}", 41, number)
+    driver = drive(GPU, group={"by": "{slot:{kernel}}", "size": 2}, id="gpu-{kernel}", nodes=[])
+    assert {device.id: device.health.ok for device in driver.devices()} == {"gpu-0000:01:00.0": True}
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0")
+    assert {device.id: device.health.ok for device in driver.devices()} == {"gpu-0000:01:00.0": False}
+
+
+def test_an_id_of_its_own_is_no_other_cards_in_the_same_group(tree, drive):
+    """The kernel counts IOMMU groups, so another card may have the number later."""
+    function(tree, "0000:01:00.0", 41, 1)
+    driver = drive(GPU, group="{attr:iommu_group}", id="{kernel}", nodes=[])
+    assert [device.id for device in driver.devices()] == ["0000:01:00.0"]
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0")
+    function(tree, "0000:02:00.0", 41, 1)
+    assert [device.id for device in driver.devices()] == ["0000:02:00.0"]
+
+
+@pytest.mark.usefixtures("cards")
+def test_a_card_that_has_only_its_sound_left_is_unhealthy(tree, drive):
+    driver = drive([GPU, AUDIO], group="{attr:iommu_group}", **VFIO)
+    assert {device.id: device.health.reason for device in driver.devices()} == {"45": None, "46": None}
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0")
+    assert {device.id: device.health.reason for device in driver.devices()} == {
+        "45": "all that isn't optional is missing",
+        "46": None,
+    }
+
+
+def test_objects_of_which_the_group_is_an_empty_text_are_not_one_device(tree, drive, recorder):
+    for number in range(2):
+        function(tree, f"0000:0{number}:00.0", 40 + number, number, serial="")
+    assert drive(GPU, recorder, group="{attr:serial}", nodes=[]).devices() == ()
+    assert "group.by: found an empty text, expected a text" in recorder.messages[0]
+
+
+changes = st.lists(st.sampled_from("abcdeABCDE"), max_size=12)
+
+
+@pytest.mark.parametrize("group", [{"size": 2}, {"size": 3}, {"each": True}], ids=str)
+@settings(max_examples=15, deadline=None)
+@given(changes=changes)
+def test_an_id_means_the_same_objects_for_ever(tmp_path_factory, group, changes):
+    tree = FakeTree(tmp_path_factory.mktemp("tree"))
+    tree.write("/sys/bus/usb/devices/")
+    roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
+    options = {"match": KINDS if group.get("each") else STICK, "group": group, "nodes": []}
+    options["env"] = {"S": "{attr:serial}"}
+    driver = CharDevices(from_plain({**options, **roots}, CharDevices.Options), Recorder().context())
+    there: set[str] = set()
+    known: dict[str, str] = {}
+    for name in changes:
+        (unplug if name in there else sticks)(tree, name)
+        there.symmetric_difference_update({name})
+        for device in driver.devices():
+            if device.health.ok:
+                objects = driver.allocate([device]).env["S"]
+                assert known.setdefault(device.id, objects) == objects
+        ids = {device.id for device in driver.devices()}
+        for id_, objects in known.items():
+            assert (id_ in ids) == bool(there & set(objects.split(","))), "it is listed as long as any of it is there"
     driver.close()

@@ -93,5 +93,5 @@ def test_optional_members_and_numbers_of_groups_change_no_id(cards, sound, group
         {"subsystem": "pci", "attr": {"class": "0x04*"}, "optional": True},
         {"subsystem": "pci", "attr": {"class": "0x03*"}},
     ]
-    options = {"group": "{attr:iommu_group}", "nodes": ["/dev/vfio/{attr:iommu_group}"]}
-    assert ids(lines, match, **options) == {f"0000:0{card}:00.0" for card in cards}
+    options = {"group": "{attr:iommu_group}", "nodes": ["/dev/vfio/{attr:iommu_group}"], "id": "{slot:{kernel}}"}
+    assert ids(lines, match, **options) == {f"0000:0{card}:00" for card in cards}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, Roots, find, is_glob
-from dpgateway_chardev.grouping import Kind
+from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, Roots, Template, find, is_glob
+from dpgateway_chardev.grouping import PART, Group, Kind
 from dpgateway_chardev.settings import NodeOption
 
 
@@ -15,6 +15,10 @@ class Matching(Protocol):
 
     @property
     def match(self) -> Sequence[Kind]: ...
+    @property
+    def id(self) -> str | None: ...
+    @property
+    def group(self) -> Group | None: ...
     @property
     def nodes(self) -> Sequence[NodeOption]: ...
     @property
@@ -37,6 +41,7 @@ def doubts(options: Matching, others: Mapping[str, Matching]) -> Iterator[str]:
             yield f"match[{number}]: nothing on this node matches it{_why(Look(options.roots), match.subsystem)}"
     if taken:
         yield from _companions(options)
+        yield from _ids_of_a_group(options)
     for name, objects in theirs.items():
         if both := sorted(f"/sys/{thing.path}" for thing in taken.keys() & objects):
             more = f" and {len(both) - 1} more" if len(both) > 1 else ""
@@ -54,6 +59,25 @@ def _why(look: Look, subsystem: str) -> str:
 def _taken(options: Matching) -> dict[Object, int]:
     """The objects that are matched, and by which alternative. Raises OSError."""
     return {found.thing: number for number, found in find(Look(options.roots), options.match)}
+
+
+def _ids_of_a_group(options: Matching) -> Iterator[str]:
+    """One device whose objects would give it several ids: it has another one when the first object is missing."""
+    if options.id is None or options.group is None or options.group.by is None:
+        return
+    look = Look(options.roots)
+    by, id_ = Template.parse(options.group.by, PART), Template.parse(options.id, {"group": "", **PART})
+    ids: dict[str, dict[str, None]] = {}
+    for number, found in find(look, options.match):
+        group = by.fill(look, found, {"part": ""})
+        if isinstance(group, str) and not options.match[number].optional:
+            text = id_.fill(look, found, {"group": group, "part": ""})
+            ids.setdefault(group, {})[str(text)] = None
+    if several := next((list(one) for one in ids.values() if len(one) > 1), None):
+        yield (
+            f"id: found {' and '.join(several[:2])} for objects of one device, which gets another id when the first is "
+            "missing at a start; expected one text for all of them, such as {group}"
+        )
 
 
 def _companions(options: Matching) -> Iterator[str]:

@@ -94,16 +94,17 @@ def together(given: list[tuple[str, Given]], resource: str) -> Allocation:
     """
     taken: dict[str | None, tuple[str, DeviceNode | Mount]] = {}
     for id_, one in given:
-        nodes = [DeviceNode(node.path, node.container_path, node.permissions) for node in one.nodes]
-        for thing in (*nodes, *one.mounts):
+        things: list[DeviceNode | Mount] = list(one.mounts)
+        things[:0] = [DeviceNode(node.path, node.container_path, node.permissions) for node in one.nodes]
+        for thing in things:
             whose, other = taken.setdefault(thing.container_path, (id_, thing))
             if other != thing:
                 raise DriverError(_both(whose, other, id_, thing))
-    things = [thing for _, thing in taken.values()]
+    whole = [thing for _, thing in taken.values()]
     return Allocation(
         env=_joined([one.env for _, one in given], resource.upper().replace("/", "_").replace(".", "_")),
-        device_nodes=tuple(one for one in things if isinstance(one, DeviceNode)),
-        mounts=tuple(one for one in things if isinstance(one, Mount)),
+        device_nodes=tuple(one for one in whole if isinstance(one, DeviceNode)),
+        mounts=tuple(one for one in whole if isinstance(one, Mount)),
         annotations=_joined([one.annotations for _, one in given]),
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from dpgateway import refuse
 from dpgateway.sysfs import Look, Match, Matched, Object, Template, Unfilled, identity
+from dpgateway_chardev.forming import Formed, Member, Rule
 from dpgateway_chardev.naming import Names
 from dpgateway_chardev.settings import NodeOption, Parts
 
@@ -121,23 +122,67 @@ class Grouping:
     def wholes(self, parts: Iterable[Part]) -> Iterator[Whole]:
         """The devices; one id may come several times."""
         inorder = sorted(parts, key=operator.attrgetter("kind", "names"))
-        wholes = [parts for parts in self._together(inorder) if self._is_needed(parts)]
-        counted = Counter(name for parts in wholes for name in {name for part in parts for name in part.names})
-        for together in wholes:
-            yield Whole(self._named(together, counted), tuple(together), self._missing(together))
+        if self._group is None:
+            counted = _counted(inorder)
+            yield from (Whole(self._names.choose(part.names, counted), (part,)) for part in inorder)
+        elif self._by is not None:
+            yield from self._said(_by(inorder, lambda part: part.group))
+        else:
+            yield from self._formed(self._group, inorder)
 
-    def _is_needed(self, parts: Sequence[Part]) -> bool:
-        """Whether there is more than what is optional."""
-        needed = any(not self._kinds[part.kind].optional for part in parts)
-        if not needed:
-            why = Left("optional", "nothing that it belongs to", "an object that isn't optional")
-            self.left |= {part.found.thing: why for part in parts}
-        return needed
+    def _said(self, groups: Mapping[str, Sequence[Part]]) -> Iterator[Whole]:
+        """The groups of which ``by`` says the same. The text is the id, because it is every part's."""
+        for text, parts in groups.items():
+            needed = next((part for part in parts if not self._kinds[part.kind].optional), None)
+            own = None if needed is None else text if self._id is None else needed.names[0]
+            id_ = self._names.called(text, [part.names for part in parts], own)
+            if id_ is None:
+                self._leave(parts, _ALONE)
+            else:
+                lacks = "all that isn't optional is missing" if needed is None else None
+                yield Whole(id_, tuple(parts), lacks or self._missing(parts))
+
+    def _formed(self, group: Group, inorder: Sequence[Part]) -> Iterator[Whole]:
+        """The groups that were put together by their number or their kinds, and what is left over."""
+        rule = self._rule(group)
+        members = self._members(inorder, by_kind=group.size is None)
+        groups = self._names.form(list(members), rule)
+        rest = {member: part for member, part in members.items() if member not in _all(groups)}
+        for one in groups:
+            if parts := [members[member] for member in one.members if member in members]:
+                yield Whole(one.id, tuple(parts), _lacking(one, members, rule))
+        if group.size is not None:
+            if rest:
+                yield Whole(rule.id(list(rest)), tuple(rest.values()), _number(group.size, len(rest)))
+            return
+        for member, part in rest.items():
+            self._leave([part], _ALONE if member.kind in rule.optional else _NO_COUNTERPART)
+
+    def _rule(self, group: Group) -> Rule:
+        optional = [kind for kind, one in enumerate(self._kinds) if one.optional]
+        needed = [kind for kind, one in enumerate(self._kinds) if not one.optional]
+        return Rule(group.size, tuple(needed), tuple(optional), named=self._id is None)
+
+    def _members(self, inorder: Sequence[Part], *, by_kind: bool) -> Mapping[Member, Part]:
+        """The parts by what they are called, in order."""
+        counted, seen = _counted(inorder), Counter[tuple[int, str]]()
+        members: dict[Member, Part] = {}
+        for part in inorder:
+            kind, name = part.kind if by_kind else 0, self._names.choose(part.names, counted)
+            members[Member(kind, name, seen[kind, name])] = part
+            seen[kind, name] += 1
+        return members
+
+    def _leave(self, parts: Iterable[Part], why: Left) -> None:
+        self.left |= {part.found.thing: why for part in parts}
 
     def part(self, kind: int, found: Matched) -> Part | None:
         group = "" if self._by is None else self._by.fill(self._look, found, {"part": found.part})
         if isinstance(group, Unfilled):
             self.left[found.thing] = Left("group.by", f"that {group}", "a text")
+            return None
+        if self._by is not None and not group:
+            self.left[found.thing] = Left("group.by", "an empty text", "a text")
             return None
         if self._id is None:
             after = f"/{found.part}" if found.part else ""
@@ -156,46 +201,42 @@ class Grouping:
         has = next((one for one in things if isinstance(self._look.value(one, path), str)), None)
         return "" if has is None else f"; {has.kernel}, which it is in, has one: write attrs"
 
-    def _together(self, parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
-        if self._group is None:
-            yield from ([part] for part in parts)
-        elif self._by is not None:
-            yield from _by(parts, lambda part: part.group).values()
-        elif self._group.each:
-            yield from self._one_of_each(parts)
-        else:
-            size = self._group.size or 1
-            yield from (parts[start : start + size] for start in range(0, len(parts), size))
-
-    def _one_of_each(self, parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
-        """The first of each kind, the second of each kind, and so on, as far as all needed kinds go."""
-        kinds = _by(parts, lambda part: part.kind)
-        needed = [kinds.get(kind, []) for kind, one in enumerate(self._kinds) if not one.optional]
-        count = min(map(len, needed), default=0)
-        for number in range(count):
-            yield [of_kind[number] for of_kind in kinds.values() if number < len(of_kind)]
-        for part in (part for of_kind in needed for part in of_kind[count:]):
-            self.left[part.found.thing] = Left("group.each", "no counterpart", "one object of each kind")
-
     def _missing(self, parts: Sequence[Part]) -> str | None:
         if self._group is None:
             return None
         if self._group.size is not None and len(parts) != self._group.size:
-            return f"expected {self._group.size} objects, found {len(parts)}"
+            return _number(self._group.size, len(parts))
         there = {part.kind for part in parts}
         lacking = [kind for kind, one in enumerate(self._kinds) if not one.optional and kind not in there]
         return f"there is no object for match[{lacking[0]}]" if self._group.each and lacking else None
 
-    def _named(self, parts: Sequence[Part], counted: Mapping[str, int]) -> str:
-        """Of a fixed number of parts, all their names; else that of the first part, which is never an optional one if
-        there is another. A constant ``by`` is a name of its own.
-        """
-        if self._id is None and self._by is not None and not self._by.fields:
-            return parts[0].group
-        names = [self._names.choose(part.names, counted) for part in parts]
-        if self._id is None and self._group is not None and self._group.size is not None:
-            return "+".join(names)
-        return next(name for name, part in zip(names, parts, strict=True) if not self._kinds[part.kind].optional)
+
+_ALONE = Left("optional", "nothing that it belongs to", "an object that isn't optional")
+_NO_COUNTERPART = Left("group.each", "no counterpart", "one object of each kind")
+
+
+def _counted(parts: Iterable[Part]) -> Mapping[str, int]:
+    """How many objects may have a name."""
+    return Counter(name for part in parts for name in set(part.names))
+
+
+def _all(groups: Iterable[Formed]) -> Collection[Member]:
+    return {member for one in groups for member in one.members}
+
+
+def _lacking(one: Formed, there: Collection[Member], rule: Rule) -> str | None:
+    """What a group lacks of what it was put together of."""
+    lacking = one.lacking(there)
+    if not lacking:
+        return None
+    names = " and ".join(member.name for member in lacking)
+    if rule.size is not None:
+        return f"{_number(rule.size, one.needed - len(lacking))}: {names} is missing"
+    return f"there is no object for match[{lacking[0].kind}]: {names} is missing"
+
+
+def _number(expected: int, found: int) -> str:
+    return f"expected {expected} objects, found {found}"
 
 
 def _by(parts: Sequence[Part], key: Callable[[Part], Key]) -> dict[Key, list[Part]]:

@@ -6,7 +6,9 @@ rename the first, and the second one isn't renamed when the first is gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from dpgateway_chardev.forming import Formed, Member, Rule, formed
 
 MOST = 4096
 """Names that are remembered. A port that saw so many sticks has others to care for."""
@@ -16,11 +18,33 @@ Possible = tuple[str, ...]
 
 
 class Names:
-    """Those that objects have had."""
+    """Those that objects, and groups of them, have had."""
 
     def __init__(self) -> None:
         self._had: dict[Possible, str] = {}
         self._owners: dict[str, Possible] = {}
+        self._formed: Sequence[Formed] = ()
+        self._called: dict[str, tuple[str, frozenset[Possible]]] = {}
+        """By what ``group.by`` says: the group's id, and its objects."""
+        self.held: Iterable[str] = ()
+        """The ids that containers hold."""
+
+    def form(self, there: Sequence[Member], rule: Rule) -> Sequence[Formed]:
+        """The groups that there are now, without ``group.by``."""
+        self._formed = formed(self._formed, there, rule, self.held)
+        return self._formed
+
+    def called(self, group: str, objects: Collection[Possible], id_: str | None) -> str | None:
+        """The id of the group of which ``group.by`` says this: what it was as long as one object stays in it, else
+        ``id_``; None, if that is unknown, too.
+        """
+        before, members = self._called.pop(group, ("", frozenset[Possible]()))
+        known = before if not members.isdisjoint(objects) else id_
+        if known is not None:
+            if len(self._called) >= MOST:
+                del self._called[next(iter(self._called))]
+            self._called[group] = known, frozenset(objects)
+        return known
 
     def choose(self, possible: Possible, counted: Mapping[str, int]) -> str:
         """``counted``: how many objects may have a name now."""

@@ -147,7 +147,7 @@ def test_usb_devices_of_several_groups(imported, tree):
     stick(tree, "1-2", 5, "5523")
     both = "groups: [{usb: [{vendor: 1A86, product: '7523'}]}, {usb: [{vendor: 1A86, product: '5523'}]}]"
     nodes = imported(f"devices: [{{name: ch, {both}}}]").nodes("squat.ai/ch")
-    assert list(nodes.values()) == [[usb("/dev/bus/usb/001/004")], [usb("/dev/bus/usb/001/005")]]
+    assert nodes == {"1a86:7523": [usb("/dev/bus/usb/001/004")], "1a86:5523": [usb("/dev/bus/usb/001/005")]}
 
 
 def test_usb_devices_by_their_serial_numbers(imported, tree):

@@ -1,0 +1,53 @@
+"""Groups that were formed stay, and come back from their ids."""
+
+from dpgateway_chardev import forming
+from dpgateway_chardev.forming import Member, Rule, formed
+
+PAIR = Rule(size=2)
+EACH = Rule(kinds=(0, 2), optional=(1,))
+
+
+def members(text):
+    return [Member(0, name) for name in text.split()]
+
+
+def ids(groups):
+    return [one.id for one in groups]
+
+
+def test_groups_that_containers_hold_are_formed_first():
+    assert ids(formed((), members("a b c d"), PAIR, ["a+c"])) == ["a+c", "b+d"]
+    there = [Member(0, "a"), Member(0, "b"), Member(2, "x"), Member(2, "y")]
+    assert ids(formed((), there, EACH, ["a+y"])) == ["a+y", "b+x"]
+
+
+def test_a_held_group_whose_member_is_missing_keeps_the_rest_for_as_long_as_it_is_held():
+    groups = formed((), members("a b"), PAIR, ["a+c"])
+    assert [(one.id, [member.name for member in one.lacking(members("a b"))]) for one in groups] == [("a+c", ["c"])]
+    assert ids(formed(groups, members("a b"), PAIR)) == ["a+b"]
+    groups = formed(groups, members("a b c"), PAIR, ["a+c"])
+    assert ids(formed(groups, members("a b"), PAIR)) == ["a+c"], "it was whole"
+
+
+def test_held_ids_that_say_no_group_form_none():
+    odd = ["a", "a+", "+", "a+b+c", "x+y", "", "a::1"]
+    assert ids(formed((), members("a b"), PAIR, odd)) == ["a+b"]
+    assert ids(formed((), members("a b"), Rule(size=2, named=False), ["b+a"])) == ["a"]
+
+
+def test_what_is_formed_stays_whatever_is_held():
+    groups = formed((), members("a b"), PAIR)
+    assert ids(formed(groups, members("a b c"), PAIR, ["a+c"])) == ["a+b"]
+
+
+def test_of_two_objects_of_one_name_each_is_a_member():
+    there = [Member(0, "a"), Member(0, "a", 1)]
+    assert ids(formed((), there, PAIR, ["a+a"])) == ["a+a"]
+    assert formed((), there, PAIR, ["a+a"])[0].members == tuple(there)
+
+
+def test_groups_that_are_away_are_forgotten_in_the_end():
+    groups = formed((), members("a b"), PAIR)
+    more = [Member(0, f"x{number}") for number in range(2 * forming.MOST)]
+    assert "a+b" in ids(formed(groups, more[2:], PAIR))
+    assert "a+b" not in ids(formed(groups, more, PAIR))
