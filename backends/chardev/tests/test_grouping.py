@@ -1,5 +1,7 @@
 """Several objects that are one device: IOMMU groups, cards of two functions, sets of parts."""
 
+from dataclasses import replace
+
 import pytest
 from dpgateway_chardev import CharDevices
 from hypothesis import HealthCheck, given, settings
@@ -355,4 +357,14 @@ def test_an_id_means_the_same_objects_for_ever(tmp_path_factory, group, changes)
         ids = {device.id for device in driver.devices()}
         for id_, objects in known.items():
             assert (id_ in ids) == bool(there & set(objects.split(","))), "it is listed as long as any of it is there"
+    driver.close()
+
+
+def test_a_pair_that_a_container_holds_is_formed_again_after_a_restart(tree):
+    sticks(tree, "a", "b", "c", "d")
+    context = replace(Recorder().context(), held=lambda: {"0403:0001:b+0403:0001:d", "no id of ours"})
+    roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
+    options = {"match": STICK, "group": {"size": 2}, "nodes": [], **roots}
+    driver = CharDevices(from_plain(options, CharDevices.Options), context)
+    assert found(driver) == {"b+d": None, "a+c": None}
     driver.close()

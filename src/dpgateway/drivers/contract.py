@@ -8,7 +8,7 @@ different methods of one driver may run at the same time. So a driver keeps its 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -28,6 +28,11 @@ class Context:
     """Says "ask me again": ``devices`` is then called soon, once for any number of calls.
 
     From any thread, at any time.
+    """
+    held: Callable[[], Collection[str]] = frozenset
+    """The ids of the devices that containers hold as this resource, as far as that is known; also of devices that the
+    driver doesn't list. Empty with ``shares.ids``, and for commands such as ``dpgateway devices``. The first call may
+    take a second. From the driver's own calls and threads, at any time.
     """
 
 

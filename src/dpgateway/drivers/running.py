@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -70,10 +70,15 @@ class RunningDriver:
         self.calls: Lanes | None = None
         """None while there is no driver to ask."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
+        self._held: Callable[[], Collection[str]] = frozenset
         self._driver: Driver | None = None
         self._lane: ListLane | None = None
         self._complaint = ""
         self._hurried = Observable(value=False)
+
+    def inform(self, held: Callable[[], Collection[str]]) -> None:
+        """What drivers get that are made from now on. ``held``: see ``Context``."""
+        self._held = held
 
     @property
     def _deadline(self) -> float:
@@ -181,9 +186,8 @@ class RunningDriver:
         make: DriverClass | None = self._config.driver_class
         if self._config.failure or make is None:
             raise DriverError(self._config.failure or "it isn't installed")
-        context = Context(
-            self._config.name, self._node_name, of_driver(self._config.driver, self._config.name), changed
-        )
+        log = of_driver(self._config.driver, self._config.name)
+        context = Context(self._config.name, self._node_name, log, changed, self._held)
         made = partial(_made, make, self._config.options, context)
         future = self._threads.call(f"{self._config.name} make", made, self._deadline)
         try:

@@ -89,6 +89,8 @@ class CharDevices:
     def _survey(self) -> Survey | MatchSurvey:
         if not self._options.match:
             return Survey(self._options)
+        if self._options.group is not None and self._options.group.by is None:
+            self._memory.names.held = self._context.held()
         survey = MatchSurvey(self._options, self._memory, self._context.resource)
         survey.find(self._proof.due(self._watcher.changes(), time.monotonic()))
         if self._proof.wanted:
