@@ -15,6 +15,7 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.deviceplugin.handing import Handing
 from dpgateway.deviceplugin.held import HeldDevices
 from dpgateway.deviceplugin.keeping import Keeping
@@ -269,7 +270,7 @@ class Gateway:
         log = bind(_log, resource=config.name, driver=config.driver)
         async with asyncio.TaskGroup() as group:
             driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._unended)
-            driver.inform(HeldDevices(self._node.holdings[config.name], config.shares.ids))
+            driver.inform(HeldDevices(self._node.holdings[config.name], config.shares.ids), Fitness)
             driving = group.create_task(driver.run(), name=f"{config.name} driver")
             if serving.old is not None:
                 await self._take_the_place(serving, serving.old, driver)

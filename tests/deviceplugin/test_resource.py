@@ -799,3 +799,10 @@ async def test_the_other_name_of_a_device_that_is_gone_waits_only_for_a_driver_t
         know()
     resource.inventory.use()
     assert listed(resource)["tty"] == ("char 188:0 is held as by-id" if waits else None)
+
+
+async def test_a_mount_of_the_configuration_hides_no_device(make):
+    given = Allocation(device_nodes=(DeviceNode("/dev/a"),))
+    resource = make(Calls(allocation=given), mounts=(Mount("/etc", "/dev/a"),))
+    with pytest.raises(RequestError, match=r"mounts\[0\].container_path is '/dev/a', which is the path of its device"):
+        await resource.allocate([("a",)], NEW)

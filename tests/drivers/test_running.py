@@ -5,8 +5,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from dpgateway import Allocation, Device, DriverError, Health
+from dpgateway import Allocation, Device, DeviceNode, DriverError, Health, Mount
 from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.drivers.running import CLOSING, CLOSING_LAST, RunningDriver
 from dpgateway.process.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
@@ -433,3 +434,13 @@ async def test_a_driver_is_closed_while_its_other_methods_hang(run, gate):
     await hangs.entered()
     await one.end()
     assert closed.is_set()
+
+
+async def test_what_the_configuration_gives_is_judged_again_when_it_changes(run):
+    node = Allocation(device_nodes=(DeviceNode("/dev/a"),))
+    one = run(scripted(devices=lambda: [A], preview=lambda _: node), mounts=(Mount("/etc", "/dev/a"),))
+    one.driver.inform(frozenset, Fitness)
+    await one.listed()
+    assert "mounts[0].container_path is '/dev/a'" in str(one.said.devices[0].health.reason)
+    one.driver.amend(configured(mounts=(Mount("/etc", "/x"),)))
+    await until(lambda: one.said.devices == (A,))

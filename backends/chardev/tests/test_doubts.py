@@ -82,3 +82,12 @@ def test_one_device_whose_objects_have_several_ids(tree, options):
         assert list(options(ALL, group=group, id=id_, nodes=[]).warnings({})) == []
     kinds = [{**ALL, "kernel": "*.0"}, {**ALL, "optional": True}]
     assert list(options(kinds, group=group, id="{kernel}", nodes=[]).warnings({})) == []
+
+
+def test_a_mount_that_is_missing(tree, options):
+    mounts = [{"host_path": path, "container_path": "/x{kernel}"} for path in ("/run/x.sock", "/run/{kernel}")]
+    made = options(VFIO, nodes=[], mounts=mounts[:1], host=str(tree.path))
+    assert list(made.warnings({})) == ["mounts[0]: /run/x.sock isn't there, so all devices are Unhealthy"]
+    tree.write("/run/x.sock = ")
+    assert list(made.warnings({})) == []
+    assert list(options(VFIO, nodes=[], mounts=mounts[1:], host=str(tree.path)).warnings({})) == []

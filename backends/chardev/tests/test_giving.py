@@ -323,11 +323,11 @@ def test_what_no_container_can_have_is_refused_in_the_configuration(options, pro
         ),
         (
             {"mounts": [{"host_path": "/sys/{kernel}", "container_path": "/x"}]},
-            "/sys/0000:3b:00.0 isn't there, and is to be mounted",
+            "it can't be given: /sys/0000:3b:00.0 isn't there, and is to be mounted",
         ),
         (
             {"mounts": [{"host_path": "/srv/{kernel}", "container_path": "/x"}]},
-            "/srv/0000:3b:00.0 isn't there, and is to be mounted",
+            "it can't be given: /srv/0000:3b:00.0 isn't there, and is to be mounted",
         ),
         (
             {"annotations": {"": "x"}},
@@ -375,7 +375,7 @@ def test_a_mount_that_comes_is_noticed(tree, drive, function, recorder):
     function("0000:3b:00.0", "61")
     mount = {"host_path": "/run/x.sock", "container_path": "/x.sock"}
     driver = drive(FUNCTION, recorder, nodes=[], mounts=[mount], host=str(tree.path))
-    assert reasons(driver) == {"0000:3b:00.0": "/run/x.sock isn't there, and is to be mounted"}
+    assert reasons(driver) == {"0000:3b:00.0": "it can't be given: /run/x.sock isn't there, and is to be mounted"}
     tree.write("/run/x.sock = ")
     assert recorder.until(lambda: reasons(driver) == {"0000:3b:00.0": None})
 
@@ -385,5 +385,5 @@ def test_a_pod_that_sees_no_host_says_nothing_of_what_is_mounted(tree, drive, fu
     function("0000:3b:00.0", "61")
     mount = {"host_path": "/no/such/directory", "container_path": "/x"}
     assert reasons(drive(FUNCTION, nodes=[], mounts=[mount])) == {"0000:3b:00.0": None}
-    why = "/no/such/directory isn't there, and is to be mounted"
+    why = "it can't be given: /no/such/directory isn't there, and is to be mounted"
     assert reasons(drive(FUNCTION, nodes=[], mounts=[mount], host=str(tree.path))) == {"0000:3b:00.0": why}

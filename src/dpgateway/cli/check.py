@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import click
 
-from dpgateway.cli import against, pools
+from dpgateway.cli import against, pools, unfit
 from dpgateway.cli.against import Comparison
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
+from dpgateway.cli.questions import ask_all
 from dpgateway.config import Configuration, Document, Place, Problem, in_lines, in_order, read
 from dpgateway.config.advice import advise
 from dpgateway.deviceplugin.server.sockets import too_deep
@@ -28,6 +30,7 @@ from dpgateway.process.threads import Threads
 class Verdict:
     """What there is to say about a configuration."""
 
+    document: Document
     configuration: Configuration
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
@@ -47,7 +50,8 @@ class Verdict:
     is_flag=True,
     envvar="DPGATEWAY_DEVICES",
     show_envvar=True,
-    help="Also ask the drivers for their devices, and say which resources offer the same hardware.",
+    help="Also ask the drivers for their devices, and say which no container could get, and which resources offer the "
+    "same hardware.",
 )
 @CONTROL_SOCKET
 @output_option
@@ -67,7 +71,8 @@ def check(  # noqa: PLR0913  one for each option
     to check the options of this node's resources; --node-name checks for another node. Exits with 2 if there is a
     problem, and with 0 if there are only warnings.
 
-    With --devices each driver is asked once, as `dpgateway devices` does, and check warns of resources that offer the
+    With --devices each driver is asked once, as `dpgateway devices` does. A device that no container could get, because
+    of what the driver and the configuration give with it, is a problem. And check warns of resources that offer the
     same hardware without a common pool, and of those of one pool that this node never has both at once, or that
     have nothing in common.
 
@@ -83,8 +88,7 @@ def check(  # noqa: PLR0913  one for each option
         if running is not None and not verdict.problems:
             comparison = against.compare(running, verdict.configuration, settings)
         if devices:
-            warnings = pools.warnings(verdict.configuration.resources, settings.node_name)
-            verdict = replace(verdict, warnings=in_order(verdict.warnings + warnings))
+            verdict = _with_devices(verdict, settings)
     if output == "json":
         told = {"against_running": comparison and comparison.as_json()} if running is not None else {}
         print_json(_as_json(settings, verdict) | told)
@@ -93,6 +97,13 @@ def check(  # noqa: PLR0913  one for each option
         if comparison is not None:
             _print_comparison(comparison)
     context.exit(2 if verdict.problems else 0)
+
+
+def _with_devices(verdict: Verdict, settings: Settings) -> Verdict:
+    """The same with what the devices tell that the drivers list."""
+    answers = asyncio.run(ask_all(verdict.configuration.resources, settings.node_name))
+    problems = in_order((*verdict.problems, *unfit.problems(answers, verdict.document)))
+    return replace(verdict, problems=problems, warnings=in_order(verdict.warnings + pools.warnings(answers)))
 
 
 def _judge(settings: Settings) -> Verdict:
@@ -112,7 +123,7 @@ def _judge(settings: Settings) -> Verdict:
     warnings = () if problems and not document.entries else advise(document, preferring(drivers))
     warnings += _warned(document, configuration)
     warnings += _told(settings, _doubt(settings, directory)) + _unused(drivers, document.drivers)
-    return Verdict(configuration, in_order(problems + more + failed + unfit), warnings)
+    return Verdict(document, configuration, in_order(problems + more + failed + unfit), warnings)
 
 
 def _warned(document: Document, configuration: Configuration) -> tuple[Problem, ...]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from dpgateway.cli.questions import Answer, ask_all
-from dpgateway.config import Place, Problem, ResourceConfig
+from dpgateway.cli.questions import Answer
+from dpgateway.config import Place, Problem
 from dpgateway.deviceplugin.offer.exclusion import hardware
 from dpgateway.model import Device
 
 
-def warnings(resources: Iterable[ResourceConfig], node_name: str) -> tuple[Problem, ...]:
-    """Asks each driver once."""
-    answers = asyncio.run(ask_all(resources, node_name))
+def warnings(answers: Sequence[Answer]) -> tuple[Problem, ...]:
     told = [_problem(answer, f"its devices aren't known: {answer.failure}") for answer in answers if answer.failure]
     return (
         *told,

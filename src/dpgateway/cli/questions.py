@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpgateway.config import ResourceConfig, format_duration
+from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.deviceplugin.offer.shares import clash
 from dpgateway.deviceplugin.offer.size import too_long
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, abilities
+from dpgateway.drivers.fitting import Fitting
 from dpgateway.errors import GatewayError
 from dpgateway.model import Candidate, Device
 from dpgateway.process import log
@@ -74,6 +76,7 @@ class Question:
             self._driver = self._resource.driver_class(self._resource.options, self._context())
             method = "devices"
             devices = answers.devices(self._driver.devices())
+            devices = Fitting(Fitness, self._resource).judged(self._driver, devices)
             able = abilities(self._driver)
             if self._explain is None or "explain" not in able:
                 return devices, None, able

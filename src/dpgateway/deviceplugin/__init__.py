@@ -5,6 +5,7 @@ registration  makes the resource known to the kubelet
 server        the resource's socket, with every API on it
 resource      what a kubelet may ask of a resource, in no version's words; preferring: its preferences
 offer         what a resource lists
+fitness       what a container may have with a device
 held          which devices containers hold, for drivers that ask
 api           one module per version of the API
 wire          the generated messages

@@ -17,7 +17,7 @@ from dataclasses import replace
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS, Api, Call
 from dpgateway.deviceplugin.cdi import Asked, Cdi
-from dpgateway.deviceplugin.offer.allocations import Additions, add
+from dpgateway.deviceplugin.offer.allocations import Additions, add, hidden
 from dpgateway.deviceplugin.offer.exclusion import hardware, shared
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.ledger import Refusal
@@ -178,6 +178,8 @@ class Resource:
         extra, shares = self._extra, self._config.shares
         if shares.env:
             extra = replace(extra, env={**environment(shares.env, granted, shares.count), **extra.env})
+        if why := hidden(allocation, extra):
+            raise RequestError(f"resource {self.name}: {why}, at {self._config.where}")
         complete, replaced = add(allocation, extra)
         for what in replaced:
             self._log_once(logging.INFO, f"the configuration replaces the driver's {what}")

@@ -6,5 +6,6 @@ discovery   finds the installed drivers
 answers     checks what a driver returns
 running     one resource's driver: made, asked, closed; what it says, for anyone to watch
 listing     the list lane: asks the driver for its devices
+fitting     which of them can be given to a container at all
 lanes       the calls that others may make; allocating and preparing are their lanes
 """

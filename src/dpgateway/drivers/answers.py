@@ -23,7 +23,7 @@ from dpgateway.errors import (
     describe,
     legible,
 )
-from dpgateway.model import Allocation, Candidate, Device, other_values, plain
+from dpgateway.model import Allocation, Candidate, Device, Health, other_values, plain
 
 T = TypeVar("T")
 
@@ -52,6 +52,12 @@ class Copy(Device):
 def own(devices: Iterable[Device]) -> tuple[Device, ...]:
     """The very objects that the driver listed."""
     return tuple([device.own if type(device) is Copy else device for device in devices])
+
+
+def unhealthy(device: Device, reason: str) -> Copy:
+    """A device that its driver calls healthy, and that can't be given."""
+    values = {one.name: getattr(device, one.name) for one in _FIELDS if one.name != "health"}
+    return Copy(**values, health=Health.unhealthy(reason), own=own([device])[0])
 
 
 def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ...]:
@@ -106,10 +112,10 @@ def candidates(answer: object) -> tuple[Candidate, ...]:
     return tuple([plain(one, Candidate) for one in _sequence("explain()", answer, MOST_DEVICES, Candidate)])
 
 
-def allocation(answer: object) -> Allocation:
-    """What ``allocate()`` returned. Call it on the thread that called ``allocate()``."""
+def allocation(answer: object, method: str = "allocate") -> Allocation:
+    """What ``allocate()``, or ``preview()``, returned. Call it on the thread that called that."""
     if not isinstance(answer, Allocation):
-        raise DriverFault(f"allocate() returned {answer!r:.200}, expected an Allocation")
+        raise DriverFault(f"{method}() returned {answer!r:.200}, expected an Allocation")
     return plain(answer, Allocation)
 
 

@@ -1,8 +1,9 @@
 """What a driver is.
 
-A driver is a class with ``Options`` and the methods below. It has an ability by having the method: ``prefer``,
-``prepare``, ``release``, ``explain`` and ``close`` are optional. The gateway calls the methods on its own threads, and
-different methods of one driver may run at the same time. So a driver keeps its state in what it returns, or locks it.
+A driver is a class with ``Options`` and the methods below. It has an ability by having the method: ``preview``,
+``prefer``, ``prepare``, ``release``, ``explain`` and ``close`` are optional. The gateway calls the methods on its own
+threads, and different methods of one driver may run at the same time. So a driver keeps its state in what it returns,
+or locks it.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ class Driver(Protocol):
 
     # Optional, and therefore not members of the protocol:
     #
+    # def preview(self, device: Device) -> Allocation:
+    #     """What ``allocate`` would answer for this device alone, without doing anything. Asked of each healthy device
+    #     when it is listed as another object than before: one of which it raises, or that no container can get, is
+    #     Unhealthy."""
+    #
     # def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> Iterable[Device]:
     #     """The best ``size`` devices; asked only when the resource says ``preference: none``."""
     #
@@ -90,7 +96,7 @@ class Driver(Protocol):
 DriverClass = Callable[..., Driver]
 
 REQUIRED = ("Options", "devices", "allocate")
-ABILITIES = ("prefer", "prepare", "release", "explain", "close")
+ABILITIES = ("preview", "prefer", "prepare", "release", "explain", "close")
 
 
 def abilities(driver: object) -> frozenset[str]:

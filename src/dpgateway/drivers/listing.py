@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
+from dpgateway.drivers.fitting import Fitting
 from dpgateway.model import Device
 from dpgateway.process.tally import Tally
 from dpgateway.process.tasks import doubling
@@ -70,6 +71,8 @@ class ListLane:
         self._failures = 0
         self._last_failure = ""
         self._last: tuple[Device, ...] = ()
+        self._anew = False
+        """Whether what was judged before has to be judged again."""
 
     def amend(self, config: ResourceConfig) -> None:
         """Another deadline, from the next call on, and another pause: it begins with a call at once."""
@@ -78,12 +81,17 @@ class ListLane:
         if refresh != self._refresh:
             self._announcements.event.set()
 
-    async def listen(self, driver: Driver) -> AsyncGenerator[Answer, None]:
-        """What the driver says, one answer after another, without end."""
+    def judge_again(self) -> None:
+        """What containers may have is something else now."""
+        self._anew = True
+        self._announcements.event.set()
+
+    async def listen(self, driver: Driver, fitting: Fitting | None = None) -> AsyncGenerator[Answer, None]:
+        """What the driver says, one answer after another, without end; as ``fitting`` judges it."""
         restless = 0
         while True:
             self._announcements.event.clear()
-            async with contextlib.aclosing(self._ask(driver)) as said:
+            async with contextlib.aclosing(self._ask(driver, fitting)) as said:
                 async for answer in said:
                     yield answer
             restless = restless + 1 if self._announcements.event.is_set() else 0
@@ -94,12 +102,14 @@ class ListLane:
                 async with asyncio.timeout(pause):
                     await self._announcements.event.wait()
 
-    async def _ask(self, driver: Driver) -> AsyncGenerator[Answer, None]:
+    async def _ask(self, driver: Driver, fitting: Fitting | None) -> AsyncGenerator[Answer, None]:
         """One answer; or two, if the first says that the driver is late."""
         asked, late = time.monotonic(), False
+        anew, self._anew = self._anew, False
 
-        def call() -> tuple[Device, ...]:
-            return answers.ask("devices", lambda: answers.devices(driver.devices(), self._last))
+        def call() -> tuple[tuple[Device, ...], tuple[Device, ...]]:
+            listed = answers.ask("devices", lambda: answers.devices(driver.devices(), self._last))
+            return listed, listed if fitting is None else fitting.judged(driver, listed, anew=anew)
 
         future = self._threads.call(f"{self._name} list", call, self._deadline)
         try:
@@ -108,7 +118,7 @@ class ListLane:
                 late = True
                 self._tally.add("devices", "timeout", asked)
                 yield self._failed(f"the driver hasn't answered for {self._deadline:g} s")
-            devices = await future
+            self._last, devices = await future
         except Exception as raised:
             self._failures += 1
             if not late:
@@ -123,7 +133,6 @@ class ListLane:
             seconds = time.monotonic() - asked
             self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})
         self._failures, self._last_failure = 0, ""
-        self._last = devices
         yield devices
 
     def _failed(self, reason: str, error: Exception | None = None) -> Answer:

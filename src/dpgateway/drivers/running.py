@@ -18,6 +18,7 @@ from typing import Any
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, Driver, DriverClass
+from dpgateway.drivers.fitting import Fitness, Fitting
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.drivers.unended import UnendedCalls
@@ -71,14 +72,16 @@ class RunningDriver:
         """None while there is no driver to ask."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
         self._held: Callable[[], Collection[str]] = frozenset
+        self._fitting = Fitting(None, config)
         self._driver: Driver | None = None
         self._lane: ListLane | None = None
         self._complaint = ""
         self._hurried = Observable(value=False)
 
-    def inform(self, held: Callable[[], Collection[str]]) -> None:
-        """What drivers get that are made from now on. ``held``: see ``Context``."""
+    def inform(self, held: Callable[[], Collection[str]], fits: Callable[[ResourceConfig], Fitness]) -> None:
+        """What a front knows, before it runs. ``held``: see ``Context``; ``fits``: what containers may have."""
         self._held = held
+        self._fitting = Fitting(fits, self._config)
 
     @property
     def _deadline(self) -> float:
@@ -90,14 +93,18 @@ class RunningDriver:
         return any(device.health.ok for device in self.said.value.devices or ())
 
     def amend(self, config: ResourceConfig) -> None:
-        """Other values of ``timeouts`` and ``refresh``, with the same driver and options. What is under way keeps its
-        deadline.
+        """Other values of ``timeouts``, of ``refresh``, and of what is given to containers, with the same driver and
+        options. What is under way keeps its deadline.
         """
-        self._config = config
+        before, self._config = self._config, config
         if self.calls is not None:
             self.calls.amend(config)
         if self._lane is not None:
             self._lane.amend(config)
+        if _given(before) != _given(config):
+            self._fitting.amend(config)
+            if self._lane is not None:
+                self._lane.judge_again()
 
     async def run(self) -> None:
         """Makes the driver and asks it, until it is cancelled; then closes it."""
@@ -149,7 +156,7 @@ class RunningDriver:
                 self.said.publish(self.said.value)
                 self._lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.tally)
                 try:
-                    async with contextlib.aclosing(self._lane.listen(driver)) as heard:
+                    async with contextlib.aclosing(self._lane.listen(driver, self._fitting)) as heard:
                         async for answer in heard:
                             self._hear(answer)
                 finally:
@@ -242,6 +249,11 @@ class RunningDriver:
                 await asyncio.wait({future}, timeout=CLOSING_LAST)
         finally:
             hurried.cancel()
+
+
+def _given(config: ResourceConfig) -> tuple[object, ...]:
+    """What the configuration itself gives a container."""
+    return config.env, config.annotations, config.mounts, config.shares
 
 
 def _made(make: DriverClass, options: object, context: Context) -> Driver:

@@ -100,6 +100,13 @@ class DriverContract:
                     alone[devices[0].id] = first
             doubts.check_grants(caller.driver, alone)
 
+    def test_preview_says_what_allocate_answers(self) -> None:
+        with self._driver() as caller:
+            for device in caller.healthy() if "preview" in abilities(caller.driver) else ():
+                said, answer = caller.result("preview", device), caller.allocate([device])
+                if said != answer:
+                    raise caller.broken("preview", f"expected what allocate answers for it, {answer}, found {said}")
+
     def test_allocate_refuses_with_an_error_of_its_own(self) -> None:
         """The gateway itself refuses what isn't healthy; but a device may fail between the list and the call."""
         with self._driver() as caller:

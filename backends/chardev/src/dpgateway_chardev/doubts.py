@@ -7,7 +7,8 @@ from typing import Protocol
 
 from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, Roots, Template, find, is_glob
 from dpgateway_chardev.grouping import PART, Group, Kind
-from dpgateway_chardev.settings import NodeOption
+from dpgateway_chardev.hostfiles import HostFiles
+from dpgateway_chardev.settings import MountOption, NodeOption
 
 
 class Matching(Protocol):
@@ -21,6 +22,10 @@ class Matching(Protocol):
     def group(self) -> Group | None: ...
     @property
     def nodes(self) -> Sequence[NodeOption]: ...
+    @property
+    def mounts(self) -> Sequence[MountOption]: ...
+    @property
+    def host(self) -> str: ...
     @property
     def type(self) -> str: ...
     @property
@@ -41,6 +46,7 @@ def doubts(options: Matching, others: Mapping[str, Matching]) -> Iterator[str]:
             yield f"match[{number}]: nothing on this node matches it{_why(Look(options.roots), match.subsystem)}"
     if taken:
         yield from _companions(options)
+        yield from _mounts(options)
         yield from _ids_of_a_group(options)
     for name, objects in theirs.items():
         if both := sorted(f"/sys/{thing.path}" for thing in taken.keys() & objects):
@@ -59,6 +65,15 @@ def _why(look: Look, subsystem: str) -> str:
 def _taken(options: Matching) -> dict[Object, int]:
     """The objects that are matched, and by which alternative. Raises OSError."""
     return {found.thing: number for number, found in find(Look(options.roots), options.match)}
+
+
+def _mounts(options: Matching) -> Iterator[str]:
+    """What is mounted with every device, and isn't there."""
+    files = HostFiles(options.roots, options.host)
+    for number, mount in enumerate(options.mounts):
+        path = mount.host_path
+        if "{" not in path and files.sees(path) and (lack := files.lacks(path, None)):
+            yield f"mounts[{number}]: {lack}, so all devices are Unhealthy"
 
 
 def _ids_of_a_group(options: Matching) -> Iterator[str]:

@@ -15,7 +15,7 @@ from dpgateway_chardev.given import Given, together
 from dpgateway_chardev.giving import NothingToGive
 from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.matched import Concern, MatchSurvey
-from dpgateway_chardev.memory import Memory, Proof
+from dpgateway_chardev.memory import MatchedDevice, Memory, Proof
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.probing import Prober
 from dpgateway_chardev.survey import NodeDevice, Survey
@@ -69,6 +69,11 @@ class CharDevices:
             return self._together([(device.id, self._given(device)) for device in devices])
         nodes = self._check_paths([self._give(device) for device in devices])
         return Allocation(device_nodes=tuple(nodes))
+
+    def preview(self, device: Device) -> Allocation:
+        if isinstance(device, MatchedDevice) and device.given is not None:
+            return together([(device.id, device.given)], self._context.resource)
+        return Allocation(device_nodes=(self._node(device.id),))
 
     def explain(self, about: str | None) -> Iterable[Candidate]:
         if not self._options.match:
@@ -162,7 +167,10 @@ class CharDevices:
         if found != listed:
             self._context.changed()
             raise DeviceUnavailable(f"{device.id}: {HOST_DEV}/{device.id} is {found} now, it was listed as {listed}")
-        return DeviceNode(f"{HOST_DEV}/{device.id}", self._container_path(device.id), self._options.permissions)
+        return self._node(device.id)
+
+    def _node(self, path: str) -> DeviceNode:
+        return DeviceNode(f"{HOST_DEV}/{path}", self._container_path(path), self._options.permissions)
 
     def _container_path(self, path: str) -> str | None:
         template = self._options.container_path

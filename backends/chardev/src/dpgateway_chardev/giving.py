@@ -111,7 +111,7 @@ class Giver:
     def _mount(self, option: MountOption, found: Matched, others: Mapping[str, str]) -> Mount:
         host_path = self._path(option.host_path, found, others)
         if self.files.sees(host_path) and (lack := self.files.lacks(host_path, None)):
-            raise NothingToGive(f"{lack}, and is to be mounted")
+            raise NothingToGive(f"it can't be given: {lack}, and is to be mounted")
         return Mount(host_path, self._path(option.container_path, found, others), option.read_only)
 
     def _access(self, option: Access, found: Matched, others: Mapping[str, str]) -> GivenAccess:

@@ -17,6 +17,18 @@ class Additions:
     mounts: Sequence[Mount] = ()
 
 
+def hidden(allocation: Allocation, extra: Additions) -> str:
+    """Why a container wouldn't see a device that it gets: the configuration mounts something over its node. Empty, if
+    nothing is.
+    """
+    places = {place(mount.container_path): number for number, mount in enumerate(extra.mounts)}
+    for node in allocation.device_nodes if places else ():
+        if (number := places.get(place(str(node.container_path)))) is not None:
+            inside = f"mounts[{number}].container_path is {extra.mounts[number].container_path!r}"
+            return f"{inside}, which is the path of its device node {node.host_path}; expected another one"
+    return ""
+
+
 def add(allocation: Allocation, extra: Additions) -> tuple[Allocation, tuple[str, ...]]:
     """The allocation with the configuration's additions, and the names of what they replaced."""
     if not (extra.env or extra.annotations or extra.mounts):

@@ -1,0 +1,36 @@
+"""Which devices no container could get, by what drivers list on this node and what the configuration adds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from dpgateway.cli.questions import Answer
+from dpgateway.config import Document, Problem, ResourceConfig
+from dpgateway.config.written import Written
+from dpgateway.drivers.fitting import UNFIT
+
+_MOUNT = re.compile(rf"{UNFIT}: mounts\[(\d+)\]")
+
+
+def problems(answers: Iterable[Answer], document: Document) -> Iterator[Problem]:
+    """One for each reason of a resource."""
+    entries = {entry.written.place: entry.written for entry in document.entries}
+    for answer in answers:
+        ids: dict[str, list[str]] = {}
+        for device in answer.devices:
+            if (reason := device.health.reason or "").startswith(UNFIT):
+                ids.setdefault(reason.replace(device.id, "{id}"), []).append(device.id)
+        for reason, them in ids.items():
+            first = reason.replace("{id}", them[0])
+            more = f" and {len(them) - 1} more" if len(them) > 1 else ""
+            text = f"{answer.resource.name}: device {them[0]}{more}: {first}"
+            yield Problem(_key(entries[answer.resource.where], answer.resource, first).place, hint=text)
+
+
+def _key(written: Written, resource: ResourceConfig, reason: str) -> Written:
+    """The mount that a reason names, if it is the resource's own; else the driver's options."""
+    found = _MOUNT.match(reason)
+    if found and int(found[1]) < len(resource.mounts):
+        return written.part("mounts", int(found[1]))
+    return written.part("options")

@@ -1,0 +1,88 @@
+"""What a container would get with each device, made and judged when the device is listed. What can never be given isn't
+Healthy: its pod would be placed on this node again and again, and fail.
+
+The driver says by ``preview`` what ``allocate`` would answer; of a driver that has no such method only what all of the
+resource's devices have in common is judged. All of it runs on the list lane's thread, because it may touch disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from dpgateway.config import ResourceConfig
+from dpgateway.drivers import answers
+from dpgateway.errors import GatewayError
+from dpgateway.model import Allocation, Device
+
+UNFIT = "it can't be given"
+"""How the reason begins of a device that no container can get."""
+
+
+class Fitness(Protocol):
+    """What a front, and the configuration, let containers have."""
+
+    def lacks(self) -> str:
+        """Why nothing of the resource can be given now; empty if it can be. May block."""
+
+    def unfit(self, device: str, allocation: Allocation) -> str:
+        """Why no container can get the device with this allocation; empty if one can."""
+
+
+class Anything:
+    """No front is there to judge."""
+
+    def lacks(self) -> str:
+        return ""
+
+    def unfit(self, device: str, allocation: Allocation) -> str:
+        return ""
+
+
+class Fitting:
+    """Of one running driver."""
+
+    def __init__(self, fits: Callable[[ResourceConfig], Fitness] | None, config: ResourceConfig) -> None:
+        self._fits = fits
+        self._judged: dict[str, tuple[Device, Device]] = {}
+        """By id: what the driver listed, and what came of it."""
+        self._fitness: Fitness = Anything()
+        self.amend(config)
+
+    def amend(self, config: ResourceConfig) -> None:
+        """The configuration lets containers have something else, from the next list on."""
+        self._fitness = Anything() if self._fits is None else self._fits(config)
+
+    def judged(self, driver: Any, devices: tuple[Device, ...], *, anew: bool = False) -> tuple[Device, ...]:  # noqa: ANN401
+        """The list, in which a device that can't be given is Unhealthy. ``anew``: also what was judged before."""
+        fitness, preview = self._fitness, getattr(driver, "preview", None)
+        lacking = f"{UNFIT}: {why}" if (why := fitness.lacks()) else ""
+        if not lacking and not callable(preview):
+            self._judged = {}
+            return devices
+        before, self._judged = {} if anew or lacking else self._judged, {}
+        listed: list[Device] = []
+        for device in devices:
+            known = before.get(device.id)
+            if known is None or known[0] is not device:
+                why = "" if not device.health.ok else lacking or _unfit(fitness, preview, device)
+                known = device, answers.unhealthy(device, why) if why else device
+            if not lacking:
+                self._judged[device.id] = known
+            listed.append(known[1])
+        return devices if all(map(_is, listed, devices)) else tuple(listed)
+
+
+def _is(one: Device, other: Device) -> bool:
+    return one is other
+
+
+def _unfit(fitness: Fitness, preview: Any, device: Device) -> str:  # noqa: ANN401
+    """Why a device that its driver calls healthy can't be given."""
+    (own,) = answers.own([device])
+    try:
+        allocation = answers.ask("preview", lambda: answers.allocation(preview(own), "preview"))
+    except GatewayError as error:
+        return f"{UNFIT}: {error}"
+    why = fitness.unfit(device.id, allocation)
+    return f"{UNFIT}: {why}" if why else ""

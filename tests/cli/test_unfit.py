@@ -1,0 +1,51 @@
+"""What check says of devices that no container could get."""
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("fake_driver")
+
+CHARDEV = "driver: chardev, options: {paths: [/dev/null, /dev/zero]}"
+
+
+def told(result, config):
+    return [text.removeprefix(f"{config}:") for text in result.stdout.splitlines() if text.startswith(f"{config}:")]
+
+
+def test_a_mount_over_a_node_is_a_problem_of_the_mount(line):
+    mounts = "mounts: [{host_path: /etc, container_path: /x}, {host_path: /etc, container_path: /dev/null}]"
+    config = line.config(f"resources:\n- {{name: example.com/a, {CHARDEV},\n   {mounts}}}\n")
+    assert line("check", "--config", config).exit_code == 0
+    result = line("check", "--config", config, "--devices")
+    assert result.exit_code == 2
+    (problem,) = told(result, config)
+    assert problem == (
+        "3: resources[0].mounts[1]: example.com/a: device null: it can't be given: mounts[1].container_path is "
+        "'/dev/null', which is the path of its device node /dev/null; expected another one"
+    )
+
+
+def test_a_mount_that_is_missing_on_this_host_is_a_problem(line):
+    mounts = "mounts: [{host_path: /no/such, container_path: /x}]"
+    config = line.config(f"resources:\n- {{name: example.com/a, {CHARDEV},\n   {mounts}}}\n")
+    assert line("check", "--config", config).exit_code == 0, "it may be another host"
+    why = "/no/such isn't there on this host, and is to be mounted"
+    result = line("check", "--config", config, "--devices")
+    assert result.exit_code == 2
+    said = f"3: resources[0].mounts[0]: example.com/a: device null and 1 more: it can't be given: mounts[0]: {why}"
+    assert told(result, config) == [said]
+    result = line("devices", "--config", config)
+    assert result.exit_code == 0
+    assert result.stdout.count(why) == 2
+
+
+def test_what_a_drivers_own_options_make_impossible_is_a_problem_of_them(line, tmp_path):
+    (tmp_path / "net/a").mkdir(parents=True)
+    (tmp_path / "class/x").mkdir(parents=True)
+    (tmp_path / "class/x/a").symlink_to("../../net/a")
+    mounts = "mounts: [{host_path: '/no/{kernel}', container_path: /x}]"
+    options = f"options: {{match: {{subsystem: x}}, nodes: [], sysfs: {tmp_path}, {mounts}}}"
+    config = line.config(f"resources:\n- {{name: example.com/a, driver: chardev,\n   {options}}}\n")
+    result = line("check", "--config", config, "--devices")
+    assert result.exit_code == 2
+    why = "it can't be given: /no/a isn't there, and is to be mounted"
+    assert told(result, config) == [f"3: resources[0].options: example.com/a: device a: {why}"]
