@@ -7,6 +7,7 @@ resource's devices have in common is judged. All of it runs on the list lane's t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -70,11 +71,7 @@ class Fitting:
             if not lacking:
                 self._judged[device.id] = known
             listed.append(known[1])
-        return devices if all(map(_is, listed, devices)) else tuple(listed)
-
-
-def _is(one: Device, other: Device) -> bool:
-    return one is other
+        return devices if all(map(operator.is_, listed, devices)) else tuple(listed)
 
 
 def _unfit(fitness: Fitness, preview: Any, device: Device) -> str:  # noqa: ANN401

@@ -24,6 +24,10 @@ _PLACES = (("bus", "/devices"), ("class", ""))
 """Where the objects of a subsystem are: ``/sys/bus/<name>/devices``, ``/sys/class/<name>``."""
 
 
+_WITHOUT_NODES = frozenset({"auxiliary", "mdev", "pci", "platform"})
+"""Buses whose objects have no nodes; what is in them may have some."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Object:
     """An object, by its real path relative to /sys: ``devices/pci0000:00/0000:00:14.0``."""
@@ -176,11 +180,13 @@ class Look:
 
     def number(self, thing: Object) -> str | None:
         """``major:minor`` of an object's node; None if it has no node, or if that can't be read."""
-        major, minor = self.said(thing, "MAJOR"), self.said(thing, "MINOR")
-        if major is not None and minor is not None:
-            return f"{major}:{minor}"
         number = self.value(thing, "dev")
-        return number if isinstance(number, str) and re.fullmatch(r"[0-9]+:[0-9]+", number) else None
+        if isinstance(number, str):
+            return number if re.fullmatch(r"[0-9]+:[0-9]+", number) else None
+        if self.subsystem(thing) in _WITHOUT_NODES and "uevent" not in self._values[thing.path]:
+            return None  # a thousand functions needn't be read for it
+        major, minor = self.said(thing, "MAJOR"), self.said(thing, "MINOR")
+        return None if major is None or minor is None else f"{major}:{minor}"
 
     def symlinks(self, thing: Object) -> Sequence[str]:
         """udev's links to an object's node, in the order of names: /dev/serial/by-id/usb-FTDI-if00."""

@@ -96,7 +96,7 @@ class CharDevices:
             return Survey(self._options)
         if self._options.group is not None and self._options.group.by is None:
             self._memory.names.held = self._context.held()
-        survey = MatchSurvey(self._options, self._memory, self._context.resource)
+        survey = MatchSurvey(self._options, self._memory)
         survey.find(self._proof.due(self._watcher.changes(), time.monotonic()))
         if self._proof.wanted:
             self._context.changed()
@@ -135,7 +135,7 @@ class CharDevices:
 
     def _given(self, device: Device) -> Given:
         try:
-            return MatchSurvey(self._options, resource=self._context.resource).give(device)
+            return MatchSurvey(self._options).give(device)
         except NothingToGive as error:
             self._doubt()
             raise DeviceUnavailable(f"{device.id}: {error}") from error

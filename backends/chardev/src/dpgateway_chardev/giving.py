@@ -41,8 +41,8 @@ class WrongNode(NothingToGive):
 class Giver:
     """Fills templates for one object after the other."""
 
-    def __init__(self, options: CharDeviceOptions, look: Look, resource: str) -> None:
-        self._options, self._look, self._resource = options, look, resource
+    def __init__(self, options: CharDeviceOptions, look: Look) -> None:
+        self._options, self._look = options, look
         self.dev = DevTree(options.dev, look.trace)
         self.files = HostFiles(options.roots, options.host, look.trace)
         self._owners = Owners(look, options.parts)
@@ -62,10 +62,12 @@ class Giver:
             tuple(dict.fromkeys(access for one in given for access in one.access)),
             merged([Json(one.info) for one in given], in_order=False) if self._options.device_info else "",
         )
-        try:
-            together([(id_, whole)], self._resource)
-        except (DriverError, ValueError) as error:
-            raise NothingToGive(f"it can't be given: {error}") from error
+        paths = [*(node.container_path for node in whole.nodes), *(mount.container_path for mount in whole.mounts)]
+        if len(set(paths)) < len(paths):
+            try:
+                together([(id_, whole)], "")
+            except DriverError as error:
+                raise NothingToGive(f"it can't be given: {error}") from error
         return whole
 
     def hardware(self, found: Sequence[Matched], given: Given) -> tuple[str, ...] | None:

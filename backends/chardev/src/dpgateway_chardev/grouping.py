@@ -147,7 +147,8 @@ class Grouping:
         rule = self._rule(group)
         members = self._members(inorder, by_kind=group.size is None)
         groups = self._names.form(list(members), rule)
-        rest = {member: part for member, part in members.items() if member not in _all(groups)}
+        taken = {member for one in groups for member in one.members}
+        rest = {member: part for member, part in members.items() if member not in taken}
         for one in groups:
             if parts := [members[member] for member in one.members if member in members]:
                 yield Whole(one.id, tuple(parts), _lacking(one, members, rule))
@@ -218,10 +219,6 @@ _NO_COUNTERPART = Left("group.each", "no counterpart", "one object of each kind"
 def _counted(parts: Iterable[Part]) -> Mapping[str, int]:
     """How many objects may have a name."""
     return Counter(name for part in parts for name in set(part.names))
-
-
-def _all(groups: Iterable[Formed]) -> Collection[Member]:
-    return {member for one in groups for member in one.members}
 
 
 def _lacking(one: Formed, there: Collection[Member], rule: Rule) -> str | None:

@@ -52,14 +52,12 @@ class Concern:
 class MatchSurvey:
     """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
-    def __init__(
-        self, options: CharDeviceOptions, memory: Memory | None = None, resource: str = "example.com/any"
-    ) -> None:
+    def __init__(self, options: CharDeviceOptions, memory: Memory | None = None) -> None:
         """``memory``: what is known from earlier looks."""
         self._options = options
         self._memory = memory or Memory()
         self._look = Look(options.roots)
-        self._giver = Giver(options, self._look, resource)
+        self._giver = Giver(options, self._look)
         self._grouping = Grouping(self._look, options.match, options.group, options.id, self._memory.names)
         self._asked: dict[str, tuple[Asked, ...]] = {}
         """On what depended what was found out about objects, by their paths. Only of those that were read."""

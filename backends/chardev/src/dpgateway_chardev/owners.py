@@ -14,6 +14,8 @@ name for the object's node.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from dpgateway.sysfs import HOST_DEV, Look, Matched, Node, Object, Template, Unfilled, place
 from dpgateway_chardev.settings import Parts
@@ -34,12 +36,11 @@ class Owners:
 
     def found(self, template: Template, one: Matched, others: Mapping[str, str], count: int) -> Sequence[Object | None]:
         """What ``{each:...}``, ``{entry:...}`` or ``{part}`` found for each of the ``count`` texts of a template."""
-        slots = {slot.name: slot for slot in template.fields}
-        for name in ("each", "entry"):
-            if name in slots and (pattern := slots[name].argument) is not None:
-                things = self._things(one, pattern.fill(self._look, one, others))
-                return things if len(things) == count else [*things[:1], None][:1] * count
-        if "part" in slots and self._parts is not None:
+        about = _about(template)
+        if about.pattern is not None:
+            things = self._things(one, about.pattern.fill(self._look, one, others))
+            return things if len(things) == count else [*things[:1], None][:1] * count
+        if about.part and self._parts is not None:
             pattern = Template.parse(self._parts)
             things = self._things(one, pattern.fill(self._look, one), one.part)
             return [*things, None][:1] * count
@@ -47,16 +48,17 @@ class Owners:
 
     def wrong(self, template: Template, one: Matched, path: str, node: Node, found: Object | None) -> str | None:
         """Why the path leads to a node that isn't the object's, if it does. ``found``: see above."""
-        if {slot.name for slot in template.fields} & {"each", "entry", "part"}:
+        about, own = _about(template), one.thing
+        if about.pattern is not None or about.part:
             return self._unlike(found, path, node)
-        own, known = one.thing, self._name(one.thing) == path
-        if not template.fields and not known:
-            return None
-        unlike = self._unlike(own, path, node)
-        if unlike is None or known:
+        unlike = None if about.nothing and not self._is_name(path, own) else self._unlike(own, path, node)
+        if unlike is None or path == self._name(own) or not self._belongs(path, node, one, by_device=about.device):
             return unlike
-        by_device = all(map(_is_above, template.fields))
-        return None if self._belongs(path, node, one, by_device=by_device) else unlike
+        return None
+
+    def _is_name(self, path: str, thing: Object) -> bool:
+        """Whether the kernel calls an object's node so. Most paths are seen at once not to be it."""
+        return path.endswith(thing.kernel.rpartition("/")[2]) and path == self._name(thing)
 
     def _unlike(self, thing: Object | None, path: str, node: Node) -> str | None:
         """Why the node isn't the object's, if that has one that is known, and another one."""
@@ -108,6 +110,26 @@ class Owners:
         if entry.startswith("/"):
             return self._look.object(entry.removeprefix("/sys/")) if entry.startswith("/sys/") else None
         return self._look.object(f"{thing.path}/{entry}")
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What a path is about, by its template."""
+
+    pattern: Template | None
+    """What ``{each:...}`` or ``{entry:...}`` looks for."""
+    part: bool
+    device: bool
+    """Nothing of the object, but what it is in."""
+    nothing: bool
+
+
+@lru_cache(maxsize=1024)
+def _about(template: Template) -> _About:
+    slots = {slot.name: slot for slot in template.fields}
+    patterns = [slots[name].argument for name in ("each", "entry") if name in slots]
+    device = all(map(_is_above, template.fields))
+    return _About(next(iter(patterns), None), "part" in slots, device, not slots)
 
 
 def _is_in(thing: Object, other: Object) -> bool:

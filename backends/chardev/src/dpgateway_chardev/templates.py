@@ -87,9 +87,15 @@ def wrong_templates(options: Templated) -> Iterator[str]:
         yield "container_path: expected it with one node; else say container_path of each of nodes"
     if options.parts is not None and options.id is not None and "{part}" not in options.id:
         yield f"id: expected a template with {{part}}, because one object is several devices, found {options.id!r}"
+    yield from _wrong_names(options)
+    yield from _both_at_one_path(options)
+
+
+def _wrong_names(options: Templated) -> Iterator[str]:
     for name, value in options.env.items():
         yield from _wrong_variable(name, value)
-    yield from _both_at_one_path(options)
+    if "" in options.annotations:
+        yield "annotations: expected names that aren't empty, found one that is"
 
 
 def _both_at_one_path(options: Templated) -> Iterator[str]:
