@@ -57,6 +57,11 @@ class ExplainsOthers(Good):
         return [Candidate("slot 1", device="good-9")]
 
 
+class PreviewsAnother(Good):
+    def preview(self, device):
+        return Allocation()
+
+
 class WithoutDevices(Good):
     devices = None  # type: ignore[assignment]  # its fault
 

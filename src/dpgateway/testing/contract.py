@@ -6,13 +6,13 @@ import inspect
 import itertools
 import threading
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from dpgateway.drivers.contract import REQUIRED, Context, abilities
-from dpgateway.model import Candidate, Device, Health
+from dpgateway.model import Allocation, Candidate, Device, Health
 from dpgateway.testing import doubts, package
 from dpgateway.testing.calls import Caller, ContractBroken, broken
 from dpgateway.testing.concurrency import check_concurrency
@@ -98,14 +98,8 @@ class DriverContract:
                     )
                 if len(devices) == 1:
                     alone[devices[0].id] = first
+            self._check_previews(caller, alone)
             doubts.check_grants(caller.driver, alone)
-
-    def test_preview_says_what_allocate_answers(self) -> None:
-        with self._driver() as caller:
-            for device in caller.healthy() if "preview" in abilities(caller.driver) else ():
-                said, answer = caller.result("preview", device), caller.allocate([device])
-                if said != answer:
-                    raise caller.broken("preview", f"expected what allocate answers for it, {answer}, found {said}")
 
     def test_allocate_refuses_with_an_error_of_its_own(self) -> None:
         """The gateway itself refuses what isn't healthy; but a device may fail between the list and the call."""
@@ -187,6 +181,12 @@ class DriverContract:
                     f"expected {[device.id for device in stay]} to be healthy after {gone.id!r} was removed, found "
                     f"{healthy}; an id names one device for ever, so it isn't made of an order or a number",
                 )
+
+    def _check_previews(self, caller: Caller, alone: Mapping[str, Allocation]) -> None:
+        """``alone``: what allocate answers for each device."""
+        for device in caller.healthy() if "preview" in abilities(caller.driver) else ():
+            if (said := caller.result("preview", device)) != (answer := alone[device.id]):
+                raise caller.broken("preview", f"expected what allocate answers for it, {answer}, found {said}")
 
     @contextmanager
     def _driver(self, context: Context | None = None) -> Iterator[Caller]:
