@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from dpgateway.config import Shares
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.offer.exclusion import hardware
 from dpgateway.deviceplugin.offer.inventory import Inventory
@@ -37,6 +38,7 @@ class Setting:
     devices: tuple[Device, ...]
     pool: str | None = "boards"
     shares: int = 1
+    ids: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +212,7 @@ class Life:
 
     def config(self, name: str, setting: Setting | None = None):
         setting = setting or self.truth.settings[name]
-        return configured(name=name, pool=setting.pool, shares=setting.shares, keep_lost=0)
+        return configured(name=name, pool=setting.pool, shares=Shares(setting.shares, ids=setting.ids), keep_lost=0)
 
     def amend(self, name: str) -> None:
         served = self.served[name]

@@ -14,7 +14,10 @@ from dpgateway.node.holders import Claim
 from dpgateway.node.journal import Journal, claims_of_others, from_json, to_json
 
 THING = "example.com/thing"
-CLAIMS = {"a": Claim("26:3:1700000000123456", frozenset(["1", "2"]), frozenset(["char 188:0"]), 17), "b::1": Claim("")}
+CLAIMS = {
+    "a": Claim("26:3:1700000000123456", frozenset(["1", "2"]), frozenset(["char 188:0"]), 17, "ttyUSB0"),
+    "b::1": Claim(""),
+}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 

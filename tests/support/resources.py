@@ -12,13 +12,14 @@ from dpgateway.config.values import Shares, Timeouts
 NAME = "example.com/thing"
 
 
-def configured(*, timeouts: dict[str, float] | None = None, shares: int = 1, **changes: Any) -> ResourceConfig:
+def configured(*, timeouts: dict[str, float] | None = None, shares: int | Shares = 1, **changes: Any) -> ResourceConfig:
     """Seconds instead of durations."""
     limits = Timeouts(**{name: timedelta(seconds=value) for name, value in (timeouts or {}).items()})
     for key in ("refresh", "keep_lost"):
         if key in changes:
             changes[key] = timedelta(seconds=changes[key])
-    whole: dict[str, Any] = {"name": NAME, "driver": "scripted", "options": NoOptions(), "shares": Shares(shares)}
+    shared = shares if isinstance(shares, Shares) else Shares(shares)
+    whole: dict[str, Any] = {"name": NAME, "driver": "scripted", "options": NoOptions(), "shares": shared}
     return ResourceConfig(**{**whole, "timeouts": limits, **changes})
 
 

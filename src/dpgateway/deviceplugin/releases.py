@@ -70,11 +70,11 @@ class Releases:
             or self._inventory.unsure
         ):
             return
-        used = self._ledger.devices_of(holdings.last_known)
+        used = self._inventory.devices_of(holdings.last_known)
         devices: dict[str, Device] = {}
         ids, now = set(), self._inventory.clock.monotonic()
         for id_ in sorted(freed):
-            device = self._ledger.device(id_)
+            device = self._inventory.given(id_)
             back_later = device is None and self._ledger.back_until(id_) > now and _concerned(calls)
             if back_later or (device and self._inventory.worked_on(device)):
                 continue
@@ -91,7 +91,8 @@ class Releases:
         holdings = self._holdings.value
         devices = {id_: self._ledger.device(id_) for id_, claim in holdings.claims.items() if not claim.hardware}
         behind = {id_: hardware(device) for id_, device in devices.items() if device is not None}
-        noted = holdings.behind({id_: names for id_, names in behind.items() if names})
+        names = {id_: device.id for id_, device in devices.items() if device is not None}
+        noted = holdings.behind({id_: names for id_, names in behind.items() if names}, names)
         if noted is not holdings:
             self._holdings.publish(noted)
 
@@ -99,16 +100,20 @@ class Releases:
         self._telling -= ids
         self._holdings.publish(self._holdings.value.told(ids))
 
-    def owe(self, ids: tuple[str, ...], hardware: Behind) -> None:
-        """The driver gave these devices: unless a container gets them, it is told that they are free."""
+    def owe(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
+        """The driver gave these devices: unless a container gets them, it is told that they are free. ``found``: by
+        id.
+        """
         if self._driver.calls is not None and _concerned(self._driver.calls):
-            self._holdings.amend(self._holdings.value.owed(ids, hardware))
+            devices = {id_: device.id for id_, device in found.items()}
+            self._holdings.amend(self._holdings.value.owed(ids, hardware, devices))
 
-    def allocated_late(self, ids: tuple[str, ...], devices: Sequence[Device], hardware: Behind) -> None:
+    def allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """Nobody got the devices by that call; another call may have given them away meanwhile."""
-        self.owe(ids, hardware)
-        names = [device.id for device in devices]
-        free = len(self.still_free(devices)) if self._holdings.value.known else 0
+        self.owe(ids, hardware, found)
+        devices = {device.id: device for device in found.values()}
+        names = list(devices)
+        free = len(self.still_free([*devices.values()])) if self._holdings.value.known else 0
         text = "allocate() of %s answered after its deadline; %d are free again"
         self._log.info(text, ", ".join(names), free, extra={"method": "allocate", "devices": names, "count": free})
         self._inventory.use()
@@ -116,6 +121,6 @@ class Releases:
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
         """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
-        held = self._ledger.devices_of(self._holdings.value.last_known)
+        held = self._inventory.devices_of(self._holdings.value.last_known)
         elsewhere = self._inventory.elsewhere(devices, freeing=True)
         return [device for device in devices if device.id not in held and device.id not in elsewhere]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -107,15 +107,17 @@ class Resource:
             return Grant((), Allocation())
         calls = self._calls()
         self.inventory.look()
-        devices = self._devices(ids)
+        again = {*self._holdings.value.living, *self._holdings.value.granted} if api.repeats else ()
+        found = self._found(ids, again)
+        devices = tuple({device.id: device for device in found.values()}.values())
         began = self._clock.monotonic()
         with self._allocating(ids) as behind:
-            allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(ids, devices, behind))
-            self.releases.owe(ids, behind)
+            allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(ids, behind, found))
+            self.releases.owe(ids, behind, found)
             allocation = await self._with_cdi(self._complete(allocation, len(ids)), ids, api)
             if "prepare" in calls.abilities and not api.can(Call.PREPARE):
                 await self._prepare(calls, ids, devices, once=False)
-            self._look_again(ids, behind)
+            self._look_again(ids, behind, again)
             grant = Grant(ids, allocation)
             self._check_size([*others, grant], api)
         self._tell_later("allocated %s to a container, in %s", ids, devices, began)
@@ -130,7 +132,9 @@ class Resource:
         comes first, and until then their hardware is nobody else's.
         """
         holdings = self._holdings
-        behind = {id_: hardware(device) for id_ in ids if (device := self._ledger.device(id_)) is not None}
+        found = {id_: device for id_ in ids if (device := self._ledger.device(id_)) is not None}
+        behind = {id_: hardware(device) for id_, device in found.items()}
+        devices = {id_: device.id for id_, device in found.items()}
         holdings.amend(holdings.value.began(ids, behind))
         self.inventory.use()
         try:
@@ -140,13 +144,16 @@ class Resource:
             self.inventory.use()
             self.releases.tell()
             raise
-        holdings.publish(holdings.value.gave(ids, self._clock.monotonic(), behind, int(time.time())))
+        holdings.publish(holdings.value.gave(ids, self._clock.monotonic(), behind, int(time.time()), devices))
 
-    def _devices(self, ids: tuple[str, ...]) -> tuple[Device, ...]:
-        """The devices of ``ids``, each once."""
-        found = self._ledger.resolve(ids, self._clock.monotonic())
+    def _found(self, ids: tuple[str, ...], again: Collection[str] = ()) -> Mapping[str, Device]:
+        """The device of each of ``ids``. ``again``: the ids of containers that may be starting again."""
+        found = self._ledger.resolve(ids, self._clock.monotonic(), again)
         if isinstance(found, Refusal):
             raise RequestError(f"resource {self.name}: device {found.id} is {found.reason}")
+        if (full := self.inventory.crowded([id_ for id_ in ids if id_ not in again])) is not None:
+            text = f"device {full[0]} can't be given away: containers have all shares of it already, as {full[1]}"
+            raise RequestError(f"resource {self.name}: {text}")
         devices = {device.id: device for device in found.values()}
         if len(devices) < len(ids) and self._config.shares.distinct == "require":
             raise RequestError(
@@ -159,11 +166,11 @@ class Resource:
             raise RequestError(
                 f"resource {self.name}: devices {names} are the same hardware, so a container can't get both"
             )
-        return tuple(devices.values())
+        return found
 
-    def _look_again(self, ids: tuple[str, ...], behind: dict[str, frozenset[str]]) -> None:
+    def _look_again(self, ids: tuple[str, ...], behind: dict[str, frozenset[str]], again: Collection[str]) -> None:
         """A device that died meanwhile isn't given away, nor one whose driver gave what its name doesn't mean now."""
-        self._devices(ids)
+        self._found(ids, again)
         for id_, names in behind.items():
             device = self._ledger.device(id_)
             now = hardware(device) if device is not None else frozenset()

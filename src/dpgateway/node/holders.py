@@ -64,3 +64,6 @@ class Claim(NamedTuple):
     """What was behind the device when it was given away: later the device may be gone, or another one's name."""
     since: int | None = None
     """When it was given away, in seconds since 1970, because that outlives a gateway; None if no gateway saw it."""
+    device: str = ""
+    """The driver's id of the device when it was given away; empty if no gateway saw it. Another `shares.ids` gives an
+    id another meaning, or none."""

@@ -141,8 +141,9 @@ class Holdings:
         return frozenset(i for i, claim in self.claims.items() if i not in in_use and self._is_over(i, claim))
 
     def _is_over(self, id_: str, claim: Claim) -> bool:
+        if claim.kubelet == NO_KUBELET:
+            return True  # what the note has of it is of an earlier pod, which has ended
         believed = claim.kubelet == self.kubelet and self.kubelet_since <= self.written
-        believed = believed or claim.kubelet == NO_KUBELET
         return (believed and id_ not in (self.note or ())) or self._ended(id_, claim.pods)
 
     @property
@@ -222,7 +223,7 @@ class Holdings:
 
     def _claim(self, id_: str, pods: frozenset[str]) -> Claim:
         claim = self.claims.get(id_)
-        return Claim(self.kubelet, pods, claim.hardware, claim.since) if claim else Claim(self.kubelet, pods)
+        return claim._replace(kubelet=self.kubelet, pods=pods) if claim else Claim(self.kubelet, pods)
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -265,12 +266,13 @@ class Holdings:
     def _flies(self, id_: str) -> bool:
         return any(id_ in ids for ids in self.in_flight)
 
-    def behind(self, hardware: Mapping[str, frozenset[str]]) -> Holdings:
+    def behind(self, hardware: Mapping[str, frozenset[str]], devices: Mapping[str, str] | None = None) -> Holdings:
         """What is behind these ids, for the claims that don't say it yet; an earlier gateway may have said it."""
         if not self.remembers:
             return self
+        names = devices or {}
         new = {
-            id_: claim._replace(hardware=hardware[id_])
+            id_: claim._replace(hardware=hardware[id_], device=claim.device or names.get(id_, ""))
             for id_, claim in self.claims.items()
             if not claim.hardware and id_ in hardware
         }
@@ -300,9 +302,16 @@ class Holdings:
             return new
         return replace(new, listed=_without(self.listed, ids), unlisted=_without(self.unlisted, ids))
 
-    def owed(self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]]) -> Holdings:
+    def owed(
+        self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]], devices: Mapping[str, str] | None = None
+    ) -> Holdings:
         """The driver gave the devices of an Allocate. Unless that succeeds, it has to be told that they are free."""
-        new = {i: Claim(NO_KUBELET, hardware=hardware.get(i, frozenset())) for i in ids if i not in self.claims}
+        names = devices or {}
+        new = {
+            id_: Claim(NO_KUBELET, hardware=hardware.get(id_, frozenset()), device=names.get(id_, ""))
+            for id_ in ids
+            if id_ not in self.claims
+        }
         return replace(self, claims={**self.claims, **new})
 
     def gave(
@@ -311,13 +320,17 @@ class Holdings:
         now: float,
         hardware: Mapping[str, frozenset[str]] | None = None,
         since: int | None = None,
+        devices: Mapping[str, str] | None = None,
     ) -> Holdings:
         """The Allocate of ``ids`` succeeded: a container has them until a newer note says otherwise. ``since``: now, in
-        seconds since 1970.
+        seconds since 1970; ``devices``: the driver's ids of what was given.
         """
         granted = {**self.granted, **dict.fromkeys(ids, now)}
-        behind = hardware or {}
-        claims = {id_: Claim(self.kubelet, hardware=behind.get(id_, frozenset()), since=since) for id_ in ids}
+        behind, names = hardware or {}, devices or {}
+        claims = {
+            id_: Claim(self.kubelet, hardware=behind.get(id_, frozenset()), since=since, device=names.get(id_, ""))
+            for id_ in ids
+        }
         return replace(self._landed(ids), granted=granted, claims={**self.claims, **claims})
 
     def failed(self, ids: tuple[str, ...]) -> Holdings:
@@ -352,7 +365,8 @@ _TOLD = operator.attrgetter(
 def _joined(ours: Claim, earlier: Claim) -> Claim:
     """What is known of an id now, with what an earlier gateway knew. Of other pods it doesn't know when they got it."""
     since = earlier.since if ours.pods & earlier.pods else None
-    return ours._replace(hardware=earlier.hardware or ours.hardware, since=ours.since or since)
+    known = earlier if earlier.hardware else ours
+    return ours._replace(hardware=known.hardware, since=ours.since or since, device=known.device)
 
 
 def _is_in(note: Note, id_: str, granted: float, written: float, now: float) -> bool:

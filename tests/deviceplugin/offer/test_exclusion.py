@@ -1,6 +1,7 @@
 """Devices that share hardware exclude each other, whatever their names mean today."""
 
-from dpgateway.deviceplugin.offer.exclusion import excluded, shared, used, worked_on
+from dpgateway.deviceplugin.offer.exclusion import crowded, excluded, shared, used, worked_on
+from dpgateway.deviceplugin.offer.shares import share_ids
 from dpgateway.model import Device, Health
 from dpgateway.node.holders import Claim, Container, Holder, Noted
 from dpgateway.node.holdings import Holdings
@@ -186,3 +187,37 @@ def test_a_held_share_is_of_its_device_whatever_it_is_called():
     own = used("example.com/serial", noted("x0", "nobody-knows"), {"x0": LINK}.get)
     assert own.forgotten == "nobody-knows"
     assert excluded([LINK, other], own).keys() == {"other"}
+
+
+# shares of one device
+
+
+def test_a_share_that_is_not_offered_any_more_takes_the_last_free_one_of_its_device():
+    def taken(holdings, shares):
+        return crowded({"plain": PLAIN}, lambda name: share_ids(name, shares), use([PLAIN], holdings))
+
+    assert taken(noted("plain::1"), 2) == taken(noted(), 1) == {}
+    assert taken(noted("plain::1"), 1).keys() == {"plain"}
+    assert taken(noted("plain::3"), 3).keys() == {"plain::2"}
+    assert taken(noted("plain::2", "plain::3", "plain::4"), 3).keys() == {"plain::1", "plain"}, (
+        "what is held comes last"
+    )
+    assert taken(noted("plain::2", "plain::3", "plain"), 1).keys() == {"plain"}
+    named = known().noted({"plain::3": Noted((), pods_of("1a"))}, NOW, NOW)
+    assert taken(named, 1) == {"plain": "its share is held as plain::3, which isn't offered any more, by pod 1a"}
+
+
+def test_an_id_counts_for_the_device_that_was_given_away_under_it():
+    claim = Claim("", hardware=frozenset(["char 188:0"]), device="by-id-1")
+    holdings = noted("ttyUSB0", ttyUSB0=claim)
+    own = use([LINK, OTHER], holdings)
+    assert out([LINK, OTHER], holdings) == {}, "its own device isn't another one"
+    assert crowded({"by-id-1": LINK}, lambda name: (name,), own).keys() == {"by-id-1"}
+    moved = Device("by-id-1", hardware=("char 188:1",))
+    assert crowded({"by-id-1": moved}, lambda name: (name,), own) == {}
+
+
+def test_what_nobody_remembers_may_be_any_device_if_ids_have_a_form():
+    holdings = noted("0/gone")
+    assert excluded([PLAIN], use([PLAIN], holdings)) == {}
+    assert excluded([PLAIN], use([PLAIN], holdings), formed=True).keys() == {"plain"}

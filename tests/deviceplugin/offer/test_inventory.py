@@ -17,6 +17,7 @@ from dpgateway.config import ResourceConfig, Shares
 from dpgateway.deviceplugin.api import APIS, ListEncoder
 from dpgateway.deviceplugin.offer.inventory import SETTLING, Inventory
 from dpgateway.deviceplugin.offer.ledger import LEAVING, Refusal
+from dpgateway.deviceplugin.offer.shares import share_ids
 from dpgateway.deviceplugin.offer.size import LARGEST_LIST, too_long
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2
@@ -455,11 +456,11 @@ def test_more_shares_are_offered_with_the_same_list_and_fewer_leave_as_vanished_
     node.write({"a::1"})
     node.amend(1, 10)
     node.take(*devices)
-    assert node.listed == {"a": True, "b": True, "a::1": False, "b::1": False}
+    assert node.listed == {"a": False, "b": True, "a::1": False, "b::1": False}, "a::1 is held, and a has one share"
     assert node.offers["a::1"].health.reason == "its share isn't offered any more"
     assert node.resolve("a::1") == {"a::1": A}
     node.sleep(10.1)
-    assert node.listed == {"a": True, "b": True, "a::1": False}
+    assert node.listed == {"a": False, "b": True, "a::1": False}
     node.write(NOBODY)
     assert node.listed == {"a": True, "b": True}
 
@@ -677,7 +678,7 @@ class Events(RuleBasedStateMachine):
     def restart(self, shares, keep, on_file, written):
         if self.node:
             self.node.end()
-        self.keep = max(keep, LEAVING)
+        self.keep, self.shares = max(keep, LEAVING), shares
         self.node = Node(shares, keep, loop=self.loop, on_file=on_file, written=written)
         self.failing = False
         self.seen, self.unhealthy_since = set(), {}
@@ -694,7 +695,7 @@ class Events(RuleBasedStateMachine):
 
     @rule(shares=st.integers(1, 3), keep=st.sampled_from([0, 3, 15]))
     def configuration_changes(self, shares, keep):
-        self.keep = max(keep, LEAVING)
+        self.keep, self.shares = max(keep, LEAVING), shares
         self.node.amend(shares, keep)
         if not self.failing:
             self.node.take(*[Device(name, health) for name, health in self.devices.items()])
@@ -774,8 +775,12 @@ class Events(RuleBasedStateMachine):
         for offered, healthy in self.node.listed.items():
             device = self.devices.get(means(offered))
             assert not healthy or (device is not None and device.ok and not self.failing)
-        for name, health in self.devices.items():  # share 0 is offered whatever `shares` says
-            assert self.node.listed.get(name, False) == (health.ok and not self.failing)
+        held = self.holds | {offered for offered, _ in self.in_flight}
+        for name, health in self.devices.items():
+            able = [i for i, healthy in self.node.listed.items() if healthy and means(i) == name]
+            besides = [i for i in held if means(i) == name and i not in share_ids(name, self.shares)]
+            room = max(0, self.shares - len(besides))  # others take a share each
+            assert len(able) == (room if health.ok and not self.failing else 0)
 
     @invariant()
     def what_leaves_was_unhealthy_for_long_enough_and_known_not_to_be_held(self):

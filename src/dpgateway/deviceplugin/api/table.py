@@ -81,6 +81,8 @@ class Api:
     checkpoint."""
     writes: bool = False
     """Whether the kubelet writes its checkpoint at each list, in place, so that the next list has to wait for that."""
+    repeats: bool = False
+    """Whether the kubelet allocates again, with the same ids, whenever a container starts again."""
     losses: tuple[str, ...] = ()
     """Fields of an allocation that this version can't say; the log names those that are lost."""
     passes_cdi_from: tuple[int, ...] | None = None

@@ -47,5 +47,6 @@ API: Api = replace(
     ),
     to_register=to_register,
     writes=False,
+    repeats=True,  # pkg/kubelet/cm/container_manager_linux.go of 1.8, GetResources: for each start
     forgetful=(),  # 1.8 keeps nothing of an older endpoint, and each list is a risk to it
 )

@@ -1,6 +1,8 @@
 """Devices that share hardware exclude each other: while a container has one of them, the others are Unhealthy.
 
-That holds for the devices of one resource, and for those of all resources that name the same pool.
+That holds for the devices of one resource, and for those of all resources that name the same pool. The shares of one
+device don't exclude each other; but a container may have one under an id that isn't offered any more, since `shares`
+changed. Each of these takes the place of one that is offered, which is Unhealthy.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class Used:
     """These ids by the names of what is behind them, first those that are in use: two may have the same hardware, if
     they were given away when nobody knew that, or while their resources were in no pool."""
     devices: Mapping[str, str] = field(default_factory=dict)
-    """The present device of each of these ids that has one."""
+    """The device of each of these ids: the one that was given away under it, or else the present one."""
     forgotten: str = ""
     """One that a container may use, and of which nobody remembers what is behind it; empty if there is none."""
     holder: str = ""
@@ -63,6 +65,10 @@ class Used:
                 return f"{what}held as {self.resource} by {self._holder(ids[0])}"
         return ""
 
+    def takes_a_share(self, offered: str) -> str:
+        """Which id that isn't offered any more takes a share, and who has it."""
+        return f"its share is held as {offered}, which isn't offered any more, by {self._holder(offered)}"
+
     def _holder(self, offered: str) -> str:
         if self.holder:
             return self.holder
@@ -91,9 +97,11 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
     for offered in sorted(ids, key=lambda id_: (id_ in holdings.freed, id_)):
         claim, device = holdings.claims.get(offered), device_of(offered)
         names = claim.hardware if claim is not None else frozenset()
-        if device is not None:
-            devices[offered] = device.id
         flights = [flight[offered] for flight in holdings.in_flight if offered in flight]
+        if given := given_as(holdings, offered):
+            devices[offered] = given
+        elif device is not None:
+            devices[offered] = device.id
         names = names.union(*flights)
         if device is not None and not (names and all(flights)):
             names |= hardware(device)
@@ -105,6 +113,12 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
     return Used(resource, holdings, ids, behind, devices, forgotten)
 
 
+def given_as(holdings: Holdings, offered: str) -> str:
+    """The device that was given away under the id; empty if nobody saw that, or if the id is being given away again."""
+    claim = holdings.claims.get(offered)
+    return "" if claim is None or any(offered in flight for flight in holdings.in_flight) else claim.device
+
+
 def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
     """What a call has in its hands whose driver has ended."""
     behind = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
@@ -112,9 +126,12 @@ def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
     return Used(resource, Holdings(looked=True, remembers=True), behind=behind, holder=holder)
 
 
-def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) -> Mapping[str, str]:
+def excluded(
+    devices: Iterable[Device], own: Used, others: Sequence[Used] = (), *, formed: bool = False
+) -> Mapping[str, str]:
     """Why a device can't be given away because of what is behind it, by device id.
 
+    ``formed``: an id may mean any device of its resource, also one that says nothing of what is behind it.
     ``others``: what the other resources of the pool use, and what earlier drivers still work on: one of this resource
     keeps a device from the next container only.
     """
@@ -135,10 +152,43 @@ def excluded(devices: Iterable[Device], own: Used, others: Sequence[Used] = ()) 
             besides = (one for one in found if one.resource != own.resource or not _has(own, device))
             reason = next((one.says_of(device) for one in besides), "")
         if not reason and (forgotten or unsure) and not _has(own, device):
-            reason = (forgotten if device.hardware is not None else "") or unsure
+            reason = (forgotten if formed or device.hardware is not None else "") or unsure
         if reason:
             out[device.id] = reason
     return out
+
+
+def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str]], own: Used) -> Mapping[str, str]:
+    """Why ids that are offered can't be given away, because containers have as many shares of their devices under ids
+    that aren't offered any more; by offered id. ``offered``: the ids of a device, share 0 first.
+
+    Free ids of a device are taken first, from the last share on; then those that containers have, because their next
+    container would be one too many.
+    """
+    out: dict[str, str] = {}
+    for name, held in shares_in_use(own).items():
+        if (device := devices.get(name)) is None:
+            continue
+        ids = dict.fromkeys(offered(name))
+        besides = [id_ for id_ in held if id_ not in ids and _is(device, id_, own)]
+        if besides:
+            free = [id_ for id_ in reversed(ids) if id_ not in held]
+            last_first = [*free, *(id_ for id_ in reversed(ids) if id_ in held)]
+            out |= {id_: own.takes_a_share(other) for id_, other in zip(last_first, besides, strict=False)}
+    return out
+
+
+def shares_in_use(own: Used) -> Mapping[str, Sequence[str]]:
+    """The ids that containers have, or are getting, by their devices."""
+    found: dict[str, list[str]] = {}
+    for id_ in sorted(own.ids - own.holdings.freed):
+        found.setdefault(own.device(id_), []).append(id_)
+    return found
+
+
+def _is(device: Device, offered: str, own: Used) -> bool:
+    """Whether the device is what was given away under the id. Its name may mean other hardware by now."""
+    return any(offered in own.behind.get(name, ()) for name in hardware(device))
 
 
 def _has(own: Used, device: Device) -> bool:

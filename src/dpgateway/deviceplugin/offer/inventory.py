@@ -14,7 +14,7 @@ from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer import size
-from dpgateway.deviceplugin.offer.exclusion import Used, excluded, used, within
+from dpgateway.deviceplugin.offer.exclusion import Used, crowded, excluded, given_as, shares_in_use, used, within
 from dpgateway.deviceplugin.offer.ledger import Ledger
 from dpgateway.deviceplugin.offer.pool import Pool
 from dpgateway.deviceplugin.offer.shares import clash, device_id
@@ -59,8 +59,10 @@ class Inventory:
         self._reread, self._log = reread, log
         self._taken: tuple[Device, ...] | None = None
         """The driver's last list if all of it is offered as the driver says; else empty."""
-        self._shared = False
-        """Whether devices may share hardware, or one has what an earlier one had."""
+        self._shared = bool(self._form)
+        """Whether devices may share hardware, one has what an earlier one had, or an id may mean another device."""
+        self._odd = False
+        """Whether something is claimed under an id that the driver's last list doesn't offer."""
         self._recalled = False
         """Whether what earlier gateways gave away has been looked at for that."""
         self._pool: Pool | None = None
@@ -80,6 +82,7 @@ class Inventory:
         shares, form = config.shares.count, config.shares.ids or ""
         if (shares, form) != (self._shares, self._form):
             self._taken = None
+        self._shared = self._shared or form != self._form
         self._shares, self._form = shares, form
         self.ledger.amend(shares, config.keep_lost.total_seconds(), form)
         self.look_later()
@@ -113,6 +116,7 @@ class Inventory:
         only: Collection[str] | None = None if fits or listed is None else listed.keys()
         self.ledger.take(devices, self.clock.monotonic(), only)
         self._taken = devices if fits else None
+        self._look_for_odd()
         self._shared = self._shared or any(device.hardware is not None for device in devices)
         return True
 
@@ -153,7 +157,9 @@ class Inventory:
         If that is too long for a kubelet, what containers hold is all that is listed: it must stay on the list.
         """
         before = set(self.ledger.lost)
+        self._look_for_odd()
         other = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
+        self._recall_meanings()
         if self.ledger.lost.keys() - before and self.list.value is not None:
             self._shorten(holdings.held or ())
         if (self._exclude(self._others()) or other) and self.list.value is not None:
@@ -162,6 +168,15 @@ class Inventory:
             self.look_later()
         self._tell_pool()
 
+    def given(self, offered: str) -> Device | None:
+        """The present device that was given away under the id; the one that the id means now if nobody saw that."""
+        name = given_as(self.holdings.value, offered)
+        return self.ledger.devices.get(name) if name else self.ledger.device(offered)
+
+    def devices_of(self, ids: Iterable[str]) -> set[str]:
+        """The ids of the present devices that were given away under these ids."""
+        return {device.id for offered in ids if (device := self.given(offered))}
+
     def _shorten(self, held: Collection[str]) -> None:
         if not self._fits(tuple(self.ledger.devices.values())):
             self.ledger.keep(held)
@@ -169,8 +184,19 @@ class Inventory:
 
     def use(self) -> None:
         """A container is getting devices, or didn't get them: what shares their hardware is listed accordingly."""
+        self._recall_meanings()
         self.exclude(self._others())
         self._tell_pool()
+
+    def _look_for_odd(self) -> None:
+        self._odd = not self.ledger.presents(self.holdings.value.claims)
+
+    def _recall_meanings(self) -> None:
+        """An id means the device that was given away under it, whatever ``shares`` says now."""
+        claims = self.holdings.value.claims
+        if self.ledger.lost:
+            lost = {id_: claims[id_].device for id_ in self.ledger.lost if id_ in claims}
+            self.ledger.meant({id_: device for id_, device in lost.items() if device})
 
     # what shares its hardware
 
@@ -233,7 +259,9 @@ class Inventory:
         own = self.used() if self._may_share() else None
         if not any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
             return self.ledger.exclude({})  # nothing is in use, so no device needs to be looked at
-        return self.ledger.exclude(excluded(self.ledger.devices.values(), own or self.used(), others))
+        devices, own = self.ledger.devices, own or self.used()
+        taken = crowded(devices, self.ledger.ids, own)
+        return self.ledger.exclude(excluded(devices.values(), own, others, formed=bool(self._form)), taken)
 
     def _may_share(self) -> bool:
         holdings = self.holdings.value
@@ -241,7 +269,23 @@ class Inventory:
             self._recalled = True
             given = holdings.claims.items()
             self._shared = self._shared or any(claim.hardware - {device_id(offered)} for offered, claim in given)
-        return self._shared
+            self._look_for_odd()
+        return self._shared or self._odd or bool(self.ledger.lost)
+
+    def crowded(self, ids: Collection[str]) -> tuple[str, str] | None:
+        """The first of these ids whose device containers have as often already as it has shares, and under which other
+        ids they have it; None if there is no such id. There can be one only where an id isn't offered any more: a
+        kubelet may name an id that is lost, or one that it takes for free before its pod was seen to end.
+        """
+        if not self.ledger.crowded and self.ledger.lost.keys().isdisjoint(ids):
+            return None
+        in_use = shares_in_use(self.used())
+        for id_ in ids:
+            device = self.ledger.device(id_)
+            others = [] if device is None else [other for other in in_use.get(device.id, ()) if other != id_]
+            if len(others) >= self._shares:
+                return id_, ", ".join(others)
+        return None
 
     def look_later(self) -> None:
         """Sets the only timer, for the next id that may be dropped."""

@@ -64,6 +64,9 @@ class Ledger:
         self._unhealthy_since: dict[str, float] = {}
         self._failure: tuple[str, float] | None = None
         self._excluded: Mapping[str, str] = {}
+        """By device."""
+        self.crowded: Mapping[str, str] = {}
+        """Why single shares can't be given away, by offered id."""
         self.losses = self.returns = 0
         """How many ids were lost so far, and how many of these came back."""
 
@@ -72,7 +75,8 @@ class Ledger:
         self._whole = self._whole and (shares, form) == (self._shares, self._form)
         self._shares, self._form, self._keep = shares, form, max(keep_lost, LEAVING)
 
-    def _ids(self, device_id: str) -> tuple[str, ...]:
+    def ids(self, device_id: str) -> tuple[str, ...]:
+        """Those under which a device is offered, share 0 first."""
         return share_ids(device_id, self._shares, self._form)
 
     def _first(self, device_id: str) -> str:
@@ -95,7 +99,7 @@ class Ledger:
         for device in devices:
             self._devices[device.id] = device
             self._take_health(device, now)
-            for offered in self._ids(device.id):
+            for offered in self.ids(device.id):
                 self._offers[offered] = self._offer(offered, device, self._offers.get(offered))
 
     def _take_ids(self, before: Mapping[str, Device], now: float, only: Collection[str] | None) -> None:
@@ -106,7 +110,7 @@ class Ledger:
         for device in self._devices.values():
             if wanted is not None and device.id not in wanted:
                 continue
-            for offered in self._ids(device.id):
+            for offered in self.ids(device.id):
                 if only is None or offered in only:
                     self._mean(offered, device.id)
                     self._offers[offered] = self._offer(offered, device, gone.get(offered))
@@ -159,6 +163,12 @@ class Ledger:
             del self._meaning[offered]
         return bool(unlisted or dropped)
 
+    def meant(self, meanings: Mapping[str, str]) -> None:
+        """Which devices ids meant when they were given away. ``shares`` may have changed since, so it counts for those
+        that aren't present.
+        """
+        self._meaning |= {i: device for i, device in meanings.items() if i in self._lost and i not in self._offers}
+
     def keep(self, ids: Collection[str]) -> None:
         """Lists nothing but these ids, because a list of all would be too long."""
         self._whole = False
@@ -196,29 +206,34 @@ class Ledger:
 
     def after(self, devices: Iterable[Device]) -> dict[str, Offer]:
         """What would be listed if the driver listed ``devices``, apart from the health of those that vanish."""
-        listed = {i: Offer(i, d.health, d.numa_nodes, self._first(d.id)) for d in devices for i in self._ids(d.id)}
+        listed = {i: Offer(i, d.health, d.numa_nodes, self._first(d.id)) for d in devices for i in self.ids(d.id)}
         return {**self.offers(), **listed}
 
-    def exclude(self, excluded: Mapping[str, str]) -> bool:
-        """Why present devices can't be given away although their driver calls them healthy, by device id. Returns
-        whether the list changed.
+    def exclude(self, excluded: Mapping[str, str], crowded: Mapping[str, str] | None = None) -> bool:
+        """Why present devices can't be given away although their driver calls them healthy, by device id; ``crowded``:
+        why single shares of them can't, by offered id. Returns whether the list changed.
         """
-        changed = {i for i in (*excluded, *self._excluded) if excluded.get(i) != self._excluded.get(i)}
-        self._excluded = excluded
-        self._offers = dict(self._offers) if changed else self._offers
+        crowded = crowded or {}
+        changed = _differ(excluded, self._excluded)
+        shares = _differ(crowded, self.crowded)
+        self._excluded, self.crowded = excluded, crowded
+        self._offers = dict(self._offers) if changed or shares else self._offers
+        changed |= {meaning for offered in shares if (meaning := self._device_id(offered)) is not None}
         for device in filter(None, map(self._devices.get, changed)):
-            for offered in self._ids(device.id):
+            for offered in self.ids(device.id):
                 if offered in self._offers:
                     self._offers[offered] = self._offer(offered, device, self._offers[offered])
         return bool(changed)
 
-    def _health(self, device: Device) -> Health:
-        reason = self._excluded.get(device.id) if device.health.ok else None
+    def _health(self, offered: str, device: Device) -> Health:
+        if not device.health.ok:
+            return device.health
+        reason = self._excluded.get(device.id) or self.crowded.get(offered)
         return Health.unhealthy(reason) if reason else device.health
 
     def _offer(self, offered: str, device: Device, before: Offer | None) -> Offer:
         """``before``: the one until now, which stays if nothing has changed."""
-        health = self._health(device)
+        health = self._health(offered, device)
         if before is not None and before.health == health and before.numa_nodes == device.numa_nodes:
             return before
         return Offer(offered, health, device.numa_nodes, self._first(device.id))
@@ -231,16 +246,19 @@ class Ledger:
         why = Health.unhealthy("its share isn't offered any more")
         return Offer(offered, why, device.numa_nodes, self._first(device.id))
 
-    def resolve(self, ids: Collection[str], now: float) -> dict[str, Device] | Refusal:
+    def resolve(self, ids: Collection[str], now: float, again: Collection[str] = ()) -> dict[str, Device] | Refusal:
         """The device of each id, all of them present and healthy; or why the first id that isn't so is refused.
 
         An id whose share is no longer offered still means its device: a 1.8 kubelet allocates again at each start.
+        ``again``: the ids of containers that start again, which take nobody's share.
         """
         found = {}
         for offered in ids:
             answer = self._resolve(offered, now)
             if isinstance(answer, Refusal):
                 return answer
+            if offered in self.crowded and offered not in again:
+                return Refusal(offered, f"unhealthy: {self.crowded[offered]}")
             found[offered] = answer
         return found
 
@@ -266,10 +284,6 @@ class Ledger:
         """The device of an offered id while it is present, healthy or not."""
         return self._devices.get(self._device_id(offered) or "")
 
-    def devices_of(self, ids: Iterable[str]) -> set[str]:
-        """The ids of the present devices behind these offered ids."""
-        return {device.id for offered in ids if (device := self.device(offered))}
-
     def unhealthy_since(self, offered: str) -> float | None:
         """When the id became one that can't be given away; None if it can be, or if that isn't known."""
         if (lost := self._lost.get(offered)) is not None:
@@ -282,10 +296,18 @@ class Ledger:
         """The ids that are listed though they aren't present."""
         return self._lost
 
+    def presents(self, ids: Mapping[str, object]) -> bool:
+        """Whether all of these are present."""
+        return ids.keys() <= self._offers.keys()
+
     @property
     def devices(self) -> Mapping[str, Device]:
         """The driver's last list, by device id."""
         return self._devices
+
+
+def _differ(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
+    return {key for key in (*one, *other) if one.get(key) != other.get(key)}
 
 
 def _for(lost: Lost | None, now: float) -> str:
