@@ -10,7 +10,7 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.errors import DriverFault, DriverTimeout, GatewayError
 from dpgateway.process.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 A, B = Device("a"), Device("b")
 SOON = {"allocate": 0.05, "prepare": 0.05, "prefer": 0.05}
@@ -238,6 +238,54 @@ async def test_what_is_allocated_again_is_not_released(make, gate):
     held.add("a")
     slow.open()
     await until(lambda: released == [(B,)])
+
+
+async def test_allocate_waits_for_a_release_of_its_devices_that_is_under_way(make, gate):
+    slow = gate()
+    calls: list[tuple[Device, ...]] = []
+
+    def allocate(devices):
+        calls.append(devices)
+        return Allocation()
+
+    lanes = make(release=slow, allocate=allocate)
+    lanes.release([A])
+    await slow.entered()
+    waiting = asyncio.ensure_future(lanes.allocate([A, B]))
+    await turns()
+    await lanes.allocate([B])
+    assert calls == [(B,)]
+    slow.open()
+    await waiting
+    assert calls == [(B,), (A, B)]
+
+
+async def test_the_time_that_allocate_waits_for_a_release_counts(make, gate):
+    slow, never = gate(), gate()
+    lanes = make(release=slow, allocate=never, timeouts=SOON)
+    lanes.release([A, B])
+    await slow.entered()
+    with pytest.raises(DriverTimeout) as caught:
+        await lanes.allocate([A])
+    text = "allocate() wasn't called within 0.05 s, because release() of a has been under way for 0 s"
+    assert str(caught.value) == f"resource example.com/thing, device a: driver scripted: {text}"
+    assert never.calls == []
+
+
+async def test_nobody_waits_for_a_release_that_has_not_begun_because_it_leaves_out_what_is_given(make, gate):
+    slow = gate()
+    released: list[tuple[Device, ...]] = []
+    held: set[str] = set()
+    lanes = make(prepare=slow, release=released.append, held=held)
+    preparing = asyncio.ensure_future(lanes.prepare([A]))
+    await slow.entered()
+    lanes.release([A], told=lambda: held.add("told"))
+    held.add("a")
+    await lanes.allocate([A])
+    slow.open()
+    await preparing
+    await until(lambda: "told" in held)
+    assert released == []
 
 
 async def test_what_was_prepared_is_prepared_again_once_it_was_allocated_with_others(make, gate):

@@ -70,12 +70,14 @@ class Releases:
             or self._inventory.unsure
         ):
             return
-        used = self._inventory.devices_of(holdings.last_known)
+        used, flying = self._inventory.devices_of(holdings.last_known), self._flying()
         devices: dict[str, Device] = {}
         ids, now = set(), self._inventory.clock.monotonic()
         for id_ in sorted(freed):
             device = self._inventory.given(id_)
             back_later = device is None and self._ledger.back_until(id_) > now and _concerned(calls)
+            if device is not None and device.id in flying:
+                continue  # if that fails, the device is free without its driver having been told
             if back_later or (device and self._inventory.worked_on(device)):
                 continue
             ids.add(id_)
@@ -97,8 +99,16 @@ class Releases:
             self._holdings.publish(noted)
 
     def _told(self, ids: set[str]) -> None:
+        """What is being given away just now was left out, perhaps; it is told again, unless a container gets it."""
         self._telling -= ids
-        self._holdings.publish(self._holdings.value.told(ids))
+        flying = self._flying()
+        done = {id_ for id_ in ids if (device := self._inventory.given(id_)) is None or device.id not in flying}
+        if done:
+            self._holdings.publish(self._holdings.value.told(done))
+
+    def _flying(self) -> set[str]:
+        """The devices of Allocates that are under way."""
+        return self._inventory.devices_of(id_ for flight in self._holdings.value.in_flight for id_ in flight)
 
     def owe(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """The driver gave these devices: unless a container gets them, it is told that they are free. ``found``: by

@@ -23,7 +23,7 @@ from dpgateway.drivers import answers
 from dpgateway.drivers.allocating import AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
 from dpgateway.drivers.preparing import Ended, Free, PrepareLane
-from dpgateway.errors import Busy, DriverFault, GatewayError
+from dpgateway.errors import Busy, DriverFault, DriverTimeout, GatewayError
 from dpgateway.model import Allocation, Device
 from dpgateway.process.tally import Tally
 from dpgateway.process.threads import Threads
@@ -60,7 +60,9 @@ class Lanes:
         self._config = config
 
     async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
-        """Asks the driver until the ``allocate`` deadline; ``late`` is called if the driver returns after that."""
+        """Asks the driver until the ``allocate`` deadline, once no release of the devices is under way. ``late`` is
+        called if the driver returns after the deadline.
+        """
         devices = tuple(devices)
         if "prepare" in self.abilities:
             self.preparing.given(devices)
@@ -69,8 +71,13 @@ class Lanes:
         def call() -> Allocation:
             return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
 
+        end = time.monotonic() + seconds
         with self._blaming("allocate", devices):
-            return await _until_free(lambda end: self._allocating.call("allocate", call, seconds, end, late), seconds)
+            try:
+                await self.preparing.released(devices, seconds)
+            except DriverTimeout as error:
+                raise DriverTimeout(f"allocate() wasn't called within {seconds:g} s, because {error}") from error
+            return await _until_free(lambda end: self._allocating.call("allocate", call, seconds, end, late), end)
 
     async def repeat(self, devices: Sequence[Device]) -> Allocation:
         """What ``allocate`` gives for devices that a container has already, because the kubelet repeats what it was
@@ -114,7 +121,8 @@ class Lanes:
             if once:
                 await self.preparing.prepare(devices, call, seconds)
             else:
-                await _until_free(lambda end: self.preparing.prepare(devices, call, end - time.monotonic()), seconds)
+                end = time.monotonic() + seconds
+                await _until_free(lambda end: self.preparing.prepare(devices, call, end - time.monotonic()), end)
 
     def release(self, devices: Sequence[Device], free: Free, told: Callable[[], None] | None = None) -> None:
         """Tells a driver that has ``release`` which devices are free; nobody waits for the call. Of one that has only
@@ -186,13 +194,13 @@ class Lanes:
             self.tally.add(method, outcome, asked)
 
 
-async def _until_free(ask: Callable[[float], Awaitable[T]], seconds: float) -> T:
+async def _until_free(ask: Callable[[float], Awaitable[T]], end: float) -> T:
     """Asks a Busy driver again, in calls that the kubelet doesn't repeat: Allocate is sent once (every release).
 
-    ``seconds``: for all attempts; ``ask`` gets their end, by time.monotonic(). Raises Busy if the driver is still busy
-    at the last attempt.
+    ``end``: of all attempts, by time.monotonic(); ``ask`` gets it. Raises Busy if the driver is still busy at the last
+    attempt.
     """
-    end, pause = time.monotonic() + seconds, FIRST_PAUSE
+    pause = FIRST_PAUSE
     while True:
         try:
             return await ask(end)

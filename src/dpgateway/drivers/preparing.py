@@ -5,9 +5,10 @@ that is being programmed can't be told to stop. A later prepare of the same devi
 succeeded by then, the later prepare returns at once, unless one of the devices was released, changed, or given away
 together with others since.
 
-A call that hasn't begun is dropped once nobody waits for it, and a release leaves out devices that were given away
-again, because they may be another container's by then. The kubelet tries again by itself (pkg/kubelet, every release
-since 1.10). Who holds a device is known elsewhere: a release gets a function that says what is still free.
+A call that hasn't begun is dropped once nobody waits for it, because the kubelet tries again by itself (pkg/kubelet,
+every release since 1.10). A release that hasn't begun leaves out devices that were given away again, which may be another
+container's by then. One that has begun can't, so an Allocate waits for it (:meth:`PrepareLane.released`). Who holds a
+device is known elsewhere: a release gets a function that says what is still free.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class PrepareLane:
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._running: dict[Key, tuple[_Call, asyncio.Future[None]]] = {}
+        self._releasing: dict[str, tuple[float, asyncio.Future[None]]] = {}
+        """By device: since when a release of it has been under way, and what is done when it has ended."""
         self._tasks: set[asyncio.Task[Exception | None]] = set()
         self._unseen = Unseen(clock)
         self._told: Callable[[], object] = lambda: None
@@ -128,9 +131,28 @@ class PrepareLane:
         def begin() -> Callable[[], object]:
             released = tuple(free(devices))
             self._unseen.released(released)
+            self._releasing |= {device.id: (self._clock(), future) for device in released}
+            future.add_done_callback(self._end_release)
             return lambda: function(released) if released else None
 
-        return self._start("release", key_of(devices), devices, begin)[1]
+        future = self._start("release", key_of(devices), devices, begin)[1]
+        return future
+
+    def _end_release(self, future: asyncio.Future[None]) -> None:
+        """The next one of the same devices may be under way already."""
+        self._releasing = {id_: one for id_, one in self._releasing.items() if one[1] is not future}
+
+    async def released(self, devices: Sequence[Device], seconds: float) -> None:
+        """Returns when no release of the devices is under way; raises DriverTimeout after ``seconds``. The caller holds
+        the devices already, so no other release of them begins.
+        """
+        busy = {device.id: self._releasing[device.id] for device in devices if device.id in self._releasing}
+        if not busy:
+            return
+        _, left = await asyncio.wait({future for _, future in busy.values()}, timeout=seconds)
+        for id_, (since, future) in busy.items():
+            if future in left:
+                raise DriverTimeout(f"release() of {id_} has been under way for {self._clock() - since:.0f} s")
 
     def given(self, devices: Sequence[Device]) -> None:
         """A container gets the devices: what was prepared of them together with others doesn't count any more."""

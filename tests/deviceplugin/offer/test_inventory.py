@@ -374,6 +374,23 @@ def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_fr
     assert node.freed == ["b"]  # and not a, which nobody had
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_what_is_freed_while_another_share_is_being_given_away_is_told_if_no_container_gets_that(make, works):
+    node = make(shares=2)
+    node.take(A)
+    node.allocate("a")
+    node.sleep(NOTED_WITHIN + 1)
+    node.write({"a"})
+    end = node.begin("a::1")
+    node.write(NOBODY)
+    assert node.freed == []
+    end(works=works)
+    assert node.freed == ([] if works else ["a"])
+    node.sleep(NOTED_WITHIN + 1)
+    node.write(NOBODY)
+    assert node.freed == ["a"]
+
+
 def test_which_devices_nobody_got_since_though_the_checkpoint_cannot_be_read(make):
     node = make(shares=2)
     node.take(A, B)
