@@ -418,3 +418,42 @@ class Events(RuleBasedStateMachine):
 
 TestEvents = Events.TestCase
 TestEvents.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+
+
+def test_what_an_earlier_boot_gave_is_free_unless_this_boots_kubelet_has_written_it_down():
+    """A Failed pod has its directory until somebody deletes it, but nothing of it runs."""
+    claims = {"a": Claim("old", frozenset("1"), boot="boot 1"), "b": Claim("old", boot="boot 1")}
+    start = Holdings(boot="boot 2").remembered(claims)
+    before = start.new_kubelet(NOW, "new").noted({}, NOW - 1, NOW)
+    assert before.freed == frozenset(), "that kubelet hasn't written yet"
+    assert before.noted({}, NOW + 1, NOW + 1).freed == {"a", "b"}
+    assert before.noted(of(a="1"), NOW + 1, NOW + 1).freed == {"b"}
+    assert not before.noted({}, NOW + 1, NOW + 1).unclear
+    again = before.noted(of(a="1"), NOW + 1, NOW + 1).new_kubelet(NOW + 2, "newer").noted({}, NOW + 3, NOW + 3)
+    assert "a" not in again.freed, "it was given in this boot, and this kubelet may have forgotten it"
+
+
+@pytest.mark.parametrize(("then", "now"), [("", "boot 2"), ("boot 1", ""), ("boot 2", "boot 2")])
+def test_where_a_boot_is_not_known_or_the_same_nothing_follows_from_it(then, now):
+    start = Holdings(boot=now).remembered({"a": Claim("old", frozenset("1"), boot=then)})
+    assert start.new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1).freed == frozenset()
+
+
+def test_a_note_of_an_earlier_boot_is_no_proof_that_a_container_runs_in_this_one():
+    start = Holdings(boot="boot 2").remembered({"a": Claim("old", frozenset("1"), boot="boot 1")})
+    stale = start.new_kubelet(-20.0, "old").noted(of(a="1"), -10.0, NOW)
+    assert stale.claims["a"].boot == "boot 1"
+    assert stale.new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1).freed == {"a"}
+
+
+def test_what_is_given_has_the_boot_and_its_driver():
+    holdings = noted().given_by("fpga").began(("a",)).gave(("a",), NOW, {}, devices={"a": "card"})
+    assert holdings.claims["a"][-3:] == ("card", "fpga", "")
+    assert replace(holdings, boot="1").noted(of(a="1"), NOW, NOW).claims["a"].boot == "1"
+
+
+def test_the_last_holder_is_known_after_it_has_ended():
+    holdings = noted("a").heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
+    assert holdings.holder("a") == str(HOLDER)
+    assert given(holdings, "a", now=NOW + 2).holder("a") == "a container"
+    assert noted().remembered({"a": Claim("", frozenset("1"))}).holder("a") == "pod 1"

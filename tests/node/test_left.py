@@ -182,3 +182,21 @@ async def test_what_pools_ask_for_is_told_again_whenever_it_changes(watched):
     watched.publish(GONE, lambda value: value.heard({}, time.monotonic()))
     await turns()
     assert watched.changes == changes + 1
+
+
+@pytest.mark.parametrize(("driver", "named"), [("fpga", "driver fpga"), (None, "its driver"), ("", "")])
+async def test_what_is_free_although_no_driver_can_be_told_is_a_leak(watched, caplog, driver, named):
+    claim = CLAIMS["b0"]._replace(device="board", driver=driver)
+    watched.journal(GONE, {"b0": claim})
+    watched.run()
+    await watched.left.known.wait()
+    assert not caplog.messages
+    watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
+    await until(lambda: not watched.left.holdings)
+    await watched.left.look()
+    await turns()
+    text = (
+        f"device board of {GONE} is free again, but {named} isn't told, so what release() undoes stays: "
+        "the resource isn't configured any more; last held by pod uid"
+    )
+    assert caplog.messages == ([text] if named else [])

@@ -81,7 +81,7 @@ class Plugin:
         """Why the resource can't be served."""
         self._node = node = front.node
         self._group = group
-        self._source = _source(config)
+        self._source, self._driver_name = _source(config), config.driver
         self._log = log = bind(_log, resource=config.name, driver=config.driver)
         self._holdings = holdings = node.holdings[config.name]
         self.inventory = Inventory(config, holdings, partial(node.reader.ask, config.name), log)
@@ -302,7 +302,11 @@ class Plugin:
             self._hear_driver()
 
     def _hear_driver(self) -> None:
-        said = self.driver.said.value
+        said, calls = self.driver.said.value, self.driver.calls
+        if calls is not None:
+            self._holdings.amend(
+                self._holdings.value.given_by(self._driver_name if "release" in calls.abilities else "")
+            )
         if said.devices is not None and (said.devices is not self._taken or not said.failure):
             self._taken = said.devices
             self.inventory.take(said.devices)

@@ -6,7 +6,7 @@ What is held is known to ``dpgateway.node.holdings``, and when the driver's turn
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dpgateway.deviceplugin.offer.exclusion import hardware
 from dpgateway.deviceplugin.offer.inventory import Inventory
@@ -14,6 +14,7 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.model import Device
 from dpgateway.node.holdings import Holdings
+from dpgateway.node.left import leak
 
 Behind = Mapping[str, frozenset[str]]
 """The hardware behind each id."""
@@ -32,6 +33,8 @@ class Releases:
         self._ledger, self._holdings = inventory.ledger, inventory.holdings
         self._telling: set[str] = set()
         """The freed ids of which the driver is being told."""
+        self._leaked: set[str] = set()
+        """The freed ids that the log has called leaks."""
         self._told_through: Lanes | None = None
         self.resting = False
         """Whether another gateway tells its own driver what is free."""
@@ -70,24 +73,45 @@ class Releases:
             or self._inventory.unsure
         ):
             return
-        used, flying = self._inventory.devices_of(holdings.last_known), self._flying()
-        devices: dict[str, Device] = {}
-        ids, now = set(), self._inventory.clock.monotonic()
-        for id_ in sorted(freed):
-            device = self._inventory.given(id_)
-            back_later = device is None and self._ledger.back_until(id_) > now and _concerned(calls)
-            if device is not None and device.id in flying:
-                continue  # if that fails, the device is free without its driver having been told
-            if back_later or (device and self._inventory.worked_on(device)):
-                continue
-            ids.add(id_)
-            if device is not None and device.id not in used:
-                devices[device.id] = device
+        ids, devices = self._due(freed, concerned=_concerned(calls))
         if not ids:
             return
         self._telling |= ids
-        elsewhere = self._inventory.elsewhere(devices.values(), freeing=True)
-        calls.release([d for d in devices.values() if d.id not in elsewhere], self.still_free, lambda: self._told(ids))
+        elsewhere = self._inventory.elsewhere(devices, freeing=True)
+        calls.release([d for d in devices if d.id not in elsewhere], self.still_free, lambda: self._told(ids))
+
+    def _due(self, freed: Collection[str], *, concerned: bool) -> tuple[set[str], Collection[Device]]:
+        """The freed ids of which the driver is to be told now, and the devices that it is told of."""
+        holdings, now = self._holdings.value, self._inventory.clock.monotonic()
+        used, flying = self._inventory.devices_of(holdings.last_known), self._flying()
+        devices: dict[str, Device] = {}
+        ids = set()
+        for id_ in sorted(freed):
+            foreign = holdings.claims[id_].driver not in (None, "", holdings.driver)
+            device = None if foreign else self._inventory.given(id_)
+            if device is None:
+                self._tell_of_leak(id_, foreign=foreign)
+                if foreign or not concerned or self._ledger.back_until(id_) <= now:
+                    ids.add(id_)
+            # what is being given away just now is free, untold, if that fails
+            elif device.id not in flying and not self._inventory.worked_on(device):
+                ids.add(id_)
+                if device.id not in used:
+                    devices[device.id] = device
+        return ids, devices.values()
+
+    def _tell_of_leak(self, id_: str, *, foreign: bool) -> None:
+        """Whatever the driver does when a device is free isn't done: it isn't told, perhaps for ever."""
+        holdings = self._holdings.value
+        claim, driver = holdings.claims[id_], holdings.driver
+        if id_ in self._leaked or claim.driver == "" or (claim.driver is None and not driver):
+            return
+        self._leaked.add(id_)
+        seconds = self._ledger.back_until(id_) - self._inventory.clock.monotonic()
+        why = f"it doesn't list it any more{f', or not within the next {seconds:.0f} s' if seconds > 0 else ''}"
+        if foreign:
+            why = f"the resource has driver {driver} now" if driver else "the resource's driver has no release() now"
+        leak(self._log, self._inventory.name, holdings, id_, why)
 
     def _note_hardware(self) -> None:
         holdings = self._holdings.value
@@ -101,6 +125,7 @@ class Releases:
     def _told(self, ids: set[str]) -> None:
         """What is being given away just now was left out, perhaps; it is told again, unless a container gets it."""
         self._telling -= ids
+        self._leaked -= ids
         flying = self._flying()
         done = {id_ for id_ in ids if (device := self._inventory.given(id_)) is None or device.id not in flying}
         if done:

@@ -6,9 +6,9 @@ succeeded by then, the later prepare returns at once, unless one of the devices 
 together with others since.
 
 A call that hasn't begun is dropped once nobody waits for it, because the kubelet tries again by itself (pkg/kubelet,
-every release since 1.10). A release that hasn't begun leaves out devices that were given away again, which may be another
-container's by then. One that has begun can't, so an Allocate waits for it (:meth:`PrepareLane.released`). Who holds a
-device is known elsewhere: a release gets a function that says what is still free.
+every release since 1.10). A release that hasn't begun leaves out devices that were given away again, which may be
+another container's by then. One that has begun can't, so an Allocate waits for it (:meth:`PrepareLane.released`). Who
+holds a device is known elsewhere: a release gets a function that says what is still free.
 """
 
 from __future__ import annotations

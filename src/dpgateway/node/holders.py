@@ -67,3 +67,8 @@ class Claim(NamedTuple):
     device: str = ""
     """The driver's id of the device when it was given away; empty if no gateway saw it. Another `shares.ids` gives an
     id another meaning, or none."""
+    driver: str | None = None
+    """Which driver is to be told that the device is free; empty if the one that gave it has no ``release``, None if no
+    gateway saw who gave it."""
+    boot: str = ""
+    """During which boot of the node a kubelet had it last; empty if that isn't known."""

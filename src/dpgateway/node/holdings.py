@@ -73,6 +73,10 @@ class Holdings:
     """When this kubelet appeared. An older note doesn't prove that a container gave up an id."""
     kubelet: str = ""
     """Which incarnation it is."""
+    boot: str = ""
+    """During which boot of the node that is; empty if it isn't known."""
+    driver: str | None = None
+    """The driver that is to be told what is free; empty if it has no ``release``, None while there is none."""
     claims: Mapping[str, Claim] = field(default_factory=dict)
     remembers: bool = False
     """Whether the claims have what earlier gateways wrote down."""
@@ -82,6 +86,8 @@ class Holdings:
     """The uids of pods that the note or a claim names, and that have no directory, although it may come yet."""
     listed: Mapping[str, Holder] = field(default_factory=dict)
     """The last answer to List, without what was allocated since."""
+    last_listed: Mapping[str, Holder] = field(default_factory=dict)
+    """Who had the claimed ids when List last told, also if it doesn't any more."""
     unlisted: Mapping[str, float] = field(default_factory=dict)
     """The ids that this kubelet listed and doesn't list any more, and when that was first seen."""
     asked: float = LONG_AGO
@@ -143,8 +149,15 @@ class Holdings:
     def _is_over(self, id_: str, claim: Claim) -> bool:
         if claim.kubelet == NO_KUBELET:
             return True  # what the note has of it is of an earlier pod, which has ended
-        believed = claim.kubelet == self.kubelet and self.kubelet_since <= self.written
+        believed = claim.kubelet == self.kubelet or self._outlived(claim)
+        believed = believed and self.kubelet_since <= self.written
         return (believed and id_ not in (self.note or ())) or self._ended(id_, claim.pods)
+
+    def _outlived(self, claim: Claim) -> bool:
+        """Whether the node has booted since. Then no container of that time runs: one that starts again has the id in
+        the note, or another Allocate. The pod may be there still, because somebody has to delete one that failed.
+        """
+        return bool(self.boot and claim.boot) and claim.boot != self.boot
 
     @property
     def unclear(self) -> frozenset[str]:
@@ -153,7 +166,9 @@ class Holdings:
         """
         if not self.kubelet or (in_use := self.in_use) is None:
             return frozenset()
-        ids = (id_ for id_, claim in self.claims.items() if not claim.pods and id_ not in in_use)
+        ids = (
+            i for i, claim in self.claims.items() if not claim.pods and i not in in_use and not self._outlived(claim)
+        )
         return frozenset(id_ for id_ in ids if self.claims[id_].kubelet not in (self.kubelet, NO_KUBELET))
 
     @property
@@ -191,6 +206,14 @@ class Holdings:
         )
         return ended - listed
 
+    def holder(self, id_: str) -> str:
+        """Who had the claimed id last, as far as anybody said."""
+        if (last := self.last_listed.get(id_)) is not None:
+            return str(last)
+        claim = self.claims.get(id_)
+        pods = sorted(claim.pods) if claim is not None else []
+        return f"pod {pods[0]}" if len(pods) == 1 else "a container"
+
     def only_gave_since(self, before: Holdings) -> bool:
         """Whether nothing has happened but Allocates that succeeded, which free nothing."""
         ours = self.note, self.gone, self.unlisted, self.asked, self.remembers
@@ -218,12 +241,14 @@ class Holdings:
         new = replace(self, note=note, looked=True, written=written, granted=granted)
         if not note or written < self.kubelet_since:
             return new
-        claims = {id_: self._claim(id_, note[id_].pods) for id_ in new.living}
+        boot = self.boot if written >= 0 else ""  # the clock begins with the boot (clock_gettime(2))
+        claims = {id_: self._claim(id_, note[id_].pods, boot) for id_ in new.living}
         return replace(new, claims={**self.claims, **claims})
 
-    def _claim(self, id_: str, pods: frozenset[str]) -> Claim:
-        claim = self.claims.get(id_)
-        return claim._replace(kubelet=self.kubelet, pods=pods) if claim else Claim(self.kubelet, pods)
+    def _claim(self, id_: str, pods: frozenset[str], boot: str) -> Claim:
+        """``boot``: during which the note was written; empty if that was an earlier one."""
+        claim = self.claims.get(id_) or Claim(self.kubelet)
+        return claim._replace(kubelet=self.kubelet, pods=pods, boot=boot or claim.boot)
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -260,7 +285,8 @@ class Holdings:
         told = {i: h for i, h in listed.items() if self.granted.get(i, LONG_AGO) < asked and not self._flies(i)}
         missing = [i for i in (*self.listed, *self.unlisted) if i not in listed]
         unlisted = {i: self.unlisted.get(i, asked) for i in missing}
-        new = replace(self, listed=told, unlisted=unlisted, asked=asked)
+        last = {**{i: holder for i, holder in self.last_listed.items() if i in self.claims}, **told}
+        new = replace(self, listed=told, unlisted=unlisted, asked=asked, last_listed=last)
         return replace(new, doubted=asked) if new.in_doubt and asked - self.doubted >= DOUBT else new
 
     def _flies(self, id_: str) -> bool:
@@ -277,6 +303,10 @@ class Holdings:
             if not claim.hardware and id_ in hardware
         }
         return replace(self, claims={**self.claims, **new}) if new else self
+
+    def given_by(self, driver: str) -> Holdings:
+        """What is given away from now on is this driver's, which is to be told when it is free; empty: nobody is."""
+        return self if driver == self.driver else replace(self, driver=driver)
 
     def prepared(self, hardware: Mapping[str, frozenset[str]]) -> Holdings:
         """A container starts again, with what is behind its ids now. What it had before is nobody's: it doesn't run.
@@ -298,9 +328,10 @@ class Holdings:
         """An Allocate of ``ids`` is under way."""
         flight = {id_: (hardware or {}).get(id_, frozenset()) for id_ in ids}
         new = replace(self, in_flight=(*self.in_flight, flight))
-        if self.listed.keys().isdisjoint(ids) and self.unlisted.keys().isdisjoint(ids):
+        if all(known.isdisjoint(ids) for known in (self.listed.keys(), self.unlisted.keys(), self.last_listed.keys())):
             return new
-        return replace(new, listed=_without(self.listed, ids), unlisted=_without(self.unlisted, ids))
+        listed, last = _without(self.listed, ids), _without(self.last_listed, ids)
+        return replace(new, listed=listed, unlisted=_without(self.unlisted, ids), last_listed=last)
 
     def owed(
         self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]], devices: Mapping[str, str] | None = None
@@ -308,7 +339,7 @@ class Holdings:
         """The driver gave the devices of an Allocate. Unless that succeeds, it has to be told that they are free."""
         names = devices or {}
         new = {
-            id_: Claim(NO_KUBELET, hardware=hardware.get(id_, frozenset()), device=names.get(id_, ""))
+            id_: self._new(NO_KUBELET, hardware.get(id_, frozenset()), names.get(id_, ""))
             for id_ in ids
             if id_ not in self.claims
         }
@@ -328,10 +359,13 @@ class Holdings:
         granted = {**self.granted, **dict.fromkeys(ids, now)}
         behind, names = hardware or {}, devices or {}
         claims = {
-            id_: Claim(self.kubelet, hardware=behind.get(id_, frozenset()), since=since, device=names.get(id_, ""))
+            id_: self._new(self.kubelet, behind.get(id_, frozenset()), names.get(id_, ""))._replace(since=since)
             for id_ in ids
         }
         return replace(self._landed(ids), granted=granted, claims={**self.claims, **claims})
+
+    def _new(self, kubelet: str, hardware: frozenset[str], device: str) -> Claim:
+        return Claim(kubelet, hardware=hardware, device=device, driver=self.driver, boot=self.boot)
 
     def failed(self, ids: tuple[str, ...]) -> Holdings:
         """The Allocate of ``ids`` failed: the ids are as they were before."""
@@ -366,7 +400,8 @@ def _joined(ours: Claim, earlier: Claim) -> Claim:
     """What is known of an id now, with what an earlier gateway knew. Of other pods it doesn't know when they got it."""
     since = earlier.since if ours.pods & earlier.pods else None
     known = earlier if earlier.hardware else ours
-    return ours._replace(hardware=known.hardware, since=ours.since or since, device=known.device)
+    driver = earlier.driver if ours.driver is None else ours.driver
+    return ours._replace(hardware=known.hardware, since=ours.since or since, device=known.device, driver=driver)
 
 
 def _is_in(note: Note, id_: str, granted: float, written: float, now: float) -> bool:

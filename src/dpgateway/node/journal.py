@@ -104,10 +104,11 @@ def _claim(given: Mapping[str, Any]) -> Claim:
     since = given.get("since")  # the first gateways didn't write it
     if since is not None and not (type(since) is int and 0 <= since < LATEST):
         raise ValueError(f"expected seconds since 1970, found {since!r:.100}")
-    device = given.get("device") or ""  # so does this
-    if not isinstance(device, str):
-        raise TypeError(f"expected a text, found {device!r:.100}")
-    return Claim(kubelet, _texts(given["pods"]), _texts(given["hardware"]), since, device)
+    device, driver, boot = given.get("device", ""), given.get("driver"), given.get("boot", "")  # nor these
+    for text in (device, driver or "", boot):
+        if not isinstance(text, str):
+            raise TypeError(f"expected a text, found {text!r:.100}")
+    return Claim(kubelet, _texts(given["pods"]), _texts(given["hardware"]), since, device, driver, boot)
 
 
 def _texts(value: object) -> frozenset[str]:

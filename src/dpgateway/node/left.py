@@ -7,6 +7,7 @@ resources these are; a resource that goes while this gateway runs is added to th
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,21 @@ PATIENCE = 2.0
 _log = bind(__name__)
 
 
+def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: Holdings, id_: str, reason: str) -> None:
+    """Tells of a device that is free although the driver that gave it away isn't told. ``id_``: as it was offered."""
+    claim = holdings.claims[id_]
+    device, holder = claim.device or id_, holdings.holder(id_)
+    log.warning(
+        "device %s of %s is free again, but %s isn't told, so what release() undoes stays: %s; last held by %s",
+        device,
+        resource,
+        f"driver {claim.driver}" if claim.driver else "its driver",
+        reason,
+        holder,
+        extra={"devices": [device], "ids": None if device == id_ else [id_], "reason": reason},
+    )
+
+
 class Left:
     """Used from the event loop."""
 
@@ -36,6 +52,8 @@ class Left:
         self._node, self._state_dir, self._threads = node, state_dir, threads
         self._bell = Bell()
         self._complaints: list[str] = []
+        self._leaked: set[tuple[str, str, int | None]] = set()
+        """What the log has told of: resource, id, and since when that was held."""
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Calls ``changed`` whenever something else may be held; never returns."""
@@ -43,6 +61,7 @@ class Left:
             await self.look()
             self.known.set()
             while True:
+                self._tell_of_leaks()
                 self._forget()
                 changed()
                 await heard.wait()
@@ -91,6 +110,16 @@ class Left:
     def drop(self, resource: str) -> None:
         """The resource is configured again."""
         self.holdings.pop(resource, None)
+
+    def _tell_of_leaks(self) -> None:
+        """No driver is told what is free. Those that have no ``release`` don't mind."""
+        for resource, holdings in self.holdings.items():
+            claims = holdings.value.claims
+            for id_ in sorted(holdings.value.freed):
+                known = resource, id_, claims[id_].since  # a journal that is read again has it again
+                if claims[id_].driver != "" and known not in self._leaked:
+                    self._leaked.add(known)
+                    leak(_log, resource, holdings.value, id_, "the resource isn't configured any more")
 
     def _forget(self) -> None:
         over = [resource for resource, holdings in self.holdings.items() if not holdings.value.last_known]

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from dpgateway.node.asking import Asking
 from dpgateway.node.directory import SOCKET, Absence, Places, is_there
@@ -20,6 +21,9 @@ from dpgateway.node.watch import DirectoryWatch
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Observable
 from dpgateway.process.threads import Threads
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Another text after each boot of the node (proc_sys_kernel(5)); the same in its containers."""
 
 _log = bind(__name__)
 
@@ -40,7 +44,8 @@ class Node:
         """The kubelet's device-plugins directory."""
         self.there = asyncio.Event()
         """Set once there is such a directory."""
-        self.holdings = {resource: Observable(Holdings()) for resource in resources}
+        self._boot = boot()
+        self.holdings = {resource: Observable(Holdings(boot=self._boot)) for resource in resources}
         """By resource."""
         self._changed, self._streaming = changed, streaming
         self._incarnations = Incarnations()
@@ -80,7 +85,7 @@ class Node:
     def add(self, resource: str) -> None:
         """From now on the holdings of this resource are known, too. It may be there already."""
         if resource not in self.holdings:
-            holdings = Holdings()
+            holdings = Holdings(boot=self._boot)
             self.holdings[resource] = Observable(holdings.new_kubelet(*self._since) if self._since else holdings)
             self.reader.ask()
 
@@ -133,3 +138,11 @@ class Node:
                     while not self._changes.empty():
                         news.append(self._changes.get_nowait())
         return tuple(dict.fromkeys([Change.NEW, news[-1]] if Change.NEW in news else news))
+
+
+def boot() -> str:
+    """Which boot of the node this is; empty if it can't be read."""
+    try:
+        return BOOT.read_text(errors="replace").strip()
+    except OSError:
+        return ""

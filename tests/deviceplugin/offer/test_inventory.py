@@ -374,6 +374,35 @@ def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_fr
     assert node.freed == ["b"]  # and not a, which nobody had
 
 
+def test_what_the_driver_does_not_list_when_it_is_freed_is_called_a_leak_once(node, caplog):
+    node.run(node.holdings.amend, node.holdings.value.given_by("fpga"))
+    node.take(A, B)
+    node.allocate("a")
+    node.sleep(NOTED_WITHIN + 1)
+    node.write({"a"})
+    node.take(B)
+    node.write(NOBODY)
+    text = "device a of example.com/thing is free again, but driver fpga isn't told, so what release() undoes stays: "
+    (said,) = [one for one in caplog.messages if one.startswith(text)]
+    assert said.endswith("it doesn't list it any more, or not within the next 10 s; last held by a container")
+    node.take(A, B)
+    node.run(node.resource.releases.tell)
+    assert node.freed == ["a"], "it was back in time"
+    assert sum(one.startswith(text) for one in caplog.messages) == 1
+
+
+@pytest.mark.parametrize("gave", ["", None])
+def test_what_a_driver_without_release_gave_is_no_leak(node, caplog, gave):
+    node.take(A)
+    if gave is not None:
+        node.run(node.holdings.amend, node.holdings.value.given_by(gave))
+    node.allocate("a")
+    node.take()
+    node.sleep(NOTED_WITHIN + 1)
+    node.write(NOBODY)
+    assert not [one for one in caplog.messages if "isn't told" in one]
+
+
 @pytest.mark.parametrize("works", [True, False])
 def test_what_is_freed_while_another_share_is_being_given_away_is_told_if_no_container_gets_that(make, works):
     node = make(shares=2)
