@@ -30,6 +30,7 @@ def plugin(*, served=True, listed=True, failure="", state=State.AWAY) -> Any:
     where = Standing(state, 0.0, streaming=streaming, listed=streaming, tried="v1beta1")
     return SimpleNamespace(
         served=served,
+        stranger="",
         failure=failure,
         failed_since=0.0,
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),

@@ -34,6 +34,7 @@ def test_it_is_ready_when_the_kubelet_has_the_list_of_each():
         (other(registered=False, failure="registering failed: no"), "registering failed: no"),
         (other(Failure("no bus", None), registered=False), "not registered: no bus"),
         (other(registered=False), "not registered yet"),
+        (other(streaming=True, listed=True, failure="another plugin's"), "another plugin's"),
     ],
 )
 def test_each_cause_is_told_of_the_resource_and_leaves_the_others_ready(standing, reason):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dpgateway.status import Reloads, Resource, troubles
+from dpgateway.status.troubles import of_left
 from dpgateway.status.values import (
     Counts,
     Device,
@@ -53,9 +54,14 @@ def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_na
             resource(GOOD, registration=replace(SERVING, streaming=False, failure="registering failed: no")),
             ("error", "registering failed: no"),
         ),
+        (resource(GOOD, registration=replace(SERVING, failure="another plugin's")), ("error", "another plugin's")),
         (
             resource(replace(SICK, lost=True, held=True, holders=(Holder("n", "p", None, "c"),))),
             ("warning", "a is gone, but n/p holds it"),
+        ),
+        (
+            resource(GOOD, replace(SICK, id="a::1", lost=True, held=True, holders=(Holder("n", "p", None, "c"),))),
+            ("warning", "a::1 isn't offered any more, but n/p holds it"),
         ),
         (
             resource(GOOD, refused=Failure("worn out", NOW)),
@@ -90,6 +96,12 @@ def test_what_is_wrong_with_the_whole_comes_after_what_costs_containers_their_de
         ("warning", "", "the kubelet doesn't say which pods have what: no answer"),
         ("warning", "", "a changed configuration is refused, and the old one goes on: a.yaml:1: wrong and 1 more"),
     ]
+
+
+def test_what_containers_hold_of_a_resource_that_went_has_its_holder():
+    (one,) = of_left({"example.com/gone": (("a", "n/p (c)"),), "example.com/over": ()})
+    assert (one.level, one.resource) == ("warning", "example.com/gone")
+    assert one.reason == "the resource isn't configured any more, but a is held by n/p (c)"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from dpgateway.deviceplugin.offer.news import News
 from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
+from dpgateway.deviceplugin.registration.stranger import Stranger
 from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
@@ -103,6 +104,7 @@ class Plugin:
         if follows:
             self._endpoint.follow(self._warm)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure), holders=self._holders)
+        self._stranger = Stranger(config.name)
         self._taking: Taking | None = None
         """The talk with the gateway that served before, once this one may register."""
         self._taken: tuple[Device, ...] | None = None
@@ -128,6 +130,11 @@ class Plugin:
     def failure(self) -> str:
         """Why there is nothing that a kubelet could give to a container; empty if there may be."""
         return self._trouble.value or self.driver.said.value.failure or self.inventory.failure
+
+    @property
+    def stranger(self) -> str:
+        """What is wrong with the kubelet's list of this resource: it is another plugin's. Empty if it is ours."""
+        return self._stranger.complaint
 
     @property
     def unsaved(self) -> str:
@@ -184,6 +191,7 @@ class Plugin:
             ("notes of answers", self._resource.repeating.follow_notes),
             ("news", self._news.follow),
             ("journal", self._remembering.follow),
+            ("stranger", self._follow_registered),
         ):
             self._group.create_task(follow(), name=f"{self.name} {name}")
         await persist(self._serve, self._failed)
@@ -300,6 +308,18 @@ class Plugin:
         while True:
             seen = await self.driver.said.newer(seen)
             self._hear_driver()
+
+    async def _follow_registered(self) -> None:
+        """Whether the kubelet lists what this gateway lists, each time it writes that down."""
+        registered, seen = self._node.reader.registered, 0
+        while True:
+            seen = await registered.newer(seen)
+            (ids, written), ours = registered.value, self.inventory.list.value or {}
+            found = ids.get(self.name, ()), written, ours.keys(), self.inventory.published
+            if self._stranger.look(*found, self.registrar.standing.value):
+                self._trouble.touch()
+                if text := self._stranger.complaint:
+                    self._log.warning("%s", text, extra={"reason": text})
 
     def _hear_driver(self) -> None:
         said, calls = self.driver.said.value, self.driver.calls

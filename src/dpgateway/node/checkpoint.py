@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from json import scanner
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpgateway.errors import KubeletError
 from dpgateway.node.holders import Container, Note, Noted
@@ -36,21 +36,36 @@ _LAST_NODE = 2**31 - 1
 """-1 is no node (nodeWithoutTopology, pkg/kubelet/cm/devicemanager)."""
 
 
+class Content(NamedTuple):
+    """What a kubelet wrote down, by resource."""
+
+    notes: Mapping[str, Note]
+    registered: Mapping[str, frozenset[str]]
+    """The healthy ids of the plugin that registered last. 1.8 doesn't write them down."""
+
+
 def notes(raw: bytes) -> Mapping[str, Note]:
     """What containers hold, by resource, in whichever format; raises KubeletError for anything else.
 
     An id has no NUMA nodes if the kubelet knew none, or if a release before 1.20 wrote the file.
     """
+    return content(raw).notes
+
+
+def content(raw: bytes) -> Content:
+    """The same, and what is registered. Raises KubeletError."""
     with _told_by_a_kubelet():
+        document = _document(raw)
         held: dict[str, dict[str, Noted]] = defaultdict(dict)
-        for entry in _entries(_document(raw)):
+        for entry in _entries(document):
             ids = held[_text(entry["ResourceName"])]
             containers = _containers(entry)
             near: dict[int, Noted] = {}  # what many ids share, for there may be millions
             for id_, node in _ids(entry):
                 noted = near.get(node) or near.setdefault(node, Noted(_nodes(node), containers))
                 ids[id_] = ids[id_].joined(noted) if id_ in ids else noted
-    return held
+        registered = document.get("Data", document).get("RegisteredDevices") or {}
+        return Content(held, {_text(name): frozenset(map(_text, _list(ids))) for name, ids in registered.items()})
 
 
 def layouts(raw: bytes) -> frozenset[Layout]:

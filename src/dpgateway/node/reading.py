@@ -62,6 +62,8 @@ class Reader:
         self._last: tuple[object, float] = (None, LONG_AGO)
         """Which file was read last, and when it was written."""
         self._complaint = ""
+        self.registered: Observable[tuple[Mapping[str, Collection[str]], float]] = Observable(({}, LONG_AGO))
+        """Which ids the kubelet calls healthy, by resource, and when it wrote that down."""
 
     async def run(self) -> None:
         """Reads until it is cancelled."""
@@ -104,7 +106,9 @@ class Reader:
         try:
             raw, found = await self._call(partial(read_checkpoint, self._directory))
             written = self._written(found)
-            notes = known = await self._call(partial(checkpoint.notes, raw))
+            content = await self._call(partial(checkpoint.content, raw))
+            notes = known = content.notes
+            self.registered.publish((content.registered, written))
         except FileNotFoundError:
             self._publish(lambda _, holdings: holdings.missing(time.monotonic()), wanted)
             return

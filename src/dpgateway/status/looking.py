@@ -47,7 +47,7 @@ def standing(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     failure = Failure(plugin.failure, _time(plugin.failed_since)) if plugin.failure else None
     listed = plugin.inventory.list.value is not None
     started = failure is not None or ((plugin.served or not directory) and listed) or overdue
-    return Standing(config.name, started, _registration(plugin.registrar.standing.value), failure)
+    return Standing(config.name, started, _registration(plugin.registrar.standing.value, plugin.stranger), failure)
 
 
 class Devices:
@@ -106,7 +106,7 @@ def resource(
     )
 
 
-def _registration(one: registration.Standing) -> Registration:
+def _registration(one: registration.Standing, stranger: str = "") -> Registration:
     return Registration(
         one.state.value,
         _time(one.since),
@@ -114,7 +114,7 @@ def _registration(one: registration.Standing) -> Registration:
         one.streaming,
         one.listed,
         one.api,
-        one.complaint or None,
+        one.complaint or stranger or None,
     )
 
 
@@ -153,6 +153,9 @@ def _holders(id_: str, holdings: Holdings) -> tuple[Holder, ...]:
     if (listed := holdings.listed.get(id_)) is not None:
         return (Holder(listed.namespace, listed.pod, container=listed.container),)
     noted = (holdings.note or {}).get(id_)
+    if noted is None and id_ in holdings.claims:  # known from the journal alone: one of these pods
+        pods = sorted(holdings.claims[id_].pods - holdings.gone)
+        return (Holder(pod_uid=pods[0]),) if len(pods) == 1 else ()
     containers = sorted(noted.containers) if noted is not None else ()
     containers = [one for one in containers if one.pod_uid not in holdings.gone]
     return tuple([Holder(pod_uid=one.pod_uid, container=one.name) for one in containers])

@@ -17,7 +17,7 @@ from dpgateway.status import counting, looking
 from dpgateway.status.counting import Figures, ResourceFigures
 from dpgateway.status.readiness import DAMPED, Past, Readiness, Record, readiness
 from dpgateway.status.report import Report, report
-from dpgateway.status.troubles import lingering, troubles, unserved
+from dpgateway.status.troubles import lingering, of_left, troubles, unserved
 from dpgateway.status.values import SCHEMA, VERSION, Gateway, Reloads, Resource, Standing, Status, Time
 
 
@@ -100,8 +100,15 @@ class Overview:
         wrong += tuple(unserved(one.config.name, one.pending) for one in self._serving.values() if one.pending)
         if self._lingers is not None:
             wrong += (lingering(self._lingers),)
+        wrong += of_left(self._left(only))
         now = looking.stamp(time.monotonic())
         return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last())
+
+    def _left(self, only: str) -> dict[str, list[tuple[str, str]]]:
+        """What containers hold of resources that aren't served, and which, by resource."""
+        names = [name for name in self._node.holdings if name not in self._serving and only in ("", name)]
+        values = {name: self._node.holdings[name].value for name in names}
+        return {name: [(i, one.holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}
 
     def _detailed(self, serving: Served) -> Resource:
         holdings = self._node.holdings[serving.config.name].value

@@ -103,7 +103,7 @@ def unready(standing: Standing, *, kubelet: bool, deprived: bool = False) -> str
     registration = standing.registration
     if registration.streaming and registration.listed:
         taken = standing.failure if deprived else None
-        return f"no device is Healthy any more: {taken.reason}" if taken else None
+        return f"no device is Healthy any more: {taken.reason}" if taken else registration.failure
     if registration.streaming:
         return "the kubelet has asked for its list, which isn't sent yet"
     if not kubelet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpgateway.status.readiness import unready
@@ -13,6 +13,8 @@ MOST_NAMED = 3
 """Devices that one trouble names."""
 ERROR, WARNING = "error", "warning"
 LOOK_AT_KUBELET = "look at the kubelet: systemctl status kubelet, journalctl -u kubelet"
+STOP_OTHER = "look for it among the node's DaemonSets and services; pods may have its devices until it is stopped"
+UNTOLD = "no driver is told when that ends; configure the resource again, so that its driver is"
 CHECK = "`dpgateway check` names all that is wrong with the configuration"
 REFUSED = "the driver says why, and the log may say more; this is over once a container gets its devices"
 STATE_DIR = "look at the disk of `state_dir`: is it full, is it writable? It is tried again every few seconds"
@@ -42,6 +44,15 @@ def lingering(until: Time) -> Trouble:
     return Trouble(WARNING, "", text, None, None)
 
 
+def of_left(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ...]:
+    """``left``: what containers hold of resources that aren't configured any more, and which, by resource."""
+    gone = "the resource isn't configured any more"
+    texts = {name: [f"{id_} is held by {holder}" for id_, holder in held] for name, held in left.items() if held}
+    return tuple(
+        Trouble(WARNING, name, f"{gone}, but {_some(held, MOST_NAMED)}", None, UNTOLD) for name, held in texts.items()
+    )
+
+
 def _of_kubelet(directory: Path, kubelet: Kubelet, asked: PodResources) -> Iterator[Trouble]:
     if not kubelet.there:
         advice = f"{LOOK_AT_KUBELET}; are its sockets in {directory}?"
@@ -64,7 +75,8 @@ def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
         yield Trouble(ERROR, one.name, one.failure.reason, one.failure.since, advice)
         return
     if kubelet and (reason := unready(one, kubelet=kubelet)) is not None:
-        yield Trouble(ERROR, one.name, reason, one.registration.since, LOOK_AT_KUBELET)
+        advice = STOP_OTHER if one.registration.listed else LOOK_AT_KUBELET
+        yield Trouble(ERROR, one.name, reason, one.registration.since, advice)
     if one.driver.failure is not None:
         text = f"the driver doesn't list its devices now: {one.driver.failure}"
         yield Trouble(WARNING, one.name, text, None, TRY_DRIVER)
@@ -81,10 +93,14 @@ def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
 
 def _of_devices(one: Resource) -> Iterator[Trouble]:
     reasons: dict[str, list[Device]] = {}
+    strange = one.registration.listed and one.registration.failure is not None
+    present = {device.device for device in one.devices if not device.lost}
     for device in one.devices:
         if device.lost and device.held:
-            text = f"{device.id} is gone, but {_holder(device)} holds it"
-            yield Trouble(WARNING, one.name, text, device.since, _end_of(device, "plug it in again"))
+            went = "isn't offered any more" if device.device in present else "is gone"
+            text = f"{device.id} {went}, but {_holder(device)} holds it"
+            advice = _end_of(device, *() if device.device in present else ("plug it in again",))
+            yield Trouble(WARNING, one.name, text, device.since, STOP_OTHER if strange else advice)
         elif device.outdated is not None:
             text = f"{device.id}, held by {_holder(device)}: {device.outdated}"
             yield Trouble(WARNING, one.name, text, None, _end_of(device))

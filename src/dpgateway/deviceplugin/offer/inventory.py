@@ -74,6 +74,8 @@ class Inventory:
         self._settling: asyncio.TimerHandle | None = None
         """Until what other devices exclude is listed."""
         self._closed = False
+        self.published = float("-inf")
+        """When the list changed last, in seconds of the monotonic clock."""
 
     def amend(self, config: ResourceConfig) -> None:
         """Other values of ``shares`` and ``keep_lost``. Other shares are offered with the next list that is taken, also
@@ -336,6 +338,7 @@ class Inventory:
             self.list.amend(offers)
         else:
             self.list.publish(offers)
+            self.published = self.clock.monotonic()
         self.look_later()
 
 

@@ -1,0 +1,46 @@
+"""Notices another device plugin with the name of one of our resources.
+
+A kubelet gives away what the plugin lists that registered last, and tells nobody of it. But its checkpoint has the ids
+(`RegisteredDevices`, 1.9 and later), so it shows when they aren't those of our list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dpgateway.deviceplugin.registration.standing import Standing
+
+LISTED_WITHIN = 1.0
+"""Seconds from our list to the checkpoint that has it. An earlier one may have what was listed before."""
+MOST_NAMED = 3
+
+
+class Stranger:
+    """Of one resource. It reads no clock, and no file."""
+
+    def __init__(self, resource: str) -> None:
+        self._resource = resource
+        self.complaint = ""
+        """What is wrong; empty while nothing is known to be."""
+        self._since: float | None = None
+
+    def look(
+        self, registered: Collection[str], written: float, ours: Collection[str], published: float, standing: Standing
+    ) -> bool:
+        """``registered``: the ids that the kubelet lists, and had ``written`` then; ``ours``: those of our list, which
+        changed when it was ``published``. In seconds of the monotonic clock. Returns whether the complaint changed.
+        """
+        before = self.complaint
+        if standing.since != self._since:  # each registration of ours replaces another plugin's
+            self.complaint, self._since = "", standing.since
+        if standing.listed and written > max(standing.since or 0.0, published) + LISTED_WITHIN:
+            strange = sorted(set(registered).difference(ours))
+            self.complaint = self._of(strange) if strange else ""
+        return self.complaint != before
+
+    def _of(self, ids: list[str]) -> str:
+        more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+        return (
+            f"another device plugin has registered {self._resource}: the kubelet lists ids that this gateway never "
+            f"offered: {', '.join(ids[:MOST_NAMED])}{more}; stop it, or rename the resource of one of the two"
+        )

@@ -1,0 +1,53 @@
+"""Another device plugin with the same resource name shows in the ids that the kubelet lists."""
+
+import pytest
+
+from dpgateway.deviceplugin.registration.lifecycle import State
+from dpgateway.deviceplugin.registration.standing import Standing
+from dpgateway.deviceplugin.registration.stranger import LISTED_WITHIN, Stranger
+
+THING = "example.com/thing"
+SERVING = Standing(State.SERVING, since=100.0, streaming=True, listed=True)
+LATER = 100.0 + LISTED_WITHIN + 0.1
+
+
+def look(stranger, *registered, written=LATER, ours=("a", "b"), published=90.0, standing=SERVING):
+    return stranger.look(registered, written, ours, published, standing)
+
+
+@pytest.fixture
+def stranger():
+    return Stranger(THING)
+
+
+def test_ids_that_are_not_ours_are_another_plugins(stranger):
+    assert look(stranger, "x0", "a", "x1", "x2", "x3")
+    assert stranger.complaint == (
+        "another device plugin has registered example.com/thing: the kubelet lists ids that this gateway never "
+        "offered: x0, x1, x2 and 1 more; stop it, or rename the resource of one of the two"
+    )
+    assert not look(stranger, "x0", "a", "x1", "x2", "x3"), "it is said once"
+    assert look(stranger, "a")
+    assert not stranger.complaint
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"written": 100.5},
+        {"published": 101.0},
+        {"ours": ("a", "x0")},
+        {"standing": Standing(State.EXPECTING, since=100.0)},
+    ],
+    ids=["an older checkpoint", "a list of just now", "ours", "not listed yet"],
+)
+def test_what_else_the_kubelet_may_list(stranger, known):
+    assert not look(stranger, "a", "x0", **known)
+    assert not stranger.complaint
+
+
+def test_another_registration_of_ours_replaces_the_other_plugins(stranger):
+    look(stranger, "x0")
+    again = Standing(State.SERVING, since=LATER, streaming=True, listed=True)
+    assert look(stranger, "x0", written=LATER, standing=again)
+    assert not stranger.complaint

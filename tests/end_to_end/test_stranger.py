@@ -1,0 +1,34 @@
+"""Another device plugin has taken a resource's name: its ids in the kubelet's checkpoint tell."""
+
+import json
+
+from dpgateway_simulator import Kubelet
+from tests.support.gateway import Gateway
+from tests.support.waiting import until
+
+R = "example.com/thing"
+TEXT = f"another device plugin has registered {R}: the kubelet lists ids that this gateway never offered: theirs-0"
+
+
+async def test_ids_of_another_plugin_are_told_of(short_path):
+    kubelet = Kubelet("1.37", short_path / "device-plugins")
+    (short_path / "pods" / "another").mkdir(parents=True)
+    await kubelet.start()
+    async with Gateway(short_path, kubelet.directory) as process:
+        process.imported = True
+        await process.start({"name": R, "driver": "simulated", "options": {"count": 1}})
+        await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 1)
+        checkpoint = kubelet.directory / "kubelet_internal_checkpoint"
+
+        async def told():
+            """A kubelet writes again and again; what it wrote just after our list proves nothing."""
+            data = {"PodDeviceEntries": None, "RegisteredDevices": {R: ["theirs-0"]}}
+            new = checkpoint.with_suffix(".new")
+            new.write_text(json.dumps({"Data": data, "Checksum": 1}))
+            new.rename(checkpoint)
+            return any(TEXT in line for line in process.log)
+
+        await until(told, 60, pause=0.2)
+        assert await process.end() == 0
+    assert sum(TEXT in line and '"level": "warning"' in line for line in process.log) == 1
+    await kubelet.kill()
