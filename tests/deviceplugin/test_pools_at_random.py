@@ -414,7 +414,8 @@ class Node(RuleBasedStateMachine):
             ours = [(i, one.pod) for one in having if one.resource == name and device in one.devices for i in one.ids]
             besides = [(i, pod) for i, pod in ours if device_id(i) == device.id and i not in ids]
             if besides and not others:  # shares that aren't offered any more count
-                assert missing_only or len([i for i in ids if i in reasons]) == min(len(besides), len(ids))
+                free = [i for i in ids if i not in dict(ours)]
+                assert missing_only or len([i for i in ids if i in reasons]) == min(len(besides), len(free))
                 continue
             for id_ in ids:
                 reason = reasons.get(id_)

@@ -457,3 +457,11 @@ def test_the_last_holder_is_known_after_it_has_ended():
     assert holdings.holder("a") == str(HOLDER)
     assert given(holdings, "a", now=NOW + 2).holder("a") == "a container"
     assert noted().remembered({"a": Claim("", frozenset("1"))}).holder("a") == "pod 1"
+
+
+def test_a_kubelet_that_gives_away_what_a_pod_had_has_taken_all_from_that_pod():
+    holdings = noted().noted({**of(a="1", b="1"), "c": noted_of("2")}, NOW, NOW)
+    assert holdings.given_up(["a"]) == {"a", "b"}
+    assert holdings.given_up(["c", "new"]) == {"c"}
+    assert given(holdings, "b", now=NOW + 1).given_up(["a"]) == {"a"}, "b is another pod's by now"
+    assert noted("a").given_up(["a"]) == frozenset(), "nobody knows whose it was"

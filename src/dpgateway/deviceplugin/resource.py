@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS, Api, Call
@@ -30,6 +31,15 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import CdiError, DriverError, RequestError
 from dpgateway.model import Allocation, Device, Grant, Options, Preference
+
+
+class _Over(NamedTuple):
+    """What an Allocate tells of the containers that had something before."""
+
+    again: Collection[str]
+    """The ids of those that may be starting again, and take nobody's share."""
+    given_up: Collection[str] = ()
+    """The ids of those that have ended, because the kubelet gives something of theirs away."""
 
 
 class Resource:
@@ -107,8 +117,9 @@ class Resource:
             return Grant((), Allocation())
         calls = self._calls()
         self.inventory.look()
-        again = {*self._holdings.value.living, *self._holdings.value.granted} if api.repeats else ()
-        found = self._found(ids, again)
+        holdings = self._holdings.value
+        over = _Over({*holdings.living, *holdings.granted}) if api.repeats else _Over((), self.inventory.given_up(ids))
+        found = self._found(ids, over)
         devices = tuple({device.id: device for device in found.values()}.values())
         began = self._clock.monotonic()
         with self._allocating(ids) as behind:
@@ -117,7 +128,7 @@ class Resource:
             allocation = await self._with_cdi(self._complete(allocation, len(ids)), ids, api)
             if "prepare" in calls.abilities and not api.can(Call.PREPARE):
                 await self._prepare(calls, ids, devices, once=False)
-            self._look_again(ids, behind, again)
+            self._look_again(ids, behind, over)
             grant = Grant(ids, allocation)
             self._check_size([*others, grant], api)
         self._tell_later("allocated %s to a container, in %s", ids, devices, began)
@@ -146,12 +157,12 @@ class Resource:
             raise
         holdings.publish(holdings.value.gave(ids, self._clock.monotonic(), behind, int(time.time()), devices))
 
-    def _found(self, ids: tuple[str, ...], again: Collection[str] = ()) -> Mapping[str, Device]:
-        """The device of each of ``ids``. ``again``: the ids of containers that may be starting again."""
-        found = self._ledger.resolve(ids, self._clock.monotonic(), again)
+    def _found(self, ids: tuple[str, ...], over: _Over) -> Mapping[str, Device]:
+        """The device of each of ``ids``."""
+        found = self._ledger.resolve(ids, self._clock.monotonic(), over.again)
         if isinstance(found, Refusal):
             raise RequestError(f"resource {self.name}: device {found.id} is {found.reason}")
-        if (full := self.inventory.crowded([id_ for id_ in ids if id_ not in again])) is not None:
+        if (full := self.inventory.crowded([id_ for id_ in ids if id_ not in over.again], over.given_up)) is not None:
             text = f"device {full[0]} can't be given away: containers have all shares of it already, as {full[1]}"
             raise RequestError(f"resource {self.name}: {text}")
         devices = {device.id: device for device in found.values()}
@@ -168,9 +179,9 @@ class Resource:
             )
         return found
 
-    def _look_again(self, ids: tuple[str, ...], behind: dict[str, frozenset[str]], again: Collection[str]) -> None:
+    def _look_again(self, ids: tuple[str, ...], behind: dict[str, frozenset[str]], over: _Over) -> None:
         """A device that died meanwhile isn't given away, nor one whose driver gave what its name doesn't mean now."""
-        self._found(ids, again)
+        self._found(ids, over)
         for id_, names in behind.items():
             device = self._ledger.device(id_)
             now = hardware(device) if device is not None else frozenset()

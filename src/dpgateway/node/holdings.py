@@ -159,6 +159,15 @@ class Holdings:
         """
         return bool(self.boot and claim.boot) and claim.boot != self.boot
 
+    def given_up(self, ids: Collection[str]) -> frozenset[str]:
+        """What pods had that have ended, if a kubelet gives these ids away: it takes everything from a pod at once
+        (pkg/kubelet/cm/devicemanager, UpdateAllocatedDevices; from 1.9 on).
+        """
+        newer = frozenset(self.granted).union(*self.in_flight)
+        noted = {id_: noted.pods for id_, noted in (self.note or {}).items() if noted.pods and id_ not in newer}
+        ended = frozenset().union(*(noted[id_] for id_ in ids if id_ in noted))
+        return frozenset(id_ for id_, pods in noted.items() if pods <= ended)
+
     @property
     def unclear(self) -> frozenset[str]:
         """The ids that an earlier kubelet gave to nobody knows whom, and of which this kubelet knows nothing: the pod

@@ -199,10 +199,8 @@ def test_a_share_that_is_not_offered_any_more_takes_the_last_free_one_of_its_dev
     assert taken(noted("plain::1"), 2) == taken(noted(), 1) == {}
     assert taken(noted("plain::1"), 1).keys() == {"plain"}
     assert taken(noted("plain::3"), 3).keys() == {"plain::2"}
-    assert taken(noted("plain::2", "plain::3", "plain::4"), 3).keys() == {"plain::1", "plain"}, (
-        "what is held comes last"
-    )
-    assert taken(noted("plain::2", "plain::3", "plain"), 1).keys() == {"plain"}
+    assert taken(noted("plain::2", "plain::3", "plain::4"), 3).keys() == {"plain::1", "plain"}
+    assert taken(noted("plain::2", "plain"), 1) == {}, "what is held stays as it is"
     named = known().noted({"plain::3": Noted((), pods_of("1a"))}, NOW, NOW)
     assert taken(named, 1) == {"plain": "its share is held as plain::3, which isn't offered any more, by pod 1a"}
 

@@ -825,8 +825,11 @@ class Events(RuleBasedStateMachine):
         for name, health in self.devices.items():
             able = [i for i, healthy in self.node.listed.items() if healthy and means(i) == name]
             besides = [i for i in held if means(i) == name and i not in share_ids(name, self.shares)]
-            room = max(0, self.shares - len(besides))  # others take a share each
-            assert len(able) == (room if health.ok and not self.failing else 0)
+            ids = share_ids(name, self.shares)
+            having = [i for i in ids if i in held]
+            room = max(0, self.shares - len(having) - len(besides))  # each takes a share
+            expected = len(having) + min(len(ids) - len(having), room)
+            assert len(able) == (expected if health.ok and not self.failing else 0)
 
     @invariant()
     def what_leaves_was_unhealthy_for_long_enough_and_known_not_to_be_held(self):

@@ -2,7 +2,7 @@
 
 That holds for the devices of one resource, and for those of all resources that name the same pool. The shares of one
 device don't exclude each other; but a container may have one under an id that isn't offered any more, since `shares`
-changed. Each of these takes the place of one that is offered, which is Unhealthy.
+changed. Each of these takes the place of a free one that is offered, which is Unhealthy.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str
     """Why ids that are offered can't be given away, because containers have as many shares of their devices under ids
     that aren't offered any more; by offered id. ``offered``: the ids of a device, share 0 first.
 
-    Free ids of a device are taken first, from the last share on; then those that containers have, because their next
-    container would be one too many.
+    Only free ids are taken, from the last share on. An id that a container has stays as it is: kubelets from 1.25 on
+    refuse a pod that they admit again if a device of it isn't Healthy.
     """
     out: dict[str, str] = {}
     for name, held in shares_in_use(own).items():
@@ -171,10 +171,8 @@ def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str
             continue
         ids = dict.fromkeys(offered(name))
         besides = [id_ for id_ in held if id_ not in ids and _is(device, id_, own)]
-        if besides:
-            free = [id_ for id_ in reversed(ids) if id_ not in held]
-            last_first = [*free, *(id_ for id_ in reversed(ids) if id_ in held)]
-            out |= {id_: own.takes_a_share(other) for id_, other in zip(last_first, besides, strict=False)}
+        free = [id_ for id_ in reversed(ids) if id_ not in held]
+        out |= {id_: own.takes_a_share(other) for id_, other in zip(free, besides, strict=False)}
     return out
 
 

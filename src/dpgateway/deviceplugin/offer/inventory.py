@@ -59,8 +59,10 @@ class Inventory:
         self._reread, self._log = reread, log
         self._taken: tuple[Device, ...] | None = None
         """The driver's last list if all of it is offered as the driver says; else empty."""
-        self._shared = bool(self._form)
-        """Whether devices may share hardware, one has what an earlier one had, or an id may mean another device."""
+        self._shared = False
+        """Whether devices may share hardware, or one has what an earlier one had."""
+        self._formed = bool(self._form)
+        """Whether an id may have meant another device when it was given away."""
         self._odd = False
         """Whether something is claimed under an id that the driver's last list doesn't offer."""
         self._recalled = False
@@ -84,7 +86,7 @@ class Inventory:
         shares, form = config.shares.count, config.shares.ids or ""
         if (shares, form) != (self._shares, self._form):
             self._taken = None
-        self._shared = self._shared or form != self._form
+        self._formed = self._formed or form != self._form
         self._shares, self._form = shares, form
         self.ledger.amend(shares, config.keep_lost.total_seconds(), form)
         self.look_later()
@@ -271,20 +273,35 @@ class Inventory:
             self._recalled = True
             given = holdings.claims.items()
             self._shared = self._shared or any(claim.hardware - {device_id(offered)} for offered, claim in given)
+            meant = ((claim.device, device_id(offered)) for offered, claim in given)
+            self._formed = self._formed or any(was and was != now for was, now in meant)
             self._look_for_odd()
-        return self._shared or self._odd or bool(self.ledger.lost)
+        return self._shared or self._may_crowd
 
-    def crowded(self, ids: Collection[str]) -> tuple[str, str] | None:
+    @property
+    def _may_crowd(self) -> bool:
+        return bool(self.ledger.lost) or self._odd or self._formed
+
+    def given_up(self, ids: Collection[str]) -> frozenset[str]:
+        """What containers have no more if the kubelet gives these ids away, as far as that matters here."""
+        return self.holdings.value.given_up(ids) if self._may_crowd else frozenset()
+
+    def crowded(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
         """The first of these ids whose device containers have as often already as it has shares, and under which other
-        ids they have it; None if there is no such id. There can be one only where an id isn't offered any more: a
-        kubelet may name an id that is lost, or one that it takes for free before its pod was seen to end.
+        ids they have it; None if there is no such id. There can be one only where something is held under an id that
+        isn't offered: a kubelet may name that one, or one that it takes for free before its pod was seen to end.
+        ``given_up``: what containers had then, and may have been given away since.
         """
-        if not self.ledger.crowded and self.ledger.lost.keys().isdisjoint(ids):
+        if not self._may_crowd:
             return None
+        holdings = self.holdings.value
+        over = set(given_up).difference(holdings.granted, *holdings.in_flight)
         in_use = shares_in_use(self.used())
         for id_ in ids:
-            device = self.ledger.device(id_)
-            others = [] if device is None else [other for other in in_use.get(device.id, ()) if other != id_]
+            if (device := self.ledger.device(id_)) is None:
+                continue
+            asked = [other for other in ids if (same := self.ledger.device(other)) is not None and same.id == device.id]
+            others = dict.fromkeys(i for i in (*in_use.get(device.id, ()), *asked) if i != id_ and i not in over)
             if len(others) >= self._shares:
                 return id_, ", ".join(others)
         return None
