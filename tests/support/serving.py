@@ -111,7 +111,8 @@ class Served:
         self.handlers = Handlers(self.resource, APIS, self._opened, Pace(), log)
         self.endpoint = Endpoint(directory, self.handlers, group(), log)
 
-    def _opened(self) -> Hearer:
+    def _opened(self, agent: str) -> Hearer:
+        self.resource.agent = agent
         return self.audience.opened()
 
     @property

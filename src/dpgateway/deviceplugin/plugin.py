@@ -26,6 +26,7 @@ from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.registration.stranger import Stranger
 from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.server.callers import Callers
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, Hearer
 from dpgateway.deviceplugin.server.pace import Pace
@@ -93,6 +94,7 @@ class Plugin:
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
         self._handlers.rpcs.tell(self._trouble.touch)
         self._endpoint = Endpoint(node.directory, self._handlers, group, log)
+        self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
         journal = Journal(front.state_dir, node.directory, config.name)
@@ -123,7 +125,11 @@ class Plugin:
     def _holders(self) -> Mapping[str, tuple[str, ...]]:
         return self._holdings.value.named
 
-    def _stream_opened(self) -> Hearer:
+    def _stream_opened(self, agent: str) -> Hearer | None:
+        return self._callers.opened(partial(self._kubelets_stream, agent))
+
+    def _kubelets_stream(self, agent: str) -> Hearer:
+        self._resource.agent = agent
         return self.registrar.stream_opened()
 
     @property

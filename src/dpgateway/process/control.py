@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
-import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpgateway.process.accepted import credentials
 from dpgateway.process.directories import make_private
 from dpgateway.process.observable import Bell
 from dpgateway.process.onesocket import OneSocket
@@ -29,8 +28,6 @@ from dpgateway.status import Status, pieces, to_json
 MOST_CLIENTS = 8
 LONGEST_REQUEST = 1024
 """Bytes."""
-_UCRED = struct.Struct("3i")
-"""struct ucred: pid, uid, gid (unix(7))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +141,4 @@ async def _end_of(reader: asyncio.StreamReader, ended: asyncio.Event) -> None:
 
 def _may_ask(writer: asyncio.StreamWriter) -> bool:
     """Root and our own user may: the file's mode says it already, this holds wherever the file is."""
-    credentials = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    _, uid, _ = _UCRED.unpack(credentials)
-    return uid in {0, os.geteuid()}
+    return credentials(writer.get_extra_info("socket")).uid in {0, os.geteuid()}

@@ -193,7 +193,7 @@ class Calls:
         self.prepared += [device.id for device in devices]
 
 
-def opened():
+def opened(agent):
     raise AssertionError("this client isn't a kubelet")
 
 

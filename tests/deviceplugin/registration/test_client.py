@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import os
 import resource
 import socket
 from pathlib import Path
@@ -13,9 +14,11 @@ from dpgateway.deviceplugin.api import APIS, v1alpha1, v1alpha2, v1beta1
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.model import Options, Registration
+from dpgateway.process.accepted import Credentials
 from tests.support.serving import group
 from tests.support.waiting import until
 
+OURS = Credentials(os.getpid(), os.geteuid(), os.getegid())
 DESCRIPTORS = Path("/proc/self/fd")
 WHAT = Registration("example.com/thing", "dpgateway/x-1.sock", Options(prepare=True, prefer=False))
 
@@ -256,3 +259,20 @@ async def test_many_kubelets_leave_no_task_and_no_descriptor_behind(short_path):
     await until(lambda: len(asyncio.all_tasks()) <= tasks + 1)  # grpc's own poller
     await until(lambda: len(list(DESCRIPTORS.iterdir())) < descriptors + 20)  # some are gRPC's
     await client.close()
+
+
+async def test_the_kubelet_is_the_process_that_listens(client, kubelet):
+    assert client.is_kubelet(OURS)
+    assert not client.is_kubelet(OURS._replace(pid=1))
+
+
+async def test_everybody_may_be_the_kubelet_as_long_as_nothing_listens(client):
+    assert client.is_kubelet(OURS._replace(pid=1))
+
+
+async def test_what_listened_last_is_the_kubelet_until_there_is_a_new_one(client, kubelet):
+    assert client.is_kubelet(OURS)
+    await kubelet.server.stop(None)
+    assert not client.is_kubelet(OURS._replace(pid=1))
+    client.new_kubelet()
+    assert client.is_kubelet(OURS._replace(pid=1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dpgateway.errors import KubeletError
 from dpgateway.model import Registration
 from dpgateway.node.directory import SOCKET
 from dpgateway.process import unix
+from dpgateway.process.accepted import Credentials, credentials
 
 DEADLINE = 30.0
 """Seconds.
@@ -67,6 +69,8 @@ class KubeletClient:
         self._refusals = Refusals([api.name for api in apis], gathering)
         self.accepted: Api | None = None
         """The version that this incarnation accepted last, for the next resource to begin with."""
+        self._process: Credentials | None = None
+        """What listened on kubelet.sock when it was last asked in this incarnation."""
 
     def begin_with(self, api: str) -> None:
         """The kubelet accepted the version of this name, as another gateway knows."""
@@ -74,9 +78,16 @@ class KubeletClient:
             self.accepted = next((one for one in self.apis if one.name == api), None)
 
     def new_kubelet(self) -> None:
-        self.accepted = None
+        self.accepted = self._process = None
         self._refusals.forget()
         self._discard(self._channel)
+
+    def is_kubelet(self, peer: Credentials) -> bool:
+        """Whether this is the process that listens on kubelet.sock. True if that can't be told."""
+        if peer != self._process:  # before a process is taken for another than the kubelet, kubelet.sock is asked anew
+            with contextlib.suppress(OSError):
+                self._process = _listener(self._socket)
+        return self._process is None or peer == self._process
 
     async def register(self, api: Api, registration: Registration) -> None:
         """Raises ApiRefused or RegisterFailed."""
@@ -121,6 +132,17 @@ class KubeletClient:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close(None)
+
+
+def _listener(path: Path) -> Credentials:
+    """The process that listens there. Raises OSError if there is none, or if others wait for it."""
+    address = unix.Address(path)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as dialling:
+            dialling.connect(address.path)
+            return credentials(dialling)
+    finally:
+        address.close()
 
 
 class _Channel:

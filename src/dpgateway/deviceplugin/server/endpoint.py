@@ -129,6 +129,10 @@ class Endpoint:
         """The descriptors of the connections that it accepted, and of those that it holds for an older gateway."""
         return [*unix.accepted({server.path for server in self._servers}), *self.mutes.descriptors]
 
+    def paths(self) -> set[str]:
+        """Where it is served, as it is bound, also by older servers that are being stopped."""
+        return {server.path for server in (*self._older, *self._servers)}
+
     def freeze(self) -> None:
         """Its streams stay open, without a word, until the process ends: the newer gateway holds their connections.
 
@@ -208,7 +212,7 @@ class Endpoint:
             await within(FAREWELL, self.handlers.still())
         # A client that finds an answer and the end of its connection at once may take the end for the answer.
         servers = [*self._older, *self._servers]
-        await unix.read_by_peers({server.path for server in servers}, HEARING)
+        await unix.read_by_peers(self.paths(), HEARING)
         try:
             await asyncio.gather(*(server.stop(0.2) for server in servers))
         finally:

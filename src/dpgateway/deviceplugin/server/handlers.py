@@ -53,7 +53,7 @@ MARGIN = 1.0
 """Seconds that a newer gateway has besides the resource's own time, because it knows better why it has no answer."""
 
 KUBELET_AGENT = "grpc-go/"
-"""How a kubelet of any release names itself; other clients are served, but say nothing about the kubelet."""
+"""How a kubelet of any release names itself, and other clients that are written in Go (``callers``)."""
 
 ServicerContext = Any
 """grpc.aio.ServicerContext, which comes without types."""
@@ -71,8 +71,8 @@ class Hearer:
 
 NOBODY = Hearer(lambda: None, lambda: None)
 
-Opened = Callable[[], Hearer]
-"""Called for each stream that a kubelet opens."""
+Opened = Callable[[str], Hearer | None]
+"""Called with the user agent for each stream that a kubelet may have opened; None: it isn't the kubelet's."""
 
 
 class Handlers:
@@ -219,8 +219,7 @@ class Handlers:
         _count_until_sent(self.streaming)
         try:
             if agent.startswith(KUBELET_AGENT):
-                self._resource.agent = agent
-                hearer = self._opened()
+                hearer = self._opened(agent) or NOBODY
             forgets, self.seamless = agent.startswith(api.forgetful) and not self.seamless, False
             async with contextlib.aclosing(self._lists.watch(api, forgets, end, hearer.listed)) as messages:
                 async for message in messages:
