@@ -367,6 +367,25 @@ async def test_a_second_gateway_takes_over_when_the_first_is_killed(process, sho
         await ends_in_order(second)
 
 
+async def test_any_number_of_resources_share_one_inotify_instance(process, short_path, directory):
+    """Of the 128 that root has; also where another gateway serves them all, and each waits for its lock."""
+    (dev := short_path / "dev").mkdir()
+    ports = [
+        {"name": f"{R}-{one}", "driver": "chardev", "options": {"paths": [f"/dev/port{one}"], "dev": str(dev)}}
+        for one in range(8)
+    ]
+    async with kubelet("1.31", directory), Gateway(short_path, directory) as second:
+        await process.start(*ports)
+        await process.said('"registered"', len(ports))
+        assert process.used()["inotify"] == 1
+        await second.start(*ports)
+        await second.said(f"pid {process.pid}", len(ports))
+        await until(lambda: second.used()["inotify"] == 1)
+        assert await process.end() == 0
+        await second.said('"registered"', len(ports))
+        assert second.used()["inotify"] == 1
+
+
 async def test_eighty_restarts_of_the_kubelet_leave_nothing_behind(process, directory):
     await process.start(SIMULATED, {**SIMULATED, "name": S})
     async with kubelet("1.31", directory) as one:

@@ -155,7 +155,7 @@ class Gateway:
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
     def used(self) -> dict[str, int]:
-        """Resident KiB, threads, descriptors, and how many of those are sockets."""
+        """Resident KiB, threads, descriptors, and how many of those are sockets, and inotify instances."""
         process = Path(f"/proc/{self.pid}")
         fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
         opened = list((process / "fd").iterdir())
@@ -164,6 +164,7 @@ class Gateway:
             "threads": int(fields["Threads"]),
             "descriptors": len(opened),
             "sockets": sum("socket:" in _target(path) for path in opened),
+            "inotify": sum("inotify" in _target(path) for path in opened),
         }
 
 

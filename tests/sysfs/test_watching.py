@@ -1,5 +1,6 @@
 import itertools
 import logging
+import os
 import threading
 import time
 from pathlib import Path
@@ -13,9 +14,9 @@ from tests.support.uevents import changes
 
 def watches():
     """How many watches each inotify instance of this process has (proc(5), /proc/pid/fdinfo)."""
-    files = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
-    instances = [file.name for file in files if "inotify" in str(file.readlink())]
-    return sorted(Path("/proc/self/fdinfo", name).read_text().count("inotify wd:") for name in instances)
+    files = [str(file) for file in Path("/proc/self/fd").iterdir()]
+    instances = [file.replace("/fd/", "/fdinfo/") for file in files if "inotify" in os.path.realpath(file)]
+    return sorted(Path(file).read_text().count("inotify wd:") for file in instances)
 
 
 @pytest.fixture

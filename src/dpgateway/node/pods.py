@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from asyncinotify import Inotify, Mask
+from asyncinotify import Mask
 
+from dpgateway.process.inotify import Subscription
 from dpgateway.process.log import bind
 from dpgateway.process.tasks import persist
 
@@ -66,12 +67,13 @@ class PodDirectories:
         _log.debug("can't watch %s: %s", self._directory, error)
 
     async def _watch(self) -> None:
-        with Inotify() as inotify:
-            inotify.add_watch(self._directory, Mask.CREATE | Mask.DELETE | _SELF | Mask.ONLYDIR)
+        with Subscription() as events:
+            events.add(self._directory, Mask.CREATE | Mask.DELETE | _SELF | Mask.ONLYDIR)
             self._changed()
             self.watched = True
             try:
-                async for event in inotify:
+                while True:
+                    event = await events.get()
                     if event.mask & _LOST:
                         raise OSError(f"{self._directory} was removed or replaced")
                     self._changed()

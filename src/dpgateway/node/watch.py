@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
-from asyncinotify import Event, Inotify, Mask
+from asyncinotify import Mask
 
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import SOCKET
+from dpgateway.process.inotify import Event, Subscription
 from dpgateway.process.log import bind
 from dpgateway.process.tasks import persist, until_beat
 
@@ -35,8 +36,6 @@ _CONTENT = Mask.CLOSE_WRITE
 _LOST = Mask.Q_OVERFLOW | Mask.IGNORED | Mask.UNMOUNT | Mask.DELETE_SELF | Mask.MOVE_SELF
 
 _log = bind(__name__)
-
-Events = asyncio.Queue[Event | Exception]
 
 
 class DirectoryWatch:
@@ -63,43 +62,41 @@ class DirectoryWatch:
         self._look_everywhere(created=False)
 
     async def _follow_once(self) -> None:
-        with Inotify() as inotify:
-            await self._follow(inotify)
+        with Subscription() as events:
+            await self._follow(events)
 
-    async def _follow(self, inotify: Inotify) -> None:
+    async def _follow(self, events: Subscription) -> None:
         """Watches until another place is the right one to watch."""
         watched = self._nearest()
         place, _ = watched
-        watch = inotify.add_watch(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
+        watch = events.add(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
         if place != place.parent:
-            inotify.add_watch(place.parent, _NAME)
+            events.add(place.parent, _NAME)
         if self._blind:
             self._blind = False
             _log.info("watching %s with inotify again", place)
         self._look_everywhere(created=place != self._directory)
         clock = asyncio.get_running_loop().time
         here, due = True, clock() + until_beat(self._poll)
-        async with _reading(inotify) as events:
-            while here:
-                event = await _next(events, due - clock())
-                if event is not None and event.mask & _LOST:
-                    break
-                within = event is not None and place == self._directory and event.watch is watch
-                if event is not None and within:
-                    self._dispatch(event)
-                if clock() >= due:
-                    due = clock() + until_beat(self._poll)
-                    self._look_everywhere(created=False)
-                elif within:
-                    continue  # this was the right place a moment ago, and something happens in it
-                here = self._nearest() == watched
+        while here:
+            event = await _next(events, due - clock())
+            if event is not None and event.mask & _LOST:
+                break
+            within = event is not None and place == self._directory and event.watch == watch
+            if event is not None and within:
+                self._dispatch(event)
+            if clock() >= due:
+                due = clock() + until_beat(self._poll)
+                self._look_everywhere(created=False)
+            elif within:
+                continue  # this was the right place a moment ago, and something happens in it
+            here = self._nearest() == watched
         self._look_everywhere(created=True)
 
     def _dispatch(self, event: Event) -> None:
-        name = str(event.name)
-        if name == SOCKET:
+        if event.name == SOCKET:
             self._look(bool(event.mask & Mask.CREATE))
-        elif name == checkpoint.NAME:
+        elif event.name == checkpoint.NAME:
             self._read()
 
     def _look_everywhere(self, *, created: bool) -> None:
@@ -127,32 +124,9 @@ class DirectoryWatch:
         self._blind = True
 
 
-@contextlib.asynccontextmanager
-async def _reading(inotify: Inotify) -> AsyncIterator[Events]:
-    """The events, read by a task of their own, because one that comes just as a wait for it ends would be lost."""
-    events: Events = asyncio.Queue()
-
-    async def read() -> None:
-        try:
-            async for event in inotify:
-                events.put_nowait(event)
-        except Exception as error:  # whoever waits for events must hear of it
-            events.put_nowait(error)
-
-    task = asyncio.create_task(read(), name="read inotify")
-    try:
-        yield events
-    finally:
-        task.cancel()
-        await asyncio.wait({task})  # because the caller then closes the descriptor that the task may be waiting for
-
-
-async def _next(events: Events, seconds: float) -> Event | None:
+async def _next(events: Subscription, seconds: float) -> Event | None:
     """None: nothing happened for so long."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, seconds)) if events.empty() else contextlib.nullcontext():
-            event = await events.get()
-            if isinstance(event, Exception):
-                raise event
-            return event
+        async with asyncio.timeout(max(0.0, seconds)):
+            return await events.get()
     return None

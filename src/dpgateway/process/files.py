@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from asyncinotify import Inotify, Mask
+from asyncinotify import Mask
 
+from dpgateway.process.inotify import Subscription
 from dpgateway.process.log import bind
 from dpgateway.process.tasks import until_beat
 from dpgateway.process.threads import Threads
@@ -54,21 +55,21 @@ class FileWatch:
     async def _hint(self) -> None:
         """Returns when something may have changed."""
         try:
-            with Inotify() as inotify:
-                while await self._watched_look(inotify) == self._seen:
+            with Subscription() as events:
+                while await self._watched_look(events) == self._seen:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(until_beat(self._poll)):
-                            await inotify.get()
+                            await events.get()
                             return
         except OSError as error:
             _log.debug("can't watch %s, so it is looked at every %g s: %s", self._path, self._poll, error)
             await asyncio.sleep(until_beat(self._poll))
 
-    async def _watched_look(self, inotify: Inotify) -> Seen:
+    async def _watched_look(self, events: Subscription) -> Seen:
         """What changes after it makes an event, also in directories that weren't there at the last one."""
         for directory in await self._on_thread(lambda: set(_directories(self._path))):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                inotify.add_watch(directory, _WATCHED)
+                events.add(directory, _WATCHED)
         return await self._look()
 
     async def _changed(self) -> bool:

@@ -11,7 +11,9 @@ import contextlib
 import fcntl
 from pathlib import Path
 
-from asyncinotify import Inotify, Mask
+from asyncinotify import Mask
+
+from dpgateway.process.inotify import Subscription
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 """Seconds between two tries: the first pause after somebody closed the file, doubling up to the longest."""
@@ -28,32 +30,34 @@ def take(descriptor: int) -> bool:
     return True
 
 
-async def wait(descriptor: int) -> None:
-    """Returns when the lock is taken. Raises OSError if the file can't be locked."""
+async def wait(descriptor: int, pause: float = FIRST_PAUSE) -> None:
+    """Returns when the lock is taken. Raises OSError if the file can't be locked.
+
+    ``pause``: seconds until it is tried again, if nobody closes the file before.
+    """
     with contextlib.ExitStack() as stack:
-        inotify = _watch(descriptor, stack)
-        longest = LONGEST_PAUSE if inotify is not None else LONGEST_BLIND
-        pause = FIRST_PAUSE
+        events = _watch(descriptor, stack)
+        longest = LONGEST_PAUSE if events is not None else LONGEST_BLIND
         while not take(descriptor):
-            pause = FIRST_PAUSE if await _closed(inotify, pause) else min(2 * pause, longest)
+            pause = FIRST_PAUSE if await _closed(events, pause) else min(2 * pause, longest)
 
 
-def _watch(descriptor: int, stack: contextlib.ExitStack) -> Inotify | None:
+def _watch(descriptor: int, stack: contextlib.ExitStack) -> Subscription | None:
     with contextlib.suppress(OSError):
-        inotify = stack.enter_context(Inotify())
+        events = stack.enter_context(Subscription())
         opened = Path(f"/proc/self/fd/{descriptor}")  # its name may be another file's by now
-        inotify.add_watch(opened, Mask.CLOSE_WRITE)
-        return inotify
+        events.add(opened, Mask.CLOSE_WRITE)
+        return events
     return None
 
 
-async def _closed(inotify: Inotify | None, seconds: float) -> bool:
+async def _closed(events: Subscription | None, seconds: float) -> bool:
     """Whether somebody closes the file before the time is over."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            if inotify is None:
+            if events is None:
                 await asyncio.get_running_loop().create_future()
             else:
-                await inotify.get()
+                await events.get()
             return True
     return False

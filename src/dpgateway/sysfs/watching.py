@@ -1,8 +1,7 @@
 """Says at once that something changed in a directory that matters, or in sysfs; the caller finds out what changed.
 
-One inotify instance and one daemon thread per driver. Without inotify nothing fails (fs.inotify.max_user_instances is
-128 on many machines, for all of root's programs together): the gateway asks every ``refresh`` anyway, and the driver
-tries to watch again each time.
+One daemon thread per driver; the inotify instance is the process's. Without inotify nothing fails: the gateway asks
+every ``refresh`` anyway, and the driver tries to watch again each time.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from asyncinotify import Event, Inotify, Mask
+from asyncinotify import Mask
 
+from dpgateway.process.inotify import Event, Subscription
 from dpgateway.sysfs.changes import Changes
 from dpgateway.sysfs.nodes import Interest
 from dpgateway.sysfs.notices import Notices
@@ -100,7 +100,7 @@ class Watcher:
         self._matters_in_sysfs = matters
         self._lock = threading.Lock()  # between watch() and close(); the thread only reads what they set
         self._closed = False
-        self._inotify: Inotify | None = None
+        self._events: Subscription | None = None
         self._uevents: Uevents | None = None
         self._thread: threading.Thread | None = None
         self._stop = -1
@@ -139,10 +139,10 @@ class Watcher:
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
-        if thread and self._inotify:
+        if thread and self._events:
             os.eventfd_write(self._stop, 1)
             thread.join()
-            self._inotify.close()
+            self._events.close()
             os.close(self._stop)
             if self._uevents:
                 self._uevents.close()
@@ -150,7 +150,7 @@ class Watcher:
     def _install(self, interests: Mapping[str, Interest], troubles: list[str]) -> dict[int, _Watched]:
         installed: dict[int, _Watched] = {}
         try:
-            inotify = self._started()
+            events = self._started()
         except OSError as error:
             troubles.append(_trouble("can't watch for changes", error))
             return installed
@@ -158,7 +158,7 @@ class Watcher:
             troubles.append(f"changes in /sys are noticed only at the next refresh: {deaf}")
         for directory, interest in interests.items():
             try:
-                wd, existing, merged = _add(inotify, directory, interest)
+                wd, existing, merged = _add(events, directory, interest)
             except OSError as error:
                 troubles.append(_trouble(f"can't watch {directory} for changes", error))
             else:
@@ -167,32 +167,30 @@ class Watcher:
                 watched.directories.add(existing.rstrip("/"))
         return installed
 
-    def _started(self) -> Inotify:
-        if self._inotify is None:
-            inotify = Inotify(cache_size=64, sync_timeout=0)
+    def _started(self) -> Subscription:
+        if self._events is None:
+            events = Subscription()
             if self._matters_in_sysfs:
                 with suppress(OSError):  # _deaf says so
                     self._uevents = Uevents()
             self._stop = os.eventfd(0)
-            self._thread = threading.Thread(target=self._run, args=(inotify,), name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(events,), name=self._name, daemon=True)
             self._thread.start()
-            self._inotify = inotify
-        return self._inotify
+            self._events = events
+        return self._events
 
     @property
     def _deaf(self) -> str | None:
         return "there is no socket for the kernel's uevents" if self._uevents is None else unheard()
 
     def _remove(self, gone: Collection[int]) -> None:
-        if self._inotify and gone:
-            for watch in self._inotify.watches:
-                if watch.wd in gone:
-                    with suppress(OSError):  # the directory was removed, and its watch with it
-                        self._inotify.rm_watch(watch)
+        if self._events:
+            for watch in gone:
+                self._events.remove(watch)
 
-    def _run(self, inotify: Inotify) -> None:
+    def _run(self, events: Subscription) -> None:
         with selectors.PollSelector() as selector:  # poll(2) needs no file descriptor, so this can't fail
-            for one in (inotify.fd, self._stop, self._uevents):
+            for one in (events.descriptor, self._stop, self._uevents):
                 if one is not None:
                     selector.register(one, selectors.EVENT_READ)
             stop, since, last = False, 0.0, 0.0
@@ -201,7 +199,7 @@ class Watcher:
                 due = min(last + SETTLE, since + LONGEST) - time.monotonic() if since else None
                 ready = selector.select(due) if due is None or due > 0 else []
                 stop = self._stop in {key.fd for key, _ in ready}
-                for _ in self._events(inotify):
+                for _ in self._heard(events):
                     if self._matters_in_sysfs is None:
                         self._tell()
                     else:
@@ -215,9 +213,9 @@ class Watcher:
         self._news.tell()
         self._changed()
 
-    def _events(self, inotify: Inotify) -> Iterator[None]:
+    def _heard(self, events: Subscription) -> Iterator[None]:
         """One for each event that matters, until none is left."""
-        yield from (None for event in inotify if self._matters(event))
+        yield from (None for event in events.read() if self._matters(event))
         if self._uevents and self._matters_in_sysfs:
             yield from (None for event in self._uevents.read() if self._hear(event, self._matters_in_sysfs))
 
@@ -226,8 +224,8 @@ class Watcher:
         if event.mask & _ALWAYS:
             self._news.add()
             return True
-        watched = self._watched.get(event.watch.wd) if event.watch else None
-        if watched is None or not (event.name is None or str(event.name) in watched.interest):
+        watched = self._watched.get(event.watch)
+        if watched is None or not (event.name is None or event.name in watched.interest):
             return False
         named = () if event.name is None else [f"{directory}/{event.name}" for directory in watched.directories]
         self._news.add(files=named)
@@ -241,13 +239,13 @@ class Watcher:
         return True
 
 
-def _add(inotify: Inotify, directory: str, interest: Interest) -> tuple[int, str, Interest]:
+def _add(events: Subscription, directory: str, interest: Interest) -> tuple[int, str, Interest]:
     """The watch of a directory, or else of the nearest above it that exists; which that is, and what matters in it."""
     try:
-        return inotify.add_watch(directory, _NAMED | _SELF | Mask.ONLYDIR).wd, directory, interest
+        return events.add(directory, _NAMED | _SELF | Mask.ONLYDIR), directory, interest
     except (FileNotFoundError, NotADirectoryError):
         parent, _, name = directory.rpartition("/")
-        return _add(inotify, parent or "/", Interest({name}))
+        return _add(events, parent or "/", Interest({name}))
 
 
 def _trouble(what: str, error: OSError) -> str:

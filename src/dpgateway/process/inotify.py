@@ -1,0 +1,241 @@
+"""The process's inotify instance, which all who watch share: fs.inotify.max_user_instances is 128 on many machines, for
+all of root's programs together, and a kubelet and whatever follows the logs need some, too.
+
+The kernel has one watch for a directory in an instance, with the events that anybody wants. Each subscriber gets those
+that it asked for in a queue of its own, and a descriptor that is readable while there are any. A thread waits for the
+kernel's; it begins with the first subscriber, and ends with the last.
+
+Watch first, then look: what happens until :meth:`Subscription.add` has returned may not be told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from asyncinotify import Inotify, Mask, Watch
+
+MOST = 16_384
+"""Events that wait for a subscriber; as many wait for a process by default (fs.inotify.max_queued_events)."""
+_FOR_ALL = Mask.IGNORED | Mask.UNMOUNT | Mask.Q_OVERFLOW
+"""Events that come without having been asked for (inotify(7))."""
+
+
+class Event(NamedTuple):
+    """One event of the kernel."""
+
+    watch: int
+    """As :meth:`Subscription.add` returned it; -1 for Q_OVERFLOW."""
+    mask: Mask
+    name: str | None = None
+    """In the directory; None: the directory itself."""
+
+
+_OVERFLOW = Event(-1, Mask.Q_OVERFLOW)
+
+
+@dataclass(slots=True)
+class _Watched:
+    watch: Watch
+    masks: dict[Subscription, Mask] = field(default_factory=dict)
+
+
+class _Instance:
+    """From the first subscriber to the last. All of it under one lock, but for the system call that adds a watch,
+    because a path may lead to a file system that hangs. While one is under way no watch is removed: it may be the same.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        self._lock = threading.Lock()
+        self._inotify = Inotify(cache_size=64, sync_timeout=0)
+        self._stop = os.eventfd(0)
+        self._watched: dict[int, _Watched] = {}
+        self._subscribers: set[Subscription] = set()
+        self._adding = 0
+        self._ended = False
+        threading.Thread(target=self._run, name="inotify", daemon=True).start()
+
+    def join(self, subscriber: Subscription) -> bool:
+        with self._lock:
+            if not self._ended:
+                self._subscribers.add(subscriber)
+            return not self._ended
+
+    def leave(self, subscriber: Subscription) -> None:
+        """Its descriptor isn't written to after this."""
+        with self._lock:
+            self._subscribers.discard(subscriber)
+            for one in self._watched.values():
+                one.masks.pop(subscriber, None)
+            if self._subscribers:
+                self._sweep()
+            elif not self._ended:
+                self._ended = True
+                os.eventfd_write(self._stop, 1)
+                self._inotify.close()
+
+    def add(self, subscriber: Subscription, path: Path | str, mask: Mask) -> int:
+        with self._lock:
+            self._adding += 1
+        try:
+            watch = self._inotify.add_watch(path, mask | Mask.MASK_ADD)
+        except BaseException:
+            with self._lock:
+                self._adding -= 1
+            raise
+        with self._lock:
+            self._adding -= 1
+            masks = self._watched.setdefault(watch.wd, _Watched(watch)).masks
+            masks[subscriber] = masks.get(subscriber, Mask(0)) | mask
+            self._sweep()
+        return watch.wd
+
+    def remove(self, subscriber: Subscription, watch: int) -> None:
+        with self._lock:
+            if (one := self._watched.get(watch)) is not None:
+                one.masks.pop(subscriber, None)
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Removes watches that nobody wants any more."""
+        if self._adding:
+            return
+        for watch in [watch for watch, one in self._watched.items() if not one.masks]:
+            with contextlib.suppress(OSError):  # the directory was removed, and its watch with it
+                self._inotify.rm_watch(self._watched[watch].watch)
+            del self._watched[watch]
+
+    def _run(self) -> None:
+        poll = select.poll()
+        for descriptor in (self._inotify.fd, self._stop):
+            poll.register(descriptor, select.POLLIN)
+        while self._stop not in dict(poll.poll()):
+            self.read()
+        os.close(self._stop)
+
+    def read(self) -> None:
+        """Hands on what has come."""
+        with self._lock:
+            if self._ended:
+                return
+            told: dict[Subscription, list[Event]] = {}
+            for event in self._inotify:
+                number = event.watch.wd if event.watch is not None else -1
+                one = Event(number, event.mask, None if event.name is None else str(event.name))
+                for subscriber in self._concerned(one):
+                    told.setdefault(subscriber, []).append(one)
+                if one.mask & Mask.IGNORED:
+                    self._watched.pop(number, None)
+            for subscriber, events in told.items():
+                subscriber.hear(events)
+
+    def _concerned(self, event: Event) -> Iterable[Subscription]:
+        if event.mask & Mask.Q_OVERFLOW:
+            return self._subscribers
+        masks = self._watched[event.watch].masks if event.watch in self._watched else {}
+        return [subscriber for subscriber, mask in masks.items() if event.mask & (mask | _FOR_ALL)]
+
+
+class Subscription:
+    """What one who watches has. Its methods may be called from any thread; :meth:`get` from the event loop."""
+
+    def __init__(self) -> None:
+        """Raises OSError, with EMFILE if there are as many instances as there may be."""
+        self._events: deque[Event] = deque()
+        self._reading = threading.Lock()
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        """Readable while there are events."""
+        try:
+            self._instance = _joined(self)
+        except OSError:
+            os.close(self.descriptor)
+            raise
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """What wasn't read is lost."""
+        if not self._closed:
+            self._closed = True
+            self._instance.leave(self)
+            os.close(self.descriptor)
+
+    def add(self, path: Path | str, mask: Mask) -> int:
+        """Watches it, also for what was asked for before, and returns the watch, which is the same for each path that
+        leads there. Raises OSError.
+        """
+        return self._instance.add(self, path, mask)
+
+    def remove(self, watch: int) -> None:
+        """No event of it comes any more, but those that have come already."""
+        self._instance.remove(self, watch)
+
+    def hear(self, events: Iterable[Event]) -> None:
+        with self._reading:
+            self._events.extend(events)
+            if len(self._events) > MOST:
+                self._events.clear()
+                self._events.append(_OVERFLOW)
+            os.eventfd_write(self.descriptor, 1)
+
+    def read(self) -> list[Event]:
+        """All that have happened until now."""
+        self._instance.read()
+        with self._reading:
+            events = list(self._events)
+            self._events.clear()
+            self._quiet()
+        return events
+
+    async def get(self) -> Event:
+        """The next one. A caller that is cancelled loses none."""
+        while True:
+            with self._reading:
+                if self._events:
+                    event = self._events.popleft()
+                    if not self._events:
+                        self._quiet()
+                    return event
+            await _readable(self.descriptor)
+
+    def _quiet(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.descriptor)
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+_joining = threading.Lock()
+_shared: _Instance | None = None
+
+
+def _joined(subscriber: Subscription) -> _Instance:
+    """The instance, which is made if there is none. Raises OSError."""
+    global _shared  # noqa: PLW0603  the process has one of it
+    with _joining:
+        if _shared is None or not _shared.join(subscriber):
+            _shared = _Instance()
+            _shared.join(subscriber)
+        return _shared
