@@ -1,7 +1,8 @@
 """Drivers' options: structured strictly, with their places; and what happens when a driver can't be used."""
 
+import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from dpgateway import Device, refuse
 from dpgateway.config import Document, InvalidConfiguration
 from dpgateway.drivers.discovery import Found
-from dpgateway.drivers.options import completed, preferring, resolve
+from dpgateway.drivers.options import MOST_WARNINGS, completed, preferring, resolve, warned
 from tests.support.configurations import complete, load
 
 
@@ -62,9 +63,14 @@ class Options:
         if self.pool == "shy":
             raise Shy
 
-    def claims(self) -> list[Any]:
+    def warnings(self, _: Mapping[str, Any]) -> Iterable[str]:
+        return itertools.repeat("pool: it is endless") if self.pool == "warned" else ()
+
+    def claims(self) -> Iterable[Any]:
         if self.pool == "unhashable":
             return [[]]
+        if self.pool == "endless":
+            return itertools.repeat("name")
         if self.pool == "exit":
             sys.exit(3)
         if self.pool == "unclaimable":
@@ -323,3 +329,12 @@ def test_resolve_gives_what_is_usable_too(document: Load) -> None:
     configuration, problems = resolve(written, DRIVERS, (), completed)
     assert [one.name for one in configuration.resources] == ["example.com/a"]
     assert [problem.place.key for problem in problems] == ["resources[1].options.pool"]
+
+
+def test_claims_and_warnings_without_an_end_are_cut_off(document: Load) -> None:
+    written = document(f"resources:\n- {entry('{pool: endless}')}\n- {entry('{pool: warned}', name='b')}")
+    endless, good = complete(written, DRIVERS).resources
+    assert endless.failure == "its Options.claims failed: ValueError: claims(): expected 10000 at most, found more"
+    warnings = warned(written.entries[1], good, {})
+    assert len(warnings) == MOST_WARNINGS + 1
+    assert "more than 1000 texts" in str(warnings[-1])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +14,20 @@ from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 
 untyped: Any = model
 """The values as the author of a driver sees them who has no type checker."""
+
+
+class Endless(Mapping[str, str]):
+    """A driver's own class, whose items have no end."""
+
+    def __getitem__(self, _: str) -> str:
+        return "x"
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, itertools.count())
+
 
 FILLED = (
     Health.unhealthy("on fire"),
@@ -101,6 +116,8 @@ BAD_VALUES = [
         lambda: Device("a", numa_nodes=(2**31,)),
         r"device 'a': numa_nodes: expected .* found \(2147483648,\)",
     ),
+    (lambda: untyped.Device("a", attributes=Endless()), "attributes: expected 10000 at most, found more"),
+    (lambda: untyped.Allocation(env=Endless()), "Allocation.env: expected 10000 at most, found more"),
     (lambda: untyped.Device("a", numa_nodes=itertools.count()), "numa_nodes: expected 1024 at most, found more"),
     (lambda: untyped.Device("a", numa_nodes=range(1025)), "device 'a': numa_nodes: expected 1024 at most"),
     (lambda: untyped.Device("a", hardware=itertools.repeat("b")), "device 'a': hardware: expected 10000 at most"),

@@ -128,6 +128,11 @@ class DevicesTwice(Good):
         return [Device("a"), Device("b"), Device("a")]
 
 
+class DevicesEndless(Good):
+    def devices(self):
+        return map(Device, map(str, itertools.count()))
+
+
 class DevicesNoneHealthy(Good):
     def devices(self):
         return [Device("a", Health.unhealthy("cold"))]

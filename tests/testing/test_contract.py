@@ -47,6 +47,7 @@ BAD = [
     ("DevicesReturnsIds", "devices_keep", r"DevicesReturnsIds\.devices\(\): expected Device values, found 'good-0'"),
     ("DevicesReturnsNone", "devices_keep", r"\.devices\(\): .*'NoneType' object is not iterable"),
     ("DevicesTwice", "devices_keep", r"expected each device once, found 'a' twice"),
+    ("DevicesEndless", "devices_keep", r"expected 200000 at most, found more"),
     ("DevicesNoneHealthy", "allocate_gives", r"at least one healthy device"),
     ("DevicesNumbered", "devices_keep", r"when asked again, found \['d0'\], then \['d1'\]"),
     (

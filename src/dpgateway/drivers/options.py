@@ -5,6 +5,7 @@ What the drivers' options say for themselves, what they claim and what they warn
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
@@ -18,9 +19,12 @@ from dpgateway.config.values import Configuration, ResourceConfig, ResourceKeys
 from dpgateway.config.written import refusal
 from dpgateway.drivers.discovery import Found
 from dpgateway.errors import describe
+from dpgateway.model.checks import sequence
 
 T = TypeVar("T")
 
+MOST_WARNINGS = 1000
+"""Of one resource: nobody reads more, and a generator may have no end."""
 _ITS_OWN = "something that no other resource of this driver has, or the same pool for both resources"
 _GLOB = frozenset("*?[")
 
@@ -108,7 +112,7 @@ def warned(entry: Entry, resource: ResourceConfig, others: Mapping[str, Any]) ->
     ``others``: the options of the driver's resources that come before this one, by their names.
     """
     options, warnings = entry.written.part("options"), getattr(resource.options, "warnings", None)
-    texts, failure = _tried("Options.warnings", lambda: [str(text) for text in warnings(others)] if warnings else [])
+    texts, failure = _tried("Options.warnings", lambda: _warnings(warnings(others)) if warnings else ())
     told_at = [(refusal(text, options), text) for text in texts or ([failure] if failure else [])]
     return tuple(Problem(problem.place, hint=problem.hint or text) for problem, text in told_at)
 
@@ -123,11 +127,13 @@ def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:
 
 def _claims(options: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
     claims: Any = getattr(options, "claims", tuple)()
-    names = (claims,) if isinstance(claims, str) else tuple(claims)
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"expected names, which are strings, found {name!r:.200}")
-    return tuple(map(str.__str__, names))  # also of a subclass, whose hash may be slow
+    return sequence("claims()", (claims,) if isinstance(claims, str) else claims, str)
+
+
+def _warnings(answer: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
+    texts = tuple(map(str, itertools.islice(answer, MOST_WARNINGS + 1)))
+    more = [f"warnings() returned more than {MOST_WARNINGS} texts"] if len(texts) > MOST_WARNINGS else []
+    return *texts[:MOST_WARNINGS], *more
 
 
 class Claims:

@@ -75,7 +75,17 @@ def place(path: str) -> str:
 def texts(what: str, value: object) -> Mapping[str, str]:
     if not isinstance(value, _MAPPINGS):
         raise TypeError(f"{what}: expected a mapping of strings, found {value!r}")
-    return MappingProxyType({text(f"{what} key", k): text(f"{what}[{k!r}]", v, empty=True) for k, v in value.items()})
+    items = _bounded(what, value).items()
+    return MappingProxyType({text(f"{what} key", k): text(f"{what}[{k!r}]", v, empty=True) for k, v in items})
+
+
+def _bounded(what: str, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """A mapping of a driver's own class may have no end."""
+    if type(value) is not dict:
+        value = dict(itertools.islice(value.items(), MOST + 1))
+    if len(value) > MOST:
+        raise ValueError(f"{what}: expected {MOST} at most, found more")
+    return value
 
 
 Plain = str | int | float | bool
@@ -114,9 +124,10 @@ def attributes(what: str, value: object) -> Attributes:
         return value
     if not isinstance(value, _MAPPINGS):
         raise TypeError(f"{what}: expected a mapping, found {value!r}")
-    if all(map(_sound, value)) and all(map(_sound, value.values())):
-        return Attributes(dict(value))
-    return Attributes({text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in value.items()})
+    bounded = _bounded(what, value)
+    if all(map(_sound, bounded)) and all(map(_sound, bounded.values())):
+        return Attributes(dict(bounded))
+    return Attributes({text(f"{what}: name", k): _attribute(f"{what}[{k!r}]", v) for k, v in bounded.items()})
 
 
 def _attribute(what: str, value: object) -> Plain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import traceback
 import warnings
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dpgateway.drivers.answers import MOST_DEVICES
 from dpgateway.errors import Busy, DriverError, describe
 from dpgateway.model import Allocation, Device
 from dpgateway.process.threads import Threads
@@ -125,6 +127,13 @@ def _run(driver: object, method: str, arguments: tuple[object, ...]) -> Any:  # 
     try:
         result = getattr(driver, method)(*arguments)
         # A generator does its work only when it is read, and the gateway reads it on the same thread.
-        return list(result) if method in ("devices", "prefer", "explain") else result
+        return _all(result) if method in ("devices", "prefer", "explain") else result
     except BaseException as error:
         return error
+
+
+def _all(listed: Iterable[Any]) -> list[Any]:
+    items = list(itertools.islice(listed, MOST_DEVICES + 1))
+    if len(items) > MOST_DEVICES:
+        raise ValueError(f"expected {MOST_DEVICES} at most, found more; a generator needs an end")
+    return items
