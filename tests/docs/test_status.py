@@ -32,4 +32,5 @@ def test_the_numbers():
     assert f"at most {events.MOST_CHARACTERS // 1024} Ki characters" in TEXT
     assert f"within {control.Times().gathering} s make" in TEXT
     assert f"At most {control.MOST_CLIENTS} clients" in TEXT
-    assert f"each has {control.Times().patience:g} s" in TEXT
+    assert f"and {control.MOST_WATCHERS} more watch" in TEXT
+    assert f"Each has {control.Times().patience:g} s" in TEXT

@@ -1,6 +1,7 @@
 """The socket on which the gateway says how it is, as its clients find it."""
 
 import asyncio
+import contextlib
 import json
 import stat
 from dataclasses import replace
@@ -135,12 +136,60 @@ async def test_watchers_that_have_gone_leave_room_for_others(run):
             assert await client.asks("watch") == "1"
 
 
+async def test_those_who_watch_lock_nobody_out(run):
+    running = await run("1")
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(2 * control.MOST_WATCHERS):
+            client = await stack.enter_async_context(Client(running.path))
+            assert await client.asks("watch") == "1"
+        assert await client.hears() is None, "it is one too many"
+        assert await node(running.path) == "1"
+
+
+async def test_a_watcher_that_takes_nothing_has_its_time(run):
+    running = await run("x" * 5_000_000, times=replace(QUICK, patience=1.5))
+    clients = [await Client(running.path).__aenter__() for _ in range(control.MOST_WATCHERS)]
+    for client in clients:
+        client.writer.write(b"watch\n")
+    await until(lambda: len(running.asked) == len(clients))
+    running.status = status("a")
+    await until(lambda: watched(running))
+    for client in clients:
+        await client.__aexit__()
+
+
+async def watched(running):
+    """Whether one more can watch: it hears of a change, too."""
+    async with Client(running.path) as client:
+        first = await client.asks("watch")
+        running.change(f"{first}a")
+        return first is not None and await client.hears() is not None
+
+
+async def test_a_directory_that_others_can_write_by_now_is_left(run):
+    running = await run("1")
+    assert await node(running.path) == "1"
+    running.path.parent.chmod(0o777)
+    await asyncio.wait([running.task])
+    assert isinstance(running.task.exception(), PermissionError)
+    assert not running.path.exists()
+
+
+async def test_a_socket_that_cannot_be_made_is_an_error_of_the_system(run):
+    """Not a group of errors, which would be logged as a bug."""
+    running = await run("1")
+    running.path.unlink()
+    (running.path / "x").mkdir(parents=True)  # nothing is renamed over a directory
+    await asyncio.wait([running.task])
+    assert isinstance(running.task.exception(), OSError)
+
+
 @pytest.mark.parametrize("line", ["", "stop", "x" * 5000])
 async def test_nothing_else_can_be_asked(run, line):
     assert await node((await run()).path, line) is None
 
 
-@pytest.mark.parametrize("sent", [b"", b"stat", b"status\n", b"watch\n"])
+@pytest.mark.parametrize("sent", [b"", b"stat", b"status\n"])
 async def test_there_are_few_clients_and_one_that_sends_or_takes_nothing_has_its_time(run, sent):
     running = await run("x" * 5_000_000, times=replace(QUICK, patience=1.5))
     clients = [await Client(running.path).__aenter__() for _ in range(control.MOST_CLIENTS)]

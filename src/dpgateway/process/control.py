@@ -3,7 +3,7 @@
 A client sends one line, ``status`` or ``watch``, which may be followed by a space and a resource's name, or
 ``readiness`` or ``configuration``. The answer is one line of JSON; ``watch`` goes on with another line after each
 change, until the client has gone. Nothing can be changed here, and slow clients cost nobody anything: there are few of
-them, and their time is limited.
+them, and their time is limited. Those who watch are counted apart, because they stay.
 
 Of several gateways the newest that serves has the socket (``onesocket``). The next one takes over when nobody answers
 there any more.
@@ -26,6 +26,8 @@ from dpgateway.process.tasks import until_beat
 from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8
+MOST_WATCHERS = 8
+"""One more has one answer, and the end."""
 LONGEST_REQUEST = 1024
 """Bytes."""
 
@@ -66,15 +68,26 @@ class Control:
     def __init__(self, path: Path, gateway: Subject, times: Times | None = None) -> None:
         self._gateway, self._times = gateway, times or Times()
         self._socket = OneSocket(path, self._times.patience)
-        self._clients = 0
+        self._clients = self._watchers = 0
 
     async def run(self) -> None:
-        """Answers until it is cancelled. Raises OSError if the socket can't be had."""
-        make_private(self._socket.path.parent)
+        """Answers until it is cancelled. Raises OSError if the socket can't be had, or its directory is somebody
+        else's by now.
+        """
+        try:
+            await self._run()
+        except ExceptionGroup as several:
+            of_system, bugs = several.split(OSError)
+            if bugs is not None or of_system is None:
+                raise
+            raise of_system.exceptions[0] from None
+
+    async def _run(self) -> None:
         claimed = False
         async with asyncio.TaskGroup() as group:
             try:
                 while True:
+                    make_private(self._socket.path.parent)
                     if not self._socket.is_ours() and (
                         (self._gateway.serves() and not claimed) or not await self._socket.is_answered()
                     ):
@@ -107,9 +120,21 @@ class Control:
         if verb == "status":
             await self._send(writer, pieces(self._gateway.status(name)))
         elif verb == "watch":
-            await self._watch(reader, writer, name)
+            await self._admit(reader, writer, name)
         elif look := {"readiness": self._gateway.readiness, "configuration": self._gateway.configuration}.get(verb):
             await self._send(writer, [f"{to_json(look())}\n"])
+
+    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
+        if self._watchers >= MOST_WATCHERS:
+            await self._send(writer, pieces(self._gateway.status(name)))
+            return
+        self._watchers += 1
+        self._clients -= 1
+        try:
+            await self._watch(reader, writer, name)
+        finally:
+            self._watchers -= 1
+            self._clients += 1
 
     async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
         with self._gateway.changed.heard() as changed:

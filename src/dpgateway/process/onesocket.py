@@ -66,6 +66,7 @@ class OneSocket:
                 new.rename(self.path)
             except BaseException:
                 new.unlink(missing_ok=True)
+                self._close()  # the server first: it has a reader for the listener
                 listener.close()
                 raise
         return True
