@@ -1,6 +1,10 @@
+import os
+import time
+
 import pytest
 
-from dpgateway.importing import Source, flags
+from dpgateway.importing import InvalidConfiguration, Source, flags
+from dpgateway.importing.source import MOST_DOCUMENTS
 
 MANIFESTS = """\
 apiVersion: v1
@@ -53,3 +57,54 @@ def test_the_lines_of_a_command_line(read):
 
 def test_objects_of_a_kind(read):
     assert [one.below("kind").value for one in read(MANIFESTS).objects("Thing")] == ["Thing"]
+
+
+def test_what_is_wrong_with_a_later_document_has_its_line(read):
+    with pytest.raises(InvalidConfiguration) as caught:
+        read("a: 1\n---\nb: 2\nc:3\nd: 4\n")
+    (problem,) = caught.value.problems
+    assert (problem.place.line, problem.place.column) == (4, 1)
+
+
+def test_a_pipe_without_a_writer_is_not_awaited_for_ever(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidConfiguration, match=r"can't be read \(nothing came for 0.1 s\)"):
+        Source.read(tmp_path / "pipe", patience=0.1)
+
+
+def test_what_another_program_writes_into_a_pipe_is_read(tmp_path):
+    ours, theirs = os.pipe()
+    os.write(theirs, b"a: 1\n")
+    os.close(theirs)
+    (one,) = Source.read(tmp_path / f"/dev/fd/{ours}").documents
+    os.close(ours)
+    assert one.plain() == {"a": 1}
+
+
+def test_documents_are_counted(read):
+    assert len(read("---\na: 1\n" * (MOST_DOCUMENTS - 1)).documents) == MOST_DOCUMENTS - 1
+    with pytest.raises(InvalidConfiguration, match=f"more than {MOST_DOCUMENTS} documents"):
+        read("---\n" * 1_000_000)
+
+
+def cost(work, *arguments):
+    """Seconds of this thread's processor time."""
+    began = time.thread_time()
+    work(*arguments)
+    return time.thread_time() - began
+
+
+def test_ten_times_the_words_take_about_ten_times_the_time(read):
+    """Once each word took the whole text."""
+    first, second = read("run" + " -a" * 20_000), read("run" + " -a" * 200_000)
+    assert cost(lambda: list(second.commands())) < 20 * cost(lambda: list(first.commands()))
+
+
+def test_ten_times_the_documents_take_about_ten_times_the_time(tmp_path):
+    """Once each document took all the lines above it."""
+
+    def read(documents):
+        (tmp_path / "theirs").write_text(("---\na: 1\n" + "#\n" * 30) * documents)
+        Source.read(tmp_path / "theirs")
+
+    assert cost(read, 900) < 20 * cost(read, 90)

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.reader import Reader, ReaderError
 
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Wrong, missing_space, shortened, shown
 from dpgateway.config.syntax import explained
@@ -30,19 +30,23 @@ _TAG = "tag:yaml.org,2002:"
 """What all tags of YAML itself begin with."""
 
 
-def parse(text: str, file: str) -> Written | None:
-    """What ``text`` says, None if that is nothing. Raises InvalidConfiguration, with one problem, if it isn't YAML."""
+def parse(text: str, file: str, above: int = 0) -> Written | None:
+    """What ``text`` says, None if that is nothing. Raises InvalidConfiguration, with one problem, if it isn't YAML.
+
+    ``above``: lines of the file before the text.
+    """
     yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = _Composer
+    yaml.Composer, yaml.Reader = _Composer, Reader
+    yaml.reader.line = above
     try:
         node = yaml.compose(text)
         return node and _Values().written(node, _place(Place(file), node))
     except MarkedYAMLError as error:
-        raise InvalidConfiguration([explained(error, text, file)]) from error
+        raise InvalidConfiguration([explained(error, text, file, above)]) from error
     except _TooMuch as error:
         raise InvalidConfiguration([Problem(Place(file), str(error), "plain values")]) from None
     except (YAMLError, ValueError) as error:
-        line = text.count("\n", 0, error.position) + 1 if isinstance(error, ReaderError) else 0
+        line = above + text.count("\n", 0, error.position) + 1 if isinstance(error, ReaderError) else 0
         told = " ".join(str(error).split())
         raise InvalidConfiguration([Problem(Place(file, line), "broken YAML", "YAML 1.2", told)]) from error
 

@@ -29,12 +29,12 @@ _SYNTAX_ERRORS = (
 """What ruamel.yaml says, and what we say instead: found, expected, hint."""
 
 
-def explained(error: MarkedYAMLError, text: str, file: str) -> Problem:
-    """What ``error``, which ruamel.yaml raised for ``text``, means to its author."""
-    return _no_space(error, text, file) or _syntax_error(error, file)
+def explained(error: MarkedYAMLError, text: str, file: str, above: int = 0) -> Problem:
+    """What ``error``, which ruamel.yaml raised for ``text``, means to its author. ``above``: lines before the text."""
+    return _no_space(error, text, file, above) or _syntax_error(error, file)
 
 
-def _no_space(error: MarkedYAMLError, text: str, file: str) -> Problem | None:
+def _no_space(error: MarkedYAMLError, text: str, file: str, above: int) -> Problem | None:
     """What to say if the line with the error, or the one before it, has no space after a key's colon.
 
     YAML takes such a line for text, and stumbles over what comes after it.
@@ -42,7 +42,7 @@ def _no_space(error: MarkedYAMLError, text: str, file: str) -> Problem | None:
     lines = text.splitlines()
     for mark, back in ((error.context_mark, 0), (error.problem_mark, 1), (error.problem_mark, 0)):
         number = mark.line - back if mark is not None else -1
-        line = lines[number] if 0 <= number < len(lines) else ""
+        line = lines[number - above] if 0 <= number - above < len(lines) else ""
         words = line.lstrip(" -")
         if hint := missing_space(words):
             return Problem(Place(file, number + 1, line.index(words) + 1), shown(words), "a key and its value", hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -59,12 +60,13 @@ class Imported:
     def text(self, title: str) -> str:
         """The configuration as a person would write it; ``title`` is the comment on top."""
         whole = CommentedMap({"resources": CommentedSeq(self._entry(one) for one in self.resources)})
-        whole.yaml_set_start_comment("\n".join(_paragraphs([title, *self._told("")])))
+        told = defaultdict[str, list[str]](list)
+        for lost in self.lost:
+            told[lost.resource].append(f"Not kept: {lost.what}: {lost.why}.")
+        whole.yaml_set_start_comment("\n".join(_paragraphs([title, *told[""]])))
         for number, one in enumerate(self.resources):
             comment = "\n".join(
-                _paragraphs(
-                    [f"From {Path(one.place.file).name}:{one.place.line}.", *one.comments, *self._told(one.name)]
-                )
+                _paragraphs([f"From {Path(one.place.file).name}:{one.place.line}.", *one.comments, *told[one.name]])
             )
             whole["resources"].yaml_set_comment_before_after_key(number, before="\n" + comment, indent=2)
         out = StringIO()
@@ -73,9 +75,6 @@ class Imported:
         yaml.indent(mapping=2, sequence=4, offset=2)
         yaml.dump(whole, out)
         return out.getvalue()
-
-    def _told(self, resource: str) -> list[str]:
-        return [f"Not kept: {one.what}: {one.why}." for one in self.lost if one.resource == resource]
 
     def _entry(self, one: Resource) -> CommentedMap:
         entry: dict[str, Any] = {"name": one.name, "driver": one.driver}

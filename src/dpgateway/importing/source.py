@@ -6,11 +6,15 @@ command line. An importer asks for what it knows: ``configs``, ``commands``, ``o
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import select
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
+from itertools import chain, islice
 from pathlib import Path
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
@@ -19,6 +23,10 @@ from dpgateway.config.written import Written
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""
+MOST_DOCUMENTS = 1000
+"""Of YAML, in one file."""
+PATIENCE = 60.0
+"""Seconds that a pipe has to say more: it may be what kubectl prints."""
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 """How a line ends after which a text begins on the next line."""
@@ -35,14 +43,25 @@ class Source:
     """Of YAML."""
     dev: Path = Path("/dev")
     """Where the devices of a node can be seen, for what can't be known without them."""
+    lines: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", tuple(self.text.splitlines()))
 
     @classmethod
-    def read(cls, path: Path, dev: Path = Path("/dev")) -> Source:
-        """Raises InvalidConfiguration if it can't be read, or isn't YAML nor a command line."""
-        text = _read(path)
+    def read(cls, path: Path, dev: Path = Path("/dev"), patience: float = PATIENCE) -> Source:
+        """Raises InvalidConfiguration if it can't be read, or isn't YAML nor a command line.
+
+        ``patience``: seconds that a pipe has to say more.
+        """
+        text = _read(path, patience)
         if _is_command_line(text):
             return cls(path, text, (), dev)
-        documents = (_parse(part, str(path)) for part in _parts(text))
+        parts = list(islice(_parts(text), MOST_DOCUMENTS + 1))
+        if len(parts) > MOST_DOCUMENTS:
+            found = f"more than {MOST_DOCUMENTS} documents"
+            raise InvalidConfiguration([Problem(Place(str(path)), found, "a configuration")])
+        documents = (_parse(part, str(path), above) for above, part in parts)
         return cls(path, text, tuple(one for one in documents if one is not None), dev)
 
     def objects(self, kind: str) -> Iterator[Written]:
@@ -75,9 +94,9 @@ class Source:
 
     def inner(self, written: Written) -> Written | None:
         """What a text within the file says that is YAML itself; lines are those of the file."""
-        line = self.text.splitlines()[written.place.line - 1 : written.place.line]
+        line = self.lines[written.place.line - 1 : written.place.line]
         begins_below = bool(line and _BLOCK.search(line[0]))
-        return _parse("\n" * (written.place.line - (not begins_below)) + written.value, str(self.path))
+        return _parse(written.value, str(self.path), written.place.line - (not begins_below))
 
     def nothing(self, expected: str) -> InvalidConfiguration:
         """What an importer raises that has found nothing in the file."""
@@ -123,17 +142,17 @@ def _text(written: Written | None) -> str:
     return written.value if written and isinstance(written.value, str) else ""
 
 
-def _parse(text: str, file: str) -> Written | None:
+def _parse(text: str, file: str, above: int) -> Written | None:
     """JSON is YAML, but for the tabs that it may be indented with; within its texts there are none."""
-    return parse(text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text, file)
+    return parse(text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text, file, above)
 
 
-def _parts(text: str) -> Iterator[str]:
-    """The YAML documents, each with as many empty lines before it as there are lines before it in the file."""
-    begin = 0
-    for end in (*(match.start() for match in _NEXT.finditer(text)), len(text)):
-        part = text[begin:end].removeprefix("---")
-        yield "\n" * text.count("\n", 0, begin) + part
+def _parts(text: str) -> Iterator[tuple[int, str]]:
+    """The YAML documents, each after the number of lines above it in the file."""
+    begin = above = 0
+    for end in chain((match.start() for match in _NEXT.finditer(text)), [len(text)]):
+        yield above, text[begin:end].removeprefix("---")
+        above += text.count("\n", begin, end)
         begin = end
 
 
@@ -149,17 +168,20 @@ def _words(text: str, file: str) -> Iterator[Written]:
     lexer.whitespace_split = True
     try:
         for word in lexer:
-            is_last = text[: stream.tell()].endswith("\n")  # on its line: then the line's end is read, too, and counted
+            at = stream.tell()
+            is_last = text[max(0, at - 1) : at] == "
+"  # on its line: then the line's end is read, too, and counted
+                text[max(0, stream.tell() - 1) : stream.tell()] == "\n"
+            )  # on its line: then the line's end is read, too, and counted
             yield Written(word, Place(file, lexer.lineno - is_last - word.count("\n")))
     except ValueError as error:
         problem = Problem(Place(file, lexer.lineno), "a quote without its end", "a command line")
         raise InvalidConfiguration([problem]) from error
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, patience: float) -> str:
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(LARGEST + 1)
+        raw = _bytes(path, patience)
     except OSError as error:
         raise InvalidConfiguration(
             [Problem(Place(str(path)), f"a file that can't be read ({error.strerror})")]
@@ -171,3 +193,21 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         place = Place(str(path), raw.count(b"\n", 0, error.start) + 1)
         raise InvalidConfiguration([Problem(place, "bytes that aren't UTF-8", "text in UTF-8")]) from error
+
+
+def _bytes(path: Path, patience: float) -> bytes:
+    """Up to one more than LARGEST. Raises OSError, with ETIMEDOUT if nothing came for too long."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe may have no writer (open(2))
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        raw = bytearray()
+        while len(raw) <= LARGEST:
+            if not poll.poll(patience * 1000):
+                raise OSError(errno.ETIMEDOUT, f"nothing came for {patience:g} s")
+            if not (part := os.read(descriptor, LARGEST + 1 - len(raw))):
+                break
+            raw += part
+        return bytes(raw)
+    finally:
+        os.close(descriptor)

@@ -1,6 +1,10 @@
 from functools import partial
+from pathlib import Path
 
 import pytest
+from dpgateway_chardev.importers.smarter import smarter_device_manager
+
+from dpgateway.importing import InvalidConfiguration, Source
 
 CONFIG_MAP = """\
 apiVersion: v1
@@ -84,3 +88,10 @@ def test_what_is_not_kept(imported):
 )
 def test_what_makes_no_sense_is_refused(importing, text, told):
     assert any(line.startswith(told) for line in importing.refused("smarter-device-manager", text))
+
+
+def test_a_directory_that_is_no_dev_is_refused(tmp_path):
+    """Some of its names can't be looked at, and links lead around in circles."""
+    (tmp_path / "theirs").write_text("- devicematch: .*\n")
+    with pytest.raises(InvalidConfiguration, match="/proc: found more than 100000 names, expected a node's /dev"):
+        smarter_device_manager(Source.read(tmp_path / "theirs", Path("/proc")))

@@ -5,16 +5,20 @@ Source: smarter-project/smarter-device-manager, main.go, server.go, argus.go.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path as FilePath
 
-from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, typed
+from dpgateway.importing import Imported, InvalidConfiguration, Lost, Place, Problem, Resource, Source, Written, typed
 from dpgateway_chardev.importers import DRIVER
 from dpgateway_chardev.importers.generic_config import Path
 from dpgateway_chardev.importers.generic_match import DIRECTORIES, directory
 
+MOST_NAMES = 100_000
+"""Below /dev; links may lead around in a circle."""
 _DEEPEST = 10
 _GPU = "nvidia-gpu"
 _EXPECTED = "a list of mappings with the keys devicematch, nummaxdevices"
@@ -42,14 +46,16 @@ def smarter_device_manager(source: Source) -> Imported:
     desired = list(_desired(source))
     if not desired:
         raise source.nothing(_EXPECTED)
-    names = sorted(_names(source.dev, ""))
+    names = sorted(islice(_names(source.dev, ""), MOST_NAMES + 1))
+    if len(names) > MOST_NAMES:
+        raise InvalidConfiguration([Problem(Place(str(source.dev)), f"more than {MOST_NAMES} names", "a node's /dev")])
     resources: dict[str, Resource] = {}
     lost: list[Lost] = []
     for written, one in desired:
         lost += _unknown(written, one, source.dev)
         for name in _found(one, names):
             resource = "smarter-devices/" + re.sub("[^A-Za-z0-9_-]", "_", name)
-            if f"/dev/{name}" not in DIRECTORIES and (source.dev / name).is_dir():
+            if f"/dev/{name}" not in DIRECTORIES and os.path.isdir(source.dev / name):  # noqa: PTH112  pathlib's raises what forbids it
                 why = "a container runtime gives all that is in it; match and group say what is in it"
                 lost.append(Lost(written.place, f"the directory /dev/{name}", why, resource))
             elif one.nummaxdevices < 1 or resource in resources:
@@ -99,5 +105,5 @@ def _names(directory: FilePath, above: str, depth: int = 0) -> Iterator[str]:
         return
     for name in inside:
         yield above + name
-        if depth < _DEEPEST and (directory / above / name).is_dir():
+        if depth < _DEEPEST and os.path.isdir(directory / above / name):  # noqa: PTH112
             yield from _names(directory, f"{above}{name}/", depth + 1)
