@@ -1,17 +1,23 @@
 """Another process reads what the gateway is configured with; if it can't, the gateway does."""
 
+import contextlib
 import logging
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from asyncinotify import Mask
 
+from dpgateway.config import InvalidConfiguration
 from dpgateway.config.files import read_all
 from dpgateway.drivers.points import look
 from dpgateway.process.apart import Reading, Seen
+from dpgateway.process.inotify import Subscription
 from tests.support.drivers import GOOD, Site
+from tests.support.waiting import until
 
 CONFIG = "resources:\n  - name: example.com/a\n    driver: simulated\n    options: {count: 010}\n  - name: [}\n"
 
@@ -87,7 +93,48 @@ def test_a_file_of_the_working_directory_is_not_imported(config, tmp_path):
     assert (done.stdout, done.stderr) == ("1\n", "")
 
 
-def children():
-    """Of this thread, by their process ids."""
-    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:  # noqa: PTH123
-        return set(map(int, listed.read().split()))
+def test_what_never_answers_is_refused_and_not_read_by_this_process(config):
+    before = children()
+    reading = Reading(config, slow=0.1, patience=0.1)
+    (process,) = children() - before
+    os.kill(process, signal.SIGSTOP)
+    with pytest.raises(InvalidConfiguration, match="found what hasn't been read"):
+        reading.result()
+    assert children() == before
+
+
+async def test_the_other_process_ends_with_this_one(config):
+    """Also while it parses, which takes minutes for these files."""
+    for number in range(100):
+        (config / f"{number}.yaml").write_text(f"[{'1, ' * 19_000}]")
+    code = "import pathlib, signal, sys; from dpgateway.process.apart import Reading; "
+    code += "Reading(pathlib.Path(sys.argv[1])); signal.pause()"
+    with await until(subscribed) as events:
+        events.add(config, Mask.OPEN)
+        ours = subprocess.Popen([sys.executable, "-c", code, str(config)])  # noqa: ASYNC220  it returns at once
+        while not (await events.get()).name:  # a file is opened, not the directory
+            pass
+        (theirs,) = children(ours.pid)
+    ours.kill()
+    ours.wait()
+    await until(lambda: not Path(f"/proc/{theirs}").exists() or "State:\tZ" in status(theirs))
+
+
+def subscribed():
+    """None as long as other programs have all inotify instances of the machine."""
+    with contextlib.suppress(OSError):
+        return Subscription()
+    return None
+
+
+def status(process):
+    try:
+        return Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return "State:\tZ"
+
+
+def children(process=None):
+    """Of the first thread of a process, by their process ids."""
+    process = process or os.getpid()
+    return set(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))

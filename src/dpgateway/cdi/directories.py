@@ -17,6 +17,7 @@ from dpgateway.cdi.expansion import HostNode, Resolved
 from dpgateway.cdi.making import OWN
 from dpgateway.cdi.spec import Spec, read
 from dpgateway.errors import CdiError
+from dpgateway.process.directories import at_once
 
 LARGEST = 1024 * 1024
 """Bytes of a spec."""
@@ -138,7 +139,7 @@ def _text(file: Path, directory: Path) -> str:
         if not stat.S_ISREG(status.st_mode):
             raise CdiError(f"{file}: expected a file")
         check_owner(file, status)
-        raw = stream.read(LARGEST + 1)
+        raw = at_once(stream, LARGEST + 1)
     if len(raw) > LARGEST:
         raise CdiError(f"{file}: more than {LARGEST} bytes")
     try:

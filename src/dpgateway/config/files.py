@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Wrong, missing_space
 from dpgateway.config.written import Written
+from dpgateway.process.directories import at_once
 
 LARGEST_FILE = 1024 * 1024
 """Bytes."""
@@ -97,7 +98,7 @@ def _read(file: Path) -> str:
             _check_kind(status)
             if wrong := _unsafe(file, status):
                 raise wrong
-            raw = stream.read(LARGEST_FILE + 1)
+            raw = at_once(stream, LARGEST_FILE + 1)
     except FileNotFoundError:
         raise Wrong("no such file or directory", "a configuration file", "--config names another") from None
     except OSError as error:

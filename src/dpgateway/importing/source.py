@@ -169,10 +169,7 @@ def _words(text: str, file: str) -> Iterator[Written]:
     try:
         for word in lexer:
             at = stream.tell()
-            is_last = text[max(0, at - 1) : at] == "
-"  # on its line: then the line's end is read, too, and counted
-                text[max(0, stream.tell() - 1) : stream.tell()] == "\n"
-            )  # on its line: then the line's end is read, too, and counted
+            is_last = text[max(0, at - 1) : at] == "\n"  # on its line: then the line's end is read, too, and counted
             yield Written(word, Place(file, lexer.lineno - is_last - word.count("\n")))
     except ValueError as error:
         problem = Problem(Place(file, lexer.lineno), "a quote without its end", "a command line")

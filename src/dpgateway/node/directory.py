@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dpgateway.errors import naming
 from dpgateway.node import checkpoint
+from dpgateway.process.directories import at_once
 from dpgateway.process.log import bind
 
 SOCKET = "kubelet.sock"
@@ -63,7 +64,7 @@ def read_checkpoint(directory: Path) -> tuple[bytes, os.stat_result]:
             if found.st_size > LARGEST_CHECKPOINT:
                 raise OSError(f"{path}: expected at most {LARGEST_CHECKPOINT} bytes, found {found.st_size}")
             with open(descriptor, "rb", closefd=False) as file:
-                return file.read(LARGEST_CHECKPOINT), found
+                return at_once(file, LARGEST_CHECKPOINT), found
     finally:
         os.close(descriptor)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import IO
 
 
 def make_private(directory: Path) -> None:
@@ -19,7 +21,17 @@ def read(path: Path, longest: int) -> bytes:
     link; waits for nobody.
     """
     with open(path, "rb", opener=_open) as file:  # which closes it, and names it, also if it is a directory
-        return file.read(longest + 1)
+        return at_once(file, longest + 1)
+
+
+def at_once(file: IO[bytes], most: int) -> bytes:
+    """What a file that was opened with O_NONBLOCK has. Raises BlockingIOError if it has nothing to read yet: what calls
+    itself a regular file may be served by another program, or be /proc/kmsg.
+    """
+    found: bytes | None = file.read(most)
+    if found is None:
+        raise BlockingIOError(errno.EAGAIN, "it has nothing to read yet")
+    return found
 
 
 def _open(path: str, flags: int) -> int:
