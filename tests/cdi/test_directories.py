@@ -1,5 +1,6 @@
 """Names are looked up in the directories of specs, with care, and what was found is told."""
 
+import json
 import os
 import re
 import threading
@@ -42,14 +43,14 @@ def unresolved(specs, name):
 
 def test_who_asks_while_somebody_reads_for_long_is_told_so(etc, gate):
     write(etc / "a.json", spec(a={}))
-    (etc / "b.json").write_text("no spec")
+    (etc / "b.json").write_text(f"no spec of {GPU}")
     slow = gate()
     specs = SpecDirectories((etc,), slow)  # it complains for long, instead of reading for long
     reader = threading.Thread(target=specs.resolve, args=([f"{GPU}=a"],))
     reader.start()
     while not slow.calls:
         os.sched_yield()
-    assert unresolved(specs, f"{GPU}=a") == "the CDI specs can't be read, because a disk hangs"
+    assert unresolved(specs, f"{GPU}=a") == "the CDI specs have been read for 5 s: a disk hangs, or there are too many"
     slow.open()
     reader.join()
     assert specs.resolve([f"{GPU}=a"])
@@ -110,9 +111,29 @@ def test_a_broken_spec_is_told_of_once_and_costs_nobody_else(specs, etc, complai
     assert [re.sub(", expected.*", "", text) for text in complaints] == [f"{broken}: more: found an unknown key"]
     write(broken, spec(b={}))
     specs.resolve([f"{GPU}=b"])
-    broken.write_text("{")
+    broken.write_text(f'{{"kind": "{GPU}"')
     specs.resolve([f"{GPU}=a"])
     assert len(complaints) == 2
+
+
+def test_specs_of_other_kinds_are_read_only_to_say_why_a_name_is_not_there(specs, etc, complaints):
+    """A node may have thousands of them, each of which takes a millisecond."""
+    write(etc / "a.json", spec(a={}))
+    (etc / "b.json").write_text("{")
+    (etc / "c.yaml").write_text("kind: vendor.example/other\nmore: [")
+    for name in (f"{GPU}=a", f"{GPU}=a"):
+        assert specs.resolve([name])
+    assert complaints == []
+    assert "not counted" in unresolved(specs, "vendor.example/third=a")
+    assert len(complaints) == 2
+
+
+def test_a_name_that_is_written_in_other_letters_is_found(specs, etc):
+    written = json.dumps(spec(a={})).replace("vendor", "\\u0076endor").replace("/", "\\/")
+    assert GPU not in written
+    etc.mkdir()
+    (etc / "a.json").write_text(written)
+    assert specs.resolve([f"{GPU}=a"])
 
 
 @pytest.mark.parametrize(

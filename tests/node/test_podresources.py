@@ -108,6 +108,13 @@ async def test_a_kubelet_that_never_answers_has_a_deadline(kubelet, threads):
     await client.close()
 
 
+def test_of_a_name_that_no_object_can_have_the_beginning_is_kept():
+    """Each is kept for each id, and said in the status: 15 MB took 300."""
+    answer = encoded(("n" * 15_000_000, "p", {"c": [(THING, ["a"])]}))
+    (holder,) = holders(answer, [THING])[THING].values()
+    assert holder == ("n" * 253 + "... (15000000 characters)", "p", "c")
+
+
 async def test_an_answer_may_have_16_mib_and_no_byte_more(kubelet, asked):
     told = encoded(ENCODER)
     filling = LARGEST - len(told) - 6  # of an unknown field, whose head has 6 bytes

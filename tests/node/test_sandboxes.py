@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from dpgateway.node.sandboxes import Sandboxes
+from dpgateway.node.sandboxes import MOST_EVENTS, Sandboxes
 from tests.node.cri import CREATED, EXITED, READY, RUNNING, STOPPED, UNKNOWN, Cri
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 @pytest.fixture
@@ -65,6 +65,19 @@ async def test_only_sandboxes_that_stop_are_told(cri):
     cri.says("uid-b", STOPPED)
     await until(lambda: told)
     assert told == ["uid-b"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_events_without_an_end_are_heard_a_hundred_at_a_time(cri):
+    told: list[str] = []
+    task = asyncio.create_task(Sandboxes([cri.socket], told.append, pause=3600).run())
+    await until(lambda: cri.listeners)
+    for number in range(2 * MOST_EVENTS):
+        cri.says(f"uid-{number}")
+    await until(lambda: cri.listeners[0].empty() and len(told) >= MOST_EVENTS)  # all are sent
+    await turns()
+    assert len(told) == MOST_EVENTS
     task.cancel()
     await asyncio.wait([task])
 

@@ -6,11 +6,12 @@ isn't read again. A broken one is told of once, and counts as not there; the oth
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpgateway.cdi.expansion import HostNode, Resolved
@@ -46,6 +47,12 @@ class _Seen:
     stamp: tuple[int, ...]
     spec: Spec | None
     wrong: str = ""
+    lacks: frozenset[str] | None = None
+    """The kinds that its text can't have, if that is all that is known of it."""
+
+    def is_enough(self, stamp: tuple[int, ...], kinds: frozenset[str] | None) -> bool:
+        """``kinds``: as of :meth:`SpecDirectories._look`."""
+        return self.stamp == stamp and (self.lacks is None or (kinds is not None and kinds <= self.lacks))
 
 
 class SpecDirectories:
@@ -61,15 +68,20 @@ class SpecDirectories:
     def resolve(self, names: Iterable[str]) -> tuple[Resolved, ...]:
         """What each name stands for. Raises CdiError, which says where we looked and what we found."""
         if not self._lock.acquire(timeout=PATIENCE):  # so that a disk which hangs keeps one thread, and no more
-            raise CdiError("the CDI specs can't be read, because a disk hangs")
+            raise CdiError(f"the CDI specs have been read for {PATIENCE:g} s: a disk hangs, or there are too many")
+        names = tuple(names)
+        kinds = frozenset(name.partition("=")[0] for name in names)
         try:
-            found = [self._look(directory) for directory in self._directories]
+            found = [self._look(directory, kinds) for directory in self._directories]
+            if any(not _is_there(name, found) for name in names):  # then all that is there is told
+                found = [self._look(directory, None) for directory in self._directories]
             self._tell(found)
         finally:
             self._lock.release()
         return tuple(_resolved(name, found) for name in names)
 
-    def _look(self, directory: Path) -> _Directory:
+    def _look(self, directory: Path, kinds: frozenset[str] | None) -> _Directory:
+        """``kinds``: only specs that may be of these are parsed, because a node may have thousands; None: all."""
         specs: dict[str, Spec] = {}
         wrong: dict[str, str] = {}
         try:
@@ -79,7 +91,7 @@ class SpecDirectories:
         except (CdiError, OSError) as error:
             files, wrong[str(directory)] = [], str(error)
         for file in files:
-            seen = self._read(file, directory)
+            seen = self._read(file, directory, kinds)
             if seen.spec is not None:
                 specs[str(file)] = seen.spec
             elif seen.wrong:
@@ -89,12 +101,13 @@ class SpecDirectories:
             del self._seen[gone]
         return _Directory(directory, specs, wrong)
 
-    def _read(self, file: Path, directory: Path) -> _Seen:
+    def _read(self, file: Path, directory: Path, kinds: frozenset[str] | None) -> _Seen:
         try:
             stamp = _stamp(file.stat())
             seen = self._seen.get(str(file))
-            if seen is None or seen.stamp != stamp:
-                seen = self._seen[str(file)] = _read(file, directory, stamp)
+            if seen is None or not seen.is_enough(stamp, kinds):
+                lacks = (seen.lacks if seen is not None and seen.stamp == stamp else None) or frozenset()
+                seen = self._seen[str(file)] = _read(file, directory, _Seen(stamp, None, lacks=lacks), kinds)
         except FileNotFoundError:  # the file is gone by now
             return _Seen((), None)
         except OSError as error:
@@ -121,20 +134,20 @@ def _stamp(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _read(file: Path, directory: Path, stamp: tuple[int, ...]) -> _Seen:
+def _read(file: Path, directory: Path, unread: _Seen, kinds: frozenset[str] | None) -> _Seen:
+    stamp = unread.stamp
     try:
-        return _Seen(stamp, read(_text(file, directory), str(file)))
+        text = _text(file, directory)
+        # a name has no white space, so YAML and JSON can write it in other letters with a backslash only
+        if kinds is not None and "\\" not in text and not any(kind in text for kind in kinds):
+            return replace(unread, lacks=kinds.union(unread.lacks or ()))
+        return _Seen(stamp, read(text, str(file)))
     except CdiError as error:
         return _Seen(stamp, None, str(error))
 
 
 def _text(file: Path, directory: Path) -> str:
-    real = file.resolve()
-    if not real.is_relative_to(directory.resolve()):
-        raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
-    # NONBLOCK: a pipe doesn't wait for its writer (open(2))
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-    with os.fdopen(os.open(real, flags), "rb") as stream:
+    with os.fdopen(_opened(file, directory), "rb") as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise CdiError(f"{file}: expected a file")
@@ -148,6 +161,20 @@ def _text(file: Path, directory: Path) -> str:
         raise CdiError(f"{file}: expected text in UTF-8: {error}") from error
 
 
+def _opened(file: Path, directory: Path) -> int:
+    # NONBLOCK: a pipe doesn't wait for its writer (open(2))
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    try:
+        return os.open(file, flags)
+    except OSError as error:
+        if error.errno != errno.ELOOP:  # open(2): it is no link
+            raise
+    real = file.resolve()
+    if not real.is_relative_to(directory.resolve()):
+        raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
+    return os.open(real, flags)
+
+
 def check_owner(path: Path, status: os.stat_result) -> None:
     """Refuses what another user could change, because a spec says which of the host's devices a container gets."""
     if os.geteuid() != 0:
@@ -157,6 +184,10 @@ def check_owner(path: Path, status: os.stat_result) -> None:
         raise CdiError(
             f"{path}: {found}, expected only root to own it and to write it, because the gateway runs as root"
         )
+
+
+def _is_there(name: str, directories: Sequence[_Directory]) -> bool:
+    return any(True for directory in directories for _ in _having(name, directory))
 
 
 def _resolved(name: str, directories: Sequence[_Directory]) -> Resolved:

@@ -102,8 +102,8 @@ class Cdi:
             async with asyncio.timeout(self._patience):
                 return await working
         except TimeoutError:
-            disk = "a disk with CDI specs, or with what the gateway remembers of its own in state_dir,"
-            raise CdiError(f"{disk} hasn't answered for {self._patience:g} s") from None
+            read = "the CDI specs, and what the gateway remembers of its own in state_dir, haven't been read"
+            raise CdiError(f"{read} for {self._patience:g} s: a disk hangs, or there are too many specs") from None
 
     def _always(self, allocation: Allocation, asked: Asked, runtime: CdiSupport) -> tuple[Allocation, str]:
         """Blocks."""

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from dpgateway.errors import KubeletError, encodable
+from dpgateway.errors import KubeletError, cut, encodable
 from dpgateway.node.holders import Holder
 from dpgateway.node.wire import podresources_pb2 as wire
 from dpgateway.process import unix
@@ -27,6 +27,10 @@ DEADLINE = 5.0
 """Seconds."""
 LARGEST = 16 * 1024 * 1024
 """Bytes, the limit of the kubelet's own clients (pkg/kubelet/apis/podresources/client.go)."""
+
+LONGEST_NAME = 253
+"""Characters of a name in Kubernetes (validation.DNS1123Subdomain of apimachinery). Each is kept for each id, and told
+in many places."""
 
 _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
@@ -109,7 +113,7 @@ def holders(raw: bytes, resources: Collection[str]) -> Listing:
     found: dict[str, dict[str, Holder]] = {resource: {} for resource in resources}
     for pod in answer.pod_resources:
         for container in pod.containers:
-            holder = Holder(pod.namespace, pod.name, container.name)
+            holder = Holder(*(cut(name, LONGEST_NAME) for name in (pod.namespace, pod.name, container.name)))
             for devices in container.devices:
                 if devices.resource_name in found:
                     found[devices.resource_name].update(dict.fromkeys(devices.device_ids, holder))

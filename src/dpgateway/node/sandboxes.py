@@ -8,6 +8,7 @@ doesn't list a static pod that it is ending.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from dpgateway.process.tasks import persist
 
 POD = "io.kubernetes.pod.uid"
 """The label that every kubelet gives to what it makes for a pod (pkg/kubelet/types/labels.go)."""
+MOST_EVENTS, PAUSE = 100, 0.5
+"""After so many events, seconds without one more: a runtime that tells them without an end would take a core."""
 
 _NO_ANSWER = grpc.aio.AioRpcError, DecodeError, OSError
 
@@ -31,11 +34,11 @@ _log = bind(__name__)
 class Sandboxes:
     """Those of one runtime. Used from the event loop."""
 
-    def __init__(self, candidates: Sequence[Path], stopped: Callable[[str], None]) -> None:
+    def __init__(self, candidates: Sequence[Path], stopped: Callable[[str], None], pause: float = PAUSE) -> None:
         """The runtime is that on the only one of ``candidates`` that is there. ``stopped`` gets the uid of each pod
         whose sandbox stops.
         """
-        self._candidates, self._stopped = candidates, stopped
+        self._candidates, self._stopped, self._pause = candidates, stopped, pause
 
     async def run(self) -> None:
         """Follows the runtime's events until it is cancelled. One that isn't there, or tells none, is tried again."""
@@ -51,10 +54,14 @@ class Sandboxes:
         if there is None:
             raise FileNotFoundError(f"not one alone is there of {', '.join(map(str, self._candidates))}")
         async with dialled(there[0]) as channel:
+            heard = 0
             async for raw in channel.unary_stream(f"{SERVICE}/GetContainerEvents")(b""):
                 sandbox = wire.ContainerEventResponse.FromString(raw).pod_sandbox_status
                 if sandbox.state == wire.SANDBOX_NOTREADY:
                     self._stopped(sandbox.metadata.uid)
+                heard += 1
+                if heard % MOST_EVENTS == 0:
+                    await asyncio.sleep(self._pause)
         raise ConnectionResetError("the events have ended")
 
     async def ended(self, pods: Iterable[str]) -> frozenset[str]:
