@@ -117,6 +117,11 @@ def test_an_objects_name_and_number():
     assert (wq.kernel, wq.number) == ("dsa/wq0.12", "12")
     assert Object("devices/virtual/misc/kvm").number == ""
     assert [one.kernel for one in Object(P).line] == ["0000:3b:00.0", "pci0000:00"]
+    assert Object("devices").line == ()
+
+
+def test_an_object_may_be_as_deep_as_a_path_can_be():
+    assert len(Object("devices" + "/x" * 2000).line) == 2000
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,13 @@ def test_which_directory_came_is_said_too(watched, tmp_path):
     assert watcher.changes() == Changes(files=frozenset({f"{tmp_path}/a"}))
 
 
+def test_a_directory_may_be_missing_with_all_that_is_above_it(watched, tmp_path):
+    watcher, told = watched
+    assert watcher.watch({f"{tmp_path}/a{'/b' * 1500}": Interest({"x"})})
+    (tmp_path / "a").mkdir()
+    assert told.acquire(timeout=20)
+
+
 @pytest.mark.parametrize("number", [MOST, MOST + 1])
 def test_too_many_changes_may_be_anything(watched, tmp_path, number):
     watcher, _ = watched

@@ -53,8 +53,10 @@ class Object:
 @lru_cache(maxsize=256)
 def _above(path: str) -> Sequence[Object]:
     """Cached, because what is in one object has the same ancestors."""
-    above = path.rpartition("/")[0]
-    return Object(above).line if above else ()
+    above = []
+    while "/" in (path := path.rpartition("/")[0]):
+        above.append(Object(path))
+    return tuple(above)
 
 
 class Look:

@@ -241,11 +241,12 @@ class Watcher:
 
 def _add(events: Subscription, directory: str, interest: Interest) -> tuple[int, str, Interest]:
     """The watch of a directory, or else of the nearest above it that exists; which that is, and what matters in it."""
-    try:
-        return events.add(directory, _NAMED | _SELF | Mask.ONLYDIR), directory, interest
-    except (FileNotFoundError, NotADirectoryError):
-        parent, _, name = directory.rpartition("/")
-        return _add(events, parent or "/", Interest({name}))
+    while True:
+        try:
+            return events.add(directory, _NAMED | _SELF | Mask.ONLYDIR), directory, interest
+        except (FileNotFoundError, NotADirectoryError):
+            parent, _, name = directory.rpartition("/")
+            directory, interest = parent or "/", Interest({name})
 
 
 def _trouble(what: str, error: OSError) -> str:
