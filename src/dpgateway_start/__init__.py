@@ -23,8 +23,13 @@ def main() -> object:
             signal.signal(number, _end_at_once)  # there is nothing yet to end in order
         for number in _OTHERS:
             signal.signal(number, signal.SIG_IGN)  # dpgateway.process.signals will answer
+    python = signal.getsignal(signal.SIGINT)
+    if python is signal.default_int_handler:  # it would print a traceback of what is being imported
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from dpgateway.cli import main as command_line  # noqa: PLC0415  this is what takes a while
 
+    if python is signal.default_int_handler:
+        signal.signal(signal.SIGINT, python)
     return command_line()
 
 

@@ -203,6 +203,45 @@ async def test_too_few_descriptors_are_said_at_once_and_the_soft_limit_is_raised
     assert await process.end() == 0
 
 
+async def test_too_little_address_space_is_said_at_once(process):
+    """gRPC's threads would abort, or hang without a word."""
+    process.command = ["prlimit", f"--as={160 * 1024 * 1024}", *COMMAND]
+    await process.start(SIMULATED)
+    assert await process.process.wait() == 1
+    await process.close()
+    (entry,) = process.entries()
+    assert entry["message"].startswith("the limit of the address space (RLIMIT_AS): found 160 MiB, expected at least")
+
+
+@pytest.fixture
+def cgroup():
+    """One of our own that limits processes and threads."""
+    for root in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")):
+        folder = root / f"dpgateway-test-{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError:
+            continue
+        if (folder / "pids.max").exists():
+            yield folder
+            folder.rmdir()
+            return
+        folder.rmdir()
+    pytest.skip("no cgroup can be made here")
+
+
+@pytest.mark.parametrize("limit", [6, 12])
+async def test_too_few_processes_and_threads_are_said_at_once(process, cgroup, limit):
+    (cgroup / "pids.max").write_text(str(limit))
+    process.command = ["sh", "-c", f'echo $$ >{cgroup}/cgroup.procs; exec "$0" "$@"', *COMMAND]
+    await process.start(SIMULATED)
+    assert await process.process.wait() == 1
+    await process.close()
+    (entry,) = process.entries()
+    text = f"the limit of processes and threads (pids.max of the cgroup): found {limit}, expected at least"
+    assert entry["message"].startswith(text)
+
+
 async def test_without_threads_an_allocate_fails_with_the_reason_and_the_gateway_ends_in_order(process):
     """The system refuses new threads, because their stacks would be larger than all memory that can be addressed."""
     ids = "abcdefgh"
@@ -249,3 +288,26 @@ async def test_a_relative_directory_stays_where_it_was_when_a_driver_goes_elsewh
     await process.start(awkward())
     await until((directory / "dpgateway").exists)
     assert await process.end() == 0
+
+
+INTERRUPTS = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "dpgateway.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(("command", "code"), [("status", -signal.SIGINT), ("run", 0)])
+async def test_an_interrupt_while_the_command_is_imported_prints_nothing(tmp_path, command, code):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, command, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    printed, _ = await process.communicate()
+    assert (process.returncode, printed) == (code, b"")

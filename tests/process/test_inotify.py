@@ -113,3 +113,15 @@ def test_who_does_not_read_learns_that_events_were_lost(tmp_path, subscribe):
         if number % 1000 == 0:
             busy.read()
     assert lazy.read()[0].mask & Mask.Q_OVERFLOW
+
+
+def test_a_thread_that_the_system_refuses_is_an_error_of_the_system():
+    before, size = instances(), threading.stack_size(2**48)
+    try:
+        with pytest.raises(OSError, match="no thread left"):
+            Subscription()
+    finally:
+        threading.stack_size(size)
+    assert instances() == before
+    with Subscription():
+        assert instances() == [*before, 0]

@@ -19,7 +19,7 @@ from dpgateway.process import main as process
 from dpgateway.process.apart import Reading
 from dpgateway.process.ending import Patience
 from dpgateway.process.files import FileWatch
-from dpgateway.process.limits import too_few_descriptors
+from dpgateway.process.limits import too_few
 from dpgateway.process.reloading import Source
 from dpgateway.process.signals import Signals
 
@@ -48,7 +48,7 @@ def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     if unfit := misplaced(directory) or forbidden(directory):
         _log.error("%s", unfit)
         return 2
-    if few := too_few_descriptors(len(configuration.resources)):
+    if few := too_few(len(configuration.resources)):
         _log.error("%s", few)
         return 1
     if doubtful := too_deep(directory):
@@ -62,7 +62,7 @@ def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
 def _again(settings: Settings) -> Configuration:
     """Raises InvalidConfiguration."""
     configuration = _configuration(settings, Reading(settings.config))
-    if few := too_few_descriptors(len(configuration.resources)):
+    if few := too_few(len(configuration.resources)):
         raise InvalidConfiguration([Problem(Place(str(settings.config)), hint=few)])
     return configuration
 

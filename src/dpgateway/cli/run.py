@@ -12,7 +12,7 @@ from dpgateway.cli.options import CONTROL_SOCKET, LINGER, POD_UID, Settings, con
 from dpgateway.process import guard, log
 from dpgateway.process.apart import Reading
 from dpgateway.process.files import FileWatch
-from dpgateway.process.limits import too_few_descriptors
+from dpgateway.process.limits import too_few
 from dpgateway.process.memory import share_one_heap
 from dpgateway.process.signals import Signals
 
@@ -37,7 +37,7 @@ def run(context: click.Context, settings: Settings, control_socket: Path, linger
     if signals is not None:
         # a descriptor of its own, because a driver may close standard error
         log.setup(settings.log_format, settings.log_level, open(os.dup(2), "w", encoding="utf-8"))  # noqa: SIM115, PTH123
-    if few := too_few_descriptors(0):
+    if few := too_few(0):
         _log.error("%s", few)
         context.exit(1)
     with log.kept():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import threading
@@ -62,7 +63,12 @@ class _Instance:
         self._subscribers: set[Subscription] = set()
         self._adding = 0
         self._ended = False
-        threading.Thread(target=self._run, name="inotify", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="inotify", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:  # the system is out of threads
+            self._inotify.close()
+            os.close(self._stop)
+            raise OSError(errno.EAGAIN, "the system has no thread left") from error
 
     def join(self, subscriber: Subscription) -> bool:
         with self._lock:

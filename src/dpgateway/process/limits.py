@@ -1,4 +1,4 @@
-"""How many descriptors and threads the system allows this process."""
+"""How many descriptors and threads, and how much address space the system allows this process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,39 @@ from pathlib import Path
 
 _OWN, _FOR_EACH = 48, 8
 """Descriptors: of the process, and of a resource with its lock, socket, streams and what its driver opens."""
+_OWN_TASKS = 20
+"""Processes and threads; a resource has one at least. With fewer gRPC aborts, or hangs without a word."""
+_OWN_SPACE, _SPACE_FOR_EACH = 256, 16
+"""MiB of addresses, most of which are the stacks of threads. With fewer gRPC does the same."""
+_MIB = 1024 * 1024
+
+
+def too_few(resources: int) -> str:
+    """What the system has too little of to serve that many resources, and what to do; empty if it has enough."""
+    return too_few_descriptors(resources) or _too_few_tasks(resources) or _too_little_space(resources)
+
+
+def _too_few_tasks(resources: int) -> str:
+    needed = _OWN_TASKS + resources
+    with contextlib.suppress(OSError):
+        found = _pids_max()
+        if found.isdecimal() and int(found) < needed:
+            return (
+                f"the limit of processes and threads (pids.max of the cgroup): found {found}, expected at least "
+                f"{needed} for {resources} resources; raise it: TasksMax= of the service, or the kubelet's podPidsLimit"
+            )
+    return ""
+
+
+def _too_little_space(resources: int) -> str:
+    needed = _OWN_SPACE + _SPACE_FOR_EACH * resources
+    found, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if found == resource.RLIM_INFINITY or found >= needed * _MIB:
+        return ""
+    return (
+        f"the limit of the address space (RLIMIT_AS): found {found // _MIB} MiB, expected at least {needed} MiB for "
+        f"{resources} resources; raise it: LimitAS= of the service, or ulimit -v"
+    )
 
 
 def too_few_descriptors(resources: int) -> str:
@@ -39,10 +72,14 @@ def _shown(limit: int) -> str:
 
 
 def _pids_max() -> str:
-    """Of both versions of cgroups. Raises OSError where there is no limit to read."""
-    found = "none"
+    """The limit of this process's cgroup, of either version. In a container its own cgroup may be the root of what can
+    be seen. Raises OSError if that can't be known.
+    """
+    limits = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers in {"", "pids"}:
-            found = Path(f"/sys/fs/cgroup/{controllers}{path}/pids.max").read_text().strip()
-    return found
+            for file in (f"/sys/fs/cgroup/{controllers}{path}/pids.max", f"/sys/fs/cgroup/{controllers}/pids.max"):
+                with contextlib.suppress(OSError):
+                    limits.append(Path(file).read_text().strip())
+    return min(filter(str.isdecimal, limits), key=int, default="none")
