@@ -568,7 +568,8 @@ class TestRun:
         first = run.start()
         run.says("there are no devices yet", first)  # it serves
         entry = run.says("waiting because another gateway serves example.com/a: pid ")
-        assert entry["message"].endswith(f"pid {first.pid}; this one takes over once it is ready")
+        assert f": pid {first.pid} on " in entry["message"]
+        assert entry["message"].endswith("; this one takes over once it is ready")
         assert entry["level"] == "warning"
 
     def test_a_socket_that_a_kubelet_left_behind(self, run):

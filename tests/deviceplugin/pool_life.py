@@ -76,7 +76,7 @@ class Truth:
     def counts(self, resource: str, other: str) -> bool:
         """Whether a resource must leave alone what containers have as the other one."""
         pool = self.settings[resource].pool
-        return pool is not None and (other not in self.settings or self.settings[other].pool == pool)
+        return other not in self.settings or (pool is not None and self.settings[other].pool == pool)
 
     def conflicts(self, resource: str, device: Device, among: list[Has]) -> list[Has]:
         """Who has hardware of the device under another name that matters."""

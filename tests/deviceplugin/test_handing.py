@@ -5,7 +5,10 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import itertools
 import os
+import socket
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -59,9 +62,9 @@ async def dial():
     """Dials a gateway as a newer one does, which the test plays."""
     dialled = []
 
-    async def one(older):
-        await until(path(older, "next").exists)
-        dialled.append(Peer.dial(path(older, "next")))
+    async def one(older, name=R):
+        await until(path(older, "next", name).exists)
+        dialled.append(Peer.dial(path(older, "next", name)))
         return dialled[-1]
 
     yield one
@@ -91,6 +94,15 @@ async def offered(kubelet, *names):
 async def heard(peer, seconds=20):
     async with asyncio.timeout(seconds):
         return await peer.hear()
+
+
+def serves(newer, gateway, name=R):
+    """It binds its socket, and says so."""
+    bound = path(gateway, "sock", name)
+    with socket.socket(socket.AF_UNIX) as its:
+        its.bind(str(bound.with_suffix(".new")))
+    bound.with_suffix(".new").rename(bound)
+    newer.send("serves")
 
 
 @contextlib.contextmanager
@@ -198,7 +210,7 @@ async def test_a_newer_gateway_that_dies_before_it_serves_is_as_if_it_had_never_
     newer.close()
     assert await kubelet.allocate(R, ["a"])
     assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
-    assert path(older, "lock").read_text() == f"pid {os.getpid()}\n"
+    assert path(older, "lock").read_text().startswith(f"pid {os.getpid()} on ")
 
 
 async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_two_seconds(kubelet, older, newer, caplog):
@@ -215,7 +227,7 @@ async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_two_seconds(ku
 async def test_the_older_gateway_registers_again_if_the_newer_one_dies_while_it_does(kubelet, older, newer):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
-    newer.send("serves")
+    serves(newer, older)
     assert await heard(newer) == "register"
     newer.close()
     await kubelet.wait_for(lambda: registered(kubelet) == 2)
@@ -226,7 +238,7 @@ async def test_the_lock_stays_with_whoever_of_the_two_is_left(older, newer):
     newer.send("ask 1")
     await heard(newer)
     with passed(newer) as lock, path(older, "lock").open() as another:
-        newer.send("serves")
+        serves(newer, older)
         await heard(newer)
         newer.send("listed")
         with pytest.raises(Gone):
@@ -240,7 +252,7 @@ async def test_the_lock_stays_with_whoever_of_the_two_is_left(older, newer):
 async def test_the_older_gateway_ends_the_connection_after_its_streams(kubelet, older, newer):
     newer.send("ask 1")
     await heard(newer)
-    newer.send("serves")
+    serves(newer, older)
     await heard(newer)
     assert connected(older)
     newer.send("listed")
@@ -280,8 +292,7 @@ async def test_the_older_gateway_gives_nothing_once_the_newer_one_owns_the_lock(
     await client.call("GetDevicePluginOptions")
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
-    path(older, "sock").unlink()  # the newer one has died since
-    newer.send("serves")
+    serves(newer, older)  # and has died since
     assert await heard(newer) == "register"
     newer.send("listed")
     with pytest.raises(Gone):
@@ -295,7 +306,7 @@ async def test_the_older_gateway_gives_nothing_once_the_newer_one_owns_the_lock(
 async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubelet, older, newer):
     newer.send("ask 1")
     await heard(newer)
-    newer.send("serves")
+    serves(newer, older)
     assert await heard(newer) == "register"
     ending = asyncio.ensure_future(older.end())
     await turns()
@@ -329,6 +340,43 @@ async def test_the_older_gateway_serves_on_if_it_does_not_understand_the_newer_o
     assert await heard(newer) == "back"
     await call
     assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+
+
+async def link_to_the_older_one(older):
+    path(older, "link").hardlink_to(path(older, "sock"))
+    path(older, "link").rename(path(older, "sock"))
+
+
+async def no_socket(older):
+    path(older, "sock").unlink()
+
+
+async def no_other_socket(older):
+    """The older one would ask itself."""
+
+
+@pytest.mark.parametrize("at_its_place", [no_other_socket, no_socket, link_to_the_older_one])
+async def test_nothing_is_passed_on_to_a_newer_gateway_that_says_it_serves_and_does_not(
+    kubelet, older, newer, caplog, at_its_place
+):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    await at_its_place(older)
+    newer.send("serves")
+    assert await heard(newer) == "back"
+    assert await kubelet.allocate(R, ["a"])
+    assert registered(kubelet) == 1
+
+
+async def test_a_newer_gateway_that_asks_again_at_once_after_a_failure_is_not_heard(kubelet, older, dial, caplog):
+    for _ in range(3):
+        newer = await dial(older)
+        newer.send("ask 1")
+        with contextlib.suppress(Gone):
+            if await heard(newer) == "take v1beta1":
+                newer.send("no")
+                assert await heard(newer) == "back"
+    assert len([text for text in caplog.messages if "so this one serves on" in text]) == 1
 
 
 async def test_many_who_ask_for_nothing_keep_nobody_out(make, kubelet, older):
@@ -385,6 +433,47 @@ async def asked(peers):
         peer = await peers.get()
     assert await heard(peer) == "ask 1"
     return peer
+
+
+class Holders:
+    """Has the locks of several resources, and hears what a newer gateway asks."""
+
+    def __init__(self, gateway, names):
+        self.gateway, self.locks, self.listeners, self.met = gateway, {}, {}, []
+        self.peers: dict[str, asyncio.Queue[Peer]] = {name: asyncio.Queue() for name in names}
+        path(gateway, "lock").parent.mkdir(mode=0o700)
+        for name in names:
+            self.locks[name] = lock = path(gateway, "lock", name).open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.listeners[name] = Listener(path(gateway, "next", name), partial(self.meet, name))
+
+    def meet(self, name, peer):
+        self.met.append(peer)
+        self.peers[name].put_nowait(peer)
+
+    def let_go(self, name):
+        self.listeners.pop(name).close()
+        path(self.gateway, "next", name).unlink(missing_ok=True)
+        self.locks.pop(name).close()
+
+
+@pytest.fixture
+async def holders(make):
+    holders = Holders(make(), (R, S))
+    yield holders
+    for name in list(holders.locks):
+        holders.let_go(name)
+    for peer in holders.met:
+        peer.close()
+
+
+async def taken(holders, *names):
+    """A newer gateway serves them."""
+    peers = [await asked(holders.peers[name]) for name in names]
+    for name, peer in zip(names, peers, strict=True):
+        peer.send("take v1beta1", holders.locks[name].fileno())
+    assert [await heard(peer) for peer in peers] == ["serves"] * len(names)
+    return peers
 
 
 async def test_a_gateway_goes_on_alone_if_the_older_one_dies_after_it_gave_the_lock(make, kubelet, holder):
@@ -556,6 +645,59 @@ async def test_who_took_over_does_not_look_for_what_an_ended_gateway_left_when_i
     assert not any("of-another-resource" in text for text in caplog.messages)
 
 
+async def asked_again(peers, fails, times=3):
+    """How many seconds pass between the times that an older gateway is asked, which fails each time."""
+    asks = []
+    for _ in range(times):
+        peer = await asked(peers)
+        asks.append(asyncio.get_running_loop().time())
+        await fails(peer)
+        peer.close()
+    return [later - earlier for earlier, later in itertools.pairwise(asks)]
+
+
+async def test_an_older_gateway_that_takes_back_at_once_is_asked_less_and_less_and_logged_once(make, holder, caplog):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+
+    async def takes_back(older):
+        older.send("take v1beta1", lock.fileno())
+        older.send("back")
+        with contextlib.suppress(OSError):
+            while True:
+                await heard(older)
+
+    first, second = await asked_again(peers, takes_back)
+    assert first >= 1
+    assert second >= 2
+    assert len([text for text in caplog.messages if "took it back" in text]) == 1
+
+
+def another_lock(name):
+    return Path(name).open()
+
+
+@pytest.mark.parametrize("passes", ["another file", "the same file, not locked", "nothing"])
+async def test_a_gateway_that_passes_no_lock_is_asked_less_and_less_and_logged_once(make, holder, caplog, passes):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+
+    with another_lock("/dev/null" if passes == "another file" else lock.name) as other:
+        descriptors = [] if passes == "nothing" else [other.fileno()]
+
+        async def fails(older):
+            older.send("take v1beta1", *descriptors)
+            with pytest.raises(Gone):
+                await heard(older)
+
+        first, second = await asked_again(peers, fails)
+    assert first >= 1
+    assert second >= 2
+    assert len([text for text in caplog.messages if "can't hand it over" in text]) == 1
+
+
 async def test_a_gateway_asks_once_it_has_a_list_and_not_before(make, kubelet, holder, gate):
     _, peers = holder
     slow, newer = gate([Device("a")]), make()
@@ -611,12 +753,119 @@ async def test_no_call_is_passed_on_before_the_whole_pool_is_served(make, kubele
     older.serve(*BOTH)
     one, other = await ask(older)
     assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
-    other.send("serves")
+    serves(other, older, S)
     call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
     await turns(200)
     one.send("no")
     assert [await heard(peer) for peer in (one, other)] == ["back"] * 2
     assert await call
+
+
+async def registering(older, ask):
+    """Whether the newer gateway, which the test plays, has the list of one resource of the pool at the kubelet."""
+    one, other = await ask(older)
+    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    serves(one, older, R)
+    serves(other, older, S)
+    assert await heard(one) == "register"
+    one.send("listed")
+    assert await heard(other) == "register"
+    return one, other
+
+
+async def test_a_pool_is_let_go_only_once_the_kubelet_has_the_list_of_its_last_resource(make, kubelet, ask):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await registering(older, ask)
+    await turns(200)
+    assert not one.gone
+    other.send("listed")
+    for peer in (one, other):
+        with pytest.raises(Gone):
+            await heard(peer)
+
+
+async def test_a_pool_is_taken_back_as_one_if_any_of_it_fails(make, kubelet, ask):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await registering(older, ask)
+    other.send("no")
+    assert [await heard(peer) for peer in (one, other)] == ["back"] * 2
+    for peer in (one, other):
+        peer.close()
+    await kubelet.wait_for(lambda: (registered(kubelet, R), registered(kubelet, S)) == (2, 2))
+    await offered(kubelet, R, S)
+    assert await kubelet.allocate(R, ["a"])
+
+
+async def test_a_pool_whose_registrations_take_long_is_handed_over_as_one(make, kubelet, caplog):
+    caplog.set_level("INFO", "dpgateway")
+    older, newer = make(), make()
+    older.serve(*BOTH)
+    await offered(kubelet, R, S)
+    kubelet.misbehaviour.stall_register(S)
+    newer.serve(*BOTH)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
+    await turns(500)
+    assert not any(text.startswith("handed over") for text in caplog.messages)
+    kubelet.misbehaviour.behave()
+    await until(lambda: sum(text.startswith("handed over") for text in caplog.messages) == 2)
+    await offered(kubelet, R, S)
+    assert not any("took it back" in text for text in caplog.messages)
+
+
+async def test_a_pool_goes_on_with_the_newer_gateway_if_the_older_one_ends_before_all_of_it_is_registered(
+    make, kubelet, ask
+):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await registering(older, ask)
+    ending = asyncio.ensure_future(older.end())
+    for peer in (one, other):
+        with pytest.raises(Gone):
+            await heard(peer)
+    await ending
+    assert [path(older, "lock", name).exists() for name in (R, S)] == [True] * 2
+
+
+async def test_the_part_of_a_pool_that_a_newer_gateway_has_gives_nothing_away_until_it_has_the_whole(
+    make, kubelet, holders
+):
+    """An older gateway of the first releases takes the rest back."""
+    newer = make()
+    newer.serve(*BOTH)
+    one, other = await taken(holders, R, S)
+    one.send("register")
+    assert await heard(one) == "listed"
+    one.close()  # it is let go
+    other.send("back")
+    with pytest.raises(Gone):
+        await heard(other)
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 0))
+    with pytest.raises(Exception, match=f"it may be given away as {S}"):
+        await kubelet.allocate(R, ["a"])
+    (other,) = await taken(holders, S)
+    other.send("register")
+    assert await heard(other) == "listed"
+    other.close()
+    await offered(kubelet, R, S)
+
+
+async def test_what_another_gateway_has_of_a_pool_is_not_waited_for(make, kubelet, holders, dial):
+    """It will never ask for that."""
+    older = make()
+    older.serve(*BOTH)
+    one, other = await taken(holders, R, S)
+    other.send("register")
+    assert await heard(other) == "listed"
+    one.send("back")
+    with pytest.raises(Gone):
+        await heard(one)
+    path(older, "next", S).unlink()
+    other.close()
+    newer = await dial(older, S)
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
 
 
 async def test_the_rest_of_a_pool_serves_on_if_one_of_it_ends_while_it_is_handed_over(make, kubelet, ask):
@@ -627,6 +876,7 @@ async def test_the_rest_of_a_pool_serves_on_if_one_of_it_ends_while_it_is_handed
     call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
     older.reload(older.configuration(BOTH[1]))
     assert await heard(other) == "back"
+    one.close()  # else it has the lock, and so a part of the pool
     await asyncio.wait([call])  # it may be cut off by the end of its stream
     await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
     await offered(kubelet, S)
@@ -695,6 +945,68 @@ async def test_what_the_older_gateway_gives_while_it_ends_stays_taken(make, kube
     await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
     await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 1 if given else 2))
     assert all_healthy(kubelet, S) == 1 or not given
+
+
+# a resource that has another name in the newer gateway
+
+
+async def admitted(kubelet, pod, name):
+    return (await kubelet.admit(pod, {"c": {name: 1}}))["ok"]
+
+
+async def test_a_renamed_resource_of_a_pool_is_given_by_nobody_while_the_gateway_with_the_old_name_serves(
+    make, kubelet
+):
+    older, newer = make(), make()
+    older.serve(BOTH[0])
+    await offered(kubelet, R)
+    assert await admitted(kubelet, "p", R)
+    newer.serve(BOTH[1])
+    await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 0))
+    with pytest.raises(Exception, match=f"another gateway serves {R}: pid {os.getpid()} on "):
+        await kubelet.allocate(S, ["b"])
+    await older.end()
+    await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 1))
+    assert all_healthy(kubelet, S) == 0
+
+
+async def test_what_is_given_under_an_old_name_after_the_start_of_the_newer_gateway_stays_taken(make, kubelet):
+    """Its journal has that, the newer one's first look at the journals hadn't."""
+    older, newer = make(), make()
+    older.serve(configured(name=R, driver_class=Scripted, pool="p"))
+    await offered(kubelet, R)
+    newer.serve(configured(name=S, driver_class=Scripted))
+    await offered(kubelet, S)
+    assert await admitted(kubelet, "p", R)
+    await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 1))
+    await older.end()
+    assert await admitted(kubelet, "q", S)
+    assert not await admitted(kubelet, "r", S)
+
+
+async def test_a_renamed_resource_of_another_pool_keeps_nothing_from_this_one(make, kubelet):
+    """A release that adds a resource costs the others no pod."""
+    older, newer = make(), make()
+    older.serve(configured(name=R, driver_class=Scripted, pool="q"))
+    await offered(kubelet, R)
+    newer.serve(BOTH[1])
+    await offered(kubelet, S)
+    assert await admitted(kubelet, "p", R)
+    await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 1))
+
+
+@pytest.mark.parametrize("pool", [None, "p"])
+async def test_what_is_held_under_a_name_that_went_is_not_given_under_another_one(make, kubelet, pool):
+    gateway = make()
+    gateway.serve(configured(driver_class=Scripted, pool=pool))
+    await offered(kubelet)
+    assert await admitted(kubelet, "p", R)
+    gateway.reload(gateway.configuration(configured(name=S, driver_class=Scripted, pool=pool)))
+    await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 1))
+    assert await admitted(kubelet, "q", S)
+    assert not await admitted(kubelet, "r", S)
+    kubelet.remove("p")
+    await offered(kubelet, S)
 
 
 def all_healthy(kubelet, name):

@@ -108,7 +108,7 @@ def holders(gateway: Gateway) -> list[int]:
     """The processes that serve the resources. None while a gateway that begins again makes its lock once more."""
     folder = gateway.device_plugins_dir / "dpgateway"
     with contextlib.suppress(FileNotFoundError):
-        return [int(lock.read_text().removeprefix("pid ") or 0) for lock in folder.glob("*.lock")]
+        return [int((lock.read_text().split() or ["pid", "0"])[1]) for lock in folder.glob("*.lock")]
     return []
 
 

@@ -33,6 +33,7 @@ def plugin(*, served=True, listed=True, failure="", state=State.AWAY) -> Any:
         stranger="",
         failure=failure,
         failed_since=0.0,
+        elsewhere="",
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
         registrar=SimpleNamespace(standing=SimpleNamespace(value=where)),
     )

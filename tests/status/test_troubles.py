@@ -68,6 +68,10 @@ def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_na
             ("warning", "the last container that wanted a device got none: worn out"),
         ),
         (
+            resource(SICK, elsewhere="another gateway serves it", registration=replace(SERVING, streaming=False)),
+            ("warning", "another gateway serves it"),
+        ),
+        (
             resource(GOOD, unsaved="/s/1.json: no space"),
             (
                 "warning",

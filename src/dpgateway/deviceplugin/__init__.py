@@ -4,6 +4,7 @@ plugin        one resource, from its driver to the kubelet: its parts, its run a
 registration  makes the resource known to the kubelet
 server        the resource's socket, with every API on it
 resource      what a kubelet may ask of a resource, in no version's words; preferring: its preferences
+elsewhere     what other gateways of the node serve
 offer         what a resource lists
 fitness       what a container may have with a device
 held          which devices containers hold, for drivers that ask

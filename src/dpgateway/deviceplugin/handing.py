@@ -1,8 +1,16 @@
 """Hands resources over to a newer gateway, without a call that stays unanswered: the older gateway's side.
 
-What the two say to each other is in ``server.taking``; why, in docs/design/handover.md. Resources of one pool are given
-in one moment, because each of them must know what the others have given away. One after the other registers, because
-many at once would wait for each other without a list at the kubelet.
+What the two say to each other is in ``server.taking``; why, in docs/design/handover.md. Resources of one pool are
+handed over as one, because each of them must know what the others have given away:
+
+1. All are parked in one moment: calls wait, and nothing is decided any more.
+2. Each is given: the newer gateway gets its lock, and serves it. From now on calls are passed on.
+3. One after the other registers, because many at once would wait for each other without a list at the kubelet. The
+   older gateway's streams stay open, but send nothing more: a kubelet 1.37 would take it for the newer one's list.
+4. Once the kubelet has the list of the last one, the older gateway lets all of them go in one moment.
+
+Until step 4 a failure of any of them has all of them taken back, so a pool is never in two gateways. A gateway that
+ends meanwhile takes nothing back: the newer one has all locks, and goes on alone.
 """
 
 from __future__ import annotations
@@ -17,8 +25,8 @@ from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
-from dpgateway.deviceplugin.server.successor import Successor
-from dpgateway.deviceplugin.server.taking import ASK, BACK, LISTED, POOR, REGISTER, SERVES
+from dpgateway.deviceplugin.server.successor import Decided, Successor
+from dpgateway.deviceplugin.server.taking import ASK, BACK, LISTED, POOR, REGISTER, SERVES, Retries
 from dpgateway.process.log import bind
 from dpgateway.process.peers import Gone, Peer
 from dpgateway.process.tasks import within
@@ -27,6 +35,8 @@ ASKING = 1.0
 """Seconds in which whoever dials says what it wants."""
 SERVING = 2.0
 """Seconds that the newer gateway has to serve. Calls of the kubelet wait meanwhile."""
+SERVING_EACH = 0.05
+"""Seconds more for each resource of a large pool: it reads a journal and binds a socket for each of them."""
 LISTING = 10.0
 """Seconds that it has to register and send its list; the kubelet dials for up to 10 s."""
 LINGER = 0.1
@@ -64,6 +74,10 @@ class Member:
         self._handlers = endpoint.handlers
         self._registrar, self._remembering = registrar, remembering
         self._successor = Successor()
+        self._left = False
+        """Whether the newer gateway registers."""
+        self._frozen: Endpoint | None = None
+        """Its own endpoint, if the end of its streams would end those of the newer gateway."""
         self.ending = False
         """Whether the resource ends. A newer gateway that serves it already goes on without this one."""
         self.newer: Peer | None = None
@@ -110,10 +124,11 @@ class Member:
         await self._remembering.rest()
         self._endpoint.give(self._peer, self._resource.api.name)
         await self._hear(SERVES)
+        self._endpoint.check_given()
 
-    def pass_on(self) -> None:
+    def pass_on(self, decided: Decided) -> None:
         """From now on the newer gateway gets the calls. Raises OSError."""
-        self._successor.serves(self._endpoint.given())
+        self._successor.serves(self._endpoint.given(), decided)
 
     async def take_back(self) -> None:
         """Serves on as if nothing had happened."""
@@ -124,46 +139,46 @@ class Member:
         self._resource.releases.tell()
         await self._successor.end()
 
-    def break_off(self) -> None:
-        """The handover is over, perhaps because another resource of the pool ends: then this one isn't given."""
-        if self.ending or self.given.done():
-            return
+    async def leave(self) -> None:
+        """Returns when the kubelet has the list of the newer gateway, or there is no kubelet to get one. Raises
+        OSError, also TimeoutError.
+        """
+        await self._handlers.idle()
+        streaming = self._registrar.streaming
+        self._registrar.stop()
+        self._handlers.hush()
+        if streaming and keeps_one_client(self._resource.agent):
+            self._frozen = self._endpoint
+        self._left = True
+        self._successor.owns()
+        self._peer.send(REGISTER, *(self._frozen.connections() if self._frozen is not None else ()))
+        if streaming:
+            async with asyncio.timeout(LISTING):
+                await self._hear(LISTED)
+
+    def let_go(self) -> Endpoint | None:
+        """The resource is the newer gateway's. Returns what must be kept until the process ends, if anything must."""
+        self._log.info("handed over to another gateway")
+        self._endpoint.let_go()
+        if self._frozen is not None:
+            self._frozen.freeze()
+        self._decide(given=True)
+        return self._frozen
+
+    def break_off(self) -> Endpoint | None:
+        """The handover is over, perhaps because this resource ends, or another one of its pool. Returns what must be
+        kept until the process ends, if anything must.
+        """
+        if self.given.done():
+            return None
+        if self.ending:
+            return self.let_go() if self._left else None  # the newer gateway goes on without this one
         if self.parked:
             self._say_back()
             self._decide(given=False)
         else:
             self._peer.close()  # it may ask again
-
-    async def leave(self) -> Endpoint | None:
-        """The newer gateway registers; what was asked here is answered, then the lock is let go.
-
-        Returns what must be kept until the process ends, if anything must.
-        """
-        frozen = None
-        try:
-            await self._handlers.idle()
-            streaming = self._registrar.streaming
-            self._registrar.stop()
-            if streaming and keeps_one_client(self._resource.agent):
-                frozen = self._endpoint
-            self._peer.send(REGISTER, *(frozen.connections() if frozen is not None else ()))
-            if streaming:
-                async with asyncio.timeout(LISTING):
-                    await self._hear(LISTED)
-            await self._handlers.idle()
-        except (OSError, TimeoutError) as error:
-            self._log.warning("the gateway that takes over failed, so this one registers again: %s", error)
-            self._say_back()
-            self._decide(given=False)
-            return None
-        else:
-            self._log.info("handed over to another gateway")
-            self._successor.owns()
-            self._endpoint.let_go()
-            if frozen is not None:
-                frozen.freeze()
-            self._decide(given=True)
-            return frozen
+        return None
 
     async def _hear(self, expected: str) -> None:
         if (heard := await self._peer.hear()) != expected:
@@ -200,13 +215,21 @@ class Handing:
     """One for all resources of a kubelet. Used from the event loop."""
 
     def __init__(self, together: Callable[[str], Sequence[str]], group: asyncio.TaskGroup) -> None:
-        """``together``: the resources of the pool in which this one is, and itself. ``group``: for what it runs."""
+        """``together``: the resources of the pool in which this one is that this gateway may serve, and itself.
+        ``group``: for what it runs.
+        """
         self._together, self._group = together, group
         self._asked: dict[str, Member] = {}
         """Those for which a newer gateway has asked, and the rest of whose pool it hasn't asked for yet."""
         self._turn = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._frozen: list[Endpoint] = []
+        self._retries: dict[str, Retries] = {}
+        """By resource, in either role; newer gateways of the first releases ask again at once."""
+
+    def retries(self, resource: str) -> Retries:
+        """Of handovers of the resource, to this gateway or from it. They outlive its plugin."""
+        return self._retries.setdefault(resource, Retries())
 
     def asked(self, member: Member, newer: Peer) -> None:
         """Another gateway dialled."""
@@ -226,6 +249,8 @@ class Handing:
             return
         if member.name in self._running or member.given.done() or member.ending:
             return
+        if not self.retries(member.name).due:
+            return
         if member.newer is not None:
             member.newer.close()  # it has died, or asks once more
         member.newer = newer
@@ -242,7 +267,11 @@ class Handing:
     def _handed(self, members: Sequence[Member]) -> None:
         for member in members:
             self._running.pop(member.name, None)
-            member.break_off()
+            self._keep(member.break_off())
+
+    def _keep(self, frozen: Endpoint | None) -> None:
+        if frozen is not None:
+            self._frozen.append(frozen)
 
     async def _hand(self, members: Sequence[Member]) -> None:
         """Once it is their turn, and nothing is under way."""
@@ -255,36 +284,58 @@ class Handing:
                     await self._hand_now(members)
 
     async def _hand_now(self, members: Sequence[Member]) -> None:
-        if await self._give(members):
+        """All of them or none."""
+        if failure := await self._give(members):
+            self._complain(members, "so this one serves on", failure)
             for member in members:
-                if (frozen := await member.leave()) is not None:
-                    self._frozen.append(frozen)
+                await member.take_back()
+            return
 
-    async def _give(self, members: Sequence[Member]) -> bool:
-        """All of them or none: no call is passed on before each of them is served."""
+        # Each registers; what has registered waits for the rest of its pool, and any failure has all taken back.
+        try:
+            for member in members:
+                await member.leave()
+        except OSError as error:  # also TimeoutError
+            self._complain(members, "so this one registers again", str(error) or _late("registered", LISTING))
+            return  # and breaks off
+
+        # Nothing is awaited here, so no resource of a pool is another gateway's before all are.
+        for member in members:
+            self.retries(member.name).succeeded()
+            self._keep(member.let_go())
+
+    async def _give(self, members: Sequence[Member]) -> str:
+        """Why that failed; empty if each of them is served. No call is passed on before that."""
         for member in members:
             member.park()
+        seconds = SERVING + SERVING_EACH * (len(members) - 1)
+        decided = Decided()
         failure = ""
         try:
-            async with asyncio.timeout(SERVING), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for member in members:
                     group.create_task(member.give(), name=f"give {member.name}")
             for member in members:
-                member.pass_on()
+                member.pass_on(decided)
         except* OSError as errors:  # also TimeoutError
-            failure = str(errors.exceptions[0]) or f"it hasn't served within {SERVING:g} s"
-        if failure:
-            names = ", ".join(member.name for member in members)
-            _log.warning("the gateway that takes %s over failed, so this one serves on: %s", names, failure)
-            for member in members:
-                await member.take_back()
-        return not failure
+            failure = str(errors.exceptions[0]) or _late("served", seconds)
+        return failure
+
+    def _complain(self, members: Sequence[Member], consequence: str, failure: str) -> None:
+        """Once for each cause, because a newer gateway may try again for hours."""
+        news = False
+        for member in members:
+            news |= self.retries(member.name).failed(failure)
+        level = logging.WARNING if news else logging.DEBUG
+        names = ", ".join(member.name for member in members)
+        _log.log(level, "the gateway that takes %s over failed, %s: %s", names, consequence, failure)
 
     async def end(self, member: Member, grace: float) -> None:
         """The resource ends; a handover that has begun, in ``grace`` seconds."""
         member.ending = True
         self._asked.pop(member.name, None)
-        if (task := self._running.get(member.name)) is not None:
+        task = self._running.get(member.name)
+        if task is not None and not member.given.done():  # else it ends nothing of the others
             if member.parked:
                 await asyncio.wait({task}, timeout=grace)
             task.cancel()
@@ -294,3 +345,7 @@ class Handing:
             with contextlib.suppress(TimeoutError):  # what was passed on is answered
                 await within(grace, member.settle())
         await member.end()
+
+
+def _late(done: str, seconds: float) -> str:
+    return f"it hasn't {done} within {seconds:g} s"

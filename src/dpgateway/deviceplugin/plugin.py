@@ -104,9 +104,12 @@ class Plugin:
         self._member = Member(self._resource, self._endpoint, self.registrar, self._remembering, log)
         self._client = front.client
         if follows:
-            self._endpoint.follow(self._warm)
+            self._endpoint.follow(self._warm, front.handing.retries(config.name))
+        self._endpoint.belong(config.pool or "")
+        self._endpoint.elsewhere.tell(self._owner_changed)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure), holders=self._holders)
         self._stranger = Stranger(config.name)
+        self._telling: asyncio.Task[None] | None = None
         self._taking: Taking | None = None
         """The talk with the gateway that served before, once this one may register."""
         self._taken: tuple[Device, ...] | None = None
@@ -120,6 +123,7 @@ class Plugin:
         self.driver.amend(config)
         self._resource.amend(config)
         self.inventory.amend(config)
+        self._endpoint.belong(config.pool or "")
         self._hear_driver()
 
     def _holders(self) -> Mapping[str, tuple[str, ...]]:
@@ -141,6 +145,11 @@ class Plugin:
     def stranger(self) -> str:
         """What is wrong with the kubelet's list of this resource: it is another plugin's. Empty if it is ours."""
         return self._stranger.complaint
+
+    @property
+    def elsewhere(self) -> str:
+        """Which other gateway serves it, and when this one will; empty if none does."""
+        return self._endpoint.elsewhere.value
 
     @property
     def unsaved(self) -> str:
@@ -172,6 +181,7 @@ class Plugin:
             self.driver.said,
             self._trouble,
             self._resource.repeating.outdated,
+            self._endpoint.elsewhere,
         )
 
     @property
@@ -195,13 +205,21 @@ class Plugin:
             ("holdings", self._resource.releases.follow_holdings),
             ("answers", self._resource.repeating.follow),
             ("notes of answers", self._resource.repeating.follow_notes),
-            ("news", self._news.follow),
             ("journal", self._remembering.follow),
             ("stranger", self._follow_registered),
         ):
             self._group.create_task(follow(), name=f"{self.name} {name}")
         await persist(self._serve, self._failed)
-        return await asyncio.shield(self._member.given)
+        given = await asyncio.shield(self._member.given)
+        self._pools.elsewhere.add(self.name, "another gateway has taken it over" if given else "a handover failed")
+        return given
+
+    def _owner_changed(self) -> None:
+        """What an earlier gateway gave away is known once the journal was read."""
+        if text := self.elsewhere:
+            self._pools.elsewhere.add(self.name, text)
+        elif self.served:
+            self._pools.elsewhere.drop(self.name)
 
     async def _serve(self) -> None:
         await self._node.there.wait()
@@ -210,6 +228,7 @@ class Plugin:
             await self._pools.others_ended(self._node.directory)
         self._endpoint.waited = False  # what follows may fail, and be tried again
         await self._remembering.load()
+        self._pools.elsewhere.drop(self.name)
         self.served = True
         self._trouble.publish("")
         self._reminder.hear(self.failure)
@@ -220,6 +239,8 @@ class Plugin:
         self.inventory.hold(self._holdings.value)
         self.inventory.settle()
         self._resource.releases.resting = self._resource.repeating.resting = False
+        if self._telling is None:  # what is Unhealthy because another gateway serves it is no news
+            self._telling = self._group.create_task(self._news.follow(), name=f"{self.name} news")
         self._resource.releases.tell()
         self._resource.repeating.look()
         if not self.inventory.list.value and not self.driver.said.value.failure:
@@ -251,14 +272,17 @@ class Plugin:
         self.registrar.ready()
         if self._taking is not None:
             await self._taking.ended()
+        self._handing.retries(self.name).succeeded()
 
     async def _tell(self, taking: Taking) -> None:
         await self.registrar.standing.until(lambda standing: standing.listed)
         taking.listed()
 
     def _begin_again(self, error: TakenBack) -> None:
-        self._log.warning("%s", error)
         self.taken_back = True
+        news = self._handing.retries(self.name).failed(str(error))
+        self._log.log(logging.WARNING if news else logging.DEBUG, "%s", error)
+        self._pools.elsewhere.add(self.name, str(error))
         self._endpoint.let_go()
         if not self._member.given.done():
             self._member.given.set_result(False)

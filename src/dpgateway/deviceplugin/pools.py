@@ -1,9 +1,9 @@
 """Which pools there are, and which resources are in each.
 
 A resource is in its pool from the moment it is configured: until somebody has looked at what its containers hold,
-nothing of the pool is given away. What containers still hold of resources that aren't configured any more counts in
-every pool, because their hardware may be in any of them by now. So does hardware that a driver's call still works on
-although that driver has ended.
+nothing of the pool is given away; nor while another gateway serves a part of it (``elsewhere``). What containers still
+hold of resources that aren't configured any more counts for every resource, in a pool or not, because that hardware may
+be any resource's by now. So does hardware that a driver's call still works on although that driver has ended.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.offer.exclusion import Used, used, worked_on
+from dpgateway.deviceplugin.elsewhere import Elsewhere
+from dpgateway.deviceplugin.offer.exclusion import Used, certain, used, worked_on
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.pool import Pool
 from dpgateway.deviceplugin.server.sockets import left_behind
@@ -48,7 +50,8 @@ class Pools:
         self._left, self._unended = left, unended.now
         self._pools: dict[str, Pool] = {}
         self._of: dict[str, Pool] = {}
-        """By resource."""
+        """By resource, also of those that are in no pool that is configured."""
+        self.elsewhere = Elsewhere(left, self._left_changed)
         self._served: dict[str, Inventory] = {}
         self._looking = asyncio.Lock()
         self._waiting = self._looked = 0
@@ -59,6 +62,7 @@ class Pools:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._left.run(self._left_changed), name="what containers hold of resources that went")
             group.create_task(self._follow_calls(), name="calls of drivers that ended")
+            group.create_task(self.elsewhere.run(), name="what other gateways serve")
 
     async def _follow_calls(self) -> None:
         seen = 0
@@ -67,12 +71,26 @@ class Pools:
             self._left_changed()
 
     def _left_changed(self) -> None:
-        for pool in self._pools.values():
+        for pool in {id(pool): pool for pool in self._of.values()}.values():
             pool.tell()
 
-    def _used_besides(self) -> Iterator[Used]:
+    def _besides(self, pool: str) -> Iterator[Used]:
+        """What counts in a pool, of this name, besides its members."""
+        if text := self.elsewhere.stranger(pool):
+            yield Used("a resource that isn't configured here", Holdings(), elsewhere=text)
+        for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
+            yield Used(name, Holdings(), elsewhere=self.elsewhere.served[name])
+            break  # one is enough
         if not self._left.known.is_set():
             yield Used("a resource that isn't configured any more", Holdings())
+        yield from self._ended()
+
+    def _besides_one(self, resource: str) -> Iterator[Used]:
+        """The same for a resource in no pool."""
+        return (certain(one) for one in self._ended() if one.resource != resource)
+
+    def _ended(self) -> Iterator[Used]:
+        """What is used of resources that went, and of drivers that ended."""
         for name, holdings in self._left.holdings.items():
             yield used(name, holdings.value, lambda _: None, untold=False)
         for call in self._unended.value:
@@ -81,18 +99,22 @@ class Pools:
     def add(self, config: ResourceConfig) -> None:
         """The resource is configured from now on, or is in another pool than before, although it is served still."""
         self._left.drop(config.name)
-        pool = self._pools.setdefault(config.pool, Pool(self._used_besides)) if config.pool else None
-        if self._of.get(config.name) is pool:
+        self.elsewhere.configured(config.name)
+        pool, before = self._pool(config), self._of.get(config.name)
+        if before is pool or (before is not None and before.alone and pool.alone):
             return
         self._leave(config.name)
-        if pool is None:
-            return
         self._of[config.name] = pool
         if config.name in self._served:
             self._served[config.name].join(pool)
             pool.tell()
         else:
             pool.expect(_Expected(config.name))
+
+    def _pool(self, config: ResourceConfig) -> Pool:
+        if config.pool:
+            return self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool)))
+        return Pool(partial(self._besides_one, config.name), alone=True)
 
     def join(self, inventory: Inventory) -> None:
         """The resource is going to be served."""
@@ -127,16 +149,18 @@ class Pools:
         may come into one at any time.
         """
         await self._left.known.wait()
-        if name in self._of:
+        if name in self._of and not self._of[name].alone:
             await self._of[name].known.wait()
 
     def together(self, name: str) -> tuple[str, ...]:
-        """The resources of this one's pool, and itself."""
-        return tuple(self._of[name].members) if name in self._of else (name,)
+        """The resources of this one's pool, and itself, without those that another gateway has already."""
+        members = self._of[name].members if name in self._of else (name,)
+        return tuple([one for one in members if one == name or one not in self.elsewhere.served])
 
     def remove(self, name: str) -> None:
         """The resource isn't configured any more, and isn't served."""
         self._left.add(name)
+        self.elsewhere.drop(name)
         self._leave(name)
         self._served.pop(name, None)
 
@@ -144,6 +168,7 @@ class Pools:
         pool = self._of.pop(name, None)
         if pool is not None:
             pool.members.pop(name)
-            pool.tell()
+            if pool.members:
+                pool.tell()
             if name in self._served:
                 self._served[name].join(None)

@@ -18,8 +18,11 @@ from dpgateway.node.journal import Claims, claims_of_others
 from dpgateway.node.node import Node
 from dpgateway.process.log import bind
 from dpgateway.process.observable import Bell, Observable
+from dpgateway.process.tasks import LONGEST_PAUSE, doubling
 from dpgateway.process.threads import Threads
 
+WRITTEN = 0.1
+"""Seconds until a journal has what was given away."""
 PATIENCE = 2.0
 """Seconds that the disk has to answer."""
 
@@ -56,16 +59,42 @@ class Left:
         """What the log has told of: resource, id, and since when that was held."""
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Calls ``changed`` whenever something else may be held; never returns."""
+        """Calls ``changed`` whenever something else may be held; never returns.
+
+        Another gateway may still serve a resource that went, and write down what it gives away; the kubelet's
+        checkpoint may have that sooner. So while an id has no hardware, the journals are read again.
+        """
         with self._bell.heard() as heard:
             await self.look()
             self.known.set()
+            lacked: frozenset[tuple[str, str]] = frozenset()
+            looks, due = 0, 0.0
             while True:
                 self._tell_of_leaks()
                 self._forget()
                 changed()
-                await heard.wait()
+                lacking = self._lacking()
+                if not lacking <= lacked:
+                    looks, due = 1, asyncio.get_running_loop().time() + WRITTEN
+                lacked = lacking
+                try:
+                    async with asyncio.timeout_at(due if lacking else None):
+                        await heard.wait()
+                except TimeoutError:
+                    await self.look()
+                    looks += 1
+                    due = asyncio.get_running_loop().time() + doubling(looks, LONGEST_PAUSE, WRITTEN)
                 heard.clear()
+
+    def _lacking(self) -> frozenset[tuple[str, str]]:
+        """The ids that are held, and of which it isn't known what is behind them."""
+        held = ((resource, one.value) for resource, one in self.holdings.items())
+        return frozenset(
+            (resource, id_)
+            for resource, holdings in held
+            for id_ in holdings.last_known
+            if (claim := holdings.claims.get(id_)) is None or not claim.hardware
+        )
 
     async def look(self) -> bool:
         """Reads the journals, once more if another gateway may have written one since: whether all could be read."""
@@ -75,10 +104,26 @@ class Left:
                 continue  # since just now
             self._node.add(resource)
             holdings = self._node.holdings[resource]
-            holdings.publish(holdings.value.remembered(claims))
+            self._publish(holdings, holdings.value.remembered(claims))
             if resource not in self.holdings:
                 self.add(resource)
         return whole
+
+    @staticmethod
+    def _publish(holdings: Observable[Holdings], found: Holdings) -> None:
+        """Most looks find what the one before found."""
+        if found != holdings.value:
+            holdings.publish(found)
+
+    @property
+    def directory(self) -> Path:
+        """The kubelet's device-plugins directory."""
+        return self._node.directory
+
+    @property
+    def written(self) -> int:
+        """How often the kubelet may have written its checkpoint."""
+        return self._node.written.version
 
     @property
     def configured(self) -> frozenset[str]:

@@ -30,6 +30,16 @@ def take(descriptor: int) -> bool:
     return True
 
 
+def is_free(descriptor: int) -> bool:
+    """Whether nobody has the lock. Others may ask at the same time. Raises OSError if the file can't be locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True
+
+
 async def wait(descriptor: int, pause: float = FIRST_PAUSE) -> None:
     """Returns when the lock is taken. Raises OSError if the file can't be locked.
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.offer.shares import device_id
 from dpgateway.deviceplugin.plugin import Plugin
-from dpgateway.deviceplugin.registration import standing as registration
+from dpgateway.deviceplugin.registration import standing as standings
 from dpgateway.model import Offer, Offers
 from dpgateway.node import releases
 from dpgateway.node.holdings import Holdings
@@ -43,11 +43,12 @@ def standing(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     """How one resource is. ``age``: seconds since the start; ``directory``: whether the kubelet's directory exists."""
     overdue = age >= min(config.timeouts.list.total_seconds() + KNOWN_AFTER, LONGEST_START)
     if plugin is None:
-        return Standing(config.name, overdue, _registration(registration.Standing()), None)
+        return Standing(config.name, overdue, _registration(standings.Standing()), None)
     failure = Failure(plugin.failure, _time(plugin.failed_since)) if plugin.failure else None
     listed = plugin.inventory.list.value is not None
     started = failure is not None or ((plugin.served or not directory) and listed) or overdue
-    return Standing(config.name, started, _registration(plugin.registrar.standing.value, plugin.stranger), failure)
+    registration = _registration(plugin.registrar.standing.value, plugin.elsewhere or plugin.stranger)
+    return Standing(config.name, started, registration, failure)
 
 
 class Devices:
@@ -103,10 +104,11 @@ def resource(
         devices.all,
         (plugin.unsaved if plugin is not None else "") or None,
         Failure(refused[0], _time(refused[1])) if refused is not None else None,
+        (plugin.elsewhere if plugin is not None else "") or None,
     )
 
 
-def _registration(one: registration.Standing, stranger: str = "") -> Registration:
+def _registration(one: standings.Standing, besides: str = "") -> Registration:
     return Registration(
         one.state.value,
         _time(one.since),
@@ -114,7 +116,7 @@ def _registration(one: registration.Standing, stranger: str = "") -> Registratio
         one.streaming,
         one.listed,
         one.api,
-        one.complaint or stranger or None,
+        one.complaint or besides or None,
     )
 
 

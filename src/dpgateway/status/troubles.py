@@ -15,6 +15,10 @@ ERROR, WARNING = "error", "warning"
 LOOK_AT_KUBELET = "look at the kubelet: systemctl status kubelet, journalctl -u kubelet"
 STOP_OTHER = "look for it among the node's DaemonSets and services; pods may have its devices until it is stopped"
 UNTOLD = "no driver is told when that ends; configure the resource again, so that its driver is"
+ONE_GATEWAY = (
+    "during an upgrade that is over once the older gateway ends. Else two gateways are installed on this node: remove "
+    "the one that you don't want, a release of the chart, a profile or a service"
+)
 CHECK = "`dpgateway check` names all that is wrong with the configuration"
 REFUSED = "the driver says why, and the log may say more; this is over once a container gets its devices"
 STATE_DIR = "look at the disk of `state_dir`: is it full, is it writable? It is tried again every few seconds"
@@ -73,6 +77,9 @@ def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
     if one.failure is not None:  # each of its devices says the same
         advice = TRY_DRIVER if one.driver.version is not None else FIND_DRIVER
         yield Trouble(ERROR, one.name, one.failure.reason, one.failure.since, advice)
+        return
+    if one.elsewhere is not None:  # what else is wrong is that gateway's
+        yield Trouble(WARNING, one.name, one.elsewhere, one.registration.since, ONE_GATEWAY)
         return
     if kubelet and (reason := unready(one, kubelet=kubelet)) is not None:
         advice = STOP_OTHER if one.registration.listed else LOOK_AT_KUBELET

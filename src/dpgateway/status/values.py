@@ -115,6 +115,8 @@ class Resource(Standing):
     """Why what it gives away isn't written down."""
     refused: Failure | None = None
     """Why the last container got nothing of it."""
+    elsewhere: str | None = None
+    """Which other gateway serves it."""
 
 
 @dataclass(frozen=True, slots=True)

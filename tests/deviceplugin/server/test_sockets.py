@@ -94,8 +94,21 @@ def test_the_kubelets_directory_is_never_made(tmp_path):
 async def test_the_lock_says_who_holds_it(tmp_path):
     names = await locked(tmp_path)
     (lock,) = names.folder.glob("*.lock")
-    assert (lock.read_text(), mode(lock)) == (f"pid {os.getpid()}\n", 0o600)
+    holder, resource, pool, end = lock.read_text().split("\n")
+    assert re.fullmatch(rf"pid {os.getpid()} on \S+, since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ", holder)
+    assert (resource, pool, end, mode(lock)) == (NAME, "pool ", "", 0o600)
     names.remove()
+
+
+async def test_the_lock_names_the_pod_because_each_container_counts_its_own_pids(tmp_path, monkeypatch):
+    monkeypatch.setenv("POD_NAME", "dpgateway-x2v9k")
+    monkeypatch.setenv("POD_NAMESPACE", "devices")
+    names = await locked(tmp_path)
+    holder = names.lock.held()
+    assert holder is not None
+    assert f"{NAME}: pid {os.getpid()} in pod devices/dpgateway-x2v9k, since " in holder.text
+    names.remove()
+    assert names.lock.held() is None
 
 
 async def test_a_second_gateway_waits_and_says_who_holds_the_lock_and_takes_over(tmp_path):

@@ -8,7 +8,7 @@ changed. Each of these takes the place of a free one that is offered, which is U
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dpgateway.deviceplugin.offer.shares import device_id
 from dpgateway.model import Device
@@ -32,6 +32,8 @@ class Used:
     """One that a container may use, and of which nobody remembers what is behind it; empty if there is none."""
     holder: str = ""
     """Who has all of it, if that is no container."""
+    elsewhere: str = ""
+    """How another gateway is called that serves the resource, and may give anything away as it; empty if none does."""
 
     def device(self, offered: str) -> str:
         """The id of the device that an offered id means."""
@@ -40,11 +42,13 @@ class Used:
     @property
     def known(self) -> bool:
         """Whether somebody has looked at what earlier gateways gave away, and at what the kubelet wrote down."""
-        return self.holdings.remembers and self.holdings.looked
+        return self.holdings.remembers and self.holdings.looked and not self.elsewhere
 
     @property
     def unsure(self) -> str:
         """Why any hardware may be in use under this name; empty if it is known which."""
+        if self.elsewhere:
+            return f"it may be given away as {self.resource}: {self.elsewhere}"
         if not self.known:
             return f"it isn't known yet what containers hold as {self.resource}"
         if self.forgotten:
@@ -124,6 +128,19 @@ def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
     behind = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
     holder = f"{method}() of its driver, which ended before that call did"
     return Used(resource, Holdings(looked=True, remembers=True), behind=behind, holder=holder)
+
+
+def certain(one: Used) -> Used:
+    """Only what is known to be used under a name: for a resource in no pool, which would otherwise wait for all others.
+    What nobody remembers is taken for what it is called.
+    """
+    untold = {device_id(offered): [offered] for offered in one.ids if not _behind(one, offered)}
+    holdings = replace(one.holdings, looked=True, remembers=True)
+    return replace(one, holdings=holdings, forgotten="", behind={**untold, **one.behind})
+
+
+def _behind(one: Used, offered: str) -> bool:
+    return any(offered in ids for ids in one.behind.values())
 
 
 def excluded(

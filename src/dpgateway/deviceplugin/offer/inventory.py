@@ -255,7 +255,9 @@ class Inventory:
 
     def _tell_pool(self) -> None:
         """Only of news: all resources of the pool read each checkpoint, and most of these say nothing new."""
-        if self._pool is not None and (news := self.used().news) != self._told:
+        if self._pool is None or self._pool.alone:
+            return
+        if (news := self.used().news) != self._told:
             self._told = news
             self._pool.tell(self.name)
 

@@ -7,7 +7,8 @@ know before anything else can happen.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 from dpgateway.deviceplugin.offer.exclusion import Used
@@ -28,10 +29,13 @@ class Member(Protocol):
 class Pool:
     """Used from the event loop."""
 
-    def __init__(self, besides: Callable[[], Iterable[Used]] = tuple) -> None:
-        """``besides`` says what is used under names that are in no pool, but count in each of them."""
+    def __init__(self, besides: Callable[[], Iterable[Used]] = tuple, *, alone: bool = False) -> None:
+        """``besides`` says what is used under names that aren't in the pool, but count in it. ``alone``: this is no
+        pool that anybody configured, but one resource that is in none.
+        """
         self.members: dict[str, Member] = {}
         """By resource."""
+        self.alone = alone
         self.known = asyncio.Event()
         """Set while it is known what containers hold of each of them."""
         self._besides = besides
@@ -42,8 +46,9 @@ class Pool:
         self.known.clear()
 
     def others(self, name: str) -> Sequence[Used]:
-        """What is used under other names than this one."""
-        return (*(member.used() for other, member in self.members.items() if other != name), *self._besides())
+        """What is used under other names than this one, as far as it keeps a device from anybody."""
+        uses = {other: member.used() for other, member in self.members.items()}
+        return _others(name, _that_count(uses), self._besides())
 
     def tell(self, name: str = "") -> None:
         """What is used under this name has changed; without a name, what is used besides."""
@@ -51,6 +56,22 @@ class Pool:
         besides = tuple(self._besides())
         if all(use.known for use in (*uses.values(), *besides)):
             self.known.set()
+        else:
+            self.known.clear()
+        counting = _that_count(uses)
         for other, member in tuple(self.members.items()):
             if other != name:
-                member.exclude([*(use for whose, use in uses.items() if whose != other), *besides])
+                member.exclude(_others(other, counting, besides))
+
+
+def _that_count(uses: Mapping[str, Used]) -> Mapping[str, Used]:
+    """Those that keep a device from anybody, because a pool may have hundreds that use nothing. Of those of which only
+    that is known that nothing is known two are enough, so that each of the pool sees another one than itself.
+    """
+    using = {name: use for name, use in uses.items() if use.behind}
+    unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
+    return using | {name: uses[name] for name in unsure}
+
+
+def _others(name: str, uses: Mapping[str, Used], besides: Iterable[Used]) -> Sequence[Used]:
+    return (*(use for other, use in uses.items() if other != name), *besides)

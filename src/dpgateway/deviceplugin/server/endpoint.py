@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.deviceplugin.server.serving import Server
 from dpgateway.deviceplugin.server.sockets import SocketNames
-from dpgateway.deviceplugin.server.taking import TAKE, Taking
+from dpgateway.deviceplugin.server.taking import TAKE, Misunderstood, Retries, Taking
 from dpgateway.errors import KubeletError
-from dpgateway.process import unix
-from dpgateway.process.peers import Listener, Peer
+from dpgateway.process import forks, unix
+from dpgateway.process.observable import Observable
+from dpgateway.process.peers import Gone, Listener, Peer
 from dpgateway.process.tasks import within
 
 UNARY = 0.5
@@ -54,22 +56,32 @@ class Endpoint:
         self._bound: os.stat_result | None = None
         self._opening = asyncio.Lock()
         self._warm: Callable[[], Awaitable[bool]] | None = None
+        self._retries = Retries()
         self._asked: Callable[[Peer], None] = Peer.close
         self._listener: Listener | None = None
         self.mutes = Mutes()
         self._frozen = False
         self.waited = False
         """Whether another gateway served the resource when this one came."""
+        self.elsewhere = Observable("")
+        """Which other gateway serves the resource now, as far as that was seen; empty if this one does."""
         self.taking: Taking | None = None
         """The talk with the gateway from which this one took over."""
 
-    def follow(self, warm: Callable[[], Awaitable[bool]]) -> None:
+    def belong(self, pool: str) -> None:
+        """The resource is in this pool; empty: in none. Others learn it from the lock."""
+        if self._names.lock.pool != pool:
+            self._names.lock.pool = pool
+            if not self._names.lock.passed:
+                self._names.lock.sign()
+
+    def follow(self, warm: Callable[[], Awaitable[bool]], retries: Retries | None = None) -> None:
         """Takes over from a gateway that serves already as soon as ``warm`` returns. Without this call it waits until
         that gateway ends.
 
-        ``warm`` returns whether there is a healthy device.
+        ``warm`` returns whether there is a healthy device. ``retries``: those of endpoints before this one.
         """
-        self._warm = warm
+        self._warm, self._retries = warm, retries or self._retries
 
     def precede(self, asked: Callable[[Peer], None]) -> None:
         """From now on ``asked`` is called when a newer gateway wants to take over. Raises OSError."""
@@ -86,12 +98,14 @@ class Endpoint:
             await self._names.lock.take(self._wait, self._ask if follows else None)
             self._names.sweep()
             await self._bind()
+            self.elsewhere.publish("")
             if self._listener is not None:  # the directory may be another one
                 before, self._listener = self._listener, Listener(self._names.next, self._asked)
                 before.close()
 
     def _wait(self, text: str) -> None:
         self.waited = True
+        self.elsewhere.publish(text)
         self._log.warning("%s", text)
 
     async def _ask(self) -> int:
@@ -99,9 +113,13 @@ class Endpoint:
         assert self._warm is not None  # noqa: S101  the caller looked
         told = False
         while True:
+            await self._retries.pause()
             healthy = await self._warm()
             try:
-                self.taking, lock = await Taking.ask(self._names.next, healthy=healthy)
+                self.taking, lock = await self._ask_once(healthy=healthy)
+            except Misunderstood as error:
+                level = logging.WARNING if self._retries.failed(str(error)) else logging.DEBUG
+                self._log.log(level, "the gateway that serves it can't hand it over: %s", error)
             except OSError as error:
                 level = logging.DEBUG if healthy or told else logging.WARNING
                 why = "" if healthy else "; this one has no healthy device, and nothing is taken from one that has any"
@@ -111,10 +129,24 @@ class Endpoint:
             else:
                 return lock
 
+    async def _ask_once(self, *, healthy: bool) -> tuple[Taking, int]:
+        taking, lock = await Taking.ask(self._names.next, healthy=healthy)
+        if self._names.lock.is_it(lock):
+            return taking, lock
+        forks.close(lock)
+        taking.close()
+        raise Misunderstood(f"{self._names.next}: expected {self._names.lock.path}, locked, found another descriptor")
+
     def give(self, newer: Peer, api: str) -> None:
         """The newer gateway may serve from now on. Raises OSError."""
         newer.send(f"{TAKE} {api}", self._names.lock.descriptor)
         self._names.lock.passed = True
+
+    def check_given(self) -> None:
+        """The newer gateway says that it serves. Raises OSError unless it has bound another socket than this one's."""
+        bound = self._names.base.lstat()
+        if not stat.S_ISSOCK(bound.st_mode) or self._is_bound():
+            raise Gone(f"it says that it serves, but {self._names.base} isn't a socket of its own")
 
     def given(self) -> Path:
         """Where the newer gateway serves; nothing there is ours any more."""

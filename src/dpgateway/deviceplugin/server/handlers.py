@@ -52,6 +52,9 @@ _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 MARGIN = 1.0
 """Seconds that a newer gateway has besides the resource's own time, because it knows better why it has no answer."""
 
+_DECIDING = frozenset({Call.ALLOCATE, Call.PREPARE})
+"""The calls that give something away, or make it ready."""
+
 KUBELET_AGENT = "grpc-go/"
 """How a kubelet of any release names itself, and other clients that are written in Go (``callers``)."""
 
@@ -168,11 +171,12 @@ class Handlers:
         assert self.successor is not None  # noqa: S101  the caller looked
         seconds = self._resource.patience(rpc.call, api) + MARGIN
         try:
-            return await self.successor.answer(f"/{api.service}/{rpc.name}", raw, seconds)
+            path = f"/{api.service}/{rpc.name}"
+            return await self.successor.answer(path, raw, seconds, decides=rpc.call in _DECIDING)
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
         except TimeoutError:
-            if rpc.call not in (Call.ALLOCATE, Call.PREPARE):  # it decides nothing, so both may answer
+            if rpc.call not in _DECIDING:  # so both may answer
                 return None
             text = f"the gateway that takes over hasn't answered {rpc.name} within {seconds:g} s"
             self._log.warning("%s", text, extra={"api": api.name, "rpc": rpc.name, "reason": text})
@@ -239,6 +243,10 @@ class Handlers:
     def make_ready(self) -> None:
         """Encodes the list for a kubelet that is about to ask for it, in the API of the Register."""
         self._lists.encode(self._resource.api)
+
+    def hush(self) -> None:
+        """Nothing more is sent on the streams, which stay open: a newer gateway lists the devices from now on."""
+        self._lists.hushed = True
 
     def end_streams(self) -> None:
         for end in self._ends:

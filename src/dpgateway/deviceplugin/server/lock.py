@@ -1,4 +1,10 @@
-"""The lock of one resource: who holds it serves the resource, and its file says who that is.
+"""The lock of one resource: who holds it serves the resource, and its file says who that is, in three lines:
+
+    pid 7 in pod kube-system/dpgateway-x2v9k, since 2026-01-31T12:00:00Z
+    example.com/thing
+    pool boards
+
+A pid alone says little, because each container counts its own. Gateways of the first releases wrote ``pid 7``.
 
 A gateway that waits for it gets it when the other one ends, or hands the resource over (``taking``): then both have it.
 """
@@ -8,15 +14,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import stat
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from dpgateway.errors import KubeletError, naming
 from dpgateway.process import forks, locks
 
+_POOL = "pool "
+MOST_READ = 1000
+"""Bytes of the file."""
+
 Ask = Callable[[], Awaitable[int]]
 """Returns the descriptor of the lock, once the gateway that serves has passed it."""
+
+
+class Holder(NamedTuple):
+    """Another gateway that serves a resource."""
+
+    text: str
+    """Which one, and which resource."""
+    pool: str | None
+    """Of the resource; empty if it is in none, None if the gateway doesn't say it."""
 
 
 class Lock:
@@ -26,6 +48,8 @@ class Lock:
         self.path = path
         self._resource = resource
         self._descriptor: int | None = None
+        self.pool = ""
+        """Of the resource; to be signed."""
         self.passed = False
         """Whether another gateway has the lock, too: then the resource's names are that one's."""
 
@@ -56,7 +80,7 @@ class Lock:
             return
         with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"pid {os.getpid()}\n".encode(), 0)
+            os.pwrite(self._descriptor, f"{_we()}\n{self._resource}\n{_POOL}{self.pool}\n".encode(), 0)
 
     def is_ours(self) -> bool:
         """Whether the lock that we hold is the one that others would find."""
@@ -65,6 +89,13 @@ class Lock:
         with contextlib.suppress(OSError):
             return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
         return False
+
+    def is_it(self, descriptor: int) -> bool:
+        """Whether this is the lock that others would find, and is held by whoever has a copy of this descriptor."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.path.stat()) and locks.take(descriptor)
+        except OSError:
+            return False
 
     @property
     def descriptor(self) -> int:
@@ -76,6 +107,19 @@ class Lock:
         if self._descriptor is not None:
             forks.close(self._descriptor)
             self._descriptor = None
+
+    def held(self) -> Holder | None:
+        """Which gateway serves the resource, if any does. Nobody is kept out by the look."""
+        try:
+            descriptor = forks.withhold(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
+        except OSError:  # nobody has ever served it, or whoever serves from the folder tells what is wrong
+            return None
+        try:
+            return None if locks.is_free(descriptor) else self._holder(descriptor)
+        except OSError:
+            return None
+        finally:
+            forks.close(descriptor)
 
     async def unserved(self) -> None:
         """Returns when no gateway serves the resource. Raises KubeletError or OSError."""
@@ -102,7 +146,7 @@ class Lock:
             if locks.take(descriptor):
                 return descriptor
             when = "this one takes over when that one ends" if ask is None else "this one takes over once it is ready"
-            tell(f"waiting because {self._holder(descriptor)}; {when}")
+            tell(f"waiting because {self._holder(descriptor).text}; {when}")
             return await self._freed_or_given(descriptor, ask)
 
     @staticmethod
@@ -126,11 +170,20 @@ class Lock:
                 task.cancel()
             await asyncio.wait({waiting, *asking})
 
-    def _holder(self, descriptor: int) -> str:
-        name = ""
+    def _holder(self, descriptor: int) -> Holder:
+        text = ""
         with contextlib.suppress(OSError):
-            name = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
-        return f"another gateway serves {self._resource}: {name or 'it left no name'}"
+            text = os.pread(descriptor, MOST_READ, 0).decode(errors="replace")
+        name, resource, pool, *_ = (*text.split("\n"), "", "", "")
+        who = f"another gateway serves {resource or self._resource}: {name or 'it left no name'}"
+        return Holder(who, pool.removeprefix(_POOL) if pool.startswith(_POOL) else None)
+
+
+def _we() -> str:
+    """This process, as somebody finds it who has only the log of another one."""
+    pod = "/".join(filter(None, (os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME"))))
+    where = f"in pod {pod}" if os.environ.get("POD_NAME") else f"on {socket.gethostname()}"
+    return f"pid {os.getpid()} {where}, since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
 
 
 def _close_given(asked: asyncio.Future[int]) -> None:

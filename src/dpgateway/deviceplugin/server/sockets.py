@@ -62,11 +62,12 @@ def left_behind(device_plugins: Path, resources: Iterable[str]) -> Iterator[Sock
     with contextlib.suppress(OSError):  # whoever serves from the folder tells what is wrong with it
         if _is_ours(folder):
             found = {match[1] for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))}
-    for hash_ in sorted(found.difference(map(_hash, resources))):
+    for hash_ in sorted(found.difference(map(hash_of, resources))):
         yield SocketNames(device_plugins, f"the resource {hash_}", hash_)
 
 
-def _hash(resource: str) -> str:
+def hash_of(resource: str) -> str:
+    """What its files are called."""
     return hashlib.sha256(resource.encode()).hexdigest()[:16]
 
 
@@ -81,12 +82,12 @@ class SocketNames:
     def __init__(self, device_plugins: Path, resource: str, hash_: str | None = None) -> None:
         """``hash_``: of a resource whose name isn't known."""
         self.folder = device_plugins / FOLDER
-        self._hash = hash_ or _hash(resource)
-        self.base = self.folder / f"{self._hash}.sock"
+        self.hash = hash_ or hash_of(resource)
+        self.base = self.folder / f"{self.hash}.sock"
         """The socket, for links to be made to it, and for people."""
-        self.next = self.folder / f"{self._hash}.next"
+        self.next = self.folder / f"{self.hash}.next"
         """Where the next gateway asks for the resource."""
-        self.lock = Lock(self.folder / f"{self._hash}.lock", resource)
+        self.lock = Lock(self.folder / f"{self.hash}.lock", resource)
         # Never a number that an earlier gateway used: the kubelet may still be connected to it.
         self._numbers = itertools.count(time.time_ns() // 1_000_000)
         self._links: list[Path] = []
@@ -108,7 +109,7 @@ class SocketNames:
         """Removes what a gateway before us left behind. Only under the lock."""
         self._links.clear()
         # no glob: a pattern for each resource would be compiled and kept
-        links = [path for path in self.folder.iterdir() if path.name.startswith(f"{self._hash}-")]
+        links = [path for path in self.folder.iterdir() if path.name.startswith(f"{self.hash}-")]
         for path in [self.base, *links]:
             path.unlink(missing_ok=True)
 
@@ -142,7 +143,7 @@ class SocketNames:
         return self._new("new")
 
     def _new(self, kind: str) -> Path:
-        return self.folder / f"{self._hash}-{next(self._numbers)}.{kind}"
+        return self.folder / f"{self.hash}-{next(self._numbers)}.{kind}"
 
     def keep_newest(self) -> None:
         """Removes all links but the last."""

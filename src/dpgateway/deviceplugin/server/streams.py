@@ -47,6 +47,8 @@ class Lists:
         self._list, self._pace = listed, pace
         self._encoders: dict[str, ListEncoder] = {}
         self._encoded: dict[str, tuple[int, bytes]] = {}
+        self.hushed = False
+        """Whether nothing more is sent."""
 
     def encode(self, api: Api) -> bytes:
         """The bytes of the current list, made once per version."""
@@ -81,4 +83,6 @@ class Lists:
         async with end.interrupts():
             await self._list.newer(version)
             await self._pace.turn(api.pause, writes=api.writes)
+            if self.hushed:
+                await asyncio.get_running_loop().create_future()  # until the end is said
         return not end.said

@@ -17,16 +17,54 @@ older one may want the resource back, and a kubelet 1.37 that loses one of three
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import random
 from pathlib import Path
 
 from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.errors import KubeletError
 from dpgateway.process import forks
-from dpgateway.process.peers import Gone, Peer
+from dpgateway.process.peers import Peer
+from dpgateway.process.tasks import LONGEST_PAUSE, doubling
 
 ASK, POOR, TAKE, SERVES = "ask 1", "ask 1 without healthy devices", "take", "serves"
 REGISTER, LISTED, BACK = "register", "listed", "back"
+
+
+class Misunderstood(OSError):
+    """The older gateway answers with something else than it should."""
+
+
+class Retries:
+    """What is to be done before a handover that failed is tried again, and whether the log has to hear of the failure.
+
+    The pause is 1 s, doubling up to 60 s. Up to a quarter is added at random, so that the resources of one gateway
+    don't return in step. Used from the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._failures, self._due, self._why = 0, 0.0, ""
+
+    def failed(self, why: str) -> bool:
+        """Whether that is news: the last failure had another cause."""
+        self._failures += 1
+        pause = doubling(self._failures, LONGEST_PAUSE) * (1 + random.random() / 4)  # noqa: S311  no secret
+        self._due = asyncio.get_running_loop().time() + pause
+        self._why, before = why, self._why
+        return why != before
+
+    def succeeded(self) -> None:
+        self._failures, self._due, self._why = 0, 0.0, ""
+
+    @property
+    def due(self) -> bool:
+        """Whether the pause is over."""
+        return asyncio.get_running_loop().time() >= self._due
+
+    async def pause(self) -> None:
+        """Returns when it is over."""
+        await asyncio.sleep(self._due - asyncio.get_running_loop().time())
 
 
 class TakenBack(KubeletError):
@@ -47,7 +85,8 @@ class Taking:
 
     @classmethod
     async def ask(cls, path: Path, *, healthy: bool) -> tuple[Taking, int]:
-        """With the descriptor of the lock. Raises OSError if the older gateway doesn't hand the resource over.
+        """With the descriptor of the lock. Raises OSError if the older gateway doesn't hand the resource over, and
+        Misunderstood if it answers something else.
 
         ``healthy``: whether this gateway has a healthy device of it.
         """
@@ -63,7 +102,8 @@ class Taking:
             for descriptor in descriptors:
                 forks.close(descriptor)
             older.close()
-            raise Gone(f"{path}: expected {TAKE!r} and a lock, found {verb!r} and {len(descriptors)} descriptors")
+            found = f"{verb!r:.100} and {len(descriptors)} descriptors"
+            raise Misunderstood(f"{path}: expected {TAKE!r} and a lock, found {found}; end that gateway")
         return cls(older, api), descriptors[0]
 
     async def registers(self, mutes: Mutes) -> bool:
