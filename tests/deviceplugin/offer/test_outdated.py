@@ -1,5 +1,7 @@
 """Whether an answer that is repeated still means what it meant: a table, and one property."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +40,8 @@ def test_what_means_something_else(given, now, said):
 
 @pytest.mark.parametrize("field", ["mounts", "env"])
 def test_what_the_configuration_has_in_its_place_is_no_device(field):
-    given, now, complete = (Answer(**{field: {"/m": text}}) for text in ("mine yesterday", "the driver's", "mine"))
+    of: Any = Answer
+    given, now, complete = (of(**{field: {"/m": text}}) for text in ("mine yesterday", "the driver's", "mine"))
     assert outdated(given, now, complete) == ""
     assert outdated(given, now, now)
 
