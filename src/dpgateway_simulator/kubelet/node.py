@@ -12,11 +12,14 @@ from dpgateway_simulator.kubelet.events import Journal
 
 @dataclass
 class Misbehaviour:
-    """Refuses and stalls Register, and listens late, until `behave`, through all restarts. None means all resources."""
+    """Refuses, stalls and delays Register, and listens late, until `behave`, through all restarts. None means all
+    resources.
+    """
 
     refusals: dict[str | None, tuple[Status, str]] = field(default_factory=dict)
     stalled: set[str | None] = field(default_factory=set)
     late_listen: float = 0.0  # seconds between the creation of kubelet.sock and listening on it
+    register_delay: float = 0.0  # seconds before a Register is looked at
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def refuse_register(self, text: str, code: str = "UNKNOWN", resource: str | None = None) -> None:
@@ -31,7 +34,7 @@ class Misbehaviour:
         """Ends all misbehaviour; stalled calls go on."""
         self.refusals.clear()
         self.stalled.clear()
-        self.late_listen = 0.0
+        self.late_listen = self.register_delay = 0.0
         self._released.set()
         self._released = asyncio.Event()
 

@@ -58,6 +58,8 @@ class Registrar:
         about = {"resource": request.resource, "endpoint": request.endpoint, "version": request.version}
         self._incarnation.emit("register", **about)
         await self._misbehaviour.stall(request.resource)
+        if self._misbehaviour.register_delay:
+            await self._incarnation.sleep(self._misbehaviour.register_delay)
         try:
             await self._accept(request)
         except RefusedError as error:

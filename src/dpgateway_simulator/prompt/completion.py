@@ -64,7 +64,7 @@ def _misbehave(kubelet: Kubelet, words: Words) -> list[str]:
         return resources(kubelet)
     if words == ["refuse"]:
         return [one.name for one in Status if one is not Status.OK]
-    return [] if words else ["refuse", "stall", "late"]
+    return [] if words else ["refuse", "stall", "slow", "late"]
 
 
 def _print(kubelet: Kubelet, words: Words) -> list[str]:

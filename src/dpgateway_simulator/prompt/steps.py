@@ -9,6 +9,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
+from dpgateway_simulator.kubelet.node import Misbehaviour
 from dpgateway_simulator.kubelet.releases import UnknownVersionError, behaviour
 from dpgateway_simulator.prompt.session import (
     Act,
@@ -152,25 +153,30 @@ def misbehave(words: list[str]) -> Act:
     match words:
         case ["refuse", code, *_] if code.upper() not in Status.__members__:
             raise WordsError(f"found {code!r}, expected a gRPC status such as UNAVAILABLE")
-        case ["late", seconds]:
+        case ["late" | "slow", seconds]:
             number(seconds, "a number of seconds")
         case ["refuse", _, *_] | ["stall"] | ["stall", _]:
             pass
         case _:
-            expected = "refuse CODE TEXT, stall [RESOURCE] or late SECONDS"
+            expected = "refuse CODE TEXT, stall [RESOURCE], slow SECONDS or late SECONDS"
             raise WordsError(f"found {' '.join(words)!r}, expected {expected}")
 
     async def act(session: Session) -> None:
-        misbehaviour = session.kubelet.misbehaviour
-        match words:
-            case ["refuse", code, *text]:
-                misbehaviour.refuse_register(" ".join(text), code)
-            case ["stall", *resource]:
-                misbehaviour.stall_register(*resource)
-            case [_, seconds]:
-                misbehaviour.late_listen = float(seconds)
+        _misbehave(session.kubelet.misbehaviour, words)
 
     return act
+
+
+def _misbehave(misbehaviour: Misbehaviour, words: list[str]) -> None:
+    match words:
+        case ["refuse", code, *text]:
+            misbehaviour.refuse_register(" ".join(text), code)
+        case ["stall", *resource]:
+            misbehaviour.stall_register(*resource)
+        case ["slow", seconds]:
+            misbehaviour.register_delay = float(seconds)
+        case [_, seconds]:
+            misbehaviour.late_listen = float(seconds)
 
 
 def behave(words: list[str]) -> Act:

@@ -43,7 +43,9 @@ VERBS: dict[str, Verb] = {
     ),
     "drop-streams": Verb(steps.drop_streams, "[RESOURCE]", "break the connections to the plugins"),
     "misbehave": Verb(
-        steps.misbehave, "refuse CODE TEXT | stall [RESOURCE] | late SECONDS", "do it from now on, until behave"
+        steps.misbehave,
+        "refuse CODE TEXT | stall [RESOURCE] | slow SECONDS | late SECONDS",
+        "do it from now on, until behave",
     ),
     "behave": Verb(steps.behave, "", "stop misbehaving"),
     "socket": Verb(steps.socket, "touch | rename | delete | recreate", "do it to kubelet.sock under way"),

@@ -41,3 +41,18 @@ async def test_the_socket_may_be_there_before_anybody_listens(rig: Rig) -> None:
     await starting
     _, writer = await asyncio.open_unix_connection(kubelet.directory / "kubelet.sock")
     writer.close()
+
+
+async def test_a_register_may_take_its_time(rig: Rig) -> None:
+    clock = ManualClock()
+    kubelet = await rig.kubelet("1.37", clock=clock)
+    plugin = await rig.plugin(kubelet).serve()
+    kubelet.misbehaviour.register_delay = 2
+    since = len(kubelet.events)
+    registering = asyncio.create_task(plugin.register())
+    await kubelet.wait_for_event("register", since)
+    clock.advance(1)
+    assert kubelet.counts(X) == (None, None)
+    clock.advance(1)
+    await registering
+    await kubelet.wait_for(lambda: kubelet.counts(X) == (2, 2))

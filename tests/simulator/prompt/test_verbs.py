@@ -47,7 +47,7 @@ async def test_a_rehearsal(session: Rehearsal) -> None:
 
 async def test_misbehaving_in_words(session: Rehearsal) -> None:
     await do(session, "misbehave refuse UNAVAILABLE not today", f"misbehave stall {X}", "misbehave stall")
-    await do(session, "misbehave late 0", "behave")
+    await do(session, "misbehave slow 0.5", "misbehave late 0", "behave")
     await do(
         session,
         "socket touch",
@@ -126,6 +126,7 @@ async def test_steps_that_fail(session: Rehearsal, line: str, error: str) -> Non
         ("misbehave", "expected refuse CODE TEXT, stall"),
         ("misbehave refuse BADLY x", "found 'BADLY', expected a gRPC status"),
         ("misbehave late soon", "expected a number of seconds"),
+        ("misbehave slow down", "expected a number of seconds"),
         ("socket eat", "expected touch, rename, delete or recreate"),
         ("print money", "expected capacity, files, checkpoint or devices"),
         ("pause -1", "found '-1', expected a number of seconds"),
