@@ -105,6 +105,23 @@ async def test_resources_that_come_and_go_while_the_kubelet_is_asked_are_left_ou
     assert (other.value.listed, new.value.asked) == ({}, Holdings().asked)
 
 
+async def test_nobody_is_asked_while_an_allocate_is_in_flight(asked):
+    """Such a List has the kubelet give the same device to the next pod, too."""
+    asked.start()
+    await asked.more_calls(2)
+    asked.holdings.amend(asked.value.began(("b",), {"b": frozenset({"b"})}))
+    asked.asking.hint()
+    await until(lambda: not asked.asking._hint.is_set())
+    await turns()
+    other = PodResources(asked.kubelet.socket, Threads())
+    await other.list([THING])  # a question that was asked before would have come first
+    await other.close()
+    calls = asked.calls
+    assert calls == 3
+    asked.holdings.publish(asked.value.failed(("b",)))
+    await until(lambda: asked.calls > calls)
+
+
 async def test_nobody_is_asked_while_nothing_is_claimed(asked):
     asked.holdings.publish(Holdings().noted({}, 0.0, 0.0))
     asked.start()

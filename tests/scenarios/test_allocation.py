@@ -1,6 +1,7 @@
 """Devices for containers: given, prepared, chosen, refused."""
 
 import asyncio
+from pathlib import Path
 
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
@@ -163,3 +164,18 @@ async def test_one_resource_fails_alone(kubelet: Kubelet, gateway: Gateway) -> N
     assert (await kubelet.admit("p2", {"c": {"example.com/other": 1}}))["ok"]
     gateway.suffer()
     await kubelet.wait_for_devices(2, 1)
+
+
+async def test_a_pod_ends_while_another_one_is_given_a_device(kubelet: Kubelet, served: Gateway, folder: Path) -> None:
+    """A kubelet that is asked who has what just then forgets what it is giving, and gives it to the next pod, too."""
+    assert (await kubelet.admit("p1", ONE))["ok"]
+    (folder / "pods" / "p1").mkdir(parents=True, exist_ok=True)  # a device manager alone doesn't make it
+    served.suffer({"call": "allocate", "delay": "1s"}, OBEYED)
+    await kubelet.wait_for_devices(3)
+    second = asyncio.create_task(kubelet.admit("p2", ONE))
+    await served.said("allocate is held up")
+    await kubelet.remove("p1")
+    (folder / "pods" / "p1").rmdir()
+    held = devices(await second)
+    assert held
+    assert held.isdisjoint(devices(await kubelet.admit("p3", TWO)))

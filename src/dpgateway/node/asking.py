@@ -31,6 +31,11 @@ BLIND = 2.0
 """The same while pods' directories can't be seen, or aren't watched: then nothing hints at the end of a pod, but the
 kubelet's answer."""
 
+LONGEST = 30.0
+"""Seconds for which the kubelet isn't asked because of an Allocate that is in flight; then it is asked all the same."""
+_LOOK = 0.02
+"""Seconds between two looks at what is in flight."""
+
 SETTLING = 3.0
 """Seconds after the end of a pod's sandbox within which its kubelet has noticed. Until then it is asked again."""
 
@@ -154,7 +159,20 @@ class Asking:
             elif after.starting != before.starting:
                 holdings.amend(after)
 
+    async def _given(self) -> None:
+        """Returns when no Allocate is in flight.
+
+        List frees the devices of deleted pods, and for that the kubelet recounts what is allocated: without the devices
+        that it is just allocating, which it would give to the next pod, too (UpdateAllocatedDevices in
+        pkg/kubelet/cm/devicemanager/manager.go, 1.37; nothing adds them again once Allocate was answered).
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST):
+                while any(one.value.in_flight for one in self._holdings.values()):  # noqa: ASYNC110  it is amended
+                    await asyncio.sleep(_LOOK)
+
     async def _ask(self) -> None:
+        await self._given()
         if self._another_kubelet:
             self._another_kubelet = False
             await self._pod_resources.new_kubelet()
