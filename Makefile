@@ -49,6 +49,11 @@ test-kubelets: $(VENV)/.dev  ## the gateway under the kubelets of nine releases 
 	@echo "kubelet restarts, one after another, because they are measured"
 	@DPGATEWAY_REAL_KUBELETS=1 $(BIN)/python -m pytest -q tests/scenarios/test_soak.py
 
+WALK ?= --minutes 10
+.PHONY: walk
+walk: $(VENV)/.dev  ## a random walk over two gateways, in which no device may be in two containers: WALK="--seed 7 --kubelet 1.37" (ten minutes; needs root)
+	@$(BIN)/python -m tools.walk $(WALK)
+
 .PHONY: test-monitoring
 test-monitoring: $(VENV)/.dev  ## what Prometheus' own tool says of metrics, alerts and dashboard (needs root and Go)
 	@$(BIN)/python -m tests.monitoring.build

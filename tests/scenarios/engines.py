@@ -1,5 +1,7 @@
 """The two kinds of kubelet that scenarios run against, made alike: simulated ones, and the real device managers."""
 
+import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +15,8 @@ REAL = os.environ.get("DPGATEWAY_REAL_KUBELETS") == "1"
 """Whether scenarios run against real kubelets too, and all releases."""
 Counted = Callable[[Mapping[str, Any]], bool]
 Reply = Mapping[str, Any]
+RUNS = 0.02
+"""Seconds that a slow real kubelet runs at a time."""
 
 
 class Engine(Protocol):
@@ -25,6 +29,9 @@ class Engine(Protocol):
         """From now on it answers nobody, until `resume`."""
 
     def resume(self) -> None: ...
+    def slow_down(self, seconds: float) -> None:
+        """From now on a Register takes so long; with 0 it doesn't. What has begun may still take its time."""
+
     async def capacity(self) -> Reply: ...
     async def wait_for(self, counted: Counted, timeout: float) -> None: ...  # noqa: ASYNC109
     async def admit(self, pod: str, containers: Any, init: Any, *, start: bool) -> Reply: ...
@@ -57,6 +64,9 @@ class Simulated:
     def resume(self) -> None:
         self._kubelet.misbehaviour.behave()
 
+    def slow_down(self, seconds: float) -> None:
+        self._kubelet.misbehaviour.register_delay = seconds
+
     async def capacity(self) -> Reply:
         return self._kubelet.capacity()
 
@@ -83,14 +93,17 @@ class Real:
     def __init__(self, release: str, directory: Path, policy: str, numa: int) -> None:
         self._manager = DeviceManager(release, directory)
         self._policy, self._numa = policy, numa
+        self._slow: asyncio.Task[None] | None = None
 
     async def start(self, *, sources_ready: bool, running: Iterable[str]) -> None:
         await self._manager.start(sources_ready=sources_ready, running=running, policy=self._policy, numa=self._numa)
 
     async def stop(self) -> None:
+        self.slow_down(0)
         await self._manager.stop()
 
     async def kill(self) -> None:
+        self.slow_down(0)
         await self._manager.kill()
 
     def pause(self) -> None:
@@ -98,6 +111,27 @@ class Real:
 
     def resume(self) -> None:
         os.kill(self._manager.pid, signal.SIGCONT)
+
+    def slow_down(self, seconds: float) -> None:
+        """All of it: its code can't be told to take longer, so it is stopped most of the time."""
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
+            self._signal(signal.SIGCONT)
+        if seconds:
+            self._slow = asyncio.create_task(self._stutter(seconds), name="slow kubelet")
+
+    async def _stutter(self, seconds: float) -> None:
+        while True:
+            self._signal(signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            self._signal(signal.SIGCONT)
+            await asyncio.sleep(RUNS)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._manager.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._manager.pid, number)
 
     async def capacity(self) -> Reply:
         return await self._manager.capacity()

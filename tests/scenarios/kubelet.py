@@ -126,11 +126,13 @@ class Kubelet:
             with contextlib.suppress(AssertionError) if real else contextlib.nullcontext():
                 await self.noted(seconds=1 if real else 30)
 
-    async def admit(self, name: str, containers: Containers, init: Containers | None = None) -> Reply:
+    async def admit(
+        self, name: str, containers: Containers, init: Containers | None = None, *, start: bool = True
+    ) -> Reply:
         await self._quiet()
-        reply = await self.engine.admit(name, containers, init or {}, start=True)
+        reply = await self.engine.admit(name, containers, init or {}, start=start)
         if reply.get("stage") != "admit":
-            started = {one["name"] for one in reply["containers"] if "error" not in one}
+            started = {one["name"] for one in reply.get("containers", ()) if "error" not in one}
             self.pods[name] = Pod(containers, init or {}, started & containers.keys())
         return reply
 

@@ -1,8 +1,8 @@
 """A process of the gateway that begins with its modules imported: to import them is most of what a short test costs.
 
 It is forked from a process of one thread, which has imported them and done nothing else. What comes then is as in a
-process that the command started: arguments, environment, streams, signals, exit status. What is read from the
-environment while Python starts or a module is imported, as PYTHONPATH, must be in the environment of the tests.
+process that the command started: arguments, environment, streams, signals, exit status, and PYTHONPATH. What else is
+read from the environment while Python starts or a module is imported must be in the environment of the tests.
 """
 
 import asyncio
@@ -72,6 +72,7 @@ def _run(words: list[str], environment: dict[str, str], stderr: Connection) -> N
     os.close(null)
     stderr.close()
     os.environ.update(environment)
+    sys.path[:0] = environment.get("PYTHONPATH", "").split(os.pathsep) if environment.get("PYTHONPATH") else []
     sys.argv = ["dpgateway", *words]
     from dpgateway_start import main  # noqa: PLC0415  the process of the tests needs none of it
 
