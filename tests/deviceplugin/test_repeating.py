@@ -16,7 +16,7 @@ from dpgateway.model import Allocation, Device, DeviceNode, Mount
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.process.observable import Observable
-from tests.support.serving import running
+from tests.support.serving import KUBELET, running
 from tests.support.specs import cdi
 from tests.support.time import Clock
 from tests.support.waiting import turns, until
@@ -55,6 +55,13 @@ class Sticks:
         told()
 
 
+class Previewing(Sticks):
+    abilities = frozenset(["preview"])
+
+    async def preview(self, device):
+        return self.answer([device])
+
+
 class Node:
     """One resource, its kubelet's checkpoint, and its containers."""
 
@@ -66,6 +73,7 @@ class Node:
         self.list()
         cdi_ = cdi(*directories, runtime=True)
         self.resource = Resource(configured(**config), self.inventory, running(calls), cdi_, log, reread=self.read)
+        self.resource.agent = KUBELET
         self.repeating = self.resource.repeating
         self.repeating.resting = False
 
@@ -263,9 +271,10 @@ async def test_while_the_device_is_away_there_is_no_spec(make, tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def following(node):
-    """What runs beside the resource."""
-    tasks = [asyncio.ensure_future(one) for one in (node.repeating.follow(), node.repeating.follow_notes())]
+async def following(node, *, asked=False):
+    """What runs beside the resource. ``asked``: whether the kubelet asks before a start."""
+    both = node.repeating.follow(lambda: asked), node.repeating.follow_notes()
+    tasks = [asyncio.ensure_future(one) for one in both]
     yield
     for task in tasks:
         task.cancel()
@@ -292,6 +301,44 @@ async def test_what_is_outdated_is_told_before_any_start(make):
         await node.read()
         await turns()
         assert node.outdated == {}
+
+
+async def test_a_driver_without_preview_is_asked_before_starts_where_a_kubelet_asks(make):
+    """To allocate may do something to the device."""
+    node = make(Sticks(z="/dev/ttyUSB0"))
+    async with following(node, asked=True):
+        await node.admit("z")
+        await node.read()
+        await turns()
+        assert node.calls.repeated == 0
+
+
+async def test_a_driver_that_can_preview_is_never_asked_to_allocate_beside_starts(make):
+    node = make(Previewing(a="/dev/ttyUSB0", b="/dev/ttyUSB1"))
+    async with following(node, asked=True):
+        await node.admit("a", "b")
+        await node.read()
+        await turns()
+        assert node.outdated == {}
+        node.calls.paths = {"a": "/dev/ttyUSB0", "b": "/dev/ttyUSB5"}
+        node.list()
+        node.repeating.look()
+        await turns()
+        assert node.outdated.keys() == {"a", "b"}
+        assert "was given /dev/ttyUSB1, and it is /dev/ttyUSB5 now" in node.outdated["b"]
+        assert node.calls.repeated == 0
+
+
+async def test_a_pod_that_has_ended_is_asked_about_no_more(make):
+    """Its driver may be releasing."""
+    node = make(Sticks(z="/dev/ttyUSB0"))
+    await node.admit("z")
+    await node.read()
+    node.holdings.publish(node.holdings.value.ended(frozenset(["1a"])))
+    async with following(node):
+        node.repeating.look()
+        await turns()
+        assert node.calls.repeated == 0
 
 
 async def test_while_another_gateway_serves_the_driver_is_not_asked(make):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway.config import Place, ResourceConfig
+from dpgateway.deviceplugin.api import Call
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing, Member
 from dpgateway.deviceplugin.offer.inventory import Inventory
@@ -203,7 +204,7 @@ class Plugin:
         for name, follow in (
             ("list", self._follow_driver),
             ("holdings", self._resource.releases.follow_holdings),
-            ("answers", self._resource.repeating.follow),
+            ("answers", partial(self._resource.repeating.follow, self._asked_before_starts)),
             ("notes of answers", self._resource.repeating.follow_notes),
             ("journal", self._remembering.follow),
             ("stranger", self._follow_registered),
@@ -220,6 +221,9 @@ class Plugin:
             self._pools.elsewhere.add(self.name, text)
         elif self.served:
             self._pools.elsewhere.drop(self.name)
+
+    def _asked_before_starts(self) -> bool:
+        return self._resource.api.can(Call.PREPARE)
 
     async def _serve(self) -> None:
         await self._node.there.wait()

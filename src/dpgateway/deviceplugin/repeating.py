@@ -9,8 +9,10 @@ outlives gateways, kubelets and reboots. If the two differ, one of these holds:
   device. While the device is away there is no spec, so that no container starts with somebody else's.
 - else the start is refused, because a path can't be taken back: the pod has to be made anew.
 
-A kubelet that doesn't ask before a start (1.9, or one that has just started) is told nothing. So the driver is also
-asked whenever a held device changes, and once after the start; what is found is logged, and shown in the status.
+Not every kubelet asks before a start: 1.9 doesn't, nor does one that has just started. So held devices are also looked
+at whenever one changes, and once after the start; what is found is logged, and shown in the status. A driver that can
+preview what it would give is asked for that. Another one is asked to allocate only where no start asks it, because that
+may do something to the device; and never for a container whose pod has ended, because it may be releasing.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from google.protobuf.message import DecodeError
 from dpgateway.deviceplugin.api import Answer, from_answer
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.offer.inventory import Inventory
-from dpgateway.deviceplugin.offer.outdated import answer, outdated, same_hardware
+from dpgateway.deviceplugin.offer.outdated import answer, outdated, same_hardware, together
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import CdiError, DriverTimeout, GatewayError, RequestError
@@ -92,11 +94,20 @@ class Repeating:
             raise RequestError(f"resource {self._name}: device {names}: {reason}")
 
     async def _compared(
-        self, containers: Iterable[Container], devices: Sequence[Device], count: int, calls: Lanes
+        self,
+        containers: Iterable[Container],
+        devices: Sequence[Device],
+        count: int,
+        calls: Lanes,
+        allocation: Allocation | None = None,
     ) -> str:
-        """Why what one of the containers was given isn't what the devices give now; empty if it is."""
+        """Why what one of the containers was given isn't what the devices give now; empty if it is.
+
+        ``allocation``: what they give now, if that is known.
+        """
         given = [self._read(one) for one in containers]
-        allocation = await calls.repeat(devices)
+        if allocation is None:
+            allocation = await calls.repeat(devices)
         complete = self._complete(allocation, count)
         for one in given:
             try:
@@ -149,8 +160,8 @@ class Repeating:
                 note = self._holdings.value.note
                 self.look()
 
-    async def follow(self) -> None:
-        """Compares again what has changed; never returns."""
+    async def follow(self, asked: Callable[[], bool]) -> None:
+        """Compares again what has changed; never returns. ``asked``: whether the kubelet asks before each start."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -159,14 +170,15 @@ class Repeating:
                 continue
             held: dict[Ids, list[Container]] = {}
             for container, ids in _containers(note).items():
-                held.setdefault(ids, []).append(container)
+                if container.pod_uid not in self._holdings.value.gone:
+                    held.setdefault(ids, []).append(container)
             for ids, containers in held.items():
-                await self._follow(ids, containers, calls)
+                await self._follow(ids, containers, calls, asked=asked())
             for ids in self._known.keys() - held.keys():
                 del self._known[ids]
             self._find(dict.fromkeys(self._found.keys() - held.keys(), ""))
 
-    async def _follow(self, ids: Ids, containers: Sequence[Container], calls: Lanes) -> None:
+    async def _follow(self, ids: Ids, containers: Sequence[Container], calls: Lanes, *, asked: bool) -> None:
         found = {id_: self._ledger.device(id_) for id_ in sorted(ids)}
         devices = {device.id: device for device in found.values() if device is not None}
         whole = all(found.values()) and all(device.health.ok for device in devices.values())
@@ -175,14 +187,28 @@ class Repeating:
             return
         self._known[ids] = known
         try:
-            if whole:
-                self._find({ids: await self._compared(containers, tuple(devices.values()), len(ids), calls)})
+            if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls, asked)):
+                reason = await self._compared(containers, tuple(devices.values()), len(ids), calls, allocation)
+                self._find({ids: reason})
             elif not all(found.values()):
                 await self._withdraw(containers)
         except DriverTimeout:
             self._hung = calls
         except (GatewayError, OSError) as error:  # the driver refuses it now: it says so again before the next start
             self._log.debug("what a container was given can't be compared: %s", error)
+
+    async def _given_now(
+        self, devices: Sequence[Device], containers: Iterable[Container], calls: Lanes, asked: bool
+    ) -> Allocation | None:
+        """What the driver gives for the devices of a container now; None if that can't be known before a start."""
+        if "preview" not in calls.abilities:
+            return None if asked else await calls.repeat(devices)
+        if len(devices) > 1 and any(
+            self._cdi.wrote(name) for one in containers for name in self._read(one).cdi_devices
+        ):
+            return await calls.repeat(devices)  # a spec has more in it than their hardware
+        previews = [await calls.preview(device) for device in devices]
+        return previews[0] if len(previews) == 1 else together(previews)
 
     async def _withdraw(self, containers: Iterable[Container]) -> None:
         """The device is away, and its path may be another one's."""

@@ -92,6 +92,17 @@ class Lanes:
         with self._blaming("allocate", devices):
             return await self._allocating.call("allocate", call, seconds, time.monotonic() + seconds)
 
+    async def preview(self, device: Device) -> Allocation:
+        """What ``allocate`` would give for this device alone, of a driver that can say so; it does nothing to it."""
+        seconds = self._config.timeouts.allocate.total_seconds()
+        (own,) = answers.own([device])
+
+        def call() -> Allocation:
+            return answers.ask("preview", lambda: answers.allocation(self._driver.preview(own), "preview"))
+
+        with self._blaming("preview", (device,)):
+            return await self._allocating.call("preview", call, seconds, time.monotonic() + seconds)
+
     async def prefer(
         self, available: Sequence[Device], must_include: Sequence[Device], size: int
     ) -> tuple[Device, ...]:

@@ -30,6 +30,19 @@ def answer(allocation: Allocation) -> Answer:
     )
 
 
+def together(allocations: Iterable[Allocation]) -> Allocation | None:
+    """The hardware of several devices as one container gets it; None if that can't be told from what each gives."""
+    given = tuple(allocations)
+    try:
+        return Allocation(
+            device_nodes=tuple(dict.fromkeys(node for one in given for node in one.device_nodes)),
+            mounts=tuple(dict.fromkeys(mount for one in given for mount in one.mounts)),
+            cdi_devices=tuple(name for one in given for name in one.cdi_devices),
+        )
+    except ValueError:  # their paths depend on what else the container gets
+        return None
+
+
 def outdated(given: Answer, now: Answer, complete: Answer) -> str:
     """How what was given differs from what the same ids give now; empty if it means the same. ``now``: the driver's
     answer alone, ``complete``: with what the configuration adds.
