@@ -324,6 +324,11 @@ class Gateway:
         """The resources that nobody would serve if this gateway ended now."""
         return tuple(name for name, serving in self._serving.items() if self._is_ours(serving))
 
+    @property
+    def given(self) -> bool:
+        """Whether another gateway has taken a resource over."""
+        return any(not serving.follows for serving in self._serving.values())
+
     @staticmethod
     def _is_ours(serving: _Serving) -> bool:
         return serving.ours or (serving.plugin is not None and serving.plugin.served)

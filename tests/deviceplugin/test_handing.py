@@ -25,7 +25,7 @@ from tests.support.resources import Scripted, configured, scripted
 from tests.support.serving import Client, status
 from tests.support.waiting import turns, until
 
-R, S = "example.com/thing", "example.com/other"
+R, S, T = "example.com/thing", "example.com/other", "example.com/third"
 
 
 @pytest.fixture
@@ -993,6 +993,30 @@ async def test_a_renamed_resource_of_another_pool_keeps_nothing_from_this_one(ma
     await offered(kubelet, S)
     assert await admitted(kubelet, "p", R)
     await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 1))
+
+
+@contextlib.contextmanager
+def served_by_pod(gateway, name, pod="a/b"):
+    """Another gateway, of another pid namespace, has the lock of a resource that is in no pool."""
+    lock = path(gateway, "lock", name)
+    lock.parent.mkdir(mode=0o700, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(f"pid 7 in pod {pod}, since 2026-01-31T12:00:00Z\n{name}\npool \n")
+        file.flush()
+        yield
+
+
+@pytest.mark.parametrize("pod", ["a/b", "a/another"])
+async def test_a_renamed_resource_in_no_pool_waits_for_the_gateway_from_which_the_others_come(make, kubelet, pod):
+    """A gateway of another kind, with resources of its own, keeps nothing from this one."""
+    newer = make()
+    newer.directory.mkdir(exist_ok=True)
+    with served_by_pod(newer, T):
+        with served_by_pod(newer, R, pod):
+            newer.serve(*(configured(name=name, driver_class=Scripted) for name in (S, T)))
+            await kubelet.wait_for(lambda: kubelet.counts(S) == (2, 0 if pod == "a/b" else 2))
+        await offered(kubelet, S)
 
 
 @pytest.mark.parametrize("pool", [None, "p"])

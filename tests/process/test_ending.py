@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpgateway.process.ending import UNSEEN, Ending, Patience, linger
+from dpgateway.process.ending import UNASKED, UNSEEN, Ending, Patience, linger
 from dpgateway.process.observable import Bell
 from tests.support.time import advance, in_virtual_time
 
@@ -23,6 +23,7 @@ class Lingers:
         self.ours: tuple[str, ...] = (A, B)
         self.changed, self.last = Bell(), tmp_path / "last"
         self.sign = followed
+        self.given = False
         self.told: list[float] = []
         self.overview = SimpleNamespace(linger=self.told.append)
         self.seconds: float | None = None
@@ -79,6 +80,20 @@ async def test_it_ends_when_the_last_resource_is_another_gateways(tmp_path, told
     await running
     assert one.seconds == 40
     assert told() == "ending: other gateways have taken over every resource"
+
+
+@in_virtual_time
+async def test_it_ends_when_the_one_that_took_the_others_over_does_not_ask_for_the_rest(tmp_path, told):
+    """It has another name there."""
+    one = Lingers(tmp_path)
+    running = asyncio.create_task(one.run())
+    await advance(100)
+    assert one.seconds is None, "nobody has taken anything"
+    one.ours, one.given = (B,), True
+    one.changed.ring()
+    await running
+    assert one.seconds == pytest.approx(100 + UNASKED, abs=2)
+    assert told().endswith(f"{B}: another gateway has taken over the others, and hasn't asked for this within 60 s")
 
 
 @in_virtual_time

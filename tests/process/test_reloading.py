@@ -125,7 +125,7 @@ async def test_what_can_change_in_place_keeps_the_driver_the_sockets_and_the_str
         "refresh": 7,
         "env": {"MORE": "b"},
         "annotations": {"c": "d"},
-        "mounts": (Mount("/e", "/f"),),
+        "mounts": (Mount("/etc", "/f"),),
         "timeouts": {"allocate": 5},
     }
     await gateway.takes_over(resource(A, **keys), resource(B), changes=f"changed in place: {A} ({', '.join(keys)})")

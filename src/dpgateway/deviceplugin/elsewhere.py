@@ -3,7 +3,10 @@
 Hardware is given away by one gateway only if that knows what all others have given away. So while a resource of a pool
 is another gateway's, this one gives nothing of the pool. That resource need not be configured here: perhaps it has
 another name here, or only the other gateway's pool has it. Its lock says which pool it is in; those of the first
-releases don't, so it may be any pool. What one in another pool, or in none, gives away is known from its journal.
+releases don't, so it may be any pool. What one in another pool gives away is known from its journal.
+
+A resource in no pool may have another name here, too. So one that nobody served before this gateway came gives nothing
+away while the gateway that served the others still has such a resource. What both had before goes on.
 
 Such a *stranger* is found by its lock, because nothing but the lock is there before it gives something away. A gateway
 that begins to serve makes files beside its lock, and so changes the folder's time; where that is the same as before,
@@ -17,8 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dpgateway.deviceplugin.server.lock import Holder
-from dpgateway.deviceplugin.server.sockets import FOLDER, hash_of, left_behind
+from dpgateway.deviceplugin.server.lock import Holder, this_gateway
+from dpgateway.deviceplugin.server.sockets import FOLDER, SocketNames, hash_of, left_behind
 from dpgateway.node.left import Left
 from dpgateway.process.tasks import until_beat
 
@@ -43,6 +46,10 @@ class Elsewhere:
         """Of the resources that are configured here: those that another gateway serves, and how one says that."""
         self._strangers: dict[str, Holder] = {}
         """The same of others, by the hash of their name."""
+        self._new: set[str] = set()
+        """The configured resources that no other gateway served when they came."""
+        self._older: set[str] = set()
+        """The gateways that served the others."""
         self._telling = False
         self._seen = 0
         """The folder's time when it was looked at last, in nanoseconds; 0 if another look has to follow."""
@@ -51,6 +58,14 @@ class Elsewhere:
         """Which gateway serves a resource that isn't configured here, and may be in the pool; empty if none does."""
         self.look()
         return next((one.text for one in self._strangers.values() if one.pool in (None, pool)), "")
+
+    def renamed(self, resource: str) -> str:
+        """Which gateway serves what this resource, which is in no pool, may have been there; empty if none does."""
+        if resource not in self._new or not self._older:
+            return ""
+        self.look()
+        mine = (one for one in self._strangers.values() if not one.pool and one.gateway in self._older)
+        return next((one.text for one in mine), "")
 
     def add(self, resource: str, text: str) -> None:
         """``text`` says which gateway serves it."""
@@ -114,3 +129,9 @@ class Elsewhere:
     def configured(self, resource: str) -> None:
         """From now on its own lock tells who serves it."""
         self._strangers.pop(hash_of(resource), None)
+        holder = SocketNames(self._left.directory, resource).lock.held()
+        if holder is None:
+            self._new.add(resource)
+        elif holder.gateway != this_gateway():
+            self._new.discard(resource)
+            self._older.add(holder.gateway)

@@ -87,7 +87,11 @@ class Pools:
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
         """The same for a resource in no pool."""
-        return (certain(one) for one in self._ended() if one.resource != resource)
+        if text := self.elsewhere.renamed(resource):
+            yield Used("a resource that isn't configured here", Holdings(), elsewhere=text)
+        for one in self._ended():
+            if one.resource != resource:
+                yield certain(one)
 
     def _ended(self) -> Iterator[Used]:
         """What is used of resources that went, and of drivers that ended."""

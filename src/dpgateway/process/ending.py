@@ -21,6 +21,9 @@ from dpgateway.process.log import bind
 UNSEEN = 15.0
 """Seconds in which the pod of the next gateway comes to the node, if one does: a controller, the scheduler and the
 kubelet have each to see it first."""
+UNASKED = 60.0
+"""Seconds in which a gateway that has taken over some resources takes the others, if it has them: its drivers may load
+slowly. A resource that it doesn't have, because it has another name there, isn't given by either meanwhile."""
 _LOOK = 1.0
 """Seconds between two looks at what nothing tells of."""
 
@@ -59,13 +62,16 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
     _log.info(text, _named(gateway.ours), seconds)
     over = now() + seconds
     gateway.overview.linger(time.monotonic() + seconds)
-    seen = now()
+    seen, taken, ours = now(), now(), gateway.ours
     with gateway.changed.heard() as rung:
         while True:
             rung.clear()
             if gateway.followed(patience.pod) is not False:
                 seen = now()
-            if why := _why_end(gateway, at_once, left=over - now(), alone=now() - seen):
+            if gateway.ours != ours:
+                ours, taken = gateway.ours, now()
+            waits = Waits(over - now(), alone=now() - seen, unasked=now() - taken if gateway.given else 0.0)
+            if why := _why_end(gateway, at_once, waits):
                 break
             await _first(rung, at_once, seconds=min(_LOOK, over - now()))
     if left := gateway.ours:
@@ -74,19 +80,31 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
         _log.info("ending: %s", why)
 
 
-def _why_end(gateway: Gateway, at_once: asyncio.Event, *, left: float, alone: float) -> str:
-    """Why there is nothing to wait for; empty while there is. ``left``: seconds that it may linger still; ``alone``:
-    seconds for which no other gateway's pod has been on the node.
-    """
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds."""
+
+    left: float
+    """For which it may linger still."""
+    alone: float
+    """For which no other gateway's pod has been on the node."""
+    unasked: float
+    """For which a gateway that has taken over some resources has taken no other one."""
+
+
+def _why_end(gateway: Gateway, at_once: asyncio.Event, waits: Waits) -> str:
+    """Why there is nothing to wait for; empty while there is."""
     if not gateway.ours:
         return "other gateways have taken over every resource"
     if at_once.is_set():
         return "told to end once more"
     if gateway.last.exists():
         return f"{gateway.last} says that no gateway comes after this one"
-    if alone >= UNSEEN:
+    if waits.alone >= UNSEEN:
         return f"no pod of another gateway has been on this node for {UNSEEN:g} s"
-    return "the time is over" if left <= 0 else ""
+    if waits.unasked >= UNASKED:
+        return f"another gateway has taken over the others, and hasn't asked for this within {UNASKED:g} s"
+    return "the time is over" if waits.left <= 0 else ""
 
 
 async def _first(*events: asyncio.Event, seconds: float) -> None:

@@ -39,6 +39,8 @@ class Holder(NamedTuple):
     """Which one, and which resource."""
     pool: str | None
     """Of the resource; empty if it is in none, None if the gateway doesn't say it."""
+    gateway: str
+    """Which gateway it is, in all of its locks."""
 
 
 class Lock:
@@ -80,7 +82,7 @@ class Lock:
             return
         with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{_we()}\n{self._resource}\n{_POOL}{self.pool}\n".encode(), 0)
+            os.pwrite(self._descriptor, f"{_signature()}\n{self._resource}\n{_POOL}{self.pool}\n".encode(), 0)
 
     def is_ours(self) -> bool:
         """Whether the lock that we hold is the one that others would find."""
@@ -176,14 +178,18 @@ class Lock:
             text = os.pread(descriptor, MOST_READ, 0).decode(errors="replace")
         name, resource, pool, *_ = (*text.split("\n"), "", "", "")
         who = f"another gateway serves {resource or self._resource}: {name or 'it left no name'}"
-        return Holder(who, pool.removeprefix(_POOL) if pool.startswith(_POOL) else None)
+        return Holder(who, pool.removeprefix(_POOL) if pool.startswith(_POOL) else None, name.partition(", since")[0])
 
 
-def _we() -> str:
+def this_gateway() -> str:
     """This process, as somebody finds it who has only the log of another one."""
     pod = "/".join(filter(None, (os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME"))))
     where = f"in pod {pod}" if os.environ.get("POD_NAME") else f"on {socket.gethostname()}"
-    return f"pid {os.getpid()} {where}, since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
+    return f"pid {os.getpid()} {where}"
+
+
+def _signature() -> str:
+    return f"{this_gateway()}, since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
 
 
 def _close_given(asked: asyncio.Future[int]) -> None:
