@@ -127,7 +127,7 @@ class CharDevices:
         for id_, hardware in now.items():
             if self._last.get(id_, hardware) != hardware:
                 self._context.log.warning(
-                    "%s is %s now, it was %s: containers that have it keep the old device until they restart",
+                    "%s is %s now, it was %s: containers that have it keep the old device",
                     id_ if self._options.match else f"{HOST_DEV}/{id_}", *map(", ".join, (hardware, self._last[id_])),
                 )  # fmt: skip
         away = self._last.keys() - now.keys()
