@@ -207,6 +207,20 @@ async def test_a_driver_that_numbers_by_the_order_of_its_devices(make):
     await node.start("b", "a")
 
 
+async def test_a_driver_that_lists_its_devices_in_a_text(make):
+    """As the SR-IOV plugin does. They are named in the order in which a kubelet asks."""
+
+    class Listing(Sticks):
+        def answer(self, devices):
+            return Allocation(env={"PCI": ",".join(self.paths[one.id] for one in devices)})
+
+    node = make(Listing(a="02.0", b="02.1"))
+    await node.admit("b", "a")
+    await node.start("a", "b")
+    node.calls.paths = {"a": "02.0", "b": "02.7"}
+    assert "this container was given env PCI=02.1,02.0" in await node.refused("a", "b")
+
+
 async def test_what_the_configuration_adds_is_not_compared(make):
     node = make(Sticks(z="/dev/ttyUSB0"), mounts=(Mount("/yesterday", "/m"),), env={"A": "1"})
     await node.admit("z")

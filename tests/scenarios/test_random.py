@@ -76,6 +76,8 @@ class Node(RuleBasedStateMachine):
         self.asked: dict[str, int] = {}
         self.once: set[str] = set()
         self.observer: Observer | None = None
+        self.forgot = False
+        """Whether a kubelet could not read what an earlier one wrote down."""
 
     def do(self, work: Any) -> Any:
         return self.runner.run(work)
@@ -109,6 +111,19 @@ class Node(RuleBasedStateMachine):
     def healthy(self) -> set[str]:
         return {i for index in set(range(DEVICES)) - self.absent - self.unhealthy for i in self.ids(index)}
 
+    def noted(self, index: int) -> set[str]:
+        """The ids of a device that the kubelet wrote down, also for pods that are gone: the gateway knows no more."""
+        noted = {i for ids in held(self.kubelet.directory).values() for i in ids}
+        return {i for i in noted if i.partition("::")[0] == f"node-{index}"}
+
+    def right_shares(self, index: int, ok: set[str]) -> bool:
+        """Shares that are held under ids which aren't offered any more keep as many free ones from being given."""
+        ids, noted = self.ids(index), self.noted(index)
+        if not ids & noted <= ok:
+            return False
+        crowd = min(len(ids - noted), len(noted - ids))
+        return len(ok & ids) == len(ids) - crowd or self.forgot
+
     @property
     def held(self) -> set[str]:
         return {i for pod, ids in held(self.kubelet.directory).items() if pod in self.kubelet.pods for i in ids}
@@ -131,6 +146,7 @@ class Node(RuleBasedStateMachine):
 
     async def restart(self, release: str, graceful: bool, plugin_first: bool) -> None:
         kept = (self.kubelet.release, release) not in LOSSY
+        self.forgot |= not kept
         calm = self.healthy and self.held <= self.healthy and plugin_first and self.observer
         known = held(self.kubelet.directory)  # whom a kubelet forgot competes with what it remembers of a refused pod
         replies = await self.kubelet.restart(release, graceful=graceful, first="plugin" if calm else None)
@@ -147,11 +163,13 @@ class Node(RuleBasedStateMachine):
         free = self.healthy - self.held
         # what a kubelet forgot in an upgrade is still counted as used by its pods
         room = len(self.healthy) - sum(self.asked[pod] for pod in self.kubelet.pods)
+        crowded = not self.held <= self.offered
         self.names += 1
         name = f"p{self.names}"
         reply = await self.kubelet.admit(name, {"c": {RESOURCE: count}})
         self.asked[name] = count
-        if count <= min(len(free), room):
+        # a kubelet may choose a share of a device of which all are held, under ids that aren't offered any more
+        if count <= min(len(free), room) and not crowded:
             assert reply["ok"], (free, reply)
         if reply["ok"] and self.kubelet.minor > 8:
             got = held(self.kubelet.directory).get(name)
@@ -249,9 +267,9 @@ class Node(RuleBasedStateMachine):
         except TimeoutError:
             raise AssertionError(f"listed {self.observer.listed}: {self}") from None
         assert set(listed) <= self.once, (listed, self.once)
-        counts = (len(listed), len(self.healthy))
+        counts = (len(listed), sum(listed.values()))
         if self.kubelet.minor < 10:
-            counts = (len(self.healthy), len(self.healthy))
+            counts = (counts[1], counts[1])
         hidden = [(None, None)] if self.kubelet.minor == 8 and not self.healthy else []
         try:
             await self.kubelet.wait_for(counts, *hidden)
@@ -259,7 +277,13 @@ class Node(RuleBasedStateMachine):
             raise AssertionError(f"counted {await self.kubelet.counts()}, listed {listed}: {self}") from None
 
     def right(self, listed: dict[str, bool]) -> bool:
-        return {i for i, ok in listed.items() if ok} == self.healthy and set(listed) >= self.offered | self.held
+        ok = {i for i, well in listed.items() if well}
+        well = set(range(DEVICES)) - self.absent - self.unhealthy
+        return (
+            ok <= self.healthy <= set(listed)
+            and set(listed) >= self.offered | self.held
+            and all(self.right_shares(index, ok) for index in well)
+        )
 
     def __repr__(self) -> str:
         state = {"healthy": self.healthy, "offered": self.offered, "held": self.held}

@@ -114,8 +114,8 @@ class Repeating:
                 reason = await self._differs(one, allocation, complete)
             except CdiError as error:
                 reason = str(error)
-            if reason and same_hardware(one, answer(allocation)) and await self._ordered(devices, allocation, calls):
-                continue
+            if reason and len(devices) > 1 and same_hardware(one, answer(allocation)):
+                reason = "" if await self._ordered(devices, allocation, calls) else reason
             if reason:
                 return f"{reason}: delete the pod, because a kubelet repeats what it was told first"
         return ""

@@ -13,10 +13,14 @@ a container was given is compared with what its ids give now. Three rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from dpgateway.deviceplugin.api import Answer
 from dpgateway.model import Allocation
+
+
+_WORD = re.compile(r"[^,;\s]+")
 
 
 def answer(allocation: Allocation) -> Answer:
@@ -62,11 +66,21 @@ def outdated(given: Answer, now: Answer, complete: Answer) -> str:
 
 
 def same_hardware(given: Answer, now: Answer) -> bool:
-    """Whether both have the same paths of the host, several of them, although perhaps not at the same places."""
-    return len(now.nodes) + len(now.mounts) > 1 and all(
+    """Whether both say the same of several devices, although perhaps in another order: their paths at other places, and
+    what is listed in a text in another way.
+    """
+    return all(
         sorted(was.values()) == sorted(is_.values())
         for was, is_ in ((given.nodes, now.nodes), (given.mounts, now.mounts))
+    ) and all(
+        _words(was, is_) == _words(is_, was)
+        for was, is_ in ((given.env, now.env), (given.annotations, now.annotations))
     )
+
+
+def _words(texts: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """What the texts list, of names that the others have, too."""
+    return sorted(word for name, text in texts.items() if name in others for word in _WORD.findall(text))
 
 
 _Differences = Iterator[tuple[str, str]]
