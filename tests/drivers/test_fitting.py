@@ -101,18 +101,26 @@ def test_a_pod_knows_nothing_of_the_hosts_files(monkeypatch):
 
 
 def test_only_what_is_listed_anew_is_asked_again():
-    driver, one = Previewing(lambda device: NODE if device.id == "a" else bug(device)), fitting()
-    first = one.judged(driver, (A, B))
+    driver, one = Previewing(lambda _: NODE), fitting()
+    one.judged(driver, (A, SICK, B))
+    one.judged(driver, (A, SICK, B))
     assert driver.asked == [A, B]
-    again = one.judged(driver, (A, B))
-    assert driver.asked == [A, B]
-    assert first == again
-    assert first[1] is again[1], "what is the same object is no news"
     other = Device("b")
     one.judged(driver, (A, other))
     assert driver.asked[2:] == [other]
     one.judged(driver, (A, other), anew=True)
     assert driver.asked[3:] == [A, other]
+
+
+def test_what_could_not_be_given_is_asked_again_until_it_can_be():
+    lacking = {"b"}
+    driver, one = Previewing(lambda device: unavailable(device) if device.id in lacking else NODE), fitting()
+    first, again = one.judged(driver, (A, B)), one.judged(driver, (A, B))
+    assert reasons(first) == [None, "it can't be given: it has no firmware"]
+    assert first[1] is again[1], "what is the same is no news"
+    lacking.clear()
+    assert reasons(one.judged(driver, (A, B))) == [None, None]
+    assert driver.asked == [A, B, B, B]
 
 
 def test_another_configuration_is_judged_by_itself():

@@ -74,7 +74,7 @@ class Driver(Protocol):
     # def preview(self, device: Device) -> Allocation:
     #     """What ``allocate`` would answer for this device alone, without doing anything. Asked of each healthy device
     #     when it is listed as another object than before: one of which it raises, or that no container can get, is
-    #     Unhealthy."""
+    #     Unhealthy, and asked of again with each list."""
     #
     # def prefer(self, available: Sequence[Device], must_include: Sequence[Device], size: int) -> Iterable[Device]:
     #     """The best ``size`` devices; asked only when the resource says ``preference: none``."""

@@ -65,12 +65,17 @@ class Fitting:
         listed: list[Device] = []
         for device in devices:
             known = before.get(device.id)
-            if known is None or known[0] is not device:
-                why = "" if not device.health.ok else lacking or _unfit(fitness, preview, device)
-                known = device, answers.unhealthy(device, why) if why else device
+            now = known[1] if known is not None and known[0] is device else None
+            # of what couldn't be given it is asked again, because that may lack nothing by now
+            if now is not device and device.health.ok:
+                why = lacking or _unfit(fitness, preview, device)
+                if not why:
+                    now = device
+                elif now is None or now.health.reason != why:
+                    now = answers.unhealthy(device, why)
+            listed.append(now or device)
             if not lacking:
-                self._judged[device.id] = known
-            listed.append(known[1])
+                self._judged[device.id] = device, listed[-1]
         return devices if all(map(operator.is_, listed, devices)) else tuple(listed)
 
 
