@@ -43,6 +43,8 @@ def test_other_threads_run_during_a_long_match():
         ("a++", "without possessive or atomic groups"),
         ("(?>a)", "without possessive or atomic groups"),
         ("a{,3}", r"expected \{0,3\} in place of \{,3\}, found 'a\{,3\}'"),
+        ("a{,}", r"expected \{0,\} in place of \{,\}, found 'a\{,\}'"),
+        (r"\\{,3}", r"expected \{0,3\} in place of \{,3\}, found "),
         ("a{1001}", "repetition size"),
         (r"a\Z", "escape"),
         ("(", "missing .*found '\\('"),

@@ -18,8 +18,8 @@ _UNTAKEN = (
     (re.compile(r"\(\?>|[*+?}]\+"), "possessive or atomic groups"),
 )
 """What Python's expressions have, and no engine without backtracking."""
-_UPPER_BOUND = re.compile(r"(?<!\\)\{,([0-9]+)\}")
-"""At most n times in Python; RE2 takes the braces for themselves."""
+_UPPER_BOUND = re.compile(r"(?<!\\)(?:\\\\)*(\{,([0-9]*)\})")
+"""At most n times in Python, or as often as there is; RE2 takes the braces for themselves."""
 
 
 class ExpressionError(ValueError):
@@ -33,7 +33,7 @@ class Expression:
         import re2  # noqa: PLC0415  1 MB, and most configurations have no expression
 
         if bound := _UPPER_BOUND.search(text):
-            raise ExpressionError(f"expected {{0,{bound[1]}}} in place of {bound[0]}, found {text!r}")
+            raise ExpressionError(f"expected {{0,{bound[2]}}} in place of {bound[1]}, found {text!r}")
         options = re2.Options()
         options.log_errors = False  # the library would write them to stderr, between the lines of the log
         try:
