@@ -116,7 +116,10 @@ CARD = {"subsystem": "drm", "kernel": "card*"}
         "/dev/dri/renderD128",
     ],
 )
-def test_a_node_of_the_same_device_may_have_its_own_number(tree, drive, path):
+@pytest.mark.parametrize("known", [True, False])
+def test_a_node_of_the_same_device_may_have_its_own_number(tree, drive, path, known):
+    if not known:
+        tree.remove("/sys/dev")
     driver = drive(CARD, nodes=path)
     assert reasons(driver) == {"0000:02:00.0": None}
     tree.write("c /dev/dri/renderD128 226:129")
@@ -172,6 +175,32 @@ def test_the_tty_in_a_stick_is_the_sticks(tree, drive):
     assert list(reasons(driver).values()) == [None]
     tree.write("/dev/serial/by-id/usb-A1 -> /dev/ttyUSB1")
     assert "to be 189:3, as sysfs says, found 188:1" in next(iter(reasons(driver).values()))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_tty_gives_the_stick_that_it_is_in(tree, drive, known):
+    """Also where there is no ``/sys/dev``."""
+    here = "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-2"
+    tty = f"{here}/1-2:1.0/ttyUSB0/tty/ttyUSB0"
+    tree.write(f"""
+        {here}/subsystem -> /sys/bus/usb
+        {here}/serial = A1
+        {here}/busnum = 1
+        {here}/devnum = 4
+        {here}/uevent = MAJOR=189\\nMINOR=3\\nDEVNAME=bus/usb/001/004
+        {tty}/subsystem -> /sys/class/tty
+        {tty}/uevent = MAJOR=188\\nMINOR=0\\nDEVNAME=ttyUSB0
+        /sys/class/tty/ttyUSB0 -> {tty}
+        c /dev/ttyUSB0 188:0
+        c /dev/bus/usb/001/004 189:3
+    """)
+    if known:
+        tree.write(f"/sys/dev/char/189:3 -> {here}")
+    nodes = ["{devnode}", "/dev/bus/usb/00{attrs:busnum}/00{attrs:devnum}"]
+    driver = drive({"subsystem": "tty", "attrs": {"serial": "A1"}}, nodes=nodes)
+    assert list(reasons(driver).values()) == [None]
+    tree.write("c /dev/bus/usb/001/004 189:4")
+    assert "to be 188:0, as sysfs says, found 189:4" in next(iter(reasons(driver).values()))
 
 
 def test_a_part_that_is_an_object_has_its_own_number(tree, drive):

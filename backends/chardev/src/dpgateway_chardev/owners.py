@@ -13,6 +13,7 @@ name for the object's node.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -80,11 +81,18 @@ class Owners:
         return within and (by_device or self._name(other) == path)
 
     def _of_number(self, path: str, node: Node, thing: Object) -> Object | None:
-        """The object that has the node's number, if sysfs knows one: by the number, or in the subsystem by the name."""
+        """The object that has the node's number, if sysfs knows one: by the number, in the subsystem by the name, or
+        what the thing is in.
+        """
         number, subsystem = f"{node.major}:{node.minor}", self._look.subsystem(thing)
-        places = [f"dev/{node.type}/{number}", f"class/{subsystem}/{path.rpartition('/')[2]}"]
-        things = (self._look.object(place) for place in places)
-        return next((one for one in things if one is not None and self._look.number(one) == number), None)
+        names = dict.fromkeys((path.rpartition("/")[2], node.real.rpartition("/")[2]))
+        places = [f"dev/{node.type}/{number}", *(f"class/{subsystem}/{name}" for name in names)]
+        things = itertools.chain(map(self._look.object, places), thing.line[1:])
+        return next((one for one in things if one and self._look.number(one) == number and self._is(node, one)), None)
+
+    def _is(self, node: Node, thing: Object) -> bool:
+        """Whether the thing's node is of this type."""
+        return (self._look.subsystem(thing) == "block") == (node.type == "block")
 
     def _devices(self, one: Matched) -> Iterator[Object]:
         """What the object is a part of: the ancestor that was matched, the next one above, and the one on a bus."""
