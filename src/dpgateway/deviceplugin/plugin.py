@@ -24,7 +24,7 @@ from dpgateway.deviceplugin.offer.news import News
 from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
-from dpgateway.deviceplugin.registration.stranger import Stranger
+from dpgateway.deviceplugin.registration.stranger import SETTLED, Stranger
 from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.callers import Callers
@@ -344,13 +344,17 @@ class Plugin:
             self._hear_driver()
 
     async def _follow_registered(self) -> None:
-        """Whether the kubelet lists what this gateway lists, each time it writes that down."""
-        registered, seen = self._node.reader.registered, 0
+        """Whether the kubelet lists what this gateway lists, each time it writes that down, and a while after that."""
+        registered, seen, again = self._node.reader.registered, 0, None
         while True:
-            seen = await registered.newer(seen)
+            before = seen
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(again):
+                    seen = await registered.newer(seen)
+            again = SETTLED + 1.0 if seen != before else None  # once for each that is written
             (ids, written), ours = registered.value, self.inventory.list.value or {}
             found = ids.get(self.name, ()), written, ours.keys(), self.inventory.published
-            if self._stranger.look(*found, self.registrar.standing.value):
+            if self._stranger.look(*found, self.registrar.standing.value, time.monotonic()):
                 self._trouble.touch()
                 if text := self._stranger.complaint:
                     self._log.warning("%s", text, extra={"reason": text})

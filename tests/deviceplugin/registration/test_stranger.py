@@ -4,15 +4,15 @@ import pytest
 
 from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.deviceplugin.registration.standing import Standing
-from dpgateway.deviceplugin.registration.stranger import LISTED_WITHIN, Stranger
+from dpgateway.deviceplugin.registration.stranger import LISTED_WITHIN, SETTLED, Stranger
 
 THING = "example.com/thing"
 SERVING = Standing(State.SERVING, since=100.0, streaming=True, listed=True)
 LATER = 100.0 + LISTED_WITHIN + 0.1
 
 
-def look(stranger, *registered, written=LATER, ours=("a", "b"), published=90.0, standing=SERVING):
-    return stranger.look(registered, written, ours, published, standing)
+def look(stranger, *registered, written=LATER, ours=("a", "b"), published=90.0, standing=SERVING, now=LATER):
+    return stranger.look(registered, written, ours, published, standing, now)
 
 
 @pytest.fixture
@@ -51,3 +51,15 @@ def test_another_registration_of_ours_replaces_the_other_plugins(stranger):
     again = Standing(State.SERVING, since=LATER, streaming=True, listed=True)
     assert look(stranger, "x0", written=LATER, standing=again)
     assert not stranger.complaint
+
+
+def test_what_a_kubelet_wrote_as_all_plugins_registered_counts_once_nothing_follows(stranger):
+    """It writes nothing more until the next Allocate, and that may be of the other plugin's device."""
+    assert not look(stranger, "x0", written=100.3)
+    assert look(stranger, "x0", written=100.3, now=100.0 + SETTLED + 0.1)
+    assert "x0" in stranger.complaint
+
+
+@pytest.mark.parametrize("known", [{"written": 99.9}, {"published": 100.4}, {"published": 105.0}])
+def test_what_was_written_before_our_list_never_counts(stranger, known):
+    assert not look(stranger, "x0", **{"written": 100.3, "now": 1000.0} | known)

@@ -12,6 +12,9 @@ from dpgateway.deviceplugin.registration.standing import Standing
 
 LISTED_WITHIN = 1.0
 """Seconds from our list to the checkpoint that has it. An earlier one may have what was listed before."""
+SETTLED = 10.0
+"""Seconds after which one that was written sooner, and is still the newest, has what is listed: when a kubelet starts,
+all plugins register within moments, and then it writes nothing until the next Allocate."""
 MOST_NAMED = 3
 
 
@@ -24,8 +27,14 @@ class Stranger:
         """What is wrong; empty while nothing is known to be."""
         self._since: float | None = None
 
-    def look(
-        self, registered: Collection[str], written: float, ours: Collection[str], published: float, standing: Standing
+    def look(  # noqa: PLR0913, PLR0917  plain values
+        self,
+        registered: Collection[str],
+        written: float,
+        ours: Collection[str],
+        published: float,
+        standing: Standing,
+        now: float,
     ) -> bool:
         """``registered``: the ids that the kubelet lists, and had ``written`` then; ``ours``: those of our list, which
         changed when it was ``published``. In seconds of the monotonic clock. Returns whether the complaint changed.
@@ -33,7 +42,9 @@ class Stranger:
         before = self.complaint
         if standing.since != self._since:  # each registration of ours replaces another plugin's
             self.complaint, self._since = "", standing.since
-        if standing.listed and written > max(standing.since or 0.0, published) + LISTED_WITHIN:
+        listed = max(standing.since or 0.0, published)
+        late = written > listed + LISTED_WITHIN
+        if standing.listed and (late or (written > listed and now > listed + SETTLED)):
             strange = sorted(set(registered).difference(ours))
             self.complaint = self._of(strange) if strange else ""
         return self.complaint != before
