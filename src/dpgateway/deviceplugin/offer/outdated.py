@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dpgateway.deviceplugin.api import Answer
 from dpgateway.model import Allocation
 
-
 _WORD = re.compile(r"[^,;\s]+")
 
 
