@@ -77,8 +77,9 @@ class Node:
         self.repeating = self.resource.repeating
         self.repeating.resting = False
 
-    def list(self):
-        self.inventory.take(tuple(Device(id_, hardware=(path,)) for id_, path in self.calls.paths.items()))
+    def list(self, **hardware):
+        devices = (Device(id_, hardware=(hardware.get(id_, path),)) for id_, path in self.calls.paths.items())
+        self.inventory.take(tuple(devices))
 
     async def admit(self, *ids, container="c"):
         """What the container is given, as its kubelet writes it down."""
@@ -150,6 +151,27 @@ async def test_a_start_with_somebody_elses_node_is_refused(make, records):
     assert [text for text in records.texts() if text.startswith("z, held by a container: this container was given")]
     node.calls.paths = {"z": "/dev/ttyUSB0"}  # it is plugged back
     node.list()
+    await node.start("z")
+    assert node.outdated == {}
+
+
+async def test_a_path_that_is_other_hardware_than_it_was_is_refused(make):
+    """Its id is its path."""
+    node = make(Sticks(z="/dev/null"))
+    await node.admit("z")
+    await node.start("z")
+    node.list(z="char 1:5")
+    said = "this container was given /dev/null as /dev/null, and it is char 1:5 now: delete the pod"
+    assert said in await node.refused("z")
+    node.list()
+    await node.start("z")
+
+
+async def test_a_link_may_lead_to_another_number(make, tmp_path):
+    (link := tmp_path / "by-id").symlink_to("/dev/null")
+    node = make(Sticks(z=str(link)))
+    await node.admit("z")
+    node.list(z="char 1:5")
     await node.start("z")
     assert node.outdated == {}
 

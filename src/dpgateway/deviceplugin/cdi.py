@@ -87,6 +87,10 @@ class Cdi:
             return allocation
         return await self._on_thread(lambda: expand(allocation, self._specs.resolve(allocation.cdi_devices), look))
 
+    async def no_links(self, paths: Sequence[str]) -> list[str]:
+        """Those that no runtime follows to another place. Raises CdiError."""
+        return await self._on_thread(lambda: [path for path in paths if not Path(path).is_symlink()])
+
     async def renew(self, names: Iterable[str], allocation: Allocation | None) -> int:
         """Has the gateway's own specs of these names say what their ids give now; None: nothing, so there are none.
         Returns how many changed. Raises CdiError.

@@ -25,6 +25,7 @@ from google.protobuf.message import DecodeError
 
 from dpgateway.deviceplugin.api import Answer, from_answer
 from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.deviceplugin.offer.exclusion import hardware
 from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.offer.outdated import answer, outdated, same_hardware, together
 from dpgateway.drivers.lanes import Lanes
@@ -39,6 +40,7 @@ Complete = Callable[[Allocation, int], Allocation]
 Reread = Callable[[], Awaitable[None]]
 """Returns when the kubelet's checkpoint, as it is after the call, is among the holdings."""
 Ids = frozenset[str]
+DELETE = "delete the pod, because a kubelet repeats what it was told first"
 
 
 async def up_to_date() -> None:
@@ -87,7 +89,10 @@ class Repeating:
             )
         wanted = frozenset(ids)
         containers = [one for one, held in _containers(note, wanted).items() if held == wanted]
-        reason = await self._compared(containers, devices, len(wanted), calls) if containers else ""
+        reason = ""
+        if containers:
+            reason = await self._compared(containers, devices, len(wanted), calls)
+            reason = reason or await self._renumbered(wanted, containers)
         self._find({wanted: reason})
         if reason:
             names = ", ".join(device.id for device in devices)
@@ -117,7 +122,23 @@ class Repeating:
             if reason and len(devices) > 1 and same_hardware(one, answer(allocation)):
                 reason = "" if await self._ordered(devices, allocation, calls) else reason
             if reason:
-                return f"{reason}: delete the pod, because a kubelet repeats what it was told first"
+                return f"{reason}: {DELETE}"
+        return ""
+
+    async def _renumbered(self, ids: Ids, containers: Iterable[Container]) -> str:
+        """Why a path that still is what the ids give is other hardware than it was; empty if it isn't. A link may lead
+        elsewhere, because it says which device it is.
+        """
+        claims = self._holdings.value.claims
+        for offered in sorted(ids):
+            device, was = self._ledger.device(offered), claims[offered].hardware if offered in claims else frozenset()
+            now = hardware(device) if device is not None else frozenset()
+            if not was or not now or was <= now:
+                continue
+            paths = sorted({path for one in containers for path in self._read(one).nodes.values()})
+            if fixed := await self._cdi.no_links(paths):
+                said = f"{', '.join(fixed)} as {', '.join(sorted(was))}"
+                return f"this container was given {said}, and it is {', '.join(sorted(now))} now: {DELETE}"
         return ""
 
     @staticmethod
@@ -189,7 +210,7 @@ class Repeating:
         try:
             if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls, asked)):
                 reason = await self._compared(containers, tuple(devices.values()), len(ids), calls, allocation)
-                self._find({ids: reason})
+                self._find({ids: reason or await self._renumbered(ids, containers)})
             elif not all(found.values()):
                 await self._withdraw(containers)
         except DriverTimeout:
