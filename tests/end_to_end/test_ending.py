@@ -307,7 +307,13 @@ async def test_an_interrupt_while_the_command_is_imported_prints_nothing(tmp_pat
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, command, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        "env",
+        "--default-signal=INT",  # a shell's background jobs ignore it
+        *COMMAND,
+        command,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     printed, _ = await process.communicate()
     assert (process.returncode, printed) == (code, b"")
