@@ -76,9 +76,13 @@ async def test_a_restarted_container_has_its_own_stick_or_none(
         "container_path": "/dev/stick",
         "sysfs": str(sticks.tree.at("/sys")),
     }
+
+    async def listed() -> bool:
+        return "Processed device updates for resource" in node.kubelet_log()
+
     async with gateway:
         await gateway.start()
-        await gateway.said(" registered resource=")
+        await until("the list at the kubelet", listed)  # a pod that is admitted sooner is never given a device
         await node.run_pod("a", {"c": {RESOURCE: 1}}, restartPolicy="Always")
         container = (await node.wait_for_pod("a")).container_id("c")
         own = await number(node, container)
