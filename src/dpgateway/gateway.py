@@ -30,7 +30,7 @@ from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.left import Left
 from dpgateway.node.node import Node
-from dpgateway.node.pods import other_of_us
+from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS, Runtime
 from dpgateway.process import memory
 from dpgateway.process.log import bind
@@ -339,6 +339,11 @@ class Gateway:
             return other_of_us(self._pods, own)
         except OSError:
             return None
+
+    def say_ending(self, own: str) -> None:
+        """Another gateway that is told to end, too, isn't to wait for this one, whose pod has the uid ``own``."""
+        with suppress(OSError):  # it waits for longer
+            say_ending(self._pods, own)
 
     @property
     def last(self) -> Path:

@@ -59,7 +59,7 @@ class Chart:
         self._earlier = False
         if self._values is not None:
             self._cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
-            until("end of the gateways", lambda: not self._cluster.control.api("GET", PODS)["items"])
+            until("end of the gateways", lambda: not self._cluster.control.api("GET", PODS)["items"], 240)
             self._values = None
 
     def pods(self) -> dict[str, Any]:

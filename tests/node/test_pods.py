@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.node.pods import GATEWAYS, PodDirectories, other_of_us
+from dpgateway.node.pods import GATEWAYS, PodDirectories, other_of_us, say_ending
 from tests.support.waiting import until
 
 
@@ -125,3 +125,13 @@ def test_the_chart_has_the_volume_by_which_gateways_know_each_other():
     text = (Path(__file__).parents[2] / "deploy/helm/dpgateway/templates/daemonset.yaml").read_text()
     assert f"- name: {GATEWAYS.name} #" in text
     assert "- name: POD_UID" in text
+
+
+def test_a_gateway_that_is_told_to_end_waits_for_none_that_is(tmp_path):
+    for uid in ("ours", "theirs"):
+        (tmp_path / uid / GATEWAYS).mkdir(parents=True)
+    assert other_of_us(tmp_path, "ours")
+    say_ending(tmp_path, "theirs")
+    assert not other_of_us(tmp_path, "ours")
+    say_ending(tmp_path, "nobody")
+    say_ending(tmp_path, "")

@@ -30,6 +30,9 @@ class Lingers:
         self.ending = Ending()
         self.ending.tell()
 
+    def say_ending(self, own: str) -> None:
+        pass
+
     def followed(self, own: str) -> bool | None:
         return self.sign
 

@@ -23,6 +23,8 @@ POLL = 30.0
 
 GATEWAYS = Path("volumes/kubernetes.io~empty-dir/dpgateway-run")
 """In the directory of a pod: the volume that the chart's gateways have, and no other pod."""
+ENDING = "dpgateway-ending"
+"""In that volume, of a gateway that is told to end."""
 
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
 _LOST = Mask.IGNORED | Mask.UNMOUNT | _SELF
@@ -34,11 +36,23 @@ def other_of_us(directory: Path, own: str) -> bool | None:
     """Whether another pod of this node has the volume GATEWAYS; None if not even the pod ``own`` is seen to have it.
 
     A kubelet makes a pod's volumes before it pulls the images of its containers (syncPod in pkg/kubelet/kubelet.go), so
-    this is seen of a gateway that is slow to start, or that has a wrong image. ``directory``: of all pods. Blocks.
+    this is seen of a gateway that is slow to start, or that has a wrong image. One that is told to end, too, says so in
+    that volume: two that waited for each other would wait for all of their time. ``directory``: of all pods. Blocks.
     """
     if not own or not (directory / own / GATEWAYS).is_dir():
         return None
-    return any((pod / GATEWAYS).is_dir() for pod in directory.iterdir() if pod.name != own)
+    others = (pod / GATEWAYS for pod in directory.iterdir() if pod.name != own)
+    return any(volume.is_dir() and not (volume / ENDING).exists() for volume in others)
+
+
+def say_ending(directory: Path, own: str, mounted: Path = Path("/run")) -> None:
+    """Others are not to wait for the gateway in the pod ``own``. ``mounted``: where the chart has its volume, because
+    the directory of all pods may be read-only. Raises OSError.
+    """
+    volume = directory / own / GATEWAYS
+    if own and volume.is_dir():
+        same = mounted.is_dir() and volume.samefile(mounted)
+        ((mounted if same else volume) / ENDING).touch()
 
 
 class PodDirectories:

@@ -62,6 +62,7 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
     _log.info(text, _named(gateway.ours), seconds)
     over = now() + seconds
     gateway.overview.linger(time.monotonic() + seconds)
+    gateway.say_ending(patience.pod)
     seen, taken, ours = now(), now(), gateway.ours
     with gateway.changed.heard() as rung:
         while True:
