@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dpgateway.errors import GatewayError
+from dpgateway.kit.threads import Threads
 from dpgateway.node.podresources import PodResources
-from dpgateway.process.threads import Threads
 from tests.real_kubelet.node.node import HOST, Node
 from tests.real_kubelet.node.pods import FOREVER
 from tests.scenarios.gateway import Gateway

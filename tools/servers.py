@@ -17,7 +17,7 @@ BEGIN = """
 import asyncio, socket, sys
 sys.path.append(sys.argv[1])
 import uvloop
-import dpgateway.process.main
+import dpgateway.daemon.main
 async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})

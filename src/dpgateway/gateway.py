@@ -17,26 +17,26 @@ from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.deviceplugin.handing import Handing
-from dpgateway.deviceplugin.held import HeldDevices
-from dpgateway.deviceplugin.keeping import Keeping
 from dpgateway.deviceplugin.plugin import Front, Plugin
-from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
-from dpgateway.deviceplugin.server.sockets import FOLDER, LAST, left_behind
+from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.errors import KubeletError, NoThread
+from dpgateway.kit import memory
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Bell
+from dpgateway.kit.tasks import persist, whole
+from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
-from dpgateway.node.left import Left
 from dpgateway.node.node import Node
 from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS, Runtime
-from dpgateway.process import memory
-from dpgateway.process.log import bind
-from dpgateway.process.observable import Bell
-from dpgateway.process.tasks import persist, whole
-from dpgateway.process.threads import Threads
+from dpgateway.resource.held import HeldDevices
+from dpgateway.resource.orphans import Left
+from dpgateway.resource.pools import Pools
+from dpgateway.resource.sockets import FOLDER, LAST, left_behind
+from dpgateway.resource.specs import Keeping
 from dpgateway.status.overview import Overview, Served
 
 GRACE = 1.0

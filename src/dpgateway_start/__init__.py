@@ -22,7 +22,7 @@ def main() -> object:
         for number in _END:
             signal.signal(number, _end_at_once)  # there is nothing yet to end in order
         for number in _OTHERS:
-            signal.signal(number, signal.SIG_IGN)  # dpgateway.process.signals will answer
+            signal.signal(number, signal.SIG_IGN)  # dpgateway.daemon.signals will answer
     python = signal.getsignal(signal.SIGINT)
     if python is signal.default_int_handler:  # it would print a traceback of what is being imported
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from dpgateway import Mount
 from dpgateway.config import Kubelet, ResourceKeys, Shares, Timeouts, Web, format_duration
-from dpgateway.config.kinds import name_kind
+from dpgateway.config.scalars import name_kind
 from dpgateway.config.values import File, Runtime
 from tests.support.configurations import load
 

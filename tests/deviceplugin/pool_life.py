@@ -11,18 +11,18 @@ from functools import partial
 
 from dpgateway.config import Shares
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.offer.exclusion import hardware
-from dpgateway.deviceplugin.offer.inventory import Inventory
-from dpgateway.deviceplugin.pools import Pools
-from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
-from dpgateway.drivers.unended import Unended, UnendedCalls
+from dpgateway.drivers.calls_after_close import Unended, UnendedCalls
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 from dpgateway.node.directory import Places
-from dpgateway.node.journal import Journal
-from dpgateway.node.left import Left
 from dpgateway.node.node import Node
-from dpgateway.process.threads import Threads
+from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.journal import Journal
+from dpgateway.resource.journal_writer import Remembering
+from dpgateway.resource.orphans import Left
+from dpgateway.resource.pools import Pools
+from dpgateway.resource.use import hardware
 from tests.support.inline import Inline
 from tests.support.resources import configured
 from tests.support.serving import running

@@ -10,8 +10,8 @@ from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.config.values import CdiKind
 from dpgateway.deviceplugin.cdi import Cdi, by_name
 from dpgateway.errors import CdiError
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, DeviceNode
-from dpgateway.process.threads import Threads
 from tests.support.specs import asked, cdi, of, own, write
 from tests.support.specs import known as runtime_known
 

@@ -14,12 +14,12 @@ from dpgateway_fpga.programmers import Failed, Reading, Verification
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgateway.deviceplugin.offer.pool import Pool
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.node.holders import Container, Noted
-from dpgateway.node.journal import Claims
+from dpgateway.resource.journal import Claims
+from dpgateway.resource.pool import Pool
 from dpgateway.testing import Recorder
-from tests.deviceplugin.test_pools import Served
+from tests.resource.test_pools import Served
 from tests.support.time import VirtualLoop
 from tests.support.waiting import turns
 

@@ -17,8 +17,8 @@ import pytest
 from dpgateway import Allocation, Device, Health
 from dpgateway.deviceplugin.handing import keeps_one_client
 from dpgateway.deviceplugin.wire import v1beta1_pb2
-from dpgateway.process import forks
-from dpgateway.process.peers import Gone, Listener, Peer
+from dpgateway.kit import forks
+from dpgateway.kit.seqpacket import Gone, Listener, Peer
 from dpgateway_simulator import Kubelet
 from tests.support.inside import Inside
 from tests.support.resources import Scripted, configured, scripted

@@ -10,16 +10,16 @@ from dpgateway import Device
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.handing import Handing
 from dpgateway.deviceplugin.plugin import Front, Plugin
-from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
+from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.running import RunningDriver
-from dpgateway.drivers.unended import UnendedCalls
+from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
-from dpgateway.node.left import Left
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
-from dpgateway.process.threads import Threads
+from dpgateway.resource.orphans import Left
+from dpgateway.resource.pools import Pools
 from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health
 from tests.support.specs import cdi

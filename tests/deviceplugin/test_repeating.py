@@ -8,14 +8,14 @@ import pytest
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.errors import DeviceUnavailable, DriverTimeout, RequestError
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, DeviceNode, Mount
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.holdings import Holdings
-from dpgateway.process.observable import Observable
+from dpgateway.resource.inventory import Inventory
 from tests.support.serving import KUBELET, running
 from tests.support.specs import cdi
 from tests.support.time import Clock

@@ -12,7 +12,6 @@ import pytest
 from dpgateway import errors
 from dpgateway.config import ResourceConfig, Shares, Timeouts
 from dpgateway.deviceplugin.api import APIS, only
-from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.preferring import FEW
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.errors import (
@@ -24,10 +23,11 @@ from dpgateway.errors import (
     GatewayError,
     RequestError,
 )
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Options, Preference
 from dpgateway.node.holders import Noted
 from dpgateway.node.holdings import Holdings
-from dpgateway.process.observable import Observable
+from dpgateway.resource.inventory import Inventory
 from tests.support.serving import running
 from tests.support.specs import cdi, own, spec, write
 from tests.support.time import Clock

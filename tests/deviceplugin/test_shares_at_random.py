@@ -16,10 +16,10 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from dpgateway.deviceplugin.offer.shares import share_ids
 from dpgateway.errors import RequestError
 from dpgateway.model import Device
 from dpgateway.node.holders import Container, Noted
+from dpgateway.resource.shares import share_ids
 from tests.deviceplugin.pool_life import Has, Life, Served, Setting, Truth
 from tests.support.inline import Inline
 from tests.support.time import VirtualLoop

@@ -1,8 +1,8 @@
 """The reference of the log names each field, and the bounds are those of the code."""
 
-from dpgateway.deviceplugin.offer.flaps import FEW
-from dpgateway.process import log
-from dpgateway.process.log import lines
+from dpgateway.kit import log
+from dpgateway.kit.log import lines
+from dpgateway.resource.flaps import FEW
 from tests.docs.pages import Page
 
 PAGE = Page("reference/log.md")

@@ -5,7 +5,7 @@ import re
 from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.server import handlers
 from dpgateway.drivers import answers
-from dpgateway.process.tally import BOUNDS
+from dpgateway.kit.call_stats import BOUNDS
 from tests.docs.pages import Page
 from tests.support.scraped import ROWS, Node
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpgateway.node.releases import NEWEST, OLDEST, Layout
+from dpgateway.node.versions import NEWEST, OLDEST, Layout
 from dpgateway.preflight import SCHEMA, Finding, Rehearsal, features, rehearsed, verdicts
 from tests.docs.pages import Page
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from dpgateway.process import control
-from dpgateway.process.log import events
+from dpgateway.daemon import control
+from dpgateway.kit.log import events
 from dpgateway.status import SCHEMA, values
 from tests.docs.pages import Page
 

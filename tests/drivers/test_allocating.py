@@ -6,7 +6,7 @@ import pytest
 
 from dpgateway.drivers.allocating import MOST_STUCK, AllocateLane
 from dpgateway.errors import DriverError, DriverFault, DriverTimeout
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 from tests.support.waiting import turns, until
 
 SOON = 0.02

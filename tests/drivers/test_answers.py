@@ -7,7 +7,7 @@ import pytest
 from dpgateway import Allocation, Busy, Device, DeviceNode, DeviceUnavailable, DriverError, Health, Mount
 from dpgateway.drivers import answers
 from dpgateway.errors import DriverFault, DriverTimeout
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 
 A, B, C = Device("a"), Device("b"), Device("c")
 

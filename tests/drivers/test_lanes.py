@@ -8,7 +8,7 @@ from dpgateway import Allocation, Busy, Device, DeviceUnavailable, DriverError
 from dpgateway.drivers.contract import abilities
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.errors import DriverFault, DriverTimeout, GatewayError
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
 

@@ -10,8 +10,8 @@ import uvloop
 
 from dpgateway import Device, DriverError
 from dpgateway.drivers.listing import Announcements, ListLane
-from dpgateway.process.tally import Tally
-from dpgateway.process.threads import Threads
+from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.threads import Threads
 from tests.support.resources import NoOptions, configured, scripted
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until

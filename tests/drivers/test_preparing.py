@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from dpgateway import Device, Health
+from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.preparing import MOST_AT_ONCE, PrepareLane
-from dpgateway.drivers.unended import UnendedCalls
-from dpgateway.drivers.unseen import KEPT
+from dpgateway.drivers.unclaimed import KEPT
 from dpgateway.errors import Busy, DriverError, DriverFault, DriverTimeout
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 from tests.support.time import Clock
 from tests.support.waiting import turns, until
 

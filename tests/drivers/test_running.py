@@ -9,7 +9,7 @@ from dpgateway import Allocation, Device, DeviceNode, DriverError, Health, Mount
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.drivers.running import CLOSING, CLOSING_LAST, RunningDriver
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until

@@ -9,7 +9,7 @@ import pytest
 from dpgateway_chardev import CharDevices
 
 from dpgateway import from_plain
-from dpgateway.deviceplugin.offer.shares import environment, share_ids
+from dpgateway.resource.shares import environment, share_ids
 from dpgateway.testing import FakeTree, Recorder
 from tests.examples.trees import EXAMPLES
 from tests.support.configurations import load

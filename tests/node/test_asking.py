@@ -7,14 +7,14 @@ from functools import partial
 import grpc
 import pytest
 
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
 from dpgateway.node.asking import Asking
 from dpgateway.node.directory import Places
 from dpgateway.node.holders import Claim, Container, Holder, Noted
 from dpgateway.node.holdings import DOUBT, Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED
-from dpgateway.process.observable import Observable
-from dpgateway.process.threads import Threads
 from tests.node.cri import EXITED, READY, RUNNING, STOPPED, Cri
 from tests.node.lister import Lister, empty, encoded, refusing
 from tests.support.waiting import turns, until

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpgateway.errors import KubeletError
 from dpgateway.node.checkpoint import answers, layouts, notes
 from dpgateway.node.holders import Container
-from dpgateway.node.releases import Layout
+from dpgateway.node.versions import Layout
 
 THING, OTHER = "example.com/thing", "example.com/other"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.deviceplugin.server.sockets import LONGEST_ENDPOINT, SocketNames, too_deep
+from dpgateway.kit.unix import LONGEST
 from dpgateway.node.directory import LARGEST_CHECKPOINT, Absence, is_there, misplaced, read_checkpoint, why_none
-from dpgateway.process.unix import LONGEST
+from dpgateway.resource.sockets import LONGEST_ENDPOINT, SocketNames, too_deep
 from tests.support.counting import leading_to
 
 

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
+from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
-from dpgateway.process.threads import Threads
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 

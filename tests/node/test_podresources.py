@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
+from dpgateway.kit.threads import Threads
 from dpgateway.node.holders import Holder
 from dpgateway.node.podresources import LARGEST, PodResources, holders
-from dpgateway.process.threads import Threads
 from dpgateway_simulator.wire import v1
 from tests.node.lister import Lister, encoded, field, refusing
 

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.reading import LARGEST_HELD, MOST_HELD, Reader, stamped
-from dpgateway.process.observable import Observable
-from dpgateway.process.threads import Threads
 from tests.support.threads import Scarce
 
 THING, OTHER = "example.com/thing", "example.com/other"

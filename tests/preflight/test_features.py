@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpgateway.node.releases import ANY, Span, release
+from dpgateway.node.versions import ANY, Span, release
 from dpgateway.preflight import Facts, Held, Served, features
 
 R = "example.com/thing"

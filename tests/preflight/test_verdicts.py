@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway.node.holders import Container, Noted
-from dpgateway.node.releases import ALL, ANY, Layout, Span, release
+from dpgateway.node.versions import ALL, ANY, Layout, Span, release
 from dpgateway.preflight import Facts, Finding, Held, Runtime, Served, judge, verdict
 
 R = "example.com/thing"

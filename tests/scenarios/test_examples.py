@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpgateway.config import ResourceKeys, Shares
-from dpgateway.deviceplugin.offer.shares import environment
+from dpgateway.resource.shares import environment
 from dpgateway.testing import FakeTree
 from tests.examples.trees import EXAMPLES, Case
 from tests.scenarios.gateway import Gateway

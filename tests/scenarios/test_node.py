@@ -14,12 +14,12 @@ from statistics import quantiles
 
 import pytest
 
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.holders import Holder
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node as Known
-from dpgateway.process.observable import Observable
-from dpgateway.process.threads import Threads
 from tests.real_kubelet.node.node import Node
 from tests.real_kubelet.node.pods import FOREVER
 from tests.real_kubelet.node.waiting import until

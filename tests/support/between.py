@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
-from dpgateway.process import forks
-from dpgateway.process.peers import Listener, Peer
+from dpgateway.kit import forks
+from dpgateway.kit.seqpacket import Listener, Peer
 from tests.support.waiting import until
 
 Heard = Callable[[str, str], Awaitable[None]]

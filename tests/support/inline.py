@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 
 T = TypeVar("T")
 

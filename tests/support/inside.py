@@ -5,8 +5,8 @@ from pathlib import Path
 
 from dpgateway.config import Configuration, ResourceConfig
 from dpgateway.config import Kubelet as KubeletConfig
-from dpgateway.process.main import serve
-from dpgateway.process.reloading import Reloading
+from dpgateway.daemon.main import serve
+from dpgateway.daemon.reloading import Reloading
 
 
 class Inside:

@@ -2,7 +2,7 @@
 
 import logging
 
-from dpgateway.process.log import Bound, bind
+from dpgateway.kit.log import Bound, bind
 
 
 class Records(logging.Handler):

@@ -10,16 +10,16 @@ import grpc.aio
 
 from dpgateway import Allocation
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, Hearer
-from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.server.throttle import Pace
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.drivers.running import Said
+from dpgateway.kit.log import Bound
+from dpgateway.kit.observable import Observable
 from dpgateway.node.holdings import Holdings
-from dpgateway.process.log import Bound
-from dpgateway.process.observable import Observable
+from dpgateway.resource.inventory import Inventory
 from tests.support.resources import configured
 from tests.support.specs import cdi
 

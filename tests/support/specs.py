@@ -9,8 +9,8 @@ from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config.values import CdiKind
 from dpgateway.deviceplugin.cdi import Asked, Asks, Cdi
+from dpgateway.kit.threads import Threads
 from dpgateway.node.runtime import CdiSupport
-from dpgateway.process.threads import Threads
 
 
 def cdi(*directories: Path, runtime: bool | None = None, read: Iterable[Path] = ()) -> Cdi:

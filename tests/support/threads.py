@@ -3,7 +3,7 @@
 import asyncio
 
 from dpgateway.errors import NoThread
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 
 
 class Scarce(Threads):

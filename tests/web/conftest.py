@@ -4,7 +4,7 @@ import re
 import pytest
 
 from dpgateway.config import Web
-from dpgateway.process.observable import Observable
+from dpgateway.kit.observable import Observable
 from dpgateway.web.answers import TEXT, Answer, Limits
 from dpgateway.web.serving import Serving
 from tests.support.serving import group

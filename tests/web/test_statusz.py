@@ -2,7 +2,7 @@
 
 import re
 
-from dpgateway.process.log import Event
+from dpgateway.kit.log import Event
 from dpgateway.status import SCHEMA, Gateway, Reloads, Resource, Status
 from dpgateway.status.values import Counts, Device, Driver, Holder, Kubelet, PodResources, Registration, Trouble
 from dpgateway.web.statusz import lines

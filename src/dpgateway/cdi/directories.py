@@ -18,7 +18,7 @@ from dpgateway.cdi.expansion import HostNode, Resolved
 from dpgateway.cdi.making import OWN
 from dpgateway.cdi.spec import Spec, read
 from dpgateway.errors import CdiError
-from dpgateway.process.directories import at_once
+from dpgateway.kit.directories import at_once
 
 LARGEST = 1024 * 1024
 """Bytes of a spec."""

@@ -22,8 +22,8 @@ from dpgateway.cdi.directories import LARGEST, check_owner, look
 from dpgateway.cdi.expansion import HostNode
 from dpgateway.cdi.making import OWN_NAME, Given, Record, recorded, says_nothing, text_of
 from dpgateway.errors import CdiError
+from dpgateway.kit.directories import make_private, read
 from dpgateway.model import Allocation
-from dpgateway.process.directories import make_private, read
 
 PATIENCE = 5.0
 """Seconds that somebody waits while another one writes."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem
+from dpgateway.config.source import Written, unplaced
 from dpgateway.config.strict import typed
-from dpgateway.config.written import Written, unplaced
 from dpgateway.errors import CdiError, refuse
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")

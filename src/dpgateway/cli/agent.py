@@ -8,20 +8,20 @@ from pathlib import Path
 
 from dpgateway.cli.options import Settings
 from dpgateway.config import Configuration, InvalidConfiguration, Place, Problem, did_you_mean, in_lines, read
-from dpgateway.config.advice import advise
-from dpgateway.deviceplugin.server.sockets import too_deep
+from dpgateway.config.warnings import advise
+from dpgateway.daemon import main as process
+from dpgateway.daemon.config_reader import Reading
+from dpgateway.daemon.ending import Patience
+from dpgateway.daemon.files import FileWatch
+from dpgateway.daemon.reloading import Source
+from dpgateway.daemon.signals import Signals
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.drivers.options import preferring
+from dpgateway.kit import log
+from dpgateway.kit.limits import too_few
 from dpgateway.node.directory import forbidden, misplaced
-from dpgateway.process import log
-from dpgateway.process import main as process
-from dpgateway.process.apart import Reading
-from dpgateway.process.ending import Patience
-from dpgateway.process.files import FileWatch
-from dpgateway.process.limits import too_few
-from dpgateway.process.reloading import Source
-from dpgateway.process.signals import Signals
+from dpgateway.resource.sockets import too_deep
 
 _log = log.bind(__name__)
 

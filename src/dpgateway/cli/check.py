@@ -10,20 +10,20 @@ from pathlib import Path
 
 import click
 
-from dpgateway.cli import against, pools, unfit
-from dpgateway.cli.against import Comparison
+from dpgateway.cli import compare, pools, unfit
+from dpgateway.cli.ask_drivers import ask_all
+from dpgateway.cli.compare import Comparison
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.cli.questions import ask_all
 from dpgateway.config import Configuration, Document, Place, Problem, in_lines, in_order, read
-from dpgateway.config.advice import advise
-from dpgateway.deviceplugin.server.sockets import too_deep
+from dpgateway.config.warnings import advise
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.drivers.options import preferring, warned
+from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import is_there, misplaced, why_none
-from dpgateway.process.threads import Threads
+from dpgateway.resource.sockets import too_deep
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ def check(  # noqa: PLR0913  one for each option
     With --against-running the node's name is the running gateway's. Only root may ask it; the exit code is 1 if none is
     running.
     """
-    running = against.running(control_socket) if against_running else None
+    running = compare.running(control_socket) if against_running else None
     if running is not None:
         settings = replace(settings, node_name=running.node_name)
     comparison = None
     with apart():
         verdict = _judge(settings)
         if running is not None and not verdict.problems:
-            comparison = against.compare(running, verdict.configuration, settings)
+            comparison = compare.compare(running, verdict.configuration, settings)
         if devices:
             verdict = _with_devices(verdict, settings)
     if output == "json":

@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 
-from dpgateway.cli.asking import asked
+from dpgateway.cli.control_client import asked
+from dpgateway.cli.demo_stage import BOARD, LOG, NODE, PROGRAMMING, SENSOR, Stage, Unexpected, expect, stage_in
 from dpgateway.cli.output import print_line
-from dpgateway.cli.stage import BOARD, LOG, NODE, PROGRAMMING, SENSOR, Stage, Unexpected, expect, stage_in
 from dpgateway.drivers.discovery import installed
 from dpgateway.errors import GatewayError
 

@@ -8,14 +8,14 @@ from dataclasses import asdict
 
 import click
 
+from dpgateway.cli.ask_drivers import Answer, ask_all
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
-from dpgateway.cli.questions import Answer, ask_all
 from dpgateway.cli.reading import read_whole
 from dpgateway.config import ResourceConfig
-from dpgateway.config.advice import nothing_served
-from dpgateway.deviceplugin.offer.shares import share_ids
+from dpgateway.config.warnings import nothing_served
 from dpgateway.model import Candidate, Device
+from dpgateway.resource.shares import share_ids
 
 COLUMNS = ("resource", "id", "health", "reason", "numa", "shares", "attributes")
 SPARE = ("shares", "numa", "attributes", "reason", "resource")

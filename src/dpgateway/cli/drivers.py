@@ -13,7 +13,7 @@ import click
 from dpgateway.cli.options import completed, logged, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import did_you_mean, format_duration
-from dpgateway.config.kinds import LISTS, name_kind
+from dpgateway.config.scalars import LISTS, name_kind
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.loading import Loading

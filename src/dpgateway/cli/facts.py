@@ -12,25 +12,25 @@ from google.protobuf.message import DecodeError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dpgateway.cli.asking import NoGateway, asked
+from dpgateway.cli.ask_drivers import Answer, ask_all
+from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import Settings
 from dpgateway.cli.output import apart
-from dpgateway.cli.questions import Answer, ask_all
 from dpgateway.cli.reading import read_whole
 from dpgateway.config import Configuration
 from dpgateway.deviceplugin.api.v1beta1 import from_answer
-from dpgateway.deviceplugin.offer.shares import share_ids
 from dpgateway.errors import GatewayError, KubeletError
+from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
-from dpgateway.node.journal import claims_of_others
 from dpgateway.node.podresources import PodResources
-from dpgateway.node.releases import Release
 from dpgateway.node.runtime import SOCKETS
 from dpgateway.node.runtime import Runtime as AskedRuntime
-from dpgateway.preflight import Facts, Held, Runtime, Served, clues
-from dpgateway.preflight.clues import Clue
-from dpgateway.process.threads import Threads
+from dpgateway.node.versions import Release
+from dpgateway.preflight import Facts, Held, Runtime, Served, detect_version
+from dpgateway.preflight.detect_version import Clue
+from dpgateway.resource.journal import claims_of_others
+from dpgateway.resource.shares import share_ids
 
 CGROUPS = Path("/sys/fs/cgroup")
 KUBELET_CONFIG = "config.yaml"
@@ -73,7 +73,7 @@ async def _asked(
     runtime, no_runtime = await _runtime(configuration.runtime.socket, configuration.runtime.cdi_dirs)
     answers = await ask_all(configuration.resources, settings.node_name)
     facts = Facts(
-        clues.present(found),
+        detect_version.present(found),
         to,
         held,
         tuple(map(_served, answers)),
@@ -135,11 +135,11 @@ def _held(directory: Path) -> Held:
 def _clues(gateway: Any, pods: str | None, held: Held) -> Iterator[Clue]:  # noqa: ANN401  JSON
     api = gateway and gateway["kubelet"]["there"] and gateway["kubelet"]["api"]
     if api:
-        yield clues.registered(api)
+        yield detect_version.registered(api)
     if pods is not None:
-        yield clues.lists_pods(pods)
+        yield detect_version.lists_pods(pods)
     if held.layouts:
-        yield clues.wrote(held.layouts)
+        yield detect_version.wrote(held.layouts)
 
 
 def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozenset[str]:  # noqa: ANN401  JSON

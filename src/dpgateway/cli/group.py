@@ -70,7 +70,7 @@ class Group(Telling):
         """What the program calls. `run` is a process that others send signals to, also while it imports its modules."""
         signals = None
         if sys.argv[1:2] == ["run"]:
-            from dpgateway.process.signals import Signals  # noqa: PLC0415  the other commands start sooner without
+            from dpgateway.daemon.signals import Signals  # noqa: PLC0415  the other commands start sooner without
 
             signals = Signals()
         return super().__call__(*args, obj=signals, **kwargs)

@@ -18,7 +18,7 @@ import click
 from dpgateway.config import Configuration
 from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import parse_duration
-from dpgateway.process import log, unix
+from dpgateway.kit import log, unix
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

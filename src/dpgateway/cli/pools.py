@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from dpgateway.cli.questions import Answer
+from dpgateway.cli.ask_drivers import Answer
 from dpgateway.config import Place, Problem
-from dpgateway.deviceplugin.offer.exclusion import hardware
 from dpgateway.model import Device
+from dpgateway.resource.use import hardware
 
 
 def warnings(answers: Sequence[Answer]) -> tuple[Problem, ...]:

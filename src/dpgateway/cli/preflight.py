@@ -15,16 +15,16 @@ from dpgateway.cli.group import unavailable
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.errors import ConfigurationError
-from dpgateway.node import releases
-from dpgateway.preflight import SCHEMA, Finding, Rehearsal, clues, judge, verdict
-from dpgateway.preflight.clues import Clue
+from dpgateway.node import versions
+from dpgateway.preflight import SCHEMA, Finding, Rehearsal, detect_version, judge, verdict
+from dpgateway.preflight.detect_version import Clue
 
 STYLES = {"loss": "red", "unknown": "yellow", "change": ""}
 T = TypeVar("T")
 
 
 def _known(version: str) -> str:
-    releases.release(version)
+    versions.release(version)
     return version
 
 
@@ -47,13 +47,13 @@ def _version(read: Callable[[str], T]) -> Callable[[click.Context, click.Paramet
     callback=_version(_known),
     envvar="DPGATEWAY_TO",
     show_envvar=True,
-    help=f"The kubelet that this node is to get, such as 1.{releases.NEWEST}; an older one is a downgrade.",
+    help=f"The kubelet that this node is to get, such as 1.{versions.NEWEST}; an older one is a downgrade.",
 )
 @click.option(
     "--from",
     "present",
     metavar="VERSION",
-    callback=_version(clues.said),
+    callback=_version(detect_version.said),
     envvar="DPGATEWAY_FROM",
     show_envvar=True,
     help="The kubelet that it has now.  [default: as far as it can be told from what the kubelet does]",
@@ -92,7 +92,7 @@ def preflight(  # noqa: PLR0913  one for each option
     Exits with 0 if nothing is lost, with 1 if something is, or if that can't be told, and with 2 if the configuration
     or the usage is wrong. --from helps where the kubelet's version can't be told.
     """
-    node = find(settings, control_socket, releases.release(to), present)
+    node = find(settings, control_socket, versions.release(to), present)
     rehearsal = _rehearsed(to, node) if rehearse else None
     findings = judge(node.facts, rehearsal)
     if output == "json":

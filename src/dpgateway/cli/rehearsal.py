@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpgateway.cli.questions import Answer
-from dpgateway.cli.stage import LOG, Unexpected, gateway_in
-from dpgateway.deviceplugin.offer.shares import share_ids
+from dpgateway.cli.ask_drivers import Answer
+from dpgateway.cli.demo_stage import LOG, Unexpected, gateway_in
 from dpgateway.drivers.discovery import installed
 from dpgateway.node import checkpoint
 from dpgateway.node.holders import Note
 from dpgateway.preflight import Rehearsal
 from dpgateway.preflight.rehearsed import Again, Id
+from dpgateway.resource.shares import share_ids
 from dpgateway_simulator import Crashed, Kubelet
 
 PATIENCE = 30.0

@@ -9,12 +9,13 @@ import click
 
 from dpgateway.cli.group import imported
 from dpgateway.cli.options import CONTROL_SOCKET, LINGER, POD_UID, Settings, configured
-from dpgateway.process import guard, log
-from dpgateway.process.apart import Reading
-from dpgateway.process.files import FileWatch
-from dpgateway.process.limits import too_few
-from dpgateway.process.memory import share_one_heap
-from dpgateway.process.signals import Signals
+from dpgateway.daemon import guard
+from dpgateway.daemon.config_reader import Reading
+from dpgateway.daemon.files import FileWatch
+from dpgateway.daemon.signals import Signals
+from dpgateway.kit import log
+from dpgateway.kit.limits import too_few
+from dpgateway.kit.memory import share_one_heap
 
 _log = log.bind(__name__)
 

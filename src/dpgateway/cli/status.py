@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from dpgateway.cli.asking import NoGateway, asked
+from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import CONFIG, CONTROL_SOCKET, DEVICE_PLUGINS_DIR, logged, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
 from dpgateway.cli.picture import draw

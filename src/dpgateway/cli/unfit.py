@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from dpgateway.cli.questions import Answer
+from dpgateway.cli.ask_drivers import Answer
 from dpgateway.config import Document, Problem, ResourceConfig
-from dpgateway.config.written import Written
+from dpgateway.config.source import Written
 from dpgateway.drivers.fitting import UNFIT
 
 _MOUNT = re.compile(rf"{UNFIT}: mounts\[(\d+)\]")

@@ -8,8 +8,8 @@ from dpgateway.config.changes import Changes, changes, fixed, taken_over
 from dpgateway.config.checks import GRANTED_FIELD, SHARE_FIELD
 from dpgateway.config.document import Document, read
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
+from dpgateway.config.serialise import heard, told
 from dpgateway.config.spelling import format_duration
-from dpgateway.config.telling import heard, told
 from dpgateway.config.values import (
     DEVICE_PLUGINS_DIR,
     Configuration,

@@ -15,9 +15,9 @@ from typing import Any, get_type_hints
 
 from dpgateway.config.files import Files, read_all
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, missing_space
+from dpgateway.config.source import Written, unplaced
 from dpgateway.config.strict import typed
 from dpgateway.config.values import STATE_DIR, File, Kubelet, ResourceKeys, Runtime, Web
-from dpgateway.config.written import Written, unplaced
 
 OWN = frozenset({"name", "driver"})
 """The keys that only a resource itself can have."""

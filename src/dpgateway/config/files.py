@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Wrong, missing_space
-from dpgateway.config.written import Written
-from dpgateway.process.directories import at_once
+from dpgateway.config.source import Written
+from dpgateway.kit.directories import at_once
 
 LARGEST_FILE = 1024 * 1024
 """Bytes."""

@@ -13,8 +13,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import Reader, ReaderError
 
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Wrong, missing_space, shortened, shown
+from dpgateway.config.source import Written, not_text
 from dpgateway.config.syntax import explained
-from dpgateway.config.written import Written, not_text
 from dpgateway.errors import encodable
 
 MOST_VALUES = 20_000

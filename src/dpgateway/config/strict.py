@@ -1,6 +1,6 @@
 """Plain values, as YAML and JSON have them, to typed ones, with all that is wrong at once.
 
-Nothing is converted: "2" is no integer, and neither is true. Which types there are is in ``dpgateway.config.kinds``.
+Nothing is converted: "2" is no integer, and neither is true. Which types there are is in ``dpgateway.config.scalars``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from dpgateway.config.kinds import LISTS, MAPPINGS, SCALARS, Kind, choice, name_kind
 from dpgateway.config.problems import Problem, Wrong, did_you_mean, missing_space
-from dpgateway.config.written import Written, refusal, unplaced
+from dpgateway.config.scalars import LISTS, MAPPINGS, SCALARS, Kind, choice, name_kind
+from dpgateway.config.source import Written, refusal, unplaced
 
 T = TypeVar("T")
 

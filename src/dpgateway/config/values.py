@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Literal
 
 from dpgateway.config import checks
 from dpgateway.config.problems import NOWHERE, Place, Wrong
+from dpgateway.config.source import Written
 from dpgateway.config.spelling import check_resource_name, parse_listen
-from dpgateway.config.written import Written
 from dpgateway.model import Mount
 
 Distinct = Literal["prefer", "require"]

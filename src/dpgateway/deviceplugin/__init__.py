@@ -3,13 +3,13 @@
 plugin        one resource, from its driver to the kubelet: its parts, its run and its end
 registration  makes the resource known to the kubelet
 server        the resource's socket, with every API on it
-resource      what a kubelet may ask of a resource, in no version's words; preferring: its preferences
-elsewhere     what other gateways of the node serve
-offer         what a resource lists
+handing       hands the resource over to a newer gateway
+resource      what a kubelet may ask of a resource, in no version's words
+preferring    which ids a container should get; preference: the best ids of those that are free
+repeating     refuses a start with an outdated answer; outdated: which answers are
 fitness       what a container may have with a device
-held          which devices containers hold, for drivers that ask
+cdi           how CDI names reach containers
+size          how long a list may be
 api           one module per version of the API
 wire          the generated messages
-
-What is known of hardware is in ``dpgateway.drivers``, what is known of the node in ``dpgateway.node``.
 """

@@ -23,9 +23,9 @@ from dpgateway.cdi.making import OWN_NAME
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config.values import CdiKind
 from dpgateway.errors import CdiError
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation
 from dpgateway.node.runtime import CdiSupport
-from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
 

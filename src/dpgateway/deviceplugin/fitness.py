@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.offer.allocations import Additions, add, hidden
-from dpgateway.deviceplugin.offer.shares import environment
-from dpgateway.deviceplugin.offer.size import too_large
+from dpgateway.deviceplugin.size import too_large
 from dpgateway.model import Allocation, Grant, Mount
+from dpgateway.resource.additions import Additions, add, hidden
+from dpgateway.resource.shares import environment
 
 
 class Fitness:

@@ -22,14 +22,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from dpgateway.deviceplugin.registration.registrar import Registrar
-from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.successor import Decided, Successor
 from dpgateway.deviceplugin.server.taking import ASK, BACK, LISTED, POOR, REGISTER, SERVES, Retries
-from dpgateway.process.log import bind
-from dpgateway.process.peers import Gone, Peer
-from dpgateway.process.tasks import within
+from dpgateway.kit.log import bind
+from dpgateway.kit.seqpacket import Gone, Peer
+from dpgateway.kit.tasks import within
+from dpgateway.resource.journal_writer import Remembering
 
 ASKING = 1.0
 """Seconds in which whoever dials says what it wants."""

@@ -19,31 +19,31 @@ from dpgateway.config import Place, ResourceConfig
 from dpgateway.deviceplugin.api import Call
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing, Member
-from dpgateway.deviceplugin.offer.inventory import Inventory
-from dpgateway.deviceplugin.offer.news import News
-from dpgateway.deviceplugin.pools import Pools
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.registration.stranger import SETTLED, Stranger
-from dpgateway.deviceplugin.remembering import Remembering
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.callers import Callers
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, Hearer
-from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.server.taking import TakenBack, Taking
+from dpgateway.deviceplugin.server.throttle import Pace
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
+from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.reminder import Reminder
+from dpgateway.kit.tasks import persist
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
-from dpgateway.node.journal import Journal
 from dpgateway.node.node import Node
 from dpgateway.node.reading import WRITING
-from dpgateway.process.log import bind
-from dpgateway.process.observable import Observable
-from dpgateway.process.reminder import Reminder
-from dpgateway.process.tally import Tally
-from dpgateway.process.tasks import persist
-from dpgateway.process.threads import Threads
+from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.journal import Journal
+from dpgateway.resource.journal_writer import Remembering
+from dpgateway.resource.list_log import News
+from dpgateway.resource.pools import Pools
 
 _log = bind(__name__)
 

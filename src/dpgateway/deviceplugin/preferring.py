@@ -14,13 +14,13 @@ from dataclasses import replace
 from functools import partial
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.offer.ledger import Ledger
-from dpgateway.deviceplugin.offer.preference import Order, prefer
+from dpgateway.deviceplugin.preference import Order, prefer
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import DriverError, GatewayError
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Device, Preference
-from dpgateway.process.threads import Threads
+from dpgateway.resource.ledger import Ledger
 
 FEW = 1000
 """Ids from which a choice is made in three milliseconds."""

@@ -25,15 +25,15 @@ from google.protobuf.message import DecodeError
 
 from dpgateway.deviceplugin.api import Answer, from_answer
 from dpgateway.deviceplugin.cdi import Cdi
-from dpgateway.deviceplugin.offer.exclusion import hardware
-from dpgateway.deviceplugin.offer.inventory import Inventory
-from dpgateway.deviceplugin.offer.outdated import answer, outdated, same_hardware, together
+from dpgateway.deviceplugin.outdated import answer, outdated, same_hardware, together
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import CdiError, DriverTimeout, GatewayError, RequestError
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device
 from dpgateway.node.holders import Container, Note
-from dpgateway.process.observable import Observable
+from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.use import hardware
 
 Complete = Callable[[Allocation, int], Allocation]
 """A driver's answer for so many ids, with what the configuration adds."""

@@ -2,7 +2,7 @@
 
 Here the ids of a request become a driver's devices, and the driver's allocation becomes a container's. It also notes
 what is in flight. Deadlines and threads are left to ``dpgateway.drivers``, the messages of each API to
-``dpgateway.deviceplugin.api``, and what is free again to ``dpgateway.deviceplugin.releases``.
+``dpgateway.deviceplugin.api``, and what is free again to ``dpgateway.resource.freeing``.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import NamedTuple
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS, Api, Call
 from dpgateway.deviceplugin.cdi import Asked, Cdi
-from dpgateway.deviceplugin.offer.allocations import Additions, add, hidden
-from dpgateway.deviceplugin.offer.exclusion import hardware, shared
-from dpgateway.deviceplugin.offer.inventory import Inventory
-from dpgateway.deviceplugin.offer.ledger import Refusal
-from dpgateway.deviceplugin.offer.shares import environment
-from dpgateway.deviceplugin.offer.size import too_large
 from dpgateway.deviceplugin.preferring import Preferring
-from dpgateway.deviceplugin.releases import Behind, Releases
 from dpgateway.deviceplugin.repeating import Repeating, Reread, up_to_date
+from dpgateway.deviceplugin.size import too_large
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import CdiError, DriverError, RequestError
 from dpgateway.model import Allocation, Device, Grant, Options, Preference
+from dpgateway.resource.additions import Additions, add, hidden
+from dpgateway.resource.freeing import Behind, Releases
+from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.ledger import Refusal
+from dpgateway.resource.shares import environment
+from dpgateway.resource.use import hardware, shared
 
 
 class _Over(NamedTuple):

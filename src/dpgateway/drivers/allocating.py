@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from dpgateway.drivers.answers import fault
 from dpgateway.errors import DriverTimeout
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 
 T = TypeVar("T")
 

@@ -15,13 +15,13 @@ from weakref import WeakKeyDictionary
 
 import pluggy
 
-from dpgateway.config.kinds import frozen, name_kind
+from dpgateway.config.scalars import frozen, name_kind
 from dpgateway.drivers import hookspecs
 from dpgateway.drivers.contract import REQUIRED
 from dpgateway.drivers.points import Point, Points, look
 from dpgateway.errors import describe
-from dpgateway.process.log import bind, hold
-from dpgateway.process.threads import Threads
+from dpgateway.kit.log import bind, hold
+from dpgateway.kit.threads import Threads
 
 LOADING = 30.0
 """Seconds that a package has to be imported."""

@@ -24,9 +24,9 @@ from dpgateway.drivers.allocating import AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
 from dpgateway.drivers.preparing import Ended, Free, PrepareLane
 from dpgateway.errors import Busy, DriverFault, DriverTimeout, GatewayError
+from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
-from dpgateway.process.tally import Tally
-from dpgateway.process.threads import Threads
 
 T = TypeVar("T")
 

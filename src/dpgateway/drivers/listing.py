@@ -16,10 +16,10 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
 from dpgateway.drivers.fitting import Fitting
+from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.tasks import doubling
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
-from dpgateway.process.tally import Tally
-from dpgateway.process.tasks import doubling
-from dpgateway.process.threads import Threads
 
 Answer = tuple[Device, ...] | str
 """All devices, or why the driver doesn't say what there is."""

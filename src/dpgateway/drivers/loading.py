@@ -26,8 +26,8 @@ from dpgateway.config.document import Entry
 from dpgateway.drivers.discovery import LOADING, Found, Installed
 from dpgateway.drivers.options import Claims, Completed, completed, resolve, unusable
 from dpgateway.errors import describe
-from dpgateway.process.log import bind
-from dpgateway.process.threads import Threads
+from dpgateway.kit.log import bind
+from dpgateway.kit.threads import Threads
 
 T = TypeVar("T")
 

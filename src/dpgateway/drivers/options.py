@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from dpgateway.config.document import Document, Entry
 from dpgateway.config.problems import Place, Problem, did_you_mean, in_order, shown
+from dpgateway.config.source import refusal
 from dpgateway.config.strict import typed
 from dpgateway.config.values import Configuration, ResourceConfig, ResourceKeys
-from dpgateway.config.written import refusal
 from dpgateway.drivers.discovery import Found
 from dpgateway.errors import describe
 from dpgateway.model.checks import sequence

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from dpgateway.drivers.answers import fault, trace
-from dpgateway.drivers.unended import Unended, UnendedCalls
-from dpgateway.drivers.unseen import Key, Success, Unseen, key_of
+from dpgateway.drivers.calls_after_close import Unended, UnendedCalls
+from dpgateway.drivers.unclaimed import Key, Success, Unseen, key_of
 from dpgateway.errors import DriverError, DriverTimeout
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
-from dpgateway.process.threads import Threads
 
 MOST_AT_ONCE = 16
 

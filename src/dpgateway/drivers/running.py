@@ -17,17 +17,17 @@ from typing import Any
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
+from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.contract import Context, Driver, DriverClass
 from dpgateway.drivers.fitting import Fitness, Fitting
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
-from dpgateway.drivers.unended import UnendedCalls
 from dpgateway.errors import DriverError, GatewayError
+from dpgateway.kit.log import hold, of_driver
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import persist
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
-from dpgateway.process.log import hold, of_driver
-from dpgateway.process.observable import Observable
-from dpgateway.process.tasks import persist
-from dpgateway.process.threads import Threads
 
 CLOSING = 5.0
 """Seconds that a driver has to close while the gateway goes on."""

@@ -6,8 +6,8 @@ driver replaces, because only it knows the driver's options.
 """
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
+from dpgateway.config.source import Written
 from dpgateway.config.strict import typed
-from dpgateway.config.written import Written
 from dpgateway.importing.imported import Imported, Lost, Resource
 from dpgateway.importing.installed import Importer, installed
 from dpgateway.importing.source import Source, flags

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dpgateway.config import InvalidConfiguration, Place, Problem
 from dpgateway.config.parsing import parse
-from dpgateway.config.written import Written
+from dpgateway.config.source import Written
 
 LARGEST = 4 * 1024 * 1024
 """Bytes."""

@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Mapping
 
 from dpgateway.errors import GatewayError
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import doubling, until_beat
+from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.holdings import DOUBT, Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED, PodDirectories
 from dpgateway.node.sandboxes import Sandboxes
-from dpgateway.process.log import bind
-from dpgateway.process.observable import Observable
-from dpgateway.process.tasks import doubling, until_beat
-from dpgateway.process.threads import Threads
 
 PAUSE = 0.2
 """Seconds between two looks; a kubelet allows 100 Lists a second."""

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from dpgateway.errors import KubeletError
 from dpgateway.node.holders import Container, Note, Noted
-from dpgateway.node.releases import Layout
+from dpgateway.node.versions import Layout
 
 NAME = "kubelet_internal_checkpoint"
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpgateway.errors import naming
+from dpgateway.kit.directories import at_once
+from dpgateway.kit.log import bind
 from dpgateway.node import checkpoint
-from dpgateway.process.directories import at_once
-from dpgateway.process.log import bind
 
 SOCKET = "kubelet.sock"
 LARGEST_CHECKPOINT = 8 * 1024 * 1024

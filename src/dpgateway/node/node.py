@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
 from dpgateway.node.asking import Asking
 from dpgateway.node.directory import SOCKET, Absence, Places, is_there
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.incarnation import Change, Incarnations, SocketFile
 from dpgateway.node.reading import WRITING, Reader, stamped
 from dpgateway.node.watch import DirectoryWatch
-from dpgateway.process.log import bind
-from dpgateway.process.observable import Observable
-from dpgateway.process.threads import Threads
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 """Another text after each boot of the node (proc_sys_kernel(5)); the same in its containers."""

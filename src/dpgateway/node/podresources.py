@@ -17,10 +17,10 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from dpgateway.errors import KubeletError, cut, encodable
+from dpgateway.kit import unix
+from dpgateway.kit.threads import Threads
 from dpgateway.node.holders import Holder
 from dpgateway.node.wire import podresources_pb2 as wire
-from dpgateway.process import unix
-from dpgateway.process.threads import Threads
 
 APIS = "v1", "v1alpha1"
 DEADLINE = 5.0

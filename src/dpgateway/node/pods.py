@@ -12,9 +12,9 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
-from dpgateway.process.inotify import Subscription
-from dpgateway.process.log import bind
-from dpgateway.process.tasks import persist
+from dpgateway.kit.inotify import Subscription
+from dpgateway.kit.log import bind
+from dpgateway.kit.tasks import persist
 
 STARTED = 60.0
 """Seconds from an Allocate until the pod has its directory for sure, if its kubelet runs."""

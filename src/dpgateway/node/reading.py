@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from dpgateway.errors import GatewayError
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import T, Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import read_checkpoint
 from dpgateway.node.holders import Note
 from dpgateway.node.holdings import LONG_AGO, Holdings
-from dpgateway.process.log import bind
-from dpgateway.process.observable import Observable
-from dpgateway.process.threads import T, Threads
 
 READING = 0.1
 """Seconds from a change of the kubelet's checkpoint until it is read. Before an id is dropped it is read anyway."""

@@ -17,9 +17,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
+from dpgateway.kit import unix
+from dpgateway.kit.log import bind
 from dpgateway.node.wire import cri_pb2 as wire
-from dpgateway.process import unix
-from dpgateway.process.log import bind
 
 _USUAL = "/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"
 SOCKETS = tuple(map(Path, _USUAL))

@@ -16,10 +16,10 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from dpgateway.kit.log import bind
+from dpgateway.kit.tasks import persist
 from dpgateway.node.runtime import SERVICE, called, dialled, serving
 from dpgateway.node.wire import cri_pb2 as wire
-from dpgateway.process.log import bind
-from dpgateway.process.tasks import persist
 
 POD = "io.kubernetes.pod.uid"
 """The label that every kubelet gives to what it makes for a pod (pkg/kubelet/types/labels.go)."""

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
+from dpgateway.kit.inotify import Event, Subscription
+from dpgateway.kit.log import bind
+from dpgateway.kit.tasks import persist, until_beat
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import SOCKET
-from dpgateway.process.inotify import Event, Subscription
-from dpgateway.process.log import bind
-from dpgateway.process.tasks import persist, until_beat
 
 POLL = 10.0
 """Seconds."""

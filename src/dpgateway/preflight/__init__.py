@@ -1,5 +1,5 @@
 """What the upgrade of a node's kubelet would do to who holds which device. Plain values in, findings out: who asks the
-node for these values is in ``dpgateway.cli``, what each kubelet does is in ``dpgateway.node.releases``.
+node for these values is in ``dpgateway.cli``, what each kubelet does is in ``dpgateway.node.versions``.
 """
 
 from dpgateway.preflight.rehearsed import Rehearsal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dpgateway.node.releases import ALL, Release
+from dpgateway.node.versions import ALL, Release
 from dpgateway.preflight.values import Facts, Finding
 
 

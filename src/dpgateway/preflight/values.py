@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpgateway.node.holders import Note
-from dpgateway.node.releases import Layout, Release, Span
+from dpgateway.node.versions import Layout, Release, Span
 
 SCHEMA = 1
 """The version of the JSON: docs/reference/preflight.md."""

@@ -1,5 +1,5 @@
 """What follows from the facts. Each function looks at one thing, and knows no other; none compares versions, because
-what a release does is in the table of ``dpgateway.node.releases``.
+what a release does is in the table of ``dpgateway.node.versions``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from dpgateway.node.holders import Note
-from dpgateway.node.releases import ALL
+from dpgateway.node.versions import ALL
 from dpgateway.preflight import features, rehearsed
 from dpgateway.preflight.rehearsed import Rehearsal
 from dpgateway.preflight.values import Facts, Finding, Verdict

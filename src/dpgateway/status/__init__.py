@@ -9,10 +9,10 @@ troubles   what is wrong, and what to do about it
 report     what systemd is told, which follows from it
 """
 
-from dpgateway.status.counting import Figures
+from dpgateway.status.figures import Figures
+from dpgateway.status.problems import troubles
 from dpgateway.status.readiness import Readiness, readiness
 from dpgateway.status.report import Report, report
-from dpgateway.status.troubles import troubles
 from dpgateway.status.values import SCHEMA, Gateway, Reloads, Resource, Standing, Status, pieces, to_json
 
 __all__ = [

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.kit.log import recent
+from dpgateway.kit.observable import Bell
 from dpgateway.node.node import Node
-from dpgateway.process.log import recent
-from dpgateway.process.observable import Bell
-from dpgateway.status import counting, looking
-from dpgateway.status.counting import Figures, ResourceFigures
+from dpgateway.status import figures as counted
+from dpgateway.status import snapshot
+from dpgateway.status.figures import Figures, ResourceFigures
+from dpgateway.status.problems import lingering, of_left, troubles, unserved
 from dpgateway.status.readiness import DAMPED, Past, Readiness, Record, readiness
 from dpgateway.status.report import Report, report
-from dpgateway.status.troubles import lingering, of_left, troubles, unserved
 from dpgateway.status.values import SCHEMA, VERSION, Gateway, Reloads, Resource, Standing, Status, Time
 
 
@@ -30,15 +31,15 @@ class Served:
     """In seconds of the monotonic clock."""
     plugin: Plugin | None = None
     """None until it is made."""
-    devices: looking.Devices = field(default_factory=looking.Devices)
+    devices: snapshot.Devices = field(default_factory=snapshot.Devices)
     """As they were seen last."""
-    figures: counting.Resource = field(init=False)
+    figures: counted.Resource = field(init=False)
     """The same in numbers."""
     record: Record = field(default_factory=Record)
     """Whether it was ready."""
 
     def __post_init__(self) -> None:
-        self.figures = counting.Resource(self.config.name)
+        self.figures = counted.Resource(self.config.name)
 
     @property
     def pending(self) -> str:
@@ -69,20 +70,20 @@ class Overview:
         self._counted: tuple[ResourceFigures, ...] = ()
         """As they were when something moved last."""
         self._began, self._version = time.monotonic(), VERSION
-        self._reloads = Reloads(looking.stamp(self._began))
+        self._reloads = Reloads(snapshot.stamp(self._began))
         self._lingers: Time | None = None
 
     def took_over(self) -> None:
         """A changed configuration counts from now on."""
-        self._reloaded(self._reloads.took_over(looking.stamp(time.monotonic())))
+        self._reloaded(self._reloads.took_over(snapshot.stamp(time.monotonic())))
 
     def refuse(self, problems: Iterable[str]) -> None:
         """A changed configuration doesn't count, because of these problems."""
-        self._reloaded(self._reloads.refuse(looking.stamp(time.monotonic()), problems))
+        self._reloaded(self._reloads.refuse(snapshot.stamp(time.monotonic()), problems))
 
     def linger(self, until: float) -> None:
         """It was told to end, and serves on for now. ``until``: in seconds of the monotonic clock."""
-        self._lingers = looking.stamp(until)
+        self._lingers = snapshot.stamp(until)
         self._changed.ring()
 
     def _reloaded(self, reloads: Reloads) -> None:
@@ -91,17 +92,17 @@ class Overview:
 
     def status(self, only: str = "") -> Status:
         """Everything; or ``only`` one resource, and none if there is none of that name."""
-        process = Gateway(self._version, os.getpid(), self._node_name, looking.stamp(self._began))
+        process = Gateway(self._version, os.getpid(), self._node_name, snapshot.stamp(self._began))
         api, directory = self._client.accepted, self._node.directory
-        kubelet = looking.kubelet(self._node, api.name if api is not None else None)
-        asked = looking.pod_resources(self._node)
+        kubelet = snapshot.kubelet(self._node, api.name if api is not None else None)
+        asked = snapshot.pod_resources(self._node)
         resources = tuple([self._detailed(one) for name, one in self._serving.items() if only in ("", name)])
         wrong = troubles(directory, self._reloads, kubelet, asked, resources)
         wrong += tuple(unserved(one.config.name, one.pending) for one in self._serving.values() if one.pending)
         if self._lingers is not None:
             wrong += (lingering(self._lingers),)
         wrong += of_left(self._left(only))
-        now = looking.stamp(time.monotonic())
+        now = snapshot.stamp(time.monotonic())
         return Status(SCHEMA, now, process, self._reloads, kubelet, asked, wrong, resources, recent().last())
 
     def _left(self, only: str) -> dict[str, list[tuple[str, str]]]:
@@ -112,14 +113,14 @@ class Overview:
 
     def _detailed(self, serving: Served) -> Resource:
         holdings = self._node.holdings[serving.config.name].value
-        return looking.resource(serving.config, self._standing(serving), serving.plugin, holdings, serving.devices)
+        return snapshot.resource(serving.config, self._standing(serving), serving.plugin, holdings, serving.devices)
 
     def figures(self) -> Figures:
         """The same in numbers, without the devices; with the same resources again, if nothing has changed."""
         if self._moved.is_set():
             self._moved.clear()
             self._counted = tuple([self._count(one) for one in self._serving.values()])
-        return counting.figures(self._version, self._reloads, self._node, self._counted)
+        return counted.figures(self._version, self._reloads, self._node, self._counted)
 
     def _count(self, serving: Served) -> ResourceFigures:
         config, holdings = serving.config, self._node.holdings[serving.config.name].value
@@ -141,4 +142,4 @@ class Overview:
 
     def _standing(self, serving: Served) -> Standing:
         age = time.monotonic() - serving.began
-        return looking.standing(serving.config, serving.plugin, age, directory=self._node.there.is_set())
+        return snapshot.standing(serving.config, serving.plugin, age, directory=self._node.there.is_set())

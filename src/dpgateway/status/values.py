@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, cast
 
-from dpgateway.process.log import Event
+from dpgateway.kit.log import Event
 
 SCHEMA = 1
 """The version of the value's JSON: another one if a field changes its meaning or goes, not if one is added."""

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from asyncinotify import Mask
 
-from dpgateway.process.inotify import Event, Subscription
+from dpgateway.kit.inotify import Event, Subscription
 from dpgateway.sysfs.changes import Changes
 from dpgateway.sysfs.nodes import Interest
 from dpgateway.sysfs.notices import Notices

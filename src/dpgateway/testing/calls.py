@@ -12,8 +12,8 @@ from typing import Any
 
 from dpgateway.drivers.answers import MOST_DEVICES
 from dpgateway.errors import Busy, DriverError, describe
+from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
-from dpgateway.process.threads import Threads
 
 Outcome = Any
 """What a method returned, or the DriverError that it raised."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpgateway.errors import describe
-from dpgateway.process.log import bind
+from dpgateway.kit.log import bind
 
 PIECE = 64 * 1024
 """Bytes that are sent before a client has to take them: that much waits in memory for each."""

@@ -15,8 +15,8 @@ from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from dpgateway.process.tally import BOUNDS, Calls
-from dpgateway.status.counting import Figures, ResourceFigures
+from dpgateway.kit.call_stats import BOUNDS, Calls
+from dpgateway.status.figures import Figures, ResourceFigures
 from dpgateway.web.answers import Answer
 from dpgateway.web.rows import GATEWAY, RESOURCE, Row, Sample, T
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 from dpgateway.status import Figures, Readiness, Status, pieces, to_json
 from dpgateway.web import statusz
 from dpgateway.web.answers import JSON, TEXT, Answer, Page

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
-from dpgateway.process.tally import Calls
-from dpgateway.status.counting import Figures, ResourceFigures
+from dpgateway.kit.call_stats import Calls
+from dpgateway.status.figures import Figures, ResourceFigures
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | Calls]

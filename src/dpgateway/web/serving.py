@@ -12,10 +12,10 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from dpgateway.config import Web
-from dpgateway.process.log import bind
-from dpgateway.process.observable import Observable
-from dpgateway.process.tasks import persist
-from dpgateway.process.threads import Threads
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import persist
+from dpgateway.kit.threads import Threads
 from dpgateway.web.answers import Application, Limits, Page
 
 BACKLOG = 64

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from dpgateway.config import ResourceConfig, values
 from dpgateway.deviceplugin.api import APIS, Api, Call, ListEncoder, Rpc, only, v1alpha2, v1beta1
-from dpgateway.deviceplugin.offer.inventory import Inventory
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.handlers import Handlers
-from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.server.throttle import Pace
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.model import Allocation, Device, Grant, Health, Offer, Options, Registration
+from dpgateway.resource.inventory import Inventory
 from tests.support.serving import nobody_holds_anything, running
 from tests.support.specs import cdi
 

@@ -16,8 +16,8 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from dpgateway import Device
-from dpgateway.deviceplugin.offer.size import LARGEST_LIST
 from dpgateway.deviceplugin.server.endpoint import Endpoint
+from dpgateway.deviceplugin.size import LARGEST_LIST
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
 from tests.support.serving import V1ALPHA, V1BETA1, group, health, status
@@ -210,7 +210,7 @@ SECOND = """
 import asyncio, sys
 from pathlib import Path
 from tests.support.logs import Records
-from dpgateway.process.threads import Threads
+from dpgateway.kit.threads import Threads
 from tests.support.serving import Served
 async def main():
     served = Served(Path(sys.argv[1]), Records().bound())

@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from dpgateway.deviceplugin.server.mute import Mutes
-from dpgateway.process import forks, unix
+from dpgateway.kit import forks, unix
 from tests.support.waiting import turns, until
 
 

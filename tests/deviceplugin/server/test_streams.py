@@ -5,8 +5,8 @@ import pytest
 
 from dpgateway import Device, Health
 from dpgateway.deviceplugin.api import APIS, v1alpha1
-from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.server.streams import End, Lists
+from dpgateway.deviceplugin.server.throttle import Pace
 from tests.support.serving import V1ALPHA, V1BETA1, health
 from tests.support.waiting import turns, until
 

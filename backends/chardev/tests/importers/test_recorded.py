@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.deviceplugin.offer.shares import share_ids
+from dpgateway.resource.shares import share_ids
 
 RECORDED = Path(__file__).with_name("recorded")
 OTHER_IDS = {"squat.ai/optional", "squat.ai/stick", "squat.ai/hub"}

@@ -30,7 +30,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpgateway.process.tasks import doubling
+from dpgateway.kit.tasks import doubling
 
 
 class State(enum.Enum):

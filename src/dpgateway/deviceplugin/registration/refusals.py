@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
-from dpgateway.process.log import bind
+from dpgateway.kit.log import bind
 
 GATHERING = 1.0
 """Seconds from the first resource that is refused to the line about all of them."""

@@ -22,9 +22,9 @@ from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Hearer
 from dpgateway.errors import GatewayError
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Options, Registration
 from dpgateway.node.incarnation import Change
-from dpgateway.process.observable import Observable
 
 STREAM_DUE = 15.0
 """Seconds from Register's success to ListAndWatch: a kubelet before 1.25 answers first, then dials for up to 10 s."""

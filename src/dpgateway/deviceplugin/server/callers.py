@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dpgateway.deviceplugin.server.handlers import Hearer
-from dpgateway.process.accepted import ACCEPTED, Connection, Credentials
+from dpgateway.kit.accepted import ACCEPTED, Connection, Credentials
 
 
 @dataclass(eq=False, slots=True)

@@ -18,13 +18,13 @@ from pathlib import Path
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.deviceplugin.server.serving import Server
-from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.deviceplugin.server.taking import TAKE, Misunderstood, Retries, Taking
 from dpgateway.errors import KubeletError
-from dpgateway.process import forks, unix
-from dpgateway.process.observable import Observable
-from dpgateway.process.peers import Gone, Listener, Peer
-from dpgateway.process.tasks import within
+from dpgateway.kit import forks, unix
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.seqpacket import Gone, Listener, Peer
+from dpgateway.kit.tasks import within
+from dpgateway.resource.sockets import SocketNames
 
 UNARY = 0.5
 """Seconds that the last calls of an older server have to end, such as an Allocate of a kubelet that has gone."""

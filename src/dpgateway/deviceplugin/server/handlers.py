@@ -20,9 +20,9 @@ from google.protobuf.message import DecodeError
 
 from dpgateway.deviceplugin.api import Api, Call, Rpc
 from dpgateway.deviceplugin.resource import Resource
-from dpgateway.deviceplugin.server.pace import Pace
 from dpgateway.deviceplugin.server.streams import End, Lists
 from dpgateway.deviceplugin.server.successor import Successor
+from dpgateway.deviceplugin.server.throttle import Pace
 from dpgateway.errors import (
     Busy,
     DriverError,
@@ -32,8 +32,8 @@ from dpgateway.errors import (
     RequestError,
     encodable,
 )
-from dpgateway.process.observable import Observable
-from dpgateway.process.tally import Tally
+from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.observable import Observable
 
 CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
     (RequestError, grpc.StatusCode.FAILED_PRECONDITION),

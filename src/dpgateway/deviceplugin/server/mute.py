@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from dpgateway.process import forks
+from dpgateway.kit import forks
 
 LOOK = 1.0
 """Seconds to the next look, while the older gateway may still read what the kubelet says."""

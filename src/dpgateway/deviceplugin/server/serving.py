@@ -9,9 +9,9 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from dpgateway.deviceplugin.offer.size import LARGEST_LIST
 from dpgateway.deviceplugin.server.reflecting import reflection
-from dpgateway.process import unix
+from dpgateway.deviceplugin.size import LARGEST_LIST
+from dpgateway.kit import unix
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),

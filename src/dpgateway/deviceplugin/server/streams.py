@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 from dpgateway.deviceplugin.api import Api, ListEncoder
-from dpgateway.deviceplugin.server.pace import Pace
+from dpgateway.deviceplugin.server.throttle import Pace
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Health, Offers
-from dpgateway.process.observable import Observable
 
 _ENDING = Health.unhealthy("about to be listed")
 

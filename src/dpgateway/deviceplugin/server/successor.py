@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from dpgateway.process import unix
+from dpgateway.kit import unix
 
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
 

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.errors import KubeletError
-from dpgateway.process import forks
-from dpgateway.process.peers import Peer
-from dpgateway.process.tasks import LONGEST_PAUSE, doubling
+from dpgateway.kit import forks
+from dpgateway.kit.seqpacket import Peer
+from dpgateway.kit.tasks import LONGEST_PAUSE, doubling
 
 ASK, POOR, TAKE, SERVES = "ask 1", "ask 1 without healthy devices", "take", "serves"
 REGISTER, LISTED, BACK = "register", "listed", "back"

@@ -1,0 +1,115 @@
+"""Asks each resource's driver once, without a gateway: which devices there are, and what it looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dpgateway.config import ResourceConfig, format_duration
+from dpgateway.deviceplugin.fitness import Fitness
+from dpgateway.deviceplugin.size import too_long
+from dpgateway.drivers import answers
+from dpgateway.drivers.contract import Context, abilities
+from dpgateway.drivers.fitting import Fitting
+from dpgateway.errors import GatewayError
+from dpgateway.kit import log
+from dpgateway.kit.threads import Threads
+from dpgateway.model import Candidate, Device
+from dpgateway.resource.shares import clash
+
+CLOSING = 1.0
+"""Seconds that drivers get to close, all together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a resource's driver said; or why it said nothing, or why that can't be offered."""
+
+    resource: ResourceConfig
+    devices: tuple[Device, ...] = ()
+    failure: str | None = None
+    candidates: tuple[Candidate, ...] | None = None
+    """What it looked at for its devices; None, if it wasn't asked, or has no method ``explain``."""
+    abilities: frozenset[str] = frozenset()
+    """Which optional methods it has."""
+
+
+class Question:
+    """One driver, asked for its devices at once, on a thread that nobody has to wait for."""
+
+    def __init__(self, threads: Threads, resource: ResourceConfig, node_name: str, explain: str | None) -> None:
+        self._threads, self._resource, self._node_name, self._explain = threads, resource, node_name, explain
+        self._driver: Any = None
+        self._asked = threads.call(f"devices of {resource.name}", self._ask)
+        self.closed = asyncio.create_task(self._closed(), name=f"close {resource.name}")
+
+    async def answer(self) -> Answer:
+        """Waits until the driver has answered, or the resource's list timeout is over."""
+        timeout = self._resource.timeouts.list
+        await asyncio.wait([self._asked], timeout=timeout.total_seconds())
+        if not self._asked.done():
+            return Answer(self._resource, failure=f"the driver didn't answer within {format_duration(timeout)}")
+        try:
+            devices, candidates, able = self._asked.result()
+        except GatewayError as error:
+            return Answer(self._resource, failure=f"the driver failed: {error}")
+        shares = self._resource.shares
+        unfit = clash(tuple(device.id for device in devices), shares.count, shares.ids or "")
+        unfit = unfit or too_long(devices, shares.count, form=shares.ids or "")
+        return Answer(self._resource, devices, unfit or None, candidates, able)
+
+    @property
+    def answered(self) -> bool:
+        return self._asked.done()
+
+    async def _closed(self) -> None:
+        """Closes the driver, whatever it answers, and however late."""
+        await asyncio.wait([self._asked])
+        self._asked.exception()  # nobody else asks for one that comes late
+        await self._threads.call(f"close {self._resource.name}", self._close)
+
+    def _ask(self) -> tuple[tuple[Device, ...], tuple[Candidate, ...] | None, frozenset[str]]:
+        method = "__init__"
+        try:
+            self._driver = self._resource.driver_class(self._resource.options, self._context())
+            method = "devices"
+            devices = answers.devices(self._driver.devices())
+            devices = Fitting(Fitness, self._resource).judged(self._driver, devices)
+            able = abilities(self._driver)
+            if self._explain is None or "explain" not in able:
+                return devices, None, able
+            method = "explain"
+            return devices, answers.candidates(self._driver.explain(self._explain or None)), able
+        except BaseException as error:  # SystemExit, too, must not pass for silence
+            fault = answers.fault(method, error)
+        raise fault
+
+    def _close(self) -> None:
+        try:
+            if callable(getattr(self._driver, "close", None)):
+                self._driver.close()
+        except BaseException as error:
+            self._context().log.error("the driver failed: %s", answers.fault("close", error))
+
+    def _context(self) -> Context:
+        logger = log.of_driver(self._resource.driver, self._resource.name)
+        return Context(self._resource.name, self._node_name, logger, lambda: None)
+
+
+async def ask_all(resources: Iterable[ResourceConfig], node_name: str, explain: str | None = None) -> list[Answer]:
+    """All drivers are asked at once, so the slowest one alone decides how long it takes. ``explain``: they are also
+    asked what they looked at, all of it if the text is empty.
+    """
+    threads = Threads()
+    questions = {
+        resource.name: Question(threads, resource, node_name, explain)
+        for resource in resources
+        if resource.failure is None
+    }
+    given = await asyncio.gather(*(question.answer() for question in questions.values()))
+    found = dict(zip(questions, given, strict=True))
+    if closing := [question.closed for question in questions.values() if question.answered]:
+        await asyncio.wait(closing, timeout=CLOSING)
+    return [found.get(resource.name) or Answer(resource, failure=resource.failure) for resource in resources]

@@ -1,0 +1,131 @@
+"""What a configuration would change of the one that the running gateway serves: for ``check --against-running``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dpgateway.cli.control_client import NoGateway, asked
+from dpgateway.cli.options import Settings
+from dpgateway.config import (
+    DEVICE_PLUGINS_DIR,
+    Changes,
+    Configuration,
+    Document,
+    InvalidConfiguration,
+    changes,
+    fixed,
+    heard,
+    in_lines,
+    taken_over,
+)
+from dpgateway.drivers import discovery
+from dpgateway.drivers.loading import PATIENCE, Loading
+from dpgateway.errors import GatewayError
+from dpgateway.kit.threads import Threads
+
+WORDS = {
+    "untouched": "untouched",
+    "changed": "changed in place",
+    "restarted": "restarted",
+    "added": "added",
+    "removed": "removed",
+}
+"""What a reload does to a resource, as JSON has it and as people read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What the running gateway serves."""
+
+    node_name: str
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What a reload does to one resource, and because of which keys."""
+
+    resource: str
+    change: str
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a reload does."""
+
+    fates: tuple[Fate, ...]
+    next_start: tuple[str, ...]
+    """The keys whose changes count from the next start of the gateway only."""
+    taken_over: tuple[str, ...]
+    """The keys outside of resources that change at once."""
+
+    def as_json(self) -> dict[str, object]:
+        fates = [{"name": one.resource, "change": one.change, "keys": list(one.keys)} for one in self.fates]
+        return {"resources": fates, "next_start": list(self.next_start), "taken_over": list(self.taken_over)}
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        return [(one.resource, WORDS[one.change], ", ".join(one.keys) or "-") for one in self.fates]
+
+
+def running(control: Path) -> Running:
+    """Asks the gateway. Raises NoGateway if none answers."""
+    with asked(control, "configuration") as answers:
+        answer: Any = next(answers, None)
+    if answer is None:
+        raise NoGateway(f"the gateway at {control} doesn't say which configuration it serves: it is an older one")
+    try:
+        return Running(answer["node"], heard(answer["configuration"]).for_node(answer["node"]))
+    except InvalidConfiguration as error:
+        raise _unlike(error) from error
+
+
+def compare(running: Running, new: Configuration, settings: Settings) -> Comparison:
+    """Reads the options of what runs with the drivers that are installed now, as it read those of the new one."""
+    loading = Loading(discovery.named(running.document.drivers), running.document)
+    loading.wait()
+    old, problems = loading.resolve()
+    if problems:
+        raise _unlike(InvalidConfiguration(problems))
+    new = replace(new, kubelet=replace(new.kubelet, device_plugins_dir=_directory(old, new, settings)))
+    found = _changes(old, new)
+    return Comparison(tuple(_fates(found, new)), fixed(old, new), taken_over(old, new))
+
+
+def _directory(old: Configuration, new: Configuration, settings: Settings) -> Path:
+    """An option of the running gateway goes on to count, and only the gateway knows whether it has that option. So a
+    file that names no other directory than the usual one is no change.
+    """
+    wanted = settings.device_plugins_dir(new)
+    usual = settings.flag_device_plugins_dir is None and wanted == DEVICE_PLUGINS_DIR
+    return old.kubelet.device_plugins_dir if usual else wanted
+
+
+def _unlike(error: InvalidConfiguration) -> GatewayError:
+    """The gateway took it over, so it isn't wrong: what is installed has changed since."""
+    return GatewayError(
+        "what the running gateway serves can't be read with what is installed now, so only a restart of the gateway "
+        f"tells: {'; '.join(in_lines(error.problems))}"
+    )
+
+
+def _changes(old: Configuration, new: Configuration) -> Changes:
+    """On a thread, because it compares options, which is the driver's code."""
+    compared = partial(changes, old.resources, new.resources)
+    try:
+        return Threads(idle=0).run("compare configurations", compared, PATIENCE)
+    except TimeoutError as error:
+        raise GatewayError(f"a driver's options can't be compared within {PATIENCE:g} s") from error
+
+
+def _fates(found: Changes, new: Configuration) -> Iterator[Fate]:
+    which = {"untouched": found.same, "changed": found.amended, "restarted": found.restarted, "added": found.added}
+    change = {one.name: what for what, resources in which.items() for one in resources}
+    for resource in new.resources:
+        yield Fate(resource.name, change[resource.name], found.keys.get(resource.name, ()))
+    for resource in found.removed:
+        yield Fate(resource.name, "removed")

@@ -1,0 +1,56 @@
+"""Asks the running gateway how it is. What it says comes from its socket, as one JSON value for each line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dpgateway.errors import GatewayError
+from dpgateway.kit import unix
+
+PATIENCE = 10.0
+"""Seconds that a gateway has to answer; it may be busy, but not for so long."""
+
+
+class NoGateway(GatewayError):
+    """Nobody answers."""
+
+
+@contextlib.contextmanager
+def asked(path: Path, request: str) -> Iterator[Iterator[Any]]:
+    """The answers, as they come. Raises NoGateway if there is none."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PATIENCE)
+        _connect(connection, path)
+        connection.sendall(f"{request}\n".encode())
+        with connection.makefile("r", encoding="utf-8") as lines:
+            yield _answers(connection, lines, path)
+
+
+def _connect(connection: socket.socket, path: Path) -> None:
+    try:
+        address = unix.Address(path)
+        try:
+            connection.connect(address.path)
+        finally:
+            address.close()
+    except PermissionError as error:
+        raise NoGateway(f"uid {os.geteuid()} may not ask the gateway at {path}; run as root") from error
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NoGateway(f"no gateway is running: nobody answers at {path}") from error
+    except OSError as error:
+        raise NoGateway(f"the gateway can't be asked: {path}: {error}") from error
+
+
+def _answers(connection: socket.socket, lines: Iterator[str], path: Path) -> Iterator[Any]:
+    try:
+        for line in lines:
+            yield json.loads(line)
+            connection.settimeout(None)  # the next answer comes when something has changed
+    except (OSError, ValueError) as error:
+        raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error

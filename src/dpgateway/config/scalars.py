@@ -1,0 +1,120 @@
+"""The types that a configuration can have: what they are called, and how those without values inside them are read."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from dpgateway.config.problems import Wrong, did_you_mean
+from dpgateway.config.source import Written
+from dpgateway.config.spelling import parse_duration
+
+Kind: TypeAlias = Any
+"""A type, or one of typing's forms, which have no type in common."""
+
+WORDS: dict[object, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    timedelta: "duration",
+    Path: "path",
+    Any: "anything",
+    type(None): "null",
+}
+LISTS: Mapping[Kind, Callable[..., Any]] = {tuple: tuple, Sequence: tuple, list: list}
+"""What a list becomes."""
+MAPPINGS: Mapping[Kind, Callable[..., Any]] = {Mapping: types.MappingProxyType, dict: dict}
+"""What a mapping becomes."""
+YES, NO = frozenset({"yes", "on", "y", "true", "1"}), frozenset({"no", "off", "n", "false", "0"})
+"""How people write booleans, some of them since YAML 1.1 allowed it; for hints."""
+
+
+def name_kind(kind: Kind) -> str:
+    """How `dpgateway drivers` and errors name a type: ``list of duration``. Raises TypeError if it has no such name."""
+    if kind in WORDS:
+        return WORDS[kind]
+    origin: object = get_origin(kind)
+    arguments = get_args(kind)
+    if origin is Literal:
+        return " | ".join(map(str, arguments))
+    if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
+        return " or ".join(name_kind(argument) for argument in sorted(arguments, key=lambda one: one is type(None)))
+    if origin in LISTS and (origin is not tuple or arguments[1:] == (...,)):
+        return _of("list", arguments[0])
+    if origin in MAPPINGS and arguments[0] is str:
+        return _of("mapping", arguments[1])
+    if isinstance(kind, type) and is_dataclass(kind) and frozen(kind):
+        return "mapping"
+    raise TypeError(f"{getattr(kind, '__name__', kind)} isn't a type that a configuration can have")
+
+
+def _of(container: str, item: Kind) -> str:
+    return container if item is Any else f"{container} of {name_kind(item)}"
+
+
+def frozen(kind: type) -> bool:
+    """Whether ``kind`` is a frozen dataclass."""
+    parameters = getattr(kind, "__dataclass_params__", None)
+    return bool(parameters and parameters.frozen)
+
+
+def _exactly(kind: type, written: Written) -> object:
+    """The value if it is exactly a ``kind``: bool is a subclass of int, and YAML's types mean what they say."""
+    if type(written.value) is kind:
+        return written.value
+    word = name_kind(kind)
+    article = "" if kind is bool else "an " if word == "integer" else "a "
+    raise Wrong(written.shown, article + word, _as_a(kind, written))
+
+
+def _as_a(kind: type, written: Written) -> str:
+    """How to write what was probably meant."""
+    value = written.value
+    if kind is str and isinstance(value, int | float):
+        return f'put it in quotes: "{written.shown}"'
+    if kind is int and isinstance(value, str) and value.isdecimal():
+        return f"write {value}, without quotes"
+    if kind is bool and str(value).lower() in YES | NO:
+        return f"write {'true' if str(value).lower() in YES else 'false'}"
+    return ""
+
+
+def _number(written: Written) -> float:
+    value = written.value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Wrong(written.shown, "a number")
+    return float(value)
+
+
+def _path(written: Written) -> Path:
+    value = written.value
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise Wrong(written.shown, "a path")
+    return Path(value)
+
+
+def choice(kind: Kind, written: Written) -> object:
+    """One of the values that ``kind``, a Literal, has."""
+    choices = get_args(kind)
+    for choice in choices:
+        if type(written.value) is type(choice) and written.value == choice:
+            return choice
+    expected = name_kind(kind).replace(" | ", " or ")
+    raise Wrong(written.shown, expected, did_you_mean(written.value, map(str, choices)))
+
+
+SCALARS: Mapping[Kind, Callable[[Written], Any]] = {
+    **{kind: partial(_exactly, kind) for kind in (str, int, bool)},
+    float: _number,
+    Path: _path,
+    timedelta: lambda written: parse_duration(written.value),
+    Any: Written.plain,
+}
+"""How each kind is read that has no values inside it."""

@@ -1,0 +1,102 @@
+"""Tells systemd the state of the service: sd_notify(3), a datagram of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
+
+Without that variable systemd doesn't listen. The caller decides what systemd is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+
+from dpgateway.errors import describe
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Bell
+from dpgateway.kit.tasks import until_beat
+from dpgateway.status import Report
+
+STARTING = 0.02
+"""Seconds between two looks before READY, which also comes because time passes."""
+GATHERING = 1.0
+"""Seconds from a change to a look, after READY."""
+SLOW = 30.0
+"""Seconds after which there is a look without a change."""
+
+_log = bind(__name__)
+
+
+class Notifier:
+    """The way to systemd. A message that can't be sent is no failure of the gateway."""
+
+    def __init__(self, address: str, watchdog: float | None = None) -> None:
+        """``watchdog``: seconds within which systemd expects a message from us."""
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        self._watchdog = watchdog
+        self._ready = False
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+
+    @classmethod
+    def take(cls, environment: MutableMapping[str, str]) -> Notifier | None:
+        """None if systemd doesn't listen. Removes the variables, because they aren't for our child processes."""
+        address = environment.pop("NOTIFY_SOCKET", "")
+        microseconds = environment.pop("WATCHDOG_USEC", "")
+        ours = environment.pop("WATCHDOG_PID", "") in {"", str(os.getpid())}
+        if not address.startswith(("/", "@")):
+            return None
+        return cls(address, int(microseconds) / 1e6 if ours and microseconds.isdecimal() else None)
+
+    def send(self, *lines: str) -> None:
+        try:
+            self._socket.sendto("\n".join(lines).encode(), self._address)
+        except OSError as error:
+            _log.debug("systemd can't be told: %s", error)
+
+    async def follow(self, look: Callable[[], Report], changed: Bell) -> None:
+        """Sends the result of ``look`` whenever it changes. ``changed`` rings when it may have."""
+        status = ""
+        with changed.heard() as rung:
+            while True:
+                rung.clear()
+                now = look()
+                if now.text != status:
+                    self.send(f"STATUS={now.text}")
+                if now.ready and not self._ready:
+                    self.send("READY=1")
+                self._ready, status = self._ready or now.ready, now.text
+                await (_rung(rung) if self._ready else asyncio.sleep(STARTING))
+
+    async def reassure(self, works: Callable[[], Awaitable[object]]) -> None:
+        """Tells the watchdog, if there is one, that this event loop runs and that ``works`` returns."""
+        while self._watchdog is not None:
+            try:
+                async with asyncio.timeout(self._watchdog / 4):
+                    await works()
+                self.send("WATCHDOG=1")
+            except Exception as error:
+                _log.error("systemd isn't told that the gateway works, because it may not: %s", describe(error))
+            await asyncio.sleep(self._watchdog / 2)
+
+    @contextlib.contextmanager
+    def reloading(self) -> Iterator[None]:
+        """Tells when the configuration is being read again, and when that is over; nothing before the first READY."""
+        told = self._ready
+        if told:
+            self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            yield
+        finally:
+            if told:
+                self.send("READY=1")
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+async def _rung(rung: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(until_beat(SLOW)):
+            await rung.wait()
+            await asyncio.sleep(GATHERING)

@@ -1,0 +1,18 @@
+"""Tools that know nothing of the gateway.
+
+observable    a value that others may follow
+tasks         retry, backoff, deadlines and shared wake-ups for asyncio
+threads       calls that block, each on a thread of its own; jobs: what one of them does
+limits        how many threads and descriptors this process may have
+inotify       one inotify instance for the process
+locks         locks of files, and the wait for one
+directories   private directories, and files that others write
+unix          unix sockets: paths, connections and what their peers have read
+accepted      which process is at the other end of an accepted connection
+seqpacket     one process talks to another, and passes descriptors
+forks         descriptors that a child doesn't inherit
+log           lines as text or JSON
+reminder      repeats what is still wrong
+call_stats    how many calls there were, and how long they took
+memory        gives freed memory back to the system
+"""

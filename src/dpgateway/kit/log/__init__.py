@@ -1,0 +1,29 @@
+"""The log: text for people, JSON lines for machines, and nothing else on standard error.
+
+lines    what a line looks like
+queued   a thread that writes the lines
+events   the last lines that matter, as values
+printed  standard output and standard error, as drivers find them: what they print becomes lines
+setup    where the log goes, from which level on, and that this stays so
+"""
+
+from dpgateway.kit.log.events import Event
+from dpgateway.kit.log.lines import Format
+from dpgateway.kit.log.queued import MOST_WAITING
+from dpgateway.kit.log.setup import Bound, bind, finish, hold, hurry, kept, lost, of_driver, recent, setup
+
+__all__ = [
+    "MOST_WAITING",
+    "Bound",
+    "Event",
+    "Format",
+    "bind",
+    "finish",
+    "hold",
+    "hurry",
+    "kept",
+    "lost",
+    "of_driver",
+    "recent",
+    "setup",
+]

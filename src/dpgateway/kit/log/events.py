@@ -1,0 +1,93 @@
+"""The last lines of the log that matter, as values: for people who have no log at hand.
+
+Those are the gateway's own lines, and what drivers warn of, from the log's level on. They are bounded in number and in
+bytes, because what is said in them may be a driver's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpgateway.errors import encodable
+from dpgateway.kit.log.lines import DRIVERS, MOST_NAMED, message, shown, timestamp
+
+MOST = 200
+"""Events."""
+MOST_CHARACTERS = 128 * 1024
+"""Characters of all events together."""
+LONGEST_TEXT = 1000
+"""Characters of one message, and of one name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the log."""
+
+    time: str
+    """RFC 3339, UTC."""
+    level: str
+    message: str
+    resource: str
+    """Empty if the line is about no single resource."""
+    devices: tuple[str, ...]
+    """The first ten."""
+
+    @property
+    def size(self) -> int:
+        return len(self.message) + len(self.resource) + sum(map(len, self.devices))
+
+
+class Events:
+    """Used from any thread."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Event] = deque()
+        self._size = 0
+        self._adding = threading.RLock()  # may be entered twice: a collected object may log meanwhile
+        self.added: Callable[[], object] = lambda: None
+        """Called after each event, on the thread that logged it."""
+
+    def last(self) -> tuple[Event, ...]:
+        """The oldest one first."""
+        with self._adding:
+            return tuple(self._kept)
+
+    def hear(self, record: logging.LogRecord) -> None:
+        """Takes the line if it matters."""
+        if not matters(record):
+            return
+        event = _event(record)
+        with self._adding:
+            self._kept.append(event)
+            self._size += event.size
+            while len(self._kept) > MOST or self._size > MOST_CHARACTERS:
+                self._size -= self._kept.popleft().size
+        self.added()
+
+
+def matters(record: logging.LogRecord) -> bool:
+    name = shown(record.name)
+    if name.startswith(DRIVERS):
+        return record.levelno >= logging.WARNING
+    return name.startswith("dpgateway.") and record.levelno >= logging.INFO
+
+
+def _event(record: logging.LogRecord) -> Event:
+    resource, devices = getattr(record, "resource", None), getattr(record, "devices", None)
+    names = devices[:MOST_NAMED] if isinstance(devices, list | tuple) else ()
+    return Event(
+        timestamp(record),
+        _text(record.levelname).lower(),
+        _text(message(record)),
+        "" if resource is None else _text(resource),
+        tuple(map(_text, names)),
+    )
+
+
+def _text(value: object) -> str:
+    text = encodable(shown(value))
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."

@@ -1,0 +1,105 @@
+"""A thread that writes the log, so that nobody else waits until somebody reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import sys
+import threading
+from typing import TextIO
+
+from dpgateway.errors import describe
+from dpgateway.kit.log.events import Events
+from dpgateway.kit.log.lines import Json, shown
+
+GATHERING = 0.01
+"""Seconds after a line in which further lines wait to be written together. Waking the thread for each of
+them would cost the caller more than all the rest of the line, because both threads want the interpreter."""
+MOST_WAITING = 8 * 1024 * 1024
+"""Bytes of memory that lines may take until somebody reads them. Further lines are lost, and counted."""
+
+
+class Queued(logging.Handler):
+    """Never raises. Formats each record where it was logged, without a lock, because formatting what a driver logs may
+    hang. A driver that sets up logging finds this handler on the root logger, and can't change it.
+    """
+
+    def __init__(self, stream: TextIO, formatter: logging.Formatter | None) -> None:
+        super().__init__()
+        self._stream, self._lines = stream, formatter or Json()
+        self.events = Events()
+        self._waiting: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
+        self._hurry = threading.Event()
+        """Set while somebody waits until lines are written."""
+        self._counting = threading.RLock()  # may be entered twice: a collected object may log while a line is counted
+        self._bytes = self._lost = 0
+        self.lost = 0
+        """How many lines were lost so far."""
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def setLevel(self, level: int | str) -> None:  # noqa: N802  logging's name
+        """Does nothing: the root logger's level is the only one."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.emit(record)
+        return True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(Exception):  # what can't be an event is a line all the same
+            self.events.hear(record)
+        if self._bytes >= MOST_WAITING:  # before the work of formatting
+            self._lose()
+            return
+        try:
+            line = self._lines.format(record)
+        except Exception as error:
+            line = self._plain(record.levelname, record.name, f"{shown(record.msg)} ({describe(error)})")
+        if self._counted(line):
+            self._waiting.put(line)
+
+    def _counted(self, line: str) -> bool:
+        size = sys.getsizeof(line)
+        with self._counting:
+            if self._bytes + size > MOST_WAITING:
+                self._lose()
+                return False
+            self._bytes += size
+            return True
+
+    def _lose(self) -> None:
+        with self._counting:
+            self._lost += 1
+            self.lost += 1
+
+    def _plain(self, level: str, logger: str, message: str) -> str:
+        return self._lines.format(logging.makeLogRecord({"levelname": level, "name": logger, "msg": message}))
+
+    def written(self, seconds: float) -> None:
+        """Waits until every line that was logged before is written, ``seconds`` at most."""
+        mark = threading.Event()
+        self._waiting.put(mark)
+        self._hurry.set()
+        mark.wait(seconds)
+
+    def _write(self) -> None:
+        while True:
+            if self._waiting.empty():
+                self._hurry.wait(GATHERING)
+            line = self._waiting.get()
+            if isinstance(line, threading.Event):
+                self._hurry.clear()
+                line.set()
+                continue
+            self._say(line)
+            with self._counting:
+                self._bytes -= sys.getsizeof(line)
+                lost = self._lost if self._bytes < MOST_WAITING // 2 else 0
+                self._lost -= lost
+            if lost:
+                self._say(self._plain("WARNING", __name__, f"{lost} lines were lost, because nobody read the log"))
+
+    def _say(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the stream or its other end is closed
+            self._stream.write(f"{line}\n")
+            self._stream.flush()

@@ -1,0 +1,46 @@
+"""Which release the present kubelet is of, as far as that can be told: no kubelet says it on a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from dpgateway.node.versions import ANY, Layout, Release, Span, release, span
+
+
+class Clue(NamedTuple):
+    """Something that only some releases do."""
+
+    source: str
+    span: Span
+
+
+def said(version: str) -> Clue:
+    """The operator says it. Raises ConfigurationError."""
+    return _of("--from", lambda one: one is release(version))
+
+
+def registered(api: str) -> Clue:
+    return _of(f"it accepted {api}", lambda one: one.api == api)
+
+
+def lists_pods(version: str) -> Clue:
+    return _of(f"it serves PodResources {version}", lambda one: one.pod_resources == version)
+
+
+def wrote(layouts: frozenset[Layout]) -> Clue:
+    return _of("its checkpoint's format", lambda one: one.writes in layouts)
+
+
+def present(clues: Iterable[Clue]) -> Span:
+    """The releases that fit all clues. One that contradicts those before it doesn't count: a checkpoint, for example,
+    may be of the kubelet before.
+    """
+    found = ANY
+    for clue in clues:
+        found = found.within(clue.span) or found
+    return found
+
+
+def _of(source: str, fits: Callable[[Release], bool]) -> Clue:
+    return Clue(source, span(fits))

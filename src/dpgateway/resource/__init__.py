@@ -1,0 +1,18 @@
+"""One extended resource, whichever front offers it.
+
+inventory       its devices now, for anyone to follow
+ledger          which ids are listed, and what each one means: lost and held ones too
+shares          the ids under which a device is offered
+use             who uses which hardware, and what that excludes
+pool, pools     resources whose devices may be the same hardware
+additions       what the configuration adds to an allocation
+held            which devices containers hold, for drivers that ask
+freeing         tells the driver what is free
+journal         what was given away, on disk; journal_writer: keeps it up to date
+orphans         what containers still hold of resources that aren't configured any more
+specs           CDI specs, as long as containers need them
+lock            which gateway serves the resource
+sockets         the names of its socket
+elsewhere       what other gateways of the node serve
+list_log        what the log says of the list's changes; flaps: of those that come back
+"""

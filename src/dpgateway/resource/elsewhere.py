@@ -1,0 +1,137 @@
+"""Which resources another gateway of the node serves, and what it gives away of them isn't known here.
+
+Hardware is given away by one gateway only if that knows what all others have given away. So while a resource of a pool
+is another gateway's, this one gives nothing of the pool. That resource need not be configured here: perhaps it has
+another name here, or only the other gateway's pool has it. Its lock says which pool it is in; those of the first
+releases don't, so it may be any pool. What one in another pool gives away is known from its journal.
+
+A resource in no pool may have another name here, too. So one that nobody served before this gateway came gives nothing
+away while the gateway that served the others still has such a resource. What both had before goes on.
+
+Such a *stranger* is found by its lock, because nothing but the lock is there before it gives something away. A gateway
+that begins to serve makes files beside its lock, and so changes the folder's time; where that is the same as before,
+there is no new stranger. When a stranger's lock is free, its journal is read before anything is given away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dpgateway.kit.tasks import until_beat
+from dpgateway.resource.lock import Holder, this_gateway
+from dpgateway.resource.orphans import Left
+from dpgateway.resource.sockets import FOLDER, SocketNames, hash_of, left_behind
+
+UNFREE = 0.25
+"""Seconds between two looks at a stranger's lock: a kubelet has no device of the pool until it is free."""
+LOOKS = 2
+"""Looks at the journals of strangers after each change of the checkpoint."""
+SELDOM = 5.0
+"""Seconds between two looks for strangers, so that a list tells of them before somebody asks for a device."""
+TICK = 50_000_000
+"""Nanoseconds for which a change may leave the folder's time as it is: the kernel stamps files with its last tick."""
+
+
+class Elsewhere:
+    """Used from the event loop."""
+
+    def __init__(self, left: Left, changed: Callable[[], None]) -> None:
+        """``changed`` is called soon after :attr:`served` or :attr:`strangers` became another one."""
+        self._left, self._changed = left, changed
+        self._folder: Path = left.directory / FOLDER
+        self.served: dict[str, str] = {}
+        """Of the resources that are configured here: those that another gateway serves, and how one says that."""
+        self._strangers: dict[str, Holder] = {}
+        """The same of others, by the hash of their name."""
+        self._new: set[str] = set()
+        """The configured resources that no other gateway served when they came."""
+        self._older: set[str] = set()
+        """The gateways that served the others."""
+        self._telling = False
+        self._seen = 0
+        """The folder's time when it was looked at last, in nanoseconds; 0 if another look has to follow."""
+
+    def stranger(self, pool: str) -> str:
+        """Which gateway serves a resource that isn't configured here, and may be in the pool; empty if none does."""
+        self.look()
+        return next((one.text for one in self._strangers.values() if one.pool in (None, pool)), "")
+
+    def renamed(self, resource: str) -> str:
+        """Which gateway serves what this resource, which is in no pool, may have been there; empty if none does."""
+        if resource not in self._new or not self._older:
+            return ""
+        self.look()
+        mine = (one for one in self._strangers.values() if not one.pool and one.gateway in self._older)
+        return next((one.text for one in mine), "")
+
+    def add(self, resource: str, text: str) -> None:
+        """``text`` says which gateway serves it."""
+        self.served[resource] = text
+        self._tell()
+
+    def drop(self, resource: str) -> None:
+        """This one does, and knows what was given away; or the resource isn't configured any more."""
+        self._seen = 0
+        if self.served.pop(resource, None) is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Once for the hundreds that are handed over in one moment."""
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_soon(self._told)
+
+    def _told(self) -> None:
+        self._telling = False
+        self._changed()
+
+    def look(self) -> None:
+        """Finds new strangers, at once if the folder hasn't changed."""
+        try:
+            changed = self._folder.stat().st_mtime_ns
+        except OSError:  # nobody has ever served
+            return
+        if changed == self._seen:
+            return
+        self._seen = changed if time.time_ns() - changed > TICK else 0
+        self._strangers |= self._held()
+
+    def _held(self) -> dict[str, Holder]:
+        names = left_behind(self._left.directory, self._left.configured)
+        return {one.hash: held for one in names if (held := one.lock.held())}
+
+    async def run(self) -> None:
+        """Follows the strangers, and what they give away, until it is cancelled."""
+        written = self._left.written
+        looks, told = 0, dict(self._strangers)
+        while True:
+            self.look()
+            held = self._held() if self._strangers else {}
+            free = self._strangers.keys() - held.keys()
+            self._strangers |= held
+
+            # A stranger writes its journal a moment later than the kubelet its checkpoint, so one look isn't enough.
+            looks = LOOKS if written != self._left.written else looks - 1
+            written = self._left.written
+            if free or (self._strangers and looks > 0):
+                await self._left.look()
+            if free:
+                self._strangers = self._held()  # another gateway may have taken one meanwhile
+
+            if self._strangers != told:
+                told = dict(self._strangers)
+                self._tell()
+            await asyncio.sleep(UNFREE if self._strangers else until_beat(SELDOM))
+
+    def configured(self, resource: str) -> None:
+        """From now on its own lock tells who serves it."""
+        self._strangers.pop(hash_of(resource), None)
+        holder = SocketNames(self._left.directory, resource).lock.held()
+        if holder is None:
+            self._new.add(resource)
+        elif holder.gateway != this_gateway():
+            self._new.discard(resource)
+            self._older.add(holder.gateway)

@@ -1,0 +1,36 @@
+"""The devices that containers hold, for a driver that asks on a thread of its own (``Context.held``).
+
+A driver may list before the kubelet's note was read. So the first question waits for that, because a driver asks in
+order to name devices as they were named when they were given away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from dpgateway.kit.observable import Observable
+from dpgateway.node.holdings import Holdings
+from dpgateway.resource.shares import device_id
+
+PATIENCE = 1.0
+"""Seconds that the first question waits, once: there may be no kubelet."""
+
+
+class HeldDevices:
+    """Made in the event loop, asked from any other thread."""
+
+    def __init__(self, holdings: Observable[Holdings], form: str | None) -> None:
+        """``form``: how the configuration wants ids. What was made with one doesn't say whose it is."""
+        self._holdings, self._form = holdings, form
+        self._loop = asyncio.get_running_loop()
+        self._waits = True
+
+    def __call__(self) -> frozenset[str]:
+        if self._waits and not self._holdings.value.known:
+            known = asyncio.run_coroutine_threadsafe(self._holdings.until(lambda one: one.known), self._loop)
+            with suppress(TimeoutError):
+                known.result(PATIENCE)
+            known.cancel()
+        self._waits = False
+        return frozenset(map(device_id, self._holdings.value.claimed)) if not self._form else frozenset()

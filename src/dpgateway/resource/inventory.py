@@ -1,0 +1,371 @@
+"""The list of one resource as it is now.
+
+Brings together what the driver says, what containers hold, and time; keeps the ledger and publishes the list. It knows
+neither drivers nor RPCs: its owner calls it when something happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin import size
+from dpgateway.kit.observable import Observable
+from dpgateway.model import Device, Offer, Offers, changed, replaced
+from dpgateway.node.holdings import Holdings
+from dpgateway.resource.ledger import Ledger
+from dpgateway.resource.pool import Pool
+from dpgateway.resource.shares import clash, device_id
+from dpgateway.resource.use import Used, crowded, excluded, given_as, shares_in_use, used, within
+
+SETTLING = 0.02
+"""Seconds from the beginning of an Allocate until a list says what that excludes. Kubelets write their checkpoint at
+each list and after each admission. If both come at once, 1.9 garbles the file, and 1.10 may forget what it has just
+given away; most Allocates take a few milliseconds."""
+
+
+class Clock(Protocol):
+    """The module ``time``, or what a test says."""
+
+    def monotonic(self) -> float: ...
+
+
+class Inventory:
+    """Used from the event loop."""
+
+    def __init__(
+        self,
+        config: ResourceConfig,
+        holdings: Observable[Holdings],
+        reread: Callable[[], None],
+        log: logging.LoggerAdapter[logging.Logger],
+        clock: Clock = time,
+    ) -> None:
+        """``reread`` has the kubelet's checkpoint read and ``holdings`` published. Called before a drop, which is then
+        made by :meth:`hold`.
+        """
+        self.list: Observable[Offers | None] = Observable(None)
+        """None until the resource can be offered."""
+        self.failure = ""
+        """Why the resource can't be offered as its driver lists it."""
+        self._shares, self._form = config.shares.count, config.shares.ids or ""
+        self.ledger = Ledger(self._shares, config.keep_lost.total_seconds(), self._form)
+        self.name = config.name
+        self.holdings, self.clock = holdings, clock
+        self._reread, self._log = reread, log
+        self._taken: tuple[Device, ...] | None = None
+        """The driver's last list if all of it is offered as the driver says; else empty."""
+        self._shared = False
+        """Whether devices may share hardware, or one has what an earlier one had."""
+        self._formed = bool(self._form)
+        """Whether an id may have meant another device when it was given away."""
+        self._odd = False
+        """Whether something is claimed under an id that the driver's last list doesn't offer."""
+        self._recalled = False
+        """Whether what earlier gateways gave away has been looked at for that."""
+        self._pool: Pool | None = None
+        self._told: object = None
+        """What the pool was told last."""
+        self._deaf = False
+        """Whether there is no driver that could be told what is free."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._settling: asyncio.TimerHandle | None = None
+        """Until what other devices exclude is listed."""
+        self._closed = False
+        self.published = float("-inf")
+        """When the list changed last, in seconds of the monotonic clock."""
+
+    def amend(self, config: ResourceConfig) -> None:
+        """Other values of ``shares`` and ``keep_lost``. Other shares are offered with the next list that is taken, also
+        if it is the last one again.
+        """
+        shares, form = config.shares.count, config.shares.ids or ""
+        if (shares, form) != (self._shares, self._form):
+            self._taken = None
+        self._formed = self._formed or form != self._form
+        self._shares, self._form = shares, form
+        self.ledger.amend(shares, config.keep_lost.total_seconds(), form)
+        self.look_later()
+
+    # what the driver says
+
+    def take(self, devices: tuple[Device, ...]) -> None:
+        """The driver's whole list."""
+        new = None if self._taken is None else replaced(self._taken, devices)
+        if new == []:
+            return  # most drivers return the same values while nothing changes
+        if new is not None and all(was.id == now.id and was.numa_nodes == now.numa_nodes for was, now in new):
+            self._replace(devices, [now for _, now in new])
+        elif not self._take_all(devices):
+            return
+        self._deaf = False
+        self._exclude(self._others())
+        self._publish()
+        self._tell_pool()
+
+    def _replace(self, devices: tuple[Device, ...], new: Sequence[Device]) -> None:
+        """A list as long as the last one, which fitted, with other values of a few devices."""
+        self.ledger.replace(new, self.clock.monotonic())
+        self._taken = devices
+        self._shared = self._shared or any(device.hardware is not None for device in new)
+
+    def _take_all(self, devices: tuple[Device, ...]) -> bool:
+        fits, listed = self._fits(devices), self.list.value
+        if not fits and listed is None:
+            return False
+        only: Collection[str] | None = None if fits or listed is None else listed.keys()
+        self.ledger.take(devices, self.clock.monotonic(), only)
+        self._taken = devices if fits else None
+        self._look_for_odd()
+        self._shared = self._shared or any(device.hardware is not None for device in devices)
+        return True
+
+    def fail(self, reason: str, *, overdue: bool, deaf: bool = False) -> None:
+        """The driver doesn't say what there is. ``overdue``: the first list is due, so one is published. ``deaf``: it
+        isn't there to be told what is free, either.
+        """
+        self._taken = None
+        self._deaf = deaf
+        self.ledger.fail(reason, self.clock.monotonic())
+        if overdue or self.list.value is not None:
+            self._publish()
+        self._tell_pool()
+
+    def _fits(self, devices: tuple[Device, ...]) -> bool:
+        lost, present = self.ledger.lost, self.ledger.devices
+        besides = size.bound(lost.values(), lost)
+        if present.keys() != {device.id for device in devices}:
+            besides += size.bound(present.values(), present, self._shares)
+        failure = clash(tuple(device.id for device in devices), self._shares, self._form) if self._form else ""
+        failure = failure or size.too_long(
+            devices, self._shares, besides, lambda: self.ledger.after(devices).values(), self._form
+        )
+        if failure and not self.failure:
+            self._log.error("the resource failed: %s", failure, extra={"reason": failure})
+        if self.failure and not failure:
+            self._log.info("the resource recovered")
+        if failure != self.failure:
+            self.failure = failure
+            self.list.touch()
+        return not failure
+
+    # what containers hold
+
+    def hold(self, holdings: Holdings) -> None:
+        """Lists what containers hold and the driver doesn't list; drops what nobody holds any more.
+
+        If that is too long for a kubelet, what containers hold is all that is listed: it must stay on the list.
+        """
+        before = set(self.ledger.lost)
+        self._look_for_odd()
+        other = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
+        self._recall_meanings()
+        if self.ledger.lost.keys() - before and self.list.value is not None:
+            self._shorten(holdings.held or ())
+        if (self._exclude(self._others()) or other) and self.list.value is not None:
+            self._publish()
+        else:
+            self.look_later()
+        self._tell_pool()
+
+    def given(self, offered: str) -> Device | None:
+        """The present device that was given away under the id; the one that the id means now if nobody saw that."""
+        name = given_as(self.holdings.value, offered)
+        return self.ledger.devices.get(name) if name else self.ledger.device(offered)
+
+    def devices_of(self, ids: Iterable[str]) -> set[str]:
+        """The ids of the present devices that were given away under these ids."""
+        return {device.id for offered in ids if (device := self.given(offered))}
+
+    def _shorten(self, held: Collection[str]) -> None:
+        if not self._fits(tuple(self.ledger.devices.values())):
+            self.ledger.keep(held)
+            self._taken = None
+
+    def use(self) -> None:
+        """A container is getting devices, or didn't get them: what shares their hardware is listed accordingly."""
+        self._recall_meanings()
+        self.exclude(self._others())
+        self._tell_pool()
+
+    def _look_for_odd(self) -> None:
+        self._odd = not self.ledger.presents(self.holdings.value.claims)
+
+    def _recall_meanings(self) -> None:
+        """An id means the device that was given away under it, whatever ``shares`` says now."""
+        claims = self.holdings.value.claims
+        if self.ledger.lost:
+            lost = {id_: claims[id_].device for id_ in self.ledger.lost if id_ in claims}
+            self.ledger.meant({id_: device for id_, device in lost.items() if device})
+
+    # what shares its hardware
+
+    def look(self) -> None:
+        """Lists what the other resources of the pool use by now."""
+        if self._pool is not None:
+            self.exclude(self._others())
+
+    def join(self, pool: Pool | None) -> None:
+        """From now on nothing is given away that another resource of the pool uses. None: it is in no pool any more."""
+        self._pool, self._told = pool, None
+        if pool is not None:
+            pool.members[self.name] = self
+        self.exclude(self._others())
+
+    def used(self) -> Used:
+        """What is freed counts until its driver was told; but a driver that isn't there keeps nothing from others."""
+        return used(self.name, self.holdings.value, self.ledger.device, untold=not self._deaf)
+
+    def exclude(self, others: Sequence[Used]) -> None:
+        """Gives away accordingly at once, and lists it after SETTLING."""
+        if self._exclude(others) and self.list.value is not None and self._settling is None and not self._closed:
+            self._settling = asyncio.get_running_loop().call_later(SETTLING, self._publish)
+
+    def settle(self) -> None:
+        """Lists at once what :meth:`exclude` has changed."""
+        if self._settling is not None:
+            self._publish()
+
+    def elsewhere(self, devices: Iterable[Device], *, freeing: bool = False) -> Mapping[str, str]:
+        """Under which other name of the resource, or of its pool, hardware of the devices is used, and who has it; by
+        device id. ``freeing``: the driver is going to be told that they are free, so what else is freed doesn't count.
+        """
+        others, own = self._others(), used(self.name, self.holdings.value, self.ledger.device, untold=not freeing)
+        reasons = (
+            (device.id, next(filter(None, (one.says_of(device) for one in others)), "") or within(device, own))
+            for device in devices
+        )
+        return {id_: reason for id_, reason in reasons if reason}
+
+    def worked_on(self, device: Device) -> bool:
+        """Whether an earlier driver of this resource hasn't let go of the device."""
+        return any(one.resource == self.name and one.says_of(device) for one in self._others())
+
+    @property
+    def unsure(self) -> str:
+        """Why any device may be in use in another resource of the pool; empty if it is known which are."""
+        return next(filter(None, (one.unsure for one in self._others())), "")
+
+    def _others(self) -> Sequence[Used]:
+        return () if self._pool is None else self._pool.others(self.name)
+
+    def _tell_pool(self) -> None:
+        """Only of news: all resources of the pool read each checkpoint, and most of these say nothing new."""
+        if self._pool is None or self._pool.alone:
+            return
+        if (news := self.used().news) != self._told:
+            self._told = news
+            self._pool.tell(self.name)
+
+    def _exclude(self, others: Sequence[Used]) -> bool:
+        own = self.used() if self._may_share() else None
+        if not any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
+            return self.ledger.exclude({})  # nothing is in use, so no device needs to be looked at
+        devices, own = self.ledger.devices, own or self.used()
+        taken = crowded(devices, self.ledger.ids, own)
+        return self.ledger.exclude(excluded(devices.values(), own, others, formed=bool(self._form)), taken)
+
+    def _may_share(self) -> bool:
+        holdings = self.holdings.value
+        if holdings.remembers and not self._recalled:
+            self._recalled = True
+            given = holdings.claims.items()
+            self._shared = self._shared or any(claim.hardware - {device_id(offered)} for offered, claim in given)
+            meant = ((claim.device, device_id(offered)) for offered, claim in given)
+            self._formed = self._formed or any(was and was != now for was, now in meant)
+            self._look_for_odd()
+        return self._shared or self._may_crowd
+
+    @property
+    def _may_crowd(self) -> bool:
+        return bool(self.ledger.lost) or self._odd or self._formed
+
+    def given_up(self, ids: Collection[str]) -> frozenset[str]:
+        """What containers have no more if the kubelet gives these ids away, as far as that matters here."""
+        return self.holdings.value.given_up(ids) if self._may_crowd else frozenset()
+
+    def crowded(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
+        """The first of these ids whose device containers have as often already as it has shares, and under which other
+        ids they have it; None if there is no such id. There can be one only where something is held under an id that
+        isn't offered: a kubelet may name that one, or one that it takes for free before its pod was seen to end.
+        ``given_up``: what containers had then, and may have been given away since.
+        """
+        if not self._may_crowd:
+            return None
+        holdings = self.holdings.value
+        over = set(given_up).difference(holdings.granted, *holdings.in_flight)
+        in_use = shares_in_use(self.used())
+        for id_ in ids:
+            if (device := self.ledger.device(id_)) is None:
+                continue
+            asked = [other for other in ids if (same := self.ledger.device(other)) is not None and same.id == device.id]
+            others = dict.fromkeys(i for i in (*in_use.get(device.id, ()), *asked) if i != id_ and i not in over)
+            if len(others) >= self._shares:
+                return id_, ", ".join(others)
+        return None
+
+    def look_later(self) -> None:
+        """Sets the only timer, for the next id that may be dropped."""
+        self._stop_timer()
+        if self._closed or not self.ledger.lost:
+            return
+        holdings = self.holdings.value
+        drop = self.ledger.next_drop(holdings.held)
+        now = self.clock.monotonic()
+        delays = [max(0.0, drop - now)] if drop is not None else []
+        # the kubelet may name it for long, although no container has it any more
+        delays += [until - now for until in map(self.ledger.back_until, holdings.freed) if until > now]
+        absent = [id_ for id_ in self.ledger.lost if self.ledger.device(id_) is None]
+        if (wait := holdings.look_again(absent)) is not None:
+            delays.append(wait)
+        if delays:
+            self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self._reread)
+
+    def close(self) -> None:
+        """Nothing is dropped from the list any more."""
+        self._closed = True
+        self._stop_timer()
+        self._stop_settling()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # the list
+
+    def _stop_settling(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+
+    def repeat(self) -> None:
+        """Has the kubelet write its checkpoint, as it does for each list (pkg/kubelet/cm/devicemanager/manager.go,
+        genericDeviceUpdateCallback, from 1.10 on).
+        """
+        if self.list.value is not None:
+            self.list.publish(self.list.value)
+
+    def _publish(self) -> None:
+        self._stop_settling()
+        offers, listed = self.ledger.offers(), self.list.value
+        if listed is not None and _look_alike(listed, offers):
+            self.list.amend(offers)
+        else:
+            self.list.publish(offers)
+            self.published = self.clock.monotonic()
+        self.look_later()
+
+
+def _look_alike(old: Offers, new: Offers) -> bool:
+    """Whether a kubelet would see no difference. The reason isn't sent, so another reason makes none."""
+    others = changed(old, new)
+    return len(old) == len(new) and all(id_ in old and _looks(old[id_]) == _looks(new[id_]) for id_ in others)
+
+
+def _looks(offer: Offer) -> tuple[bool, tuple[int, ...]]:
+    return offer.health.ok, offer.numa_nodes

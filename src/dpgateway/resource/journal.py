@@ -1,0 +1,142 @@
+"""What one resource's containers were given, kept on disk until somebody was told that it is free again.
+
+One small JSON file for each resource, in ``state_dir``, written by the gateway that has the resource's lock. It is
+there only while something is claimed. Without the file, what is held is known from the kubelet alone, as if the gateway
+had never run here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpgateway.errors import KubeletError, describe
+from dpgateway.kit.directories import make_private, read
+from dpgateway.node.holders import Claim
+
+VERSION = 1
+LARGEST = 32 * 1024 * 1024
+"""Bytes."""
+LATEST = 2**36
+"""Seconds since 1970: the year 4147, which every calendar has."""
+
+Claims = Mapping[str, Claim]
+
+
+class Journal:
+    """Blocks, so it is used on a thread."""
+
+    def __init__(self, state_dir: Path, device_plugins_dir: Path, resource: str) -> None:
+        name = hashlib.sha256(f"{device_plugins_dir}\0{resource}".encode()).hexdigest()[:16]
+        self.path = state_dir / f"{name}.json"
+        self._resource = resource
+
+    def load(self) -> Claims:
+        """Empty if there is no file; raises KubeletError or OSError if there is one that can't be read."""
+        try:
+            raw = read(self.path, LARGEST)
+        except FileNotFoundError:
+            return {}
+        return from_json(raw, self._resource, str(self.path))
+
+    def save(self, claims: Claims, *, sync: bool = True) -> None:
+        """Raises OSError; then the file is as it was before. ``sync``: so that a power cut doesn't undo it."""
+        if not claims:
+            self.path.unlink(missing_ok=True)
+            return
+        make_private(self.path.parent)  # what is written there decides who gets a device
+        temporary = self.path.with_suffix(".new")  # nobody else has it: there is one gateway for each resource
+        temporary.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(to_json(claims, self._resource))
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(self.path)
+        if sync:
+            _sync(self.path.parent)
+
+    def put_aside(self) -> Path:
+        """A file that can't be read gets another name, in place of an earlier one, so that people can look at it."""
+        return self.path.rename(self.path.with_suffix(".damaged"))
+
+
+def _sync(directory: Path) -> None:
+    """So that a power cut doesn't undo a rename in it (fsync(2))."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def to_json(claims: Claims, resource: str) -> bytes:
+    ids = {id_: claim._asdict() for id_, claim in claims.items()}
+    return json.dumps({"version": VERSION, "resource": resource, "claims": ids}, default=sorted).encode()
+
+
+def from_json(raw: bytes, resource: str, path: str) -> Claims:
+    """Raises KubeletError for anything that :func:`to_json` doesn't write."""
+    try:
+        return _claims(raw, resource)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise KubeletError(f"{path}: not a journal that this gateway wrote: {error!r:.300}") from error
+
+
+def _claims(raw: bytes, resource: str) -> Claims:
+    if len(raw) > LARGEST:
+        raise ValueError(f"expected at most {LARGEST} bytes")
+    document = json.loads(raw)
+    if (document["version"], document["resource"]) != (VERSION, resource):
+        raise ValueError(f"expected version {VERSION} of {resource}")
+    return {_text(id_): _claim(given) for id_, given in document["claims"].items()}
+
+
+def _claim(given: Mapping[str, Any]) -> Claim:
+    kubelet = given["kubelet"]
+    if not isinstance(kubelet, str):
+        raise TypeError(f"expected a text, found {kubelet!r:.100}")
+    since = given.get("since")  # the first gateways didn't write it
+    if since is not None and not (type(since) is int and 0 <= since < LATEST):
+        raise ValueError(f"expected seconds since 1970, found {since!r:.100}")
+    device, driver, boot = given.get("device", ""), given.get("driver"), given.get("boot", "")  # nor these
+    for text in (device, driver or "", boot):
+        if not isinstance(text, str):
+            raise TypeError(f"expected a text, found {text!r:.100}")
+    return Claim(kubelet, _texts(given["pods"]), _texts(given["hardware"]), since, device, driver, boot)
+
+
+def _texts(value: object) -> frozenset[str]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, found {value!r:.100}")
+    return frozenset(map(_text, value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"expected a text, found {value!r:.100}")
+    value.encode()  # half a character can't be listed
+    return value
+
+
+def claims_of_others(
+    state_dir: Path, device_plugins_dir: Path, resources: Collection[str]
+) -> tuple[dict[str, Claims], list[str]]:
+    """What was written down of other resources than these, and what is wrong with files that can't be read."""
+    found: dict[str, Claims] = {}
+    complaints = []
+    ours = {Journal(state_dir, device_plugins_dir, resource).path for resource in resources}
+    for path in sorted(set(state_dir.glob("*.json")) - ours):
+        try:
+            resource = json.loads(read(path, LARGEST))["resource"]
+            journal = Journal(state_dir, device_plugins_dir, resource)
+            if journal.path == path:  # else it is of another kubelet
+                found[resource] = journal.load()
+        except (KubeletError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            complaints.append(f"{path}: {describe(error):.300}")
+    return found, complaints

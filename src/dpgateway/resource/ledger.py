@@ -1,0 +1,314 @@
+"""Which ids a resource lists, and what each of them means.
+
+An id is listed as long as one of these holds:
+
+- *present*: the driver lists its device, and ``shares`` offers it;
+- *held*: the kubelet gave it to a container, or may be doing so now. A kubelet from 1.34 on crashes when such an id
+  leaves the list (pkg/kubelet/cm/devicemanager, a read through a nil pointer), and an older one forgets the device;
+- *lost* less than ``keep_lost`` ago. Even with ``keep_lost: 0s`` it is first listed Unhealthy for LEAVING seconds: the
+  kubelet may have chosen it just before it vanished, and be about to allocate it.
+
+Everything here works over offered ids, after shares, so lowering ``shares`` loses ids just as unplugging does. Times
+are seconds of one monotonic clock that the caller reads. When to look again is up to the inventory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from dpgateway.model import Device, Health, Offer
+from dpgateway.node.holders import Note
+from dpgateway.node.holdings import Held
+from dpgateway.resource.shares import device_id, share_id, share_ids
+
+LEAVING = 2.0
+"""Seconds that an id stays listed, Unhealthy, before it can leave; the kubelet waits 1 s at most between choosing a
+device and allocating it (our own deadline for GetPreferredAllocation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An id that is listed though it isn't present."""
+
+    since: float
+    reason: str
+    numa_nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an id can't be given to a container."""
+
+    id: str
+    reason: str
+
+
+class Ledger:
+    """The ids of one resource. One owner; nothing here waits, reads a clock or touches the outside."""
+
+    def __init__(self, shares: int, keep_lost: float, form: str = "") -> None:
+        """``shares``: ids per device, in this form; ``keep_lost``: seconds."""
+        self._shares, self._form = shares, form
+        self._keep = max(keep_lost, LEAVING)
+        self._devices: dict[str, Device] = {}
+        self._offers: dict[str, Offer] = {}
+        """Of present ids. An offer that doesn't change stays the same object, so comparing long lists is cheap. Never
+        changed, because it is what :meth:`offers` returns while nothing is lost.
+        """
+        self._whole = True
+        """Whether every share of every device is present."""
+        self._lost: dict[str, Lost] = {}
+        self._meaning: dict[str, str] = {}
+        """The device of each id that is present or lost; but not of a present id that is its device's own."""
+        self._unhealthy_since: dict[str, float] = {}
+        self._failure: tuple[str, float] | None = None
+        self._excluded: Mapping[str, str] = {}
+        """By device."""
+        self.crowded: Mapping[str, str] = {}
+        """Why single shares can't be given away, by offered id."""
+        self.losses = self.returns = 0
+        """How many ids were lost so far, and how many of these came back."""
+
+    def amend(self, shares: int, keep_lost: float, form: str = "") -> None:
+        """Other numbers. What other shares mean for the list is worked out with the next list of the driver."""
+        self._whole = self._whole and (shares, form) == (self._shares, self._form)
+        self._shares, self._form, self._keep = shares, form, max(keep_lost, LEAVING)
+
+    def ids(self, device_id: str) -> tuple[str, ...]:
+        """Those under which a device is offered, share 0 first."""
+        return share_ids(device_id, self._shares, self._form)
+
+    def _first(self, device_id: str) -> str:
+        """What an offer says of share 0."""
+        return share_id(device_id, 0, self._form) if self._form else ""
+
+    def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
+        """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
+        before, self._devices = self._devices, {device.id: device for device in devices}
+        self._failure = None
+        self._take_ids(before, now, only)
+        for device in self._devices.values():
+            self._take_health(device, now)
+
+    def replace(self, devices: Iterable[Device], now: float) -> None:
+        """These devices are other values now, and all else of the driver's last list, the whole of which was taken, is
+        as it was.
+        """
+        self._offers = dict(self._offers)
+        for device in devices:
+            self._devices[device.id] = device
+            self._take_health(device, now)
+            for offered in self.ids(device.id):
+                self._offers[offered] = self._offer(offered, device, self._offers.get(offered))
+
+    def _take_ids(self, before: Mapping[str, Device], now: float, only: Collection[str] | None) -> None:
+        """Which ids are present, and which have just been lost."""
+        self._whole = only is None
+        gone, self._offers = self._offers, {}
+        wanted = None if only is None or self._form else {device_id(offered) for offered in only}
+        for device in self._devices.values():
+            if wanted is not None and device.id not in wanted:
+                continue
+            for offered in self.ids(device.id):
+                if only is None or offered in only:
+                    self._mean(offered, device.id)
+                    self._offers[offered] = self._offer(offered, device, gone.get(offered))
+        for offered in gone:
+            if offered not in self._offers:
+                device = before[self._meaning.setdefault(offered, offered)]
+                self._lost[offered] = Lost(now, "its device is gone", device.numa_nodes)
+                self.losses += 1
+        lost = {offered: lost for offered, lost in self._lost.items() if offered not in self._offers}
+        self.returns += len(self._lost) - len(lost)
+        self._lost = lost
+        self._unhealthy_since = {i: since for i, since in self._unhealthy_since.items() if i in self._devices}
+
+    def _mean(self, offered: str, device: str) -> None:
+        """``device``: the id of the present device that is offered under this id."""
+        if offered == device:
+            self._meaning.pop(offered, None)
+        else:
+            self._meaning[offered] = device
+
+    def _device_id(self, offered: str) -> str | None:
+        meaning = self._meaning.get(offered)
+        return offered if meaning is None and offered in self._offers else meaning
+
+    def _take_health(self, device: Device, now: float) -> None:
+        if device.health.ok:
+            self._unhealthy_since.pop(device.id, None)
+        else:
+            self._unhealthy_since.setdefault(device.id, now)
+
+    def fail(self, reason: str, now: float) -> None:
+        """The driver doesn't say what there is: the list stays, and nothing on it is healthy."""
+        self._failure = (reason, self._failure[1] if self._failure else now)
+
+    def hold(self, held: Held, now: float, near: Note | None = None) -> bool:
+        """Lists what the kubelet holds and the driver doesn't list, as lost; drops what nobody holds any more.
+
+        ``near``: the NUMA nodes of held ids, which a stricter topology manager wants to find again. Returns whether the
+        list changed.
+        """
+        unlisted = [i for i in held or () if i not in self._offers and i not in self._lost]
+        for offered in unlisted:
+            nodes = near[offered].numa_nodes if near and offered in near else ()
+            self._lost[offered] = Lost(now, "a container holds it, but its device is gone", nodes)
+            self._meaning[offered] = device_id(offered)
+        self.losses += len(unlisted)
+        dropped = self.droppable(held, now)
+        for offered in dropped:
+            del self._lost[offered]
+            del self._meaning[offered]
+        return bool(unlisted or dropped)
+
+    def meant(self, meanings: Mapping[str, str]) -> None:
+        """Which devices ids meant when they were given away. ``shares`` may have changed since, so it counts for those
+        that aren't present.
+        """
+        self._meaning |= {i: device for i, device in meanings.items() if i in self._lost and i not in self._offers}
+
+    def keep(self, ids: Collection[str]) -> None:
+        """Lists nothing but these ids, because a list of all would be too long."""
+        self._whole = False
+        for offered in self._offers.keys() - ids:
+            self._meaning.setdefault(offered, offered)
+        self._offers = {i: offer for i, offer in self._offers.items() if i in ids}
+        self._lost = {i: lost for i, lost in self._lost.items() if i in ids}
+
+    def droppable(self, held: Held, now: float) -> list[str]:
+        """The lost ids that may leave the list now."""
+        if held is None:
+            return []
+        return [i for i, lost in self._lost.items() if i not in held and now - lost.since >= self._keep]
+
+    def next_drop(self, held: Held) -> float | None:
+        """When an id may leave the list next, if nothing else happens; None: never."""
+        if held is None:
+            return None
+        return min((lost.since + self._keep for i, lost in self._lost.items() if i not in held), default=None)
+
+    def back_until(self, offered: str) -> float:
+        """Until when the lost id's device may be back before it is given up; the past for an id that isn't lost."""
+        lost = self._lost.get(offered)
+        return float("-inf") if lost is None else lost.since + self._keep
+
+    def offers(self) -> Mapping[str, Offer]:
+        """The list as it is now, by id."""
+        listed = self._offers
+        if self._lost:
+            listed = listed | {i: self._lost_offer(i, lost) for i, lost in self._lost.items()}
+        if self._failure is None:
+            return listed
+        broken = Health.unhealthy(self._failure[0])
+        return {i: replace(offer, health=broken) if offer.health.ok else offer for i, offer in listed.items()}
+
+    def after(self, devices: Iterable[Device]) -> dict[str, Offer]:
+        """What would be listed if the driver listed ``devices``, apart from the health of those that vanish."""
+        listed = {i: Offer(i, d.health, d.numa_nodes, self._first(d.id)) for d in devices for i in self.ids(d.id)}
+        return {**self.offers(), **listed}
+
+    def exclude(self, excluded: Mapping[str, str], crowded: Mapping[str, str] | None = None) -> bool:
+        """Why present devices can't be given away although their driver calls them healthy, by device id; ``crowded``:
+        why single shares of them can't, by offered id. Returns whether the list changed.
+        """
+        crowded = crowded or {}
+        changed = _differ(excluded, self._excluded)
+        shares = _differ(crowded, self.crowded)
+        self._excluded, self.crowded = excluded, crowded
+        self._offers = dict(self._offers) if changed or shares else self._offers
+        changed |= {meaning for offered in shares if (meaning := self._device_id(offered)) is not None}
+        for device in filter(None, map(self._devices.get, changed)):
+            for offered in self.ids(device.id):
+                if offered in self._offers:
+                    self._offers[offered] = self._offer(offered, device, self._offers[offered])
+        return bool(changed)
+
+    def _health(self, offered: str, device: Device) -> Health:
+        if not device.health.ok:
+            return device.health
+        reason = self._excluded.get(device.id) or self.crowded.get(offered)
+        return Health.unhealthy(reason) if reason else device.health
+
+    def _offer(self, offered: str, device: Device, before: Offer | None) -> Offer:
+        """``before``: the one until now, which stays if nothing has changed."""
+        health = self._health(offered, device)
+        if before is not None and before.health == health and before.numa_nodes == device.numa_nodes:
+            return before
+        return Offer(offered, health, device.numa_nodes, self._first(device.id))
+
+    def _lost_offer(self, offered: str, lost: Lost) -> Offer:
+        device = self.device(offered)
+        if device is None:
+            first = self._first(self._meaning[offered])
+            return Offer(offered, Health.unhealthy(lost.reason), lost.numa_nodes, first)
+        why = Health.unhealthy("its share isn't offered any more")
+        return Offer(offered, why, device.numa_nodes, self._first(device.id))
+
+    def resolve(self, ids: Collection[str], now: float, again: Collection[str] = ()) -> dict[str, Device] | Refusal:
+        """The device of each id, all of them present and healthy; or why the first id that isn't so is refused.
+
+        An id whose share is no longer offered still means its device: a 1.8 kubelet allocates again at each start.
+        ``again``: the ids of containers that start again, which take nobody's share.
+        """
+        found = {}
+        for offered in ids:
+            answer = self._resolve(offered, now)
+            if isinstance(answer, Refusal):
+                return answer
+            if offered in self.crowded and offered not in again:
+                return Refusal(offered, f"unhealthy: {self.crowded[offered]}")
+            found[offered] = answer
+        return found
+
+    def _resolve(self, offered: str, now: float) -> Device | Refusal:
+        meaning = self._device_id(offered)
+        if meaning is None:
+            return Refusal(offered, "unknown: this resource doesn't offer it")
+        device = self._devices.get(meaning)
+        if device is None:
+            lost = self._lost.get(offered)
+            return Refusal(offered, f"lost: {lost.reason if lost else 'its device is gone'}{_for(lost, now)}")
+        if not device.health.ok:
+            seconds = now - self._unhealthy_since.get(device.id, now)
+            return Refusal(offered, f"unhealthy for {seconds:.0f} s: {device.health.reason}")
+        if device.id in self._excluded:
+            return Refusal(offered, f"unhealthy: {self._excluded[device.id]}")
+        if self._failure is not None:
+            reason, since = self._failure
+            return Refusal(offered, f"unhealthy for {now - since:.0f} s: {reason}")
+        return device
+
+    def device(self, offered: str) -> Device | None:
+        """The device of an offered id while it is present, healthy or not."""
+        return self._devices.get(self._device_id(offered) or "")
+
+    def unhealthy_since(self, offered: str) -> float | None:
+        """When the id became one that can't be given away; None if it can be, or if that isn't known."""
+        if (lost := self._lost.get(offered)) is not None:
+            return lost.since
+        known = self._unhealthy_since.get(self._device_id(offered) or "")
+        return known if known is not None or self._failure is None else self._failure[1]
+
+    @property
+    def lost(self) -> Mapping[str, Lost]:
+        """The ids that are listed though they aren't present."""
+        return self._lost
+
+    def presents(self, ids: Mapping[str, object]) -> bool:
+        """Whether all of these are present."""
+        return ids.keys() <= self._offers.keys()
+
+    @property
+    def devices(self) -> Mapping[str, Device]:
+        """The driver's last list, by device id."""
+        return self._devices
+
+
+def _differ(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
+    return {key for key in (*one, *other) if one.get(key) != other.get(key)}
+
+
+def _for(lost: Lost | None, now: float) -> str:
+    return f", for {now - lost.since:.0f} s" if lost else ""

@@ -1,0 +1,192 @@
+"""What the log says of devices: which turned Unhealthy and why, or Healthy again, are new, or left the list.
+
+Changes are gathered for a moment, because a device that flaps, or a hundred that vanish together, must not fill the
+log. A device that is as the log said last is no news, and devices of the same fate share a line. A device that goes on
+changing is summed up once a minute (offer/flaps.py).
+
+What became worse names the pods that hold it, because who may only view a namespace has the log, and no status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from dpgateway.kit.observable import Observable
+from dpgateway.model import Offer, Offers, changed
+from dpgateway.resource.flaps import MINUTE, Flaps
+from dpgateway.resource.shares import device_id
+
+GATHERING = 0.5
+"""Seconds."""
+LATER = 0.01
+"""Seconds after which a change is counted, because the kubelet's streams come first."""
+MOST_LINES = 10
+"""Lines about one change."""
+MOST_HOLDERS = 3
+"""Holders that a message names; the line's field has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What several devices have in common."""
+
+    level: int
+    text: str
+    reason: str | None = None
+    count: int | None = None
+
+
+RECOVERED = Fate(logging.INFO, "Healthy again")
+NEW = Fate(logging.INFO, "new")
+LEFT = Fate(logging.INFO, "not listed any more")
+
+Fates = dict[Fate, list[str]]
+"""The devices of each fate."""
+
+Holders = Mapping[str, Collection[str]]
+"""Who has an id, by the id."""
+
+
+class News:
+    """Follows one resource's list. ``quiet``: true while something else says what is wrong with all of it."""
+
+    def __init__(
+        self,
+        listed: Observable[Offers | None],
+        log: logging.LoggerAdapter[logging.Logger],
+        quiet: Callable[[], bool],
+        gathering: float = GATHERING,
+        holders: Callable[[], Holders] = dict,
+    ) -> None:
+        self._list, self._log, self._quiet, self._gathering = listed, log, quiet, gathering
+        self._holders = holders
+        self._logged: Offers | None = None
+        self._flaps = Flaps()
+        self._gathered = self._minute = math.inf
+        """When changes are to be said, and summed up, by the event loop's clock."""
+
+    async def follow(self) -> None:
+        """Never returns."""
+        version, before, loop = 0, None, asyncio.get_running_loop()
+        while True:
+            due = min(self._gathered, self._minute)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due if due < math.inf else None):
+                    await self._list.newer(version)
+                    await asyncio.sleep(LATER)
+                    version, now = self._list.version, self._list.value
+                    self._count(before, now, loop.time())
+                    before = now
+            if loop.time() >= self._gathered:
+                self._tell_changes()
+            if loop.time() >= self._minute:
+                self._sum_up(loop.time())
+
+    def _count(self, before: Offers | None, now: Offers | None, time: float) -> None:
+        self._gathered = min(self._gathered, time + self._gathering)
+        if before is None or now is None or self._quiet():
+            return
+        for device in falls(before, now):
+            self._flaps.fell(device)
+            self._minute = min(self._minute, time + MINUTE)
+
+    def _tell_changes(self) -> None:
+        self._gathered = math.inf
+        now = self._list.value
+        if now is None or self._quiet():
+            return
+        fates: Fates = defaultdict(list)
+        for device, fate in changes(self._logged, now):
+            if not self._flaps.flaps(device):
+                fates[fate].append(device)
+        before, self._logged = self._logged or {}, now
+        self._tell(fates, {**before, **now} if fates else now)
+
+    def _sum_up(self, time: float) -> None:
+        """A device that changed since it was looked at last has the next line, too."""
+        counts = self._flaps.end_minute()
+        self._minute = time + MINUTE if counts else math.inf
+        fates: Fates = defaultdict(list)
+        for device, count in counts.items():
+            fates[_flapping(count, (self._logged or {}).get(device))].append(device)
+        self._tell(fates, self._logged or {})
+
+    def _tell(self, fates: Fates, offers: Offers) -> None:
+        """``offers``: all that these devices were and are."""
+        lines, holders = list(fates.items()), self._by_device(offers) if fates else {}
+        for fate, devices in lines[:MOST_LINES]:
+            subject = "the device is" if len(devices) == 1 else f"{len(devices)} devices are"
+            held = _together(holders, devices) if fate not in {RECOVERED, NEW} else []
+            fields = {"devices": devices, "holders": held or None, "count": fate.count, "reason": fate.reason}
+            self._log.log(fate.level, "%s %s%s", subject, fate.text, _held_by(held), extra=fields)
+        if rest := [device for _, devices in lines[MOST_LINES:] for device in devices]:
+            held = _together(holders, rest)
+            text = "%d more devices changed, each in a way of its own%s"
+            self._log.warning(text, len(rest), _held_by(held), extra={"devices": rest, "holders": held or None})
+
+    def _by_device(self, offers: Offers) -> Holders:
+        """Who has a share of each device."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for id_, who in self._holders().items():
+            offer = offers.get(id_)
+            found[device_id(id_) if offer is None else _first(offer)] += who
+        return found
+
+
+def _together(holders: Holders, devices: Collection[str]) -> list[str]:
+    return list(dict.fromkeys(who for device in devices for who in holders.get(device, ())))
+
+
+def _held_by(holders: list[str]) -> str:
+    more = len(holders) - MOST_HOLDERS
+    names = ", ".join(holders[:MOST_HOLDERS]) + (f" and {more} more" if more > 0 else "")
+    return f"; held by {names}" if holders else ""
+
+
+def falls(before: Offers, now: Offers) -> list[str]:
+    """The devices that were Healthy and are listed Unhealthy, each once, whatever its shares."""
+    unhealthy = [i for i in changed(before, now) if not now[i].health.ok]
+    return [i for i in unhealthy if i in before and before[i].health.ok and _first(now[i]) == i]
+
+
+def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
+    """Each device that changed, not each share of it, with its fate; of a first list only the Unhealthy devices.
+
+    Share 0, which has the device's own id as a rule, stands for all of them.
+    """
+    before = logged or {}
+    others = [now[i] for i in changed(before, now)]
+    others += [offer for i, offer in before.items() if i not in now]
+    for device in dict.fromkeys(map(_first, others)):
+        fate = _fate(before.get(device), now.get(device))
+        if fate is not None and not (fate is NEW and logged is None):
+            yield device, fate
+
+
+def _first(offer: Offer) -> str:
+    return offer.first or device_id(offer.id)
+
+
+def _fate(old: Offer | None, new: Offer | None) -> Fate | None:
+    if new is None:
+        return LEFT if old is not None else None
+    if not new.health.ok:
+        known = old is not None and old.health == new.health
+        return None if known else Fate(logging.WARNING, f"Unhealthy: {new.health.reason}", new.health.reason)
+    if old is None:
+        return NEW
+    return None if old.health.ok else RECOVERED
+
+
+def _flapping(count: int, offer: Offer | None) -> Fate:
+    reason = None if offer is None else offer.health.reason
+    state = "not listed" if offer is None else "Healthy" if offer.health.ok else "Unhealthy"
+    times = f"{count} time{'s' if count != 1 else ''}"
+    text = f"flapping: Unhealthy {times} in the last minute, {state} now{f': {reason}' if reason else ''}"
+    return Fate(logging.WARNING, text, reason, count)

@@ -1,0 +1,178 @@
+"""Which pools there are, and which resources are in each.
+
+A resource is in its pool from the moment it is configured: until somebody has looked at what its containers hold,
+nothing of the pool is given away; nor while another gateway serves a part of it (``elsewhere``). What containers still
+hold of resources that aren't configured any more counts for every resource, in a pool or not, because that hardware may
+be any resource's by now. So does hardware that a driver's call still works on although that driver has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from dpgateway.config import ResourceConfig
+from dpgateway.drivers.calls_after_close import UnendedCalls
+from dpgateway.errors import KubeletError
+from dpgateway.node.holdings import Holdings
+from dpgateway.resource.elsewhere import Elsewhere
+from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.orphans import Left
+from dpgateway.resource.pool import Pool
+from dpgateway.resource.sockets import left_behind
+from dpgateway.resource.use import Used, certain, used, worked_on
+
+ENDING = 3.0
+"""Seconds that another gateway has to end, once one of its resources is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A resource that isn't served yet: nobody has looked at what its containers hold."""
+
+    name: str
+
+    def used(self) -> Used:
+        return Used(self.name, Holdings())
+
+    def exclude(self, others: Sequence[Used]) -> None:
+        """It lists nothing."""
+
+
+class Pools:
+    """Used from the event loop."""
+
+    def __init__(self, left: Left, unended: UnendedCalls) -> None:
+        self._left, self._unended = left, unended.now
+        self._pools: dict[str, Pool] = {}
+        self._of: dict[str, Pool] = {}
+        """By resource, also of those that are in no pool that is configured."""
+        self.elsewhere = Elsewhere(left, self._left_changed)
+        self._served: dict[str, Inventory] = {}
+        self._looking = asyncio.Lock()
+        self._waiting = self._looked = 0
+        """How many resources have waited for another gateway so far, and for how many of them somebody has looked."""
+
+    async def run(self) -> None:
+        """Follows what is left of resources that aren't configured any more, and of their drivers; never returns."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._left.run(self._left_changed), name="what containers hold of resources that went")
+            group.create_task(self._follow_calls(), name="calls of drivers that ended")
+            group.create_task(self.elsewhere.run(), name="what other gateways serve")
+
+    async def _follow_calls(self) -> None:
+        seen = 0
+        while True:
+            seen = await self._unended.newer(seen)
+            self._left_changed()
+
+    def _left_changed(self) -> None:
+        for pool in {id(pool): pool for pool in self._of.values()}.values():
+            pool.tell()
+
+    def _besides(self, pool: str) -> Iterator[Used]:
+        """What counts in a pool, of this name, besides its members."""
+        if text := self.elsewhere.stranger(pool):
+            yield Used("a resource that isn't configured here", Holdings(), elsewhere=text)
+        for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
+            yield Used(name, Holdings(), elsewhere=self.elsewhere.served[name])
+            break  # one is enough
+        if not self._left.known.is_set():
+            yield Used("a resource that isn't configured any more", Holdings())
+        yield from self._ended()
+
+    def _besides_one(self, resource: str) -> Iterator[Used]:
+        """The same for a resource in no pool."""
+        if text := self.elsewhere.renamed(resource):
+            yield Used("a resource that isn't configured here", Holdings(), elsewhere=text)
+        for one in self._ended():
+            if one.resource != resource:
+                yield certain(one)
+
+    def _ended(self) -> Iterator[Used]:
+        """What is used of resources that went, and of drivers that ended."""
+        for name, holdings in self._left.holdings.items():
+            yield used(name, holdings.value, lambda _: None, untold=False)
+        for call in self._unended.value:
+            yield worked_on(call.resource, call.method, call.devices)
+
+    def add(self, config: ResourceConfig) -> None:
+        """The resource is configured from now on, or is in another pool than before, although it is served still."""
+        self._left.drop(config.name)
+        self.elsewhere.configured(config.name)
+        pool, before = self._pool(config), self._of.get(config.name)
+        if before is pool or (before is not None and before.alone and pool.alone):
+            return
+        self._leave(config.name)
+        self._of[config.name] = pool
+        if config.name in self._served:
+            self._served[config.name].join(pool)
+            pool.tell()
+        else:
+            pool.expect(_Expected(config.name))
+
+    def _pool(self, config: ResourceConfig) -> Pool:
+        if config.pool:
+            return self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool)))
+        return Pool(partial(self._besides_one, config.name), alone=True)
+
+    def join(self, inventory: Inventory) -> None:
+        """The resource is going to be served."""
+        self._served[inventory.name] = inventory
+        if inventory.name in self._of:
+            inventory.join(self._of[inventory.name])
+
+    async def others_ended(self, device_plugins: Path) -> None:
+        """Another gateway has served until now, perhaps also resources that aren't configured here: waits until it is
+        known what it gave away of these, because that hardware may be in any pool. One looks for all that wait.
+        """
+        self._waiting += 1
+        mine = self._waiting
+        async with self._looking:
+            if self._looked >= mine:
+                return
+            await self._unserved(device_plugins)
+            waiting = self._waiting
+            await self._left.look()
+            self._looked = waiting
+
+    async def _unserved(self, device_plugins: Path) -> None:
+        """Returns once no other gateway serves a resource that isn't configured here, or after ENDING."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDING):
+                for names in left_behind(device_plugins, self._left.configured):
+                    with contextlib.suppress(KubeletError, OSError):  # whoever sweeps tells what is wrong with its lock
+                        await names.unserved()
+
+    async def known(self, name: str) -> None:
+        """Waits until it is known what containers hold of each resource of this one's pool. A resource that is in none
+        may come into one at any time.
+        """
+        await self._left.known.wait()
+        if name in self._of and not self._of[name].alone:
+            await self._of[name].known.wait()
+
+    def together(self, name: str) -> tuple[str, ...]:
+        """The resources of this one's pool, and itself, without those that another gateway has already."""
+        members = self._of[name].members if name in self._of else (name,)
+        return tuple([one for one in members if one == name or one not in self.elsewhere.served])
+
+    def remove(self, name: str) -> None:
+        """The resource isn't configured any more, and isn't served."""
+        self._left.add(name)
+        self.elsewhere.drop(name)
+        self._leave(name)
+        self._served.pop(name, None)
+
+    def _leave(self, name: str) -> None:
+        pool = self._of.pop(name, None)
+        if pool is not None:
+            pool.members.pop(name)
+            if pool.members:
+                pool.tell()
+            if name in self._served:
+                self._served[name].join(None)

@@ -1,0 +1,120 @@
+"""Keeps the CDI specs that gateways wrote, as long as containers need them: also over restarts and reboots, and also of
+resources that aren't configured any more.
+
+A kubelet remembers what an Allocate answered, and tells the runtime the same name whenever the container starts again.
+So a spec is needed while one container holds all of its ids. It is looked at now and then, because links to device
+nodes change, and others may empty the directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from dpgateway.cdi.own import OwnSpecs, Written
+from dpgateway.errors import GatewayError
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.tasks import until_beat
+from dpgateway.kit.threads import Threads
+from dpgateway.node.holdings import NOTED_WITHIN, Holdings
+from dpgateway.resource.orphans import Left
+
+T = TypeVar("T")
+
+PAUSE = 5.0
+"""Seconds between two looks."""
+PATIENCE = 10.0
+"""Seconds that the disk has to answer."""
+
+_log = bind(__name__)
+
+
+class Keeping:
+    """Used from the event loop."""
+
+    def __init__(
+        self,
+        specs: OwnSpecs,
+        holdings: Mapping[str, Observable[Holdings]],
+        left: Left,
+        threads: Threads,
+        pause: float = PAUSE,
+    ) -> None:
+        """``holdings``: by resource, also those that aren't configured any more, once ``left`` knows them."""
+        self._specs, self._holdings, self._left = specs, holdings, left
+        self._threads, self._pause = threads, pause
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Never returns."""
+        await self._try(self._restore)
+        await self._left.known.wait()
+        while True:
+            await self._try(self._look)
+            await asyncio.sleep(until_beat(self._pause))
+
+    async def _restore(self) -> None:
+        """All were needed when the gateway ended."""
+        await self._on_thread(self._specs.sweep)
+        await self._on_thread(partial(self._specs.keep, await self._on_thread(self._specs.all)))
+
+    async def _look(self) -> None:
+        written = await self._on_thread(self._specs.all)
+        if not written:
+            return
+        keep, over = self._sorted(written)
+        if any(one.given.resource not in self._holdings for one in over):
+            whole = await self._left.look()  # another gateway may have given it since this one began
+            keep, over = self._sorted(written)
+            over = [one for one in over if whole or one.given.resource in self._holdings]
+        if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
+            _log.info("removed CDI specs that nobody needs any more: %d", removed)
+        await self._on_thread(partial(self._specs.keep, keep))
+
+    def _sorted(self, written: Iterable[Written]) -> tuple[list[Written], list[Written]]:
+        """Those that are needed, and the others."""
+        now = time.time()
+        keep: list[Written] = []
+        over: list[Written] = []
+        for one in written:
+            (keep if self._needed(one, now) else over).append(one)
+        return keep, over
+
+    def _needed(self, one: Written, now: float) -> bool:
+        """While the spec is young, the gateway before this one, or after it, may know more of it."""
+        return abs(now - one.date) < NOTED_WITHIN or needed(one, self._holdings.get(one.given.resource))
+
+    async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+            self._complaint = ""
+        except (GatewayError, OSError) as error:  # also if there is no thread left
+            text = f"containers whose CDI specs aren't right can't start again: {error}"
+            if text != self._complaint:
+                _log.warning("%s", text)
+            self._complaint = text
+
+    async def _on_thread(self, function: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._threads.call("keep CDI specs", function, PATIENCE)
+        except TimeoutError:
+            raise TimeoutError(f"the disk hasn't answered for {PATIENCE:g} s") from None
+
+
+def needed(one: Written, holdings: Observable[Holdings] | None) -> bool:
+    """Whether a container may know the spec. ``holdings``: None if nothing of the resource is held any more."""
+    if holdings is None:
+        return False
+    held, ids = holdings.value, one.given.ids
+    if held.note is None or not held.remembers:
+        return True
+    if not held.last_known.issuperset(ids):
+        return False
+    newer = frozenset(held.granted).union(*held.in_flight)  # the note may not have their containers yet
+    having = [held.note[id_].containers for id_ in ids if id_ in held.note and id_ not in newer]
+    return not all(having) or not having or bool(frozenset.intersection(*having))

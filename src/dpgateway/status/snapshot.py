@@ -1,0 +1,196 @@
+"""Looks at the parts of the gateway, and says as values how they are. Nothing here waits, or changes anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from types import MappingProxyType
+
+from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.plugin import Plugin
+from dpgateway.deviceplugin.registration import standing as standings
+from dpgateway.model import Offer, Offers
+from dpgateway.node import versions
+from dpgateway.node.holdings import Holdings
+from dpgateway.node.node import Node
+from dpgateway.resource.shares import device_id
+from dpgateway.status.figures import counts
+from dpgateway.status.values import (
+    Counts,
+    Device,
+    Driver,
+    Failure,
+    Holder,
+    Kubelet,
+    PodResources,
+    Registration,
+    Resource,
+    Standing,
+    Time,
+)
+
+LONGEST_START = 60.0
+"""Seconds after which the start counts as over, whatever isn't ready: systemd waits 90, unless told otherwise."""
+KNOWN_AFTER = 1.0
+"""Seconds after a driver's ``list`` deadline at which a failure of the driver is surely known."""
+
+_NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
+
+
+def standing(config: ResourceConfig, plugin: Plugin | None, age: float, *, directory: bool) -> Standing:
+    """How one resource is. ``age``: seconds since the start; ``directory``: whether the kubelet's directory exists."""
+    overdue = age >= min(config.timeouts.list.total_seconds() + KNOWN_AFTER, LONGEST_START)
+    if plugin is None:
+        return Standing(config.name, overdue, _registration(standings.Standing()), None)
+    failure = Failure(plugin.failure, _time(plugin.failed_since)) if plugin.failure else None
+    listed = plugin.inventory.list.value is not None
+    started = failure is not None or ((plugin.served or not directory) and listed) or overdue
+    registration = _registration(plugin.registrar.standing.value, plugin.elsewhere or plugin.stranger)
+    return Standing(config.name, started, registration, failure)
+
+
+class Devices:
+    """The devices of one resource. They are looked at again only when its list, or who holds what of it, is another
+    one: so a change of one resource among many costs the time of one.
+    """
+
+    def __init__(self) -> None:
+        self.all: tuple[Device, ...] = ()
+        self.counts = Counts()
+        self._offers: Offers | None = None
+        self._outdated: Mapping[str, str] = {}
+        self._holdings, self._held = Holdings(), _held(Holdings())
+
+    def look(self, plugin: Plugin, holdings: Holdings) -> None:
+        offers, outdated = plugin.inventory.list.value, plugin.outdated
+        if offers is self._offers and holdings is self._holdings and outdated is self._outdated:
+            return
+        held = _held(holdings)
+        if offers is not self._offers or held != self._held or outdated is not self._outdated:
+            self.all = _devices(plugin, holdings)
+            self.counts = counts(offers or {}, holdings.last_known, plugin.inventory.ledger.lost)
+        self._offers, self._holdings, self._held, self._outdated = offers, holdings, held, outdated
+
+
+def _held(holdings: Holdings) -> tuple[object, ...]:
+    """The part of the holdings that devices show. The kubelet is asked often, and what it says is mostly the same."""
+    return holdings.last_known, holdings.claims, holdings.listed, holdings.note, holdings.gone
+
+
+def resource(
+    config: ResourceConfig, standing: Standing, plugin: Plugin | None, holdings: Holdings, devices: Devices
+) -> Resource:
+    """``devices``: those of this resource, as they were seen last."""
+    if plugin is not None:
+        devices.look(plugin, holdings)
+    said = plugin.driver.said.value if plugin is not None else None
+    refused = plugin.refused if plugin is not None else None
+    driver = Driver(
+        config.driver,
+        config.driver_version or None,
+        _time(said.listed) if said else None,
+        (said.failure if said else config.failure) or None,
+        Failure(said.error, _time(said.erred)) if said and said.error else None,
+    )
+    return Resource(
+        standing.name,
+        standing.started,
+        standing.registration,
+        standing.failure,
+        driver,
+        devices.counts,
+        devices.all,
+        (plugin.unsaved if plugin is not None else "") or None,
+        Failure(refused[0], _time(refused[1])) if refused is not None else None,
+        (plugin.elsewhere if plugin is not None else "") or None,
+    )
+
+
+def _registration(one: standings.Standing, besides: str = "") -> Registration:
+    return Registration(
+        one.state.value,
+        _time(one.since),
+        one.api is not None,
+        one.streaming,
+        one.listed,
+        one.api,
+        one.complaint or besides or None,
+    )
+
+
+def _devices(plugin: Plugin, holdings: Holdings) -> tuple[Device, ...]:
+    used = holdings.last_known
+    offers = plugin.inventory.list.value or {}
+    return tuple([_device(plugin, holdings, offer, held=offer.id in used) for offer in offers.values()])
+
+
+def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> Device:
+    ledger = plugin.inventory.ledger
+    device = ledger.device(offer.id)
+    return Device(
+        offer.id,
+        device_id(offer.id) if device is None else device.id,
+        offer.health.ok,
+        offer.health.reason,
+        None if offer.health.ok else _time(ledger.unhealthy_since(offer.id)),
+        offer.id in ledger.lost,
+        held,
+        _held_since(offer.id, holdings) if held else None,
+        _holders(offer.id, holdings) if held else (),
+        offer.numa_nodes,
+        _NO_ATTRIBUTES if device is None else device.attributes,
+        plugin.outdated.get(offer.id),
+    )
+
+
+def _held_since(id_: str, holdings: Holdings) -> Time | None:
+    claim = holdings.claims.get(id_)
+    return None if claim is None or claim.since is None else _written(claim.since)
+
+
+def _holders(id_: str, holdings: Holdings) -> tuple[Holder, ...]:
+    """PodResources names pods as people do; the checkpoint has only their uids."""
+    if (listed := holdings.listed.get(id_)) is not None:
+        return (Holder(listed.namespace, listed.pod, container=listed.container),)
+    noted = (holdings.note or {}).get(id_)
+    if noted is None and id_ in holdings.claims:  # known from the journal alone: one of these pods
+        pods = sorted(holdings.claims[id_].pods - holdings.gone)
+        return (Holder(pod_uid=pods[0]),) if len(pods) == 1 else ()
+    containers = sorted(noted.containers) if noted is not None else ()
+    containers = [one for one in containers if one.pod_uid not in holdings.gone]
+    return tuple([Holder(pod_uid=one.pod_uid, container=one.name) for one in containers])
+
+
+def kubelet(node: Node, api: str | None) -> Kubelet:
+    """``api``: the one that this kubelet accepted."""
+    return Kubelet(node.kubelet, stamp(node.since), node.incarnation or None, api, release(api, node.asking.api))
+
+
+def release(api: str | None, pod_resources: str | None) -> str | None:
+    """The kubelet's release, as far as it follows from the APIs that it speaks: no kubelet tells it on a socket."""
+    if api is None and pod_resources is None:
+        return None
+    by_api = versions.span(lambda one: api in {None, one.api})
+    by_pods = versions.span(lambda one: pod_resources in {None, one.pod_resources})
+    return str(by_api.within(by_pods) or by_api)
+
+
+def pod_resources(node: Node) -> PodResources:
+    return PodResources(_time(node.asking.answered), node.asking.complaint or None)
+
+
+def _time(moment: float | None) -> Time | None:
+    return None if moment is None else stamp(moment)
+
+
+def stamp(moment: float) -> Time:
+    """``moment``: seconds of the monotonic clock."""
+    return _written(int(time.time() - (time.monotonic() - moment)))
+
+
+@lru_cache(maxsize=128)
+def _written(seconds: int) -> Time:
+    """``seconds``: since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,43 @@
+"""What is allowed, but may not do what its author wants."""
+
+import pytest
+
+from dpgateway.config.warnings import advise
+from tests.support.configurations import Write, load
+
+
+@pytest.mark.parametrize(
+    ("more", "warning"),
+    [
+        ("shares: {count: 2, distinct: require}", "shares: kubelets before 1.19 pick shares blindly"),
+        ("shares: {count: 1, distinct: require}", None),
+        ("preference: packed", "preference: the driver's own prefer isn't asked with packed"),
+        ("preference: none", None),
+    ],
+)
+def test_advice_about_a_resource(config: Write, more: str, warning: str | None) -> None:
+    written = load(config(f"resources:\n- name: example.com/a\n  driver: x\n  {more}"))
+    found = [str(one) for one in advise(written, {"x"})]
+    assert len(found) == (1 if warning else 0)
+    assert not warning or f":4: resources[0].{warning}" in found[0]
+
+
+def test_a_preference_is_no_doubt_where_the_driver_has_none(config: Write) -> None:
+    assert advise(load(config("resources: [{name: example.com/a, driver: x, preference: packed}]")), {"y"}) == ()
+
+
+def test_advice_about_the_whole(config: Write) -> None:
+    texts = [one.hint for one in advise(load(config("resources: []\nkubelet: {apis: [v1beta1]}")), ())]
+    assert [text.split(":")[0] for text in texts] == [
+        "resources is empty, so nothing is served",
+        "this is for diagnosis only",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listen", "told"), [("127.0.0.2:80", 0), ("'[::1]:80'", 0), ("0.0.0.0:80", 1), ("'[::]:80'", 1)]
+)
+def test_advice_about_pages_for_the_whole_network(config: Write, listen: str, told: int) -> None:
+    resources = "resources: [{name: example.com/a, driver: x}]"
+    found = advise(load(config(f"{resources}\nweb: {{listen: {listen}}}")), ())
+    assert [one.place.key for one in found] == ["web.listen"] * told

@@ -1,0 +1,126 @@
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from dpgateway.deviceplugin.api import APIS, Api
+from dpgateway.deviceplugin.server.streams import End, Lists
+from dpgateway.deviceplugin.server.throttle import WRITING, Pace
+from dpgateway.kit.observable import Observable
+from dpgateway.model import Health, Offer
+from tests.support.time import advance, in_virtual_time
+
+Listed = Observable[Mapping[str, Offer] | None]
+PACED = replace(APIS[0], pause=0.01, forgetful=())
+
+
+def inventory() -> Listed:
+    made = Listed(None)
+    made.publish({"a": Offer("a")})
+    return made
+
+
+async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) -> list[bytes]:
+    """The first messages of a stream, and when they came."""
+    got = []
+    stream = lists.watch(api, False, End(), lambda: None)
+    async for message in stream:
+        times.append(asyncio.get_running_loop().time())
+        got.append(message)
+        if len(got) == messages:
+            break
+    await stream.aclose()
+    return got
+
+
+@in_virtual_time
+async def test_lists_of_all_resources_keep_the_pause_of_the_api():
+    pace = Pace()
+    times: list[float] = []
+    began = asyncio.get_running_loop().time()
+    sending = [asyncio.ensure_future(sent(Lists(inventory(), pace), PACED, times)) for _ in range(5)]
+    await advance(1)
+    await asyncio.gather(*sending)
+    assert [time - began for time in times] == pytest.approx([count * PACED.pause for count in range(5)])
+
+
+@in_virtual_time
+async def test_a_list_waits_until_the_kubelet_has_written_the_one_before():
+    pace, loop = Pace(), asyncio.get_running_loop()
+    began = loop.time()
+    await pace.turn(0.01, writes=True)
+    loop.call_later(0.2, pace.wrote)
+    await pace.turn(0.01, writes=True)
+    assert loop.time() - began == pytest.approx(0.2)
+
+
+@in_virtual_time
+async def test_a_kubelet_that_is_not_seen_to_write_is_waited_for_once():
+    pace, loop = Pace(), asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(3):
+        await pace.turn(0.01, writes=True)
+    assert loop.time() - began == pytest.approx(0.01 + WRITING + 0.01)
+    pace.wrote()
+    await pace.turn(0.01, writes=True)
+    began = loop.time()
+    await pace.turn(0.01, writes=True)
+    assert loop.time() - began == pytest.approx(0.01 + WRITING)
+
+
+@in_virtual_time
+async def test_an_api_without_a_pause_waits_for_nobody():
+    pace = Pace()
+    times: list[float] = []
+    began = asyncio.get_running_loop().time()
+    await pace.turn(60)
+    await sent(Lists(inventory(), pace), APIS[0], times)
+    assert times == [began]
+
+
+async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
+    pace, one = Pace(), inventory()
+    await pace.turn(PACED.pause)
+    sending = asyncio.ensure_future(sent(Lists(one, pace), PACED, []))
+    await asyncio.sleep(0)
+    newest = Offer("a", health=Health.unhealthy("burnt"))
+    one.publish({"a": newest})
+    assert await sending == [PACED.to_offer(newest)]
+
+
+async def test_a_stream_that_ends_does_not_wait_for_its_turn():
+    pace, end = Pace(), End()
+    await pace.turn(60)
+    stream = Lists(inventory(), pace).watch(PACED, False, end, lambda: None)
+    async with asyncio.timeout(10):
+        reading = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        end.say()
+        with pytest.raises(StopAsyncIteration):
+            await reading
+
+
+async def test_an_end_may_be_said_twice():
+    end = End()
+    reading = asyncio.ensure_future(anext(Lists(Observable(None), Pace()).watch(APIS[0], False, end, lambda: None)))
+    await asyncio.sleep(0)
+    end.say()
+    await asyncio.sleep(0)
+    end.say()  # while the first one is under way
+    with pytest.raises(StopAsyncIteration):
+        await reading
+
+
+async def test_a_stream_whose_end_was_said_before_it_waited_ends():
+    end = End()
+    end.say()
+    async with asyncio.timeout(10):
+        for listed in (Listed(None), inventory()):
+            with pytest.raises(StopAsyncIteration):
+                await anext(Lists(listed, Pace()).watch(APIS[0], False, end, lambda: None))
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_only_the_first_two_kubelets_need_a_pause(api):
+    assert bool(api.pause) == (api.name in {"v1alpha1", "v1alpha2"})

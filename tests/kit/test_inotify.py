@@ -1,0 +1,127 @@
+"""One instance of the kernel's, whoever watches, over real directories."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from asyncinotify import Mask
+
+from dpgateway.kit.inotify import MOST, Subscription
+
+
+def instances():
+    """What each inotify instance of this process watches: how many inodes (proc(5), /proc/pid/fdinfo)."""
+    files = [str(file) for file in Path("/proc/self/fd").iterdir()]
+    found = [file.replace("/fd/", "/fdinfo/") for file in files if "inotify" in os.path.realpath(file)]
+    return [Path(file).read_text().count("inotify wd:") for file in found]
+
+
+@pytest.fixture
+def subscribe():
+    made = []
+
+    def make():
+        made.append(Subscription())
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_all_who_watch_share_one_instance_and_one_watch_of_a_directory(tmp_path, subscribe):
+    before = instances()
+    for _ in range(200):
+        subscribe().add(tmp_path, Mask.CREATE)
+    assert instances() == [*before, 1]
+
+
+def test_the_last_who_leaves_ends_the_instance(tmp_path):
+    before, threads = instances(), threading.active_count()
+    with Subscription() as first, Subscription():
+        first.add(tmp_path, Mask.CREATE)
+    assert instances() == before
+    with Subscription() as next_:
+        next_.add(tmp_path, Mask.CREATE)
+        (tmp_path / "x").touch()
+        assert [event.name for event in next_.read()] == ["x"]
+    assert threading.active_count() <= threads + 2, "its threads are about to end"
+
+
+def test_each_gets_the_events_that_it_asked_for_and_no_others(tmp_path, subscribe):
+    one, two, three = subscribe(), subscribe(), subscribe()
+    watch = one.add(tmp_path, Mask.CREATE)
+    assert two.add(tmp_path, Mask.DELETE) == watch
+    assert three.add(tmp_path.parent, Mask.CREATE) != watch
+    (tmp_path / "x").touch()
+    (tmp_path / "x").unlink()
+    assert [(event.watch, event.mask, event.name) for event in one.read()] == [(watch, Mask.CREATE, "x")]
+    assert [(event.watch, event.mask, event.name) for event in two.read()] == [(watch, Mask.DELETE, "x")]
+    assert three.read() == []
+
+
+def test_who_removes_a_watch_leaves_it_to_the_others(tmp_path, subscribe):
+    one, two = subscribe(), subscribe()
+    watch = one.add(tmp_path, Mask.CREATE)
+    two.add(tmp_path, Mask.CREATE)
+    one.remove(watch)
+    (tmp_path / "x").touch()
+    assert one.read() == []
+    assert [event.name for event in two.read()] == ["x"]
+    two.remove(watch)
+    assert instances()[-1:] == [0]
+    assert two.read() == [], "our own removal is no news"
+    two.remove(watch)
+
+
+def test_the_end_of_a_directory_is_told_to_all(tmp_path, subscribe):
+    (tmp_path / "a").mkdir()
+    subscribers = [subscribe(), subscribe()]
+    for one in subscribers:
+        one.add(tmp_path / "a", Mask.CREATE)
+    (tmp_path / "a").rmdir()
+    for one in subscribers:
+        assert [event.mask & Mask.IGNORED for event in one.read()] == [Mask.IGNORED]
+
+
+async def test_events_wake_the_loop_and_none_is_lost_to_who_waits_no_longer(tmp_path, subscribe):
+    one = subscribe()
+    one.add(tmp_path, Mask.CREATE)
+    waiting = asyncio.ensure_future(one.get())
+    (tmp_path / "x").touch()
+    assert (await waiting).name == "x"
+    cancelled = asyncio.ensure_future(one.get())
+    await asyncio.sleep(0)
+    (tmp_path / "y").touch()
+    subscribe().read()  # now it is heard
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    assert (await one.get()).name == "y"
+
+
+def test_who_does_not_read_learns_that_events_were_lost(tmp_path, subscribe):
+    lazy, busy = subscribe(), subscribe()
+    lazy.add(tmp_path, Mask.ATTRIB)
+    busy.add(tmp_path, Mask.ATTRIB)
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    busy.read()
+    for number in range(MOST + 1):
+        os.chmod(tmp_path / "ab"[number % 2], 0o600)  # noqa: PTH101  the kernel joins events that are alike
+        if number % 1000 == 0:
+            busy.read()
+    assert lazy.read()[0].mask & Mask.Q_OVERFLOW
+
+
+def test_a_thread_that_the_system_refuses_is_an_error_of_the_system():
+    before, size = instances(), threading.stack_size(2**48)
+    try:
+        with pytest.raises(OSError, match="no thread left"):
+            Subscription()
+    finally:
+        threading.stack_size(size)
+    assert instances() == before
+    with Subscription():
+        assert instances() == [*before, 0]

@@ -1,0 +1,173 @@
+import asyncio
+import os
+import resource
+import socket
+import sys
+import time
+
+import pytest
+
+from dpgateway.kit import forks
+from dpgateway.kit.seqpacket import EXHAUSTED, MOST_DESCRIPTORS, Gone, Listener, Peer
+from tests.support.waiting import turns, until
+
+
+@pytest.fixture
+async def both(short_path):
+    """Who dialled, and whom it met."""
+    met: asyncio.Queue[Peer] = asyncio.Queue()
+    listener = Listener(short_path / "peer", met.put_nowait)
+    dialled = Peer.dial(short_path / "peer")
+    async with asyncio.timeout(20):
+        accepted = await met.get()
+    yield dialled, accepted
+    for one in (dialled, accepted, listener):
+        one.close()
+
+
+async def test_without_a_descriptor_left_who_dials_waits_and_the_loop_rests(short_path):
+    met: asyncio.Queue[Peer] = asyncio.Queue()
+    listener = Listener(short_path / "peer", met.put_nowait)
+    dialled = Peer.dial(short_path / "peer")
+    tried = 0
+
+    def count(frame, event, called):
+        nonlocal tried
+        tried += event == "c_call" and called.__name__ == "_accept"
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    began = time.monotonic()
+    sys.setprofile(count)
+    try:
+        await until(lambda: tried)
+        await turns(100)
+    finally:
+        sys.setprofile(None)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert 1 <= tried <= 1 + (time.monotonic() - began) / EXHAUSTED
+    async with asyncio.timeout(20):
+        accepted = await met.get()
+    for one in (dialled, accepted, listener):
+        one.close()
+
+
+async def test_who_waits_for_a_descriptor_is_forgotten_with_the_listener(short_path):
+    met: list[Peer] = []
+    listener = Listener(short_path / "peer", met.append)
+    dialled = Peer.dial(short_path / "peer")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        await turns(10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    listener.close()
+    with pytest.raises(Gone):
+        await dialled.hear()
+    dialled.close()
+
+
+async def test_texts_arrive_whole_and_in_order(both):
+    dialled, accepted = both
+    for text in ("one", "two"):
+        dialled.send(text)
+    assert [await accepted.hear() for _ in range(2)] == ["one", "two"]
+    hearing = asyncio.ensure_future(dialled.hear())
+    await asyncio.sleep(0)
+    accepted.send("three")
+    assert await hearing == "three"
+
+
+async def test_a_descriptor_that_is_passed_is_the_same_file_and_is_no_childs(both, tmp_path):
+    dialled, accepted = both
+    with (tmp_path / "file").open("w") as file:
+        accepted.send("take", file.fileno())
+        await dialled.hear()
+        (passed,) = dialled.passed()
+        assert os.path.samestat(os.fstat(passed), os.fstat(file.fileno()))
+        assert not os.get_inheritable(passed)
+        forks.close(passed)
+    assert dialled.passed() == []
+
+
+async def test_descriptors_that_nobody_took_are_closed(both):
+    dialled, accepted = both
+    reader, writer = os.pipe()
+    accepted.send("take", writer)
+    os.close(writer)
+    await dialled.hear()
+    dialled.close()
+    assert os.read(reader, 1) == b""  # the last copy of the other end is closed
+    os.close(reader)
+
+
+async def test_who_listens_takes_no_descriptors(both):
+    dialled, accepted = both
+    reader, writer = os.pipe()
+    dialled.send("ask", *[writer] * MOST_DESCRIPTORS)
+    os.close(writer)
+    os.set_blocking(reader, False)
+    assert await accepted.hear() == "ask"
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+async def test_the_end_of_the_other_is_noticed(both):
+    dialled, accepted = both
+    dialled.close()
+    with pytest.raises(Gone):
+        await accepted.hear()
+    with pytest.raises(OSError, match="Broken pipe"):
+        accepted.send("hello")
+
+
+async def test_what_the_other_said_before_it_closed_is_heard_although_it_never_listened(both):
+    dialled, accepted = both
+    dialled.send("serves")
+    accepted.send("back")
+    accepted.close()
+    assert await dialled.hear() == "back"
+    with pytest.raises(Gone):
+        await dialled.hear()
+
+
+async def test_who_waits_for_a_text_hears_that_nobody_will_get_it(both):
+    dialled, _ = both
+    hearing = asyncio.ensure_future(dialled.hear())
+    await asyncio.sleep(0)
+    dialled.close()
+    with pytest.raises(Gone):
+        await hearing
+
+
+async def test_a_path_is_taken_over_and_nobody_at_it_is_an_error(short_path):
+    path = short_path / "peer"
+    first = Listener(path, Peer.close)
+    met: asyncio.Queue[Peer] = asyncio.Queue()
+    second = Listener(path, met.put_nowait)
+    assert path.stat().st_mode & 0o777 == 0o600
+    Peer.dial(path).close()
+    (await met.get()).close()
+    assert [one.name for one in short_path.iterdir()] == ["peer"]
+    first.close()
+    second.close()
+    with pytest.raises(ConnectionRefusedError):
+        Peer.dial(path)
+
+
+async def test_a_path_may_be_longer_than_a_sockets(short_path):
+    deep = short_path.joinpath(*["d" * 50] * 3)
+    deep.mkdir(parents=True)
+    met: asyncio.Queue[Peer] = asyncio.Queue()
+    listener = Listener(deep / "peer", met.put_nowait)
+    Peer.dial(deep / "peer").close()
+    (await met.get()).close()
+    listener.close()
+
+
+async def test_another_kind_of_socket_is_an_error(short_path):
+    with socket.socket(socket.AF_UNIX) as plain:
+        plain.bind(str(short_path / "plain"))
+        with pytest.raises(OSError):  # noqa: PT011  which one depends on the kernel
+            Peer.dial(short_path / "plain")

@@ -1,0 +1,168 @@
+import asyncio
+
+import pytest
+
+from dpgateway.kit.tasks import LONGEST_PAUSE, doubling, persist, until_beat, whole, within
+from tests.support.time import advance, in_virtual_time
+from tests.support.waiting import turns
+
+
+def test_pauses_double_up_to_the_longest_for_ever():
+    assert [doubling(failures, 10.0) for failures in (1, 2, 3, 4, 5, 100_000)] == [1, 2, 4, 8, 10, 10]
+    assert doubling(3, 1.0, 0.01) == 0.04
+
+
+@in_virtual_time
+async def test_all_who_look_now_and_then_look_together():
+    looks: dict[float, set[float]] = {2.0: set(), 5.0: set(), 10.0: set()}
+
+    async def look(every):
+        while True:
+            await asyncio.sleep(until_beat(every))
+            looks[every].add(round(asyncio.get_running_loop().time(), 6))
+
+    tasks = []
+    for every in looks:
+        await advance(0.7)  # they began at different times
+        tasks.append(asyncio.ensure_future(look(every)))
+    began = asyncio.get_running_loop().time()
+    await advance(100)
+    for task in tasks:
+        task.cancel()
+    assert looks[10.0] < looks[5.0]
+    assert looks[10.0] < looks[2.0]
+    assert {every: len({at for at in times if at > began}) for every, times in looks.items()} == {2: 50, 5: 20, 10: 10}
+
+
+@in_virtual_time
+async def test_a_pause_until_the_next_beat_is_neither_short_nor_long():
+    for _ in range(30):
+        await advance(0.37)
+        assert 1.0 <= until_beat(2.0) <= 3.0
+
+
+class Failing:
+    """Fails so often, then returns."""
+
+    def __init__(self, times, lives=0.0):
+        self.times, self.lives, self.began, self.errors = times, lives, [], []
+
+    async def run(self):
+        self.began.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self.lives)
+        if len(self.began) <= self.times:
+            raise LookupError(len(self.began))
+
+
+@in_virtual_time
+async def test_what_fails_is_told_and_run_again_after_pauses_that_double():
+    one, began = Failing(4), asyncio.get_running_loop().time()
+    task = asyncio.ensure_future(persist(one.run, one.errors.append, longest=5))
+    await advance(100)
+    assert task.done()
+    await task
+    assert [time - began for time in one.began] == [0, 1, 3, 7, 12]
+    assert [str(error) for error in one.errors] == ["1", "2", "3", "4"]
+
+
+async def test_what_the_teller_raises_ends_it():
+    async def run():
+        raise LookupError("a bug")
+
+    def tell(error):
+        raise error
+
+    with pytest.raises(LookupError, match="a bug"):
+        await persist(run, tell)
+
+
+@in_virtual_time
+async def test_a_cancelled_task_that_fails_while_it_ends_is_not_run_again():
+    errors: list[Exception] = []
+
+    async def run():
+        try:
+            await asyncio.sleep(10)
+        finally:
+            raise LookupError("while it ended")
+
+    task = asyncio.ensure_future(persist(run, errors.append))
+    await advance(1)
+    task.cancel()
+    await advance(100)
+    assert task.cancelled()
+    assert [str(error) for error in errors] == ["while it ended"]
+
+
+@in_virtual_time
+async def test_a_cancelled_task_ends_at_once_and_is_no_failure():
+    one = Failing(1, lives=LONGEST_PAUSE)
+    task = asyncio.ensure_future(persist(one.run, one.errors.append))
+    await advance(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert one.errors == []
+
+
+@in_virtual_time
+async def test_a_task_that_was_cancelled_waits_no_longer_than_it_may_and_does_what_comes_then():
+    done = []
+
+    async def run():
+        try:
+            await asyncio.sleep(10)
+        finally:
+            done.append(await within(1, asyncio.sleep(0.5, "in time")))
+            with pytest.raises(TimeoutError):
+                await within(1, asyncio.sleep(10))
+            done.append("all else")
+
+    task = asyncio.ensure_future(run())
+    await advance(1)
+    task.cancel()
+    await advance(2)
+    assert task.cancelled()
+    assert done == ["in time", "all else"]
+
+
+@in_virtual_time
+async def test_a_task_that_is_cancelled_just_when_its_work_is_done_ends():
+    work = asyncio.Event()
+    task = asyncio.ensure_future(within(1, work.wait()))
+    await turns()
+    (inner,) = asyncio.all_tasks() - {task, asyncio.current_task()}
+    inner.add_done_callback(lambda _: task.cancel())
+    work.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def slow(gate, result="done", error=None):
+    await gate.wait()
+    if error:
+        raise error
+    return result
+
+
+async def test_what_is_done_whole_returns_and_raises_as_if_it_were_awaited():
+    opened = asyncio.Event()
+    opened.set()
+    assert await whole(slow(opened)) == "done"
+    with pytest.raises(LookupError):
+        await whole(slow(opened, error=LookupError()))
+
+
+@pytest.mark.parametrize("error", [None, LookupError()])
+async def test_what_is_done_whole_is_done_however_often_the_caller_is_cancelled(error):
+    opened = asyncio.Event()
+    task = asyncio.ensure_future(whole(slow(opened, error=error)))
+    for _ in range(3):
+        await turns()
+        task.cancel()
+    await turns()
+    assert not task.done()
+    opened.set()
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await task
+    assert raised.value.__cause__ is error

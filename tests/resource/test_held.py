@@ -1,0 +1,32 @@
+"""What a driver is told of the devices that containers hold."""
+
+import asyncio
+from dataclasses import replace
+
+from dpgateway.kit.observable import Observable
+from dpgateway.node.holders import Noted
+from dpgateway.node.holdings import Holdings
+from dpgateway.resource.held import HeldDevices
+
+NOTED = Noted()
+
+
+async def test_the_first_question_waits_until_the_note_is_read():
+    holdings = Observable(Holdings())
+    held = HeldDevices(holdings, None)
+    asked = asyncio.create_task(asyncio.to_thread(held))
+    asyncio.get_running_loop().call_soon(
+        holdings.publish, replace(holdings.value, note={"a+b": NOTED, "c+d::1": NOTED}, looked=True)
+    )
+    assert await asked == {"a+b", "c+d"}
+
+
+async def test_ids_of_a_form_say_no_device():
+    holdings = Observable(Holdings(note={"a+b-0": NOTED}, looked=True))
+    assert await asyncio.to_thread(HeldDevices(holdings, "{id}-{share}")) == frozenset()
+
+
+async def test_without_a_kubelet_only_the_first_question_waits():
+    held = HeldDevices(Observable(Holdings()), None)
+    assert await asyncio.to_thread(held) == frozenset()
+    assert held() == frozenset(), "here it would wait for itself"

@@ -1,0 +1,879 @@
+"""One resource's list over any sequence of events, in a time that the test tells."""
+
+import asyncio
+import logging
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dpgateway.config import ResourceConfig, Shares
+from dpgateway.deviceplugin.api import APIS, ListEncoder
+from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.size import LARGEST_LIST, too_long
+from dpgateway.deviceplugin.wire import v1beta1_pb2
+from dpgateway.kit.observable import Observable
+from dpgateway.model import HEALTHY, Device, Health, Offer
+from dpgateway.node.holders import Noted
+from dpgateway.node.holdings import NOTED_WITHIN, Holdings
+from dpgateway.resource.inventory import SETTLING, Inventory
+from dpgateway.resource.ledger import LEAVING, Refusal
+from dpgateway.resource.shares import share_ids
+from tests.support.serving import running
+from tests.support.specs import cdi
+from tests.support.time import VirtualLoop
+
+WET = Health.unhealthy("wet")
+NOBODY: frozenset[str] = frozenset()
+
+
+def configured(shares=1, keep_lost=10.0):
+    return ResourceConfig("example.com/thing", "x", shares=Shares(shares), keep_lost=timedelta(seconds=keep_lost))
+
+
+class Calls:
+    """A driver that is told what is free."""
+
+    abilities = frozenset({"release"})
+
+    def __init__(self):
+        self.freed = []
+
+    def release(self, devices, free, told=lambda: None):
+        self.freed += [device.id for device in free(devices)]
+        told()
+
+
+class Node:
+    """An inventory, the kubelet's checkpoint beside it, and a loop that lets the time of both pass."""
+
+    def __init__(self, shares=1, keep_lost=10.0, *, loop=None, on_file=NOBODY, written=0.0):
+        self.loop = loop or VirtualLoop()
+        self.clock = self.loop.clock
+        self.log = logging.LoggerAdapter(logging.getLogger("inventory"), {})
+        self.on_file, self.written = on_file, written
+        self.reads = 0
+        self.holdings = Observable(Holdings())
+        config, calls = configured(shares, keep_lost), Calls()
+        self.freed = calls.freed
+        self.inventory = Inventory(config, self.holdings, self.read, self.log, self.clock)
+        self.resource = Resource(config, self.inventory, running(calls), cdi(), self.log)
+        self.following = self.loop.create_task(self.resource.releases.follow_holdings())
+        self.run(self.read)
+
+    def run(self, function, *arguments, **named):
+        """Calls a function on the loop, as everything is called, and lets those who watch see what it did."""
+
+        async def call():
+            result = function(*arguments, **named)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            return result
+
+        return self.loop.run_until_complete(call())
+
+    def sleep(self, seconds):
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def read(self):
+        """What the node does when the checkpoint changed, or an id may be dropped."""
+        self.reads += 1
+        now, value = self.clock.monotonic(), self.holdings.value
+        if self.on_file == "missing":
+            self.holdings.publish(value.missing(now))
+        else:
+            note = None if self.on_file == "damaged" else dict.fromkeys(self.on_file, Noted())
+            self.holdings.publish(value.noted(note, self.written, now))
+
+    def write(self, on_file):
+        """The kubelet writes its checkpoint."""
+        self.on_file, self.written = on_file, self.clock.monotonic()
+        self.run(self.read)
+
+    def take(self, *devices):
+        self.run(self.inventory.take, devices)
+
+    def amend(self, shares, keep_lost):
+        """Another configuration; the driver's last list is taken again."""
+        self.run(self.inventory.amend, configured(shares, keep_lost))
+
+    def fail(self, reason, *, overdue=False):
+        self.run(self.inventory.fail, reason, overdue=overdue)
+
+    def resolve(self, *ids):
+        return self.inventory.ledger.resolve(ids, self.clock.monotonic())
+
+    def new_kubelet(self):
+        self.run(self.holdings.publish, self.holdings.value.new_kubelet(self.clock.monotonic(), "another"))
+
+    def begin(self, *ids):
+        """An Allocate is in flight until the function that this returns is called with whether it worked."""
+        flight = self.resource._allocating(ids)
+        self.run(flight.__enter__)
+        return lambda works=True: self.run(flight.__exit__, *((None,) * 3 if works else (OSError, OSError(), None)))
+
+    def allocate(self, *ids):
+        self.begin(*ids)()
+
+    @property
+    def offers(self):
+        return None if self.inventory.list.value is None else dict(self.inventory.list.value)
+
+    @property
+    def listed(self):
+        """Whether each id is healthy."""
+        return None if self.offers is None else {i: offer.health.ok for i, offer in self.offers.items()}
+
+    def close(self):
+        self.end()
+        self.loop.close()
+
+    def end(self):
+        self.inventory.close()
+        self.following.cancel()
+        self.run(lambda: None)
+
+
+@pytest.fixture
+def make():
+    with ExitStack() as stack:
+
+        def new(**named):
+            node = Node(**named)
+            stack.callback(node.close)
+            return node
+
+        yield new
+
+
+@pytest.fixture
+def node(make):
+    return make()
+
+
+A, B = Device("a"), Device("b", numa_nodes=(1,))
+
+
+# when it is offered
+
+
+def test_nothing_is_offered_until_the_driver_answers(node):
+    assert node.listed is None
+    node.fail("no answer yet")
+    assert node.listed is None
+    node.take(A, B)
+    assert node.listed == {"a": True, "b": True}
+
+
+def test_a_driver_that_is_overdue_is_offered_with_what_is_held(make):
+    node = make(on_file=frozenset({"a"}))
+    node.fail("no answer", overdue=True)
+    assert node.listed == {"a": False}
+    assert node.offers["a"].health.reason == "a container holds it, but its device is gone"
+    node.take(A, B)
+    assert node.listed == {"a": True, "b": True}
+
+
+def test_a_truly_empty_list_is_offered(node):
+    node.take()
+    assert node.listed == {}
+
+
+def test_a_driver_that_fails_later_makes_all_unhealthy_and_removes_nothing(node):
+    node.take(A, B)
+    node.fail("no answer")
+    assert {i: offer.health.reason for i, offer in node.offers.items()} == dict.fromkeys("ab", "no answer")
+
+
+# when an id leaves
+
+
+def test_a_lost_id_leaves_on_time_by_itself(node):
+    node.take(A, B)
+    node.take(B)
+    node.sleep(9.9)
+    assert node.listed == {"a": False, "b": True}
+    node.sleep(0.2)
+    assert node.listed == {"b": True}
+
+
+def test_the_checkpoint_is_read_before_an_id_is_dropped(node):
+    node.take(A)
+    node.take()
+    node.on_file, node.written = frozenset({"a"}), node.clock.monotonic()  # and nobody noticed the file's change
+    node.sleep(60)
+    assert node.listed == {"a": False}
+    node.write(NOBODY)
+    assert node.listed == {}
+
+
+@pytest.mark.parametrize("unknown", ["damaged", "missing"])
+def test_nothing_leaves_while_the_checkpoint_tells_nothing_of_what_was_held(make, unknown):
+    node = make(on_file=frozenset({"a"}))
+    node.take(A)
+    node.take()
+    node.on_file = unknown
+    node.run(node.read)
+    node.sleep(3600)
+    assert node.listed == {"a": False}
+
+
+def test_a_damaged_checkpoint_that_is_deleted_tells_nothing_either(make):
+    # the usual remedy, while the kubelet that holds the device still lives
+    node = make(on_file=frozenset({"a"}))
+    node.take(A)
+    node.take()
+    for state in ("damaged", "missing"):
+        node.on_file = state
+        node.run(node.read)
+        node.sleep(60)
+    assert node.listed == {"a": False}
+    node.write(NOBODY)
+    assert node.listed == {}
+
+
+def test_without_a_checkpoint_from_the_start_nobody_holds_anything(make):
+    node = make(on_file="missing")
+    node.take(A)
+    node.take()
+    node.sleep(10.1)
+    assert node.listed == {}
+
+
+# Allocate
+
+
+def test_an_id_whose_allocate_is_in_flight_stays_listed(node):
+    node.take(A)
+    end = node.begin("a")
+    node.take()
+    node.sleep(60)
+    node.write(NOBODY)
+    assert node.listed == {"a": False}
+    end()
+
+
+def test_what_was_allocated_is_held_until_a_newer_checkpoint_says_otherwise(node):
+    node.take(A)
+    node.write(NOBODY)
+    node.sleep(1)
+    node.allocate("a")
+    node.take()
+    node.sleep(3600)
+    assert node.listed == {"a": False}, "the file is older than the allocation"
+    node.write(frozenset({"a"}))
+    node.sleep(60)
+    assert node.listed == {"a": False}
+    node.write(NOBODY)
+    assert node.listed == {}
+
+
+def test_a_checkpoint_written_just_after_allocate_may_not_know_of_it_yet(make):
+    node = make(keep_lost=3)
+    node.take(A)
+    node.allocate("a")
+    node.take()
+    node.sleep(4)
+    node.write(NOBODY)
+    assert node.listed == {"a": False}
+    node.sleep(NOTED_WITHIN + 1)
+    assert node.listed == {}
+
+
+def test_a_file_stamped_with_the_last_tick_knows_what_happened_in_that_tick(make):
+    node = make(keep_lost=3)
+    node.take(A)
+    node.allocate("a")
+    node.on_file, node.written = frozenset({"a"}), node.clock.monotonic() - 0.01
+    node.run(node.read)
+    node.take()
+    node.sleep(4)
+    node.write(NOBODY)
+    assert node.listed == {}
+
+
+def test_an_allocate_that_failed_holds_nothing(node):
+    node.take(A)
+    end = node.begin("a")
+    node.take()
+    node.sleep(60)
+    end(works=False)
+    node.sleep(0.1)
+    assert node.listed == {}
+
+
+def test_the_same_id_may_be_in_flight_twice(node):
+    node.take(A)
+    end, end_other = node.begin("a"), node.begin("a")
+    end_other(works=False)
+    node.take()
+    node.sleep(60)
+    assert node.listed == {"a": False}
+    end(works=False)
+
+
+# what no container holds any more
+
+
+def test_a_device_is_released_when_its_last_share_is(make):
+    node = make(shares=2)
+    node.take(A, B)
+    node.write(frozenset({"a", "a::1", "b"}))
+    node.write(frozenset({"a::1", "b"}))
+    assert node.freed == []
+    node.write(frozenset({"b"}))
+    assert node.freed == ["a"]
+
+
+def test_a_device_that_no_checkpoint_ever_named_is_released_too(node):
+    # the pod failed in admission: the kubelet allocated another of its resources in vain
+    node.take(A)
+    node.allocate("a")
+    node.sleep(NOTED_WITHIN + 1)
+    node.write(NOBODY)
+    assert node.freed == ["a"]
+
+
+@pytest.mark.parametrize("unknown", ["damaged", "missing"])
+def test_nothing_is_released_while_it_isnt_known_who_holds_what(node, unknown):
+    node.take(A)
+    node.write(frozenset({"a"}))
+    node.on_file = unknown
+    node.run(node.read)
+    assert node.freed == []
+
+
+def test_what_another_kubelet_forgot_is_not_released(node):
+    node.take(A)
+    node.write(frozenset({"a"}))
+    node.sleep(1)
+    node.new_kubelet()
+    node.run(node.read)  # before it wrote anything
+    node.write(NOBODY)
+    assert node.freed == []
+    node.write(frozenset({"a"}))
+    node.write(NOBODY)
+    assert node.freed == ["a"]
+
+
+def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_free(node):
+    node.take(A, B)
+    end, end_other = node.begin("a"), node.begin("b")
+    node.write(frozenset({"b"}))
+    end(False)
+    assert node.resource.releases.still_free([A, B]) == [A]
+    end_other(False)
+    assert node.resource.releases.still_free([A, B]) == [A]
+    node.write(NOBODY)
+    assert node.freed == ["b"]  # and not a, which nobody had
+
+
+def test_what_the_driver_does_not_list_when_it_is_freed_is_called_a_leak_once(node, caplog):
+    node.run(node.holdings.amend, node.holdings.value.given_by("fpga"))
+    node.take(A, B)
+    node.allocate("a")
+    node.sleep(NOTED_WITHIN + 1)
+    node.write({"a"})
+    node.take(B)
+    node.write(NOBODY)
+    text = "device a of example.com/thing is free again, but driver fpga isn't told, so what release() undoes stays: "
+    (said,) = [one for one in caplog.messages if one.startswith(text)]
+    assert said.endswith("it doesn't list it any more, or not within the next 10 s; last held by a container")
+    node.take(A, B)
+    node.run(node.resource.releases.tell)
+    assert node.freed == ["a"], "it was back in time"
+    assert sum(one.startswith(text) for one in caplog.messages) == 1
+
+
+@pytest.mark.parametrize("gave", ["", None])
+def test_what_a_driver_without_release_gave_is_no_leak(node, caplog, gave):
+    node.take(A)
+    if gave is not None:
+        node.run(node.holdings.amend, node.holdings.value.given_by(gave))
+    node.allocate("a")
+    node.take()
+    node.sleep(NOTED_WITHIN + 1)
+    node.write(NOBODY)
+    assert not [one for one in caplog.messages if "isn't told" in one]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_is_freed_while_another_share_is_being_given_away_is_told_if_no_container_gets_that(make, works):
+    node = make(shares=2)
+    node.take(A)
+    node.allocate("a")
+    node.sleep(NOTED_WITHIN + 1)
+    node.write({"a"})
+    end = node.begin("a::1")
+    node.write(NOBODY)
+    assert node.freed == []
+    end(works=works)
+    assert node.freed == ([] if works else ["a"])
+    node.sleep(NOTED_WITHIN + 1)
+    node.write(NOBODY)
+    assert node.freed == ["a"]
+
+
+def test_which_devices_nobody_got_since_though_the_checkpoint_cannot_be_read(make):
+    node = make(shares=2)
+    node.take(A, B)
+    node.write(frozenset({"a"}))
+    node.write(NOBODY)
+    node.write("damaged")
+    assert node.resource.releases.still_free([A, B]) == [A, B]
+    end = node.begin("a::1")
+    assert node.resource.releases.still_free([A, B]) == [B]
+    end()
+    assert node.resource.releases.still_free([A, B]) == [B]
+
+
+def test_the_very_same_devices_are_news_only_after_others_or_a_failure(node):
+    devices = (A, B)
+    node.take(*devices)
+    version = node.inventory.list.version
+    node.take(*devices)
+    assert node.inventory.list.version == version
+    for change in (lambda: node.fail("no answer"), lambda: node.take(A), lambda: node.take(A, Device("b", WET))):
+        change()
+        assert node.listed != {"a": True, "b": True}
+        node.take(*devices)
+        assert node.listed == {"a": True, "b": True}
+
+
+def test_a_device_that_changes_beside_others_is_offered_as_it_is_now(make):
+    node = make(shares=2)
+    node.take(A, B)
+    before = node.offers
+    node.take(A, replace(B, health=WET))
+    assert node.listed == {"a": True, "a::1": True, "b": False, "b::1": False}
+    assert node.offers["a"] is before["a"]
+    assert isinstance(node.resolve("b"), Refusal)
+    node.take(A, Device("b", numa_nodes=(2,)))
+    assert [offer.numa_nodes for offer in node.offers.values()] == [(), (), (2,), (2,)]
+    node.take(Device("c"), Device("b", numa_nodes=(2,)))
+    assert node.listed == {"a": False, "a::1": False, "b": True, "b::1": True, "c": True, "c::1": True}
+
+
+def test_devices_that_begin_to_share_hardware_exclude_each_other(node):
+    one, other = (replace(device, hardware=("char 1:1",)) for device in (A, B))
+    node.take(A, B)
+    node.take(one, B)
+    node.take(one, other)
+    node.allocate("a")
+    node.sleep(SETTLING)
+    assert node.listed == {"a": True, "b": False}
+
+
+def test_numbers_of_nodes_that_make_a_list_too_long_are_noticed_though_its_ids_stay(node):
+    long = [Device(str(number).zfill(83)) for number in range(33_000)]
+    node.take(*long)
+    assert not node.inventory.failure
+    node.take(*[Device(device.id, numa_nodes=tuple(range(20))) for device in long])
+    assert node.inventory.failure
+
+
+def test_after_the_end_no_timer_is_set_whatever_happens(node):
+    node.take(A, B)
+    node.take(B)
+    node.inventory.close()
+    node.take()
+    node.allocate("b")
+    node.write(NOBODY)
+    reads = node.reads
+    node.sleep(3600)
+    assert node.reads == reads
+
+
+# another configuration
+
+
+def test_more_shares_are_offered_with_the_same_list_and_fewer_leave_as_vanished_devices_do(node):
+    devices = (A, B)
+    node.take(*devices)
+    node.amend(2, 10)
+    node.take(*devices)
+    assert node.listed == {"a": True, "b": True, "a::1": True, "b::1": True}
+    node.write({"a::1"})
+    node.amend(1, 10)
+    node.take(*devices)
+    assert node.listed == {"a": False, "b": True, "a::1": False, "b::1": False}, "a::1 is held, and a has one share"
+    assert node.offers["a::1"].health.reason == "its share isn't offered any more"
+    assert node.resolve("a::1") == {"a::1": A}
+    node.sleep(10.1)
+    assert node.listed == {"a": False, "b": True, "a::1": False}
+    node.write(NOBODY)
+    assert node.listed == {"a": True, "b": True}
+
+
+def test_a_shorter_time_for_lost_ids_counts_at_once_and_a_longer_one_too(node):
+    node.take(A)
+    node.take()
+    node.sleep(5)
+    node.amend(1, 60)
+    node.sleep(50)
+    assert node.listed == {"a": False}
+    node.amend(1, 3)
+    node.sleep(0.1)
+    assert node.listed == {}
+
+
+def test_a_list_that_fewer_shares_make_short_enough_is_offered(make):
+    node, devices = make(shares=2), tuple(many(3000))
+    node.take(*devices)
+    assert not node.listed
+    node.amend(1, 10)
+    node.take(*devices)
+    assert len(node.listed) == 3000
+    node.amend(2, 10)
+    node.take(*devices)
+    assert len(node.listed) == 3000, "what fitted stays"
+    assert node.inventory.failure
+
+
+# a list that is too long for the kubelet
+
+
+def many(count, *, health=HEALTHY, first=0):
+    """A thousand of these are about a megabyte."""
+    return [Device(f"{i:05}".ljust(1040, "x"), health) for i in range(first, first + count)]
+
+
+def sent(node):
+    return len(ListEncoder(APIS[0]).encode(node.offers))
+
+
+def test_a_first_list_that_is_too_long_is_not_offered(node, caplog):
+    for _ in range(2):
+        node.take(*many(4000))
+    assert node.listed is None
+    assert node.inventory.failure.startswith("the list of 4000 ids takes 42")
+    assert "the kubelet accepts 4194304; offer fewer devices, fewer shares" in node.inventory.failure
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    node.take(A)
+    assert node.listed == {"a": True}
+    assert not node.inventory.failure
+
+
+def test_whoever_follows_the_list_is_told_why_there_is_none(node):
+    told = []
+    node.inventory.list.tell(lambda: told.append(node.inventory.failure[:8]))
+    node.take(*many(4000))
+    node.take(A)
+    assert told[0] == "the list"
+    assert not told[-1]
+
+
+@pytest.mark.parametrize("length", [105, 106, 107])
+def test_the_longest_first_list_is_one_that_fits_with_all_of_it_unhealthy(make, length):
+    """Lengths around 106, at which the word that is longer makes the number of bytes longer, too."""
+
+    def listed(count):
+        return [Device(f"{number:06}".ljust(length, "x")) for number in range(count)]
+
+    broken = APIS[0].to_offer(Offer(listed(1)[0].id, WET))
+    most = LARGEST_LIST // len(broken)
+    node = make()
+    node.take(*listed(most + 1))
+    assert node.offers is None
+    assert f"the list of {most + 1} ids takes {(most + 1) * len(broken)} bytes" in node.inventory.failure
+    assert too_long(listed(most + 1), 1) == node.inventory.failure
+    node.take(*listed(most))
+    assert len(node.listed) == most
+    assert too_long(listed(most), 1) == ""
+
+
+class Unshared(str):
+    """An id from which no share's id may be made."""
+
+    __slots__ = ()
+
+    def __format__(self, _):
+        raise AssertionError("the list is made")
+
+    __add__ = __format__
+
+
+def test_a_list_that_is_much_too_long_is_not_even_made(make):
+    node = make(shares=1_000)
+    node.take(*(Device(Unshared(f"{number:06}")) for number in range(100_000)))
+    node.take(A)
+    node.take(A, *(Device(Unshared(f"{number:06}")) for number in range(100_000)))
+    assert node.inventory.failure.startswith("the list of 100001000 ids takes 21000160")
+    assert len(node.listed) == 1000
+
+
+def test_a_list_that_grows_too_long_keeps_its_ids_and_follows_their_health(node):
+    node.take(*many(3000))
+    node.take(*many(2000), *many(2500, first=2500, health=WET))
+    listed = list(node.listed.values())
+    assert (len(listed), sum(listed)) == (3000, 2000)
+    assert sent(node) <= LARGEST_LIST
+    assert node.inventory.failure
+    reasons = Counter(offer.health.reason for offer in node.offers.values())
+    assert reasons == {None: 2000, "its device is gone": 500, "wet": 500}
+    assert isinstance(node.resolve(many(1, first=4000)[0].id), Refusal)
+
+
+def test_a_list_that_was_too_long_recovers_whole(node, caplog):
+    caplog.set_level(logging.INFO)
+    node.take(*many(3000))
+    node.take(*many(4500))
+    node.take(*many(3500))
+    assert list(node.listed.values()) == [True] * 3500
+    assert not node.inventory.failure
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+def test_ids_that_are_lost_count_until_they_leave(node):
+    node.take(*many(2500))
+    node.take(*many(2500, first=2500))
+    assert sum(node.listed.values()) == 0, "all are lost, and the new ones don't fit beside them"
+    assert sent(node) <= LARGEST_LIST
+    node.sleep(10.1)
+    node.take(*many(2500, first=2500))
+    assert list(node.listed.values()) == [True] * 2500
+
+
+def test_a_list_fits_even_when_everything_on_it_turns_unhealthy(node):
+    (device,) = many(1)
+    healthy, unhealthy = (len(APIS[0].to_offer(Offer(device.id, health))) for health in (HEALTHY, WET))
+    node.take(*many(LARGEST_LIST // healthy))
+    assert node.inventory.failure
+    node.take(*many(LARGEST_LIST // unhealthy - 10))
+    assert not node.inventory.failure
+    node.fail("no answer")
+    assert LARGEST_LIST - 20 * unhealthy < sent(node) <= LARGEST_LIST
+
+
+def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(node, caplog):
+    held = [device.id for device in many(2000, first=2500)]
+    node.take(*many(2500))
+    node.write({*held, many(1)[0].id})
+    assert node.listed == {many(1)[0].id: True} | dict.fromkeys(held, False)
+    assert sent(node) <= LARGEST_LIST
+    assert node.inventory.failure.startswith("the list of 4500 ids takes 47")
+    node.take(*many(2500, health=WET))
+    assert len(node.listed) == 2001
+    node.write(NOBODY)
+    node.sleep(10.1)
+    node.take(*many(2500))
+    assert list(node.listed.values()) == [True] * 2500
+    assert [record.levelname for record in caplog.records if record.levelno > logging.INFO] == ["ERROR"]
+
+
+def test_what_containers_hold_keeps_a_first_list_that_is_too_long_from_failing_twice(node, caplog):
+    node.take(*many(4000))
+    node.write({"z"})
+    assert node.listed is None
+    assert node.inventory.failure
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.parametrize("id_", ["", "\0", "a\0b", "\x7f\u2028"])
+def test_an_id_of_the_checkpoint_that_no_driver_may_have_is_listed_like_any_other(node, id_):
+    node.take(A)
+    node.write({id_})
+    assert node.listed == {"a": True, id_: False}
+    for api in APIS:
+        raw = ListEncoder(api).encode(node.offers)
+        assert [device.ID for device in v1beta1_pb2.ListAndWatchResponse.FromString(raw).devices] == ["a", id_]
+    assert node.resolve(id_).reason.startswith("lost: ")
+    node.write(NOBODY)
+    node.sleep(10.1)
+    assert node.listed == {"a": True}
+
+
+# any sequence of events
+
+NAMES = ("a", "b", "c")
+IDS = [f"{name}{suffix}" for name in NAMES for suffix in ("", "::1", "::2")]
+DEVICES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([Health.healthy(), WET]))
+
+
+def means(offered):
+    return offered[0]
+
+
+class Events(RuleBasedStateMachine):
+    """A kubelet that allocates, frees and writes; a driver; a gateway that restarts. And what each of them knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = VirtualLoop()
+        self.node: Any = None
+
+    def teardown(self):
+        if self.node:
+            self.end_flights()
+            self.node.end()
+        self.loop.close()
+
+    @initialize(shares=st.integers(1, 3), keep=st.sampled_from([0, 3, 15]))
+    def start(self, shares, keep):
+        self.holds = set()  # in the kubelet's memory
+        self.in_flight = []
+        self.devices = {}
+        self.restart(shares, keep, "missing", 0.0)
+
+    def restart(self, shares, keep, on_file, written):
+        if self.node:
+            self.node.end()
+        self.keep, self.shares = max(keep, LEAVING), shares
+        self.node = Node(shares, keep, loop=self.loop, on_file=on_file, written=written)
+        self.failing = False
+        self.seen, self.unhealthy_since = set(), {}
+        self.known = on_file != "damaged"
+
+    @rule(shares=st.integers(1, 3), keep=st.sampled_from([0, 3, 15]))
+    def gateway_restarts(self, shares, keep):
+        self.end_flights()
+        if self.node.on_file in ("damaged", "missing"):
+            return  # then nobody can know what was held
+        self.holds &= self.node.on_file
+        self.restart(shares, keep, self.node.on_file, self.node.written)
+        self.node.take(*[Device(name, health) for name, health in self.devices.items()])
+
+    @rule(shares=st.integers(1, 3), keep=st.sampled_from([0, 3, 15]))
+    def configuration_changes(self, shares, keep):
+        self.keep, self.shares = max(keep, LEAVING), shares
+        self.node.amend(shares, keep)
+        if not self.failing:
+            self.node.take(*[Device(name, health) for name, health in self.devices.items()])
+
+    @rule(devices=DEVICES)
+    def driver_lists(self, devices):
+        self.devices, self.failing = devices, False
+        self.node.take(*[Device(name, health) for name, health in devices.items()])
+
+    @rule(overdue=st.booleans())
+    def driver_fails(self, overdue):
+        self.failing = True
+        self.node.fail("no answer", overdue=overdue)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 4.0, 20.0]))
+    def time_passes(self, seconds):
+        self.node.sleep(seconds)
+
+    def allocatable(self):
+        return sorted(i for i, healthy in (self.node.listed or {}).items() if healthy)
+
+    @precondition(lambda self: self.allocatable())
+    @rule(data=st.data())
+    def allocate_begins(self, data):
+        offered = data.draw(st.sampled_from(self.allocatable()))
+        answer = self.node.resolve(offered)
+        assert not isinstance(answer, Refusal)
+        self.in_flight.append((offered, self.node.begin(offered)))
+
+    @precondition(lambda self: self.in_flight)
+    @rule(works=st.booleans())
+    def allocate_ends(self, works):
+        offered, end = self.in_flight.pop(0)
+        end(works)
+        if works:
+            self.holds.add(offered)
+            self.write()
+
+    def end_flights(self):
+        for _, end in self.in_flight:
+            end(works=False)
+        self.in_flight = []
+
+    def write(self):
+        self.node.write(frozenset(self.holds))
+        self.known = True
+
+    @precondition(lambda self: self.holds)
+    @rule(data=st.data())
+    def pod_is_deleted(self, data):
+        self.holds.remove(data.draw(st.sampled_from(sorted(self.holds))))
+        self.write()
+
+    @rule(how=st.sampled_from(["damaged", "missing"]))
+    def checkpoint_breaks(self, how):
+        self.node.on_file = how
+        self.node.run(self.node.read)
+        self.known = self.known and how == "missing"
+
+    @rule()
+    def checkpoint_is_written(self):
+        self.write()
+
+    # what always holds
+
+    @invariant()
+    def nothing_that_is_held_left(self):
+        if self.node is None or self.node.listed is None:
+            return
+        held = self.holds | {offered for offered, _ in self.in_flight}
+        assert held <= self.node.listed.keys()
+
+    @invariant()
+    def healthy_is_what_the_driver_says_is_healthy(self):
+        if self.node is None or self.node.listed is None:
+            return
+        for offered, healthy in self.node.listed.items():
+            device = self.devices.get(means(offered))
+            assert not healthy or (device is not None and device.ok and not self.failing)
+        held = self.holds | {offered for offered, _ in self.in_flight}
+        for name, health in self.devices.items():
+            able = [i for i, healthy in self.node.listed.items() if healthy and means(i) == name]
+            besides = [i for i in held if means(i) == name and i not in share_ids(name, self.shares)]
+            ids = share_ids(name, self.shares)
+            having = [i for i in ids if i in held]
+            room = max(0, self.shares - len(having) - len(besides))  # each takes a share
+            expected = len(having) + min(len(ids) - len(having), room)
+            assert len(able) == (expected if health.ok and not self.failing else 0)
+
+    @invariant()
+    def what_leaves_was_unhealthy_for_long_enough_and_known_not_to_be_held(self):
+        if self.node is None or self.node.listed is None:
+            return
+        for gone in self.seen - self.node.listed.keys():
+            assert self.known
+            assert self.node.clock.now - self.unhealthy_since[gone] >= self.keep - 1e-6
+        self.seen = set(self.node.listed)
+        bad = {i for i, healthy in self.node.listed.items() if not healthy}
+        self.unhealthy_since = {i: self.unhealthy_since.get(i, self.node.clock.now) for i in bad}
+
+    @invariant()
+    def an_id_means_its_device_or_is_refused(self):
+        if self.node is None:
+            return
+        for offered in IDS:
+            answer = self.node.resolve(offered)
+            if not isinstance(answer, Refusal):
+                assert answer == {offered: Device(means(offered))}
+                assert self.devices[means(offered)].ok
+                assert not self.failing
+
+    @rule()
+    def in_the_end_only_what_is_there_or_held_is_listed(self):
+        if self.node.listed is None or self.in_flight:
+            return
+        self.node.sleep(NOTED_WITHIN + 1)
+        self.write()
+        self.node.sleep(self.keep + 1)
+        listed, held = self.node.listed, self.holds
+        assert {i for i in listed if means(i) not in self.devices} <= held
+
+
+TestEvents = Events.TestCase
+TestEvents.settings = settings(deadline=None, max_examples=50, stateful_step_count=30)
+
+
+def test_another_reason_is_no_new_list_because_no_kubelet_would_see_a_difference(node):
+    node.take(Device("a", WET), Device("b"))
+    version = node.inventory.list.version
+    node.take(Device("a", Health.unhealthy("frozen")), Device("b"))
+    assert node.inventory.list.version == version
+    assert node.offers["a"].health.reason == "frozen"
+    for devices in ([Device("a"), Device("b")], [Device("a"), Device("b", numa_nodes=(1,))]):
+        node.take(*devices)
+        assert node.inventory.list.version == (version := version + 1)

@@ -1,0 +1,227 @@
+"""What was given away is written down, whatever the disk does meanwhile."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.node.holders import Claim, Noted
+from dpgateway.node.holdings import Holdings
+from dpgateway.resource.journal import Journal
+from dpgateway.resource.journal_writer import Remembering
+from tests.support.threads import Scarce
+from tests.support.waiting import until
+
+THING = "example.com/thing"
+
+
+class Disk(Journal):
+    """A journal on a disk that waits until the test lets it go on."""
+
+    def __init__(self, folder):
+        super().__init__(folder / "state", folder / "device-plugins", THING)
+        self.free = threading.Event()
+        self.free.set()
+        self.writing = 0
+
+    def save(self, claims, *, sync=True):
+        self.writing += 1
+        try:
+            assert self.writing == 1, "two at once"
+            self.free.wait(20)
+            super().save(claims, sync=sync)
+        finally:
+            self.writing -= 1
+
+
+@pytest.fixture
+def disk(tmp_path):
+    return Disk(tmp_path)
+
+
+@pytest.fixture
+def holdings():
+    return Observable(Holdings().noted({}, 0.0, 0.0))
+
+
+class Started(Remembering):
+    async def start(self):
+        await self.load()
+        self.task = asyncio.create_task(self.follow())
+
+
+async def test_nothing_is_written_before_it_is_known_what_another_gateway_wrote(disk, holdings, log):
+    disk.save({"a": Claim("")})
+    give(holdings, "b")
+    waiting = Remembering(disk, holdings, Threads(), log)
+    await waiting.finish()
+    assert set(disk.load()) == {"a"}
+
+
+async def test_what_was_given_away_just_now_is_held_although_the_checkpoint_lacks_it(disk, holdings, log):
+    now = int(time.time())
+    disk.save({"new": Claim("", since=now), "old": Claim("", since=now - 60)})
+    await Remembering(disk, holdings, Threads(), log).load()
+    assert holdings.value.held == {"new"}
+
+
+async def test_what_the_checkpoint_has_already_is_held_as_long_as_it_says_so(disk, holdings, log):
+    disk.save({"new": Claim("", since=int(time.time()))})
+    now = time.monotonic()
+    holdings.publish(holdings.value.noted({"new": Noted()}, now, now))
+    await Remembering(disk, holdings, Threads(), log).load()
+    assert not holdings.value.granted
+
+
+@pytest.fixture
+async def one(disk, holdings, log):
+    one = Started(disk, holdings, Threads(), log)
+    yield one
+    disk.free.set()
+    one.task.cancel()
+    await asyncio.wait({one.task})
+
+
+def give(holdings, *ids):
+    holdings.publish(holdings.value.began(ids).gave(ids, 1.0))
+
+
+async def test_each_change_is_written_down(one, disk, holdings):
+    await one.start()
+    give(holdings, "a")
+    await until(lambda: disk.load().keys() == {"a"})
+    give(holdings, "b")
+    await until(lambda: disk.load().keys() == {"a", "b"})
+    holdings.publish(holdings.value.noted({}, 100.0, 100.0).told({"a", "b"}))
+    await until(lambda: not disk.path.exists())
+
+
+async def test_what_an_earlier_gateway_wrote_is_claimed(one, disk, holdings):
+    disk.save({"a": Claim("", hardware=frozenset(["char 188:0"]))})
+    await one.start()
+    assert holdings.value.remembers
+    assert holdings.value.claims["a"].hardware == {"char 188:0"}
+
+
+async def test_without_a_thread_it_goes_on_and_says_what_that_means(disk, holdings, log, records):
+    threads = Scarce()
+    one = Remembering(disk, holdings, threads, log)
+    await one.load()
+    alone = "known from the kubelet alone until the journal can be read"
+    assert f"{alone}: the system has no thread left for journal" in records.texts()[-1]
+    give(holdings, "a")
+    await one.finish()
+    assert "nobody will remember what is given away now" in records.texts()[-1]
+    threads.none_left = False
+    await one.finish()
+    assert disk.load().keys() == {"a"}
+
+
+async def test_a_damaged_file_is_said_and_stops_nothing(one, disk, holdings, records):
+    disk.path.parent.mkdir(mode=0o700)
+    disk.path.write_text("{")
+    await one.start()
+    aside = disk.path.with_suffix(".damaged")
+    known = f"known from the kubelet alone, and the file is {aside} now: {disk.path}: not a journal"
+    assert known in str(records.texts())
+    give(holdings, "a")
+    await until(disk.path.exists)
+    assert disk.load().keys() == {"a"}
+    assert aside.read_text() == "{"
+
+
+async def test_what_could_not_be_read_at_first_is_read_before_anything_is_written(disk, holdings, log, records):
+    disk.save({"earlier": Claim("", hardware=frozenset(["char 188:0"]))})
+    threads = Scarce()
+    one = Remembering(disk, holdings, threads, log)
+    await one.load()
+    give(holdings, "a")
+    await one.finish()
+    assert disk.load().keys() == {"earlier"}
+    threads.none_left = False
+    await one.finish()
+    assert disk.load().keys() == {"earlier", "a"}
+    assert holdings.value.claims["earlier"].hardware == {"char 188:0"}
+
+
+async def test_what_could_not_be_read_at_first_is_read_although_nothing_changes(disk, holdings, log):
+    disk.save({"earlier": Claim("")})
+    threads = Scarce()
+    one = Started(disk, holdings, threads, log, again=0.01)
+    await one.start()
+    assert one.complaint.startswith(f"{disk.path} can't be read: ")
+    threads.none_left = False
+    await until(lambda: not one.complaint)
+    assert holdings.value.claims.keys() == disk.load().keys() == {"earlier"}
+    one.task.cancel()
+    await asyncio.wait({one.task})
+
+
+async def test_a_disk_that_refuses_is_said_once_and_tried_again(one, disk, holdings, records):
+    await one.start()
+    disk.path.parent.mkdir(mode=0o700)
+    disk.path.parent.chmod(0o777)
+    give(holdings, "a")
+    await until(lambda: "nobody will remember what is given away now" in str(records.texts()))
+    give(holdings, "b")
+    await asyncio.sleep(0)
+    disk.path.parent.chmod(0o700)
+    give(holdings, "c")
+    await until(lambda: disk.path.exists() and disk.load().keys() == {"a", "b", "c"})
+    assert str(records.texts()).count("nobody will remember") == 1
+
+
+async def test_a_disk_that_refused_is_tried_again_although_nothing_else_changes(disk, holdings, log, records):
+    disk.path.parent.mkdir(mode=0o700)
+    disk.path.parent.chmod(0o777)
+    one = Started(disk, holdings, Threads(), log, again=0.01)
+    await one.start()
+    give(holdings, "a")
+    await until(lambda: one.complaint)
+    assert one.complaint.startswith(f"{disk.path}: ")
+    disk.path.parent.chmod(0o700)
+    await until(lambda: not one.complaint)
+    assert disk.load().keys() == {"a"}
+    assert "what is given away is written down again" in records.texts()
+    one.task.cancel()
+    await asyncio.wait({one.task})
+
+
+async def test_a_disk_that_refused_has_nothing_to_write_once_all_is_as_before(disk, holdings, log):
+    disk.path.parent.mkdir(mode=0o700)
+    disk.path.parent.chmod(0o777)
+    one = Started(disk, holdings, Threads(), log, again=0.01)
+    await one.start()
+    before = holdings.value
+    give(holdings, "a")
+    await until(lambda: one.complaint)
+    holdings.publish(before)
+    disk.path.parent.chmod(0o700)
+    await until(lambda: not one.complaint)
+    assert disk.load() == {}
+    one.task.cancel()
+    await asyncio.wait({one.task})
+
+
+async def test_the_last_change_follows_one_that_is_still_being_written(one, disk, holdings):
+    await one.start()
+    disk.free.clear()
+    give(holdings, "a")
+    await until(lambda: disk.writing)
+    give(holdings, "b")
+    last = asyncio.create_task(one.finish())
+    await asyncio.sleep(0)
+    disk.free.set()
+    await last
+    assert disk.load().keys() == {"a", "b"}
+
+
+async def test_a_disk_that_hangs_is_not_waited_for_at_the_end(one, disk, holdings, records):
+    await one.start()
+    disk.free.clear()
+    give(holdings, "a")
+    await one.finish(0.01)
+    assert "the disk hasn't answered for 0.01 s" in str(records.texts())

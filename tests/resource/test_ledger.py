@@ -1,0 +1,369 @@
+"""Which ids are listed and what each of them means: by example, and against a model over any sequence of events."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dpgateway.model import Device, Health, Offer
+from dpgateway.node.holders import Noted
+from dpgateway.resource.ledger import LEAVING, Ledger, Refusal
+
+WET = Health.unhealthy("wet")
+A, B = Device("a", numa_nodes=(1,)), Device("b")
+NOBODY: frozenset[str] = frozenset()
+
+
+def ledger(*devices, shares=1, keep_lost=10):
+    made = Ledger(shares, keep_lost)
+    made.take(devices, 100)
+    return made
+
+
+def refused(answer):
+    assert isinstance(answer, Refusal)
+    return answer.id, answer.reason
+
+
+def test_every_share_is_offered_with_its_devices_health_and_nodes():
+    assert ledger(A, Device("b", WET), shares=2).offers() == {
+        "a": Offer("a", numa_nodes=(1,)),
+        "a::1": Offer("a::1", numa_nodes=(1,)),
+        "b": Offer("b", WET),
+        "b::1": Offer("b::1", WET),
+    }
+
+
+def test_a_device_that_changes_is_offered_as_it_is_now():
+    some = ledger(A, B)
+    for changed in (
+        Device("a", numa_nodes=(2,)),
+        Device("a", WET, (2,)),
+        Device("a", Health.unhealthy("dry"), (2,)),
+        A,
+    ):
+        some.take([changed, B], 101)
+        assert some.offers() == {"a": Offer("a", changed.health, changed.numa_nodes), "b": Offer("b")}
+
+
+def test_a_vanished_device_stays_listed_unhealthy_where_it_was():
+    some = ledger(A, B)
+    some.take([B], 101)
+    assert some.offers() == {
+        "a": Offer("a", Health.unhealthy("its device is gone"), (1,)),
+        "b": Offer("b"),
+    }
+
+
+def test_since_when_an_id_can_not_be_given_away():
+    some = ledger(A, Device("b", WET))
+    assert [some.unhealthy_since(id_) for id_ in "ab"] == [None, 100]
+    some.fail("no answer", 101)
+    assert [some.unhealthy_since(id_) for id_ in "ab"] == [101, 100]
+    some.take([A], 102)
+    assert [some.unhealthy_since(id_) for id_ in "ab"] == [None, 102]
+
+
+def test_what_was_lost_and_what_came_back_is_counted_by_id():
+    some = ledger(A, B, shares=2)
+    some.take([B], 101)
+    some.take([B], 102)
+    assert (some.losses, some.returns) == (2, 0)
+    some.take([A, B], 103)
+    some.hold(frozenset({"c"}), 104)  # what a container holds of a device that isn't there is lost from the start
+    assert (some.losses, some.returns) == (3, 2)
+
+
+def test_it_leaves_when_it_was_lost_for_long_enough_and_nobody_holds_it():
+    some = ledger(A, B)
+    some.take([B], 101)
+    some.hold(NOBODY, 110.9)
+    assert some.next_drop(NOBODY) == 111
+    assert set(some.offers()) == {"a", "b"}
+    some.hold(NOBODY, 111)
+    assert set(some.offers()) == {"b"}
+    assert some.next_drop(NOBODY) is None
+
+
+def test_even_without_keeping_it_is_unhealthy_for_a_moment_first():
+    some = ledger(A, keep_lost=0)
+    some.take([], 101)
+    some.hold(NOBODY, 101)
+    assert not some.offers()["a"].health.ok
+    assert some.next_drop(NOBODY) == 101 + LEAVING
+
+
+def test_a_held_id_stays_for_as_long_as_it_is_held_and_leaves_then_at_once():
+    some = ledger(A)
+    some.take([], 101)
+    held = frozenset({"a"})
+    some.hold(held, 10_000)
+    assert some.next_drop(held) is None
+    assert set(some.offers()) == {"a"}
+    some.hold(NOBODY, 10_001)
+    assert some.offers() == {}
+
+
+def test_nothing_leaves_while_it_isnt_known_what_is_held():
+    some = ledger(A)
+    some.take([], 101)
+    some.hold(None, 10_000)
+    assert some.next_drop(None) is None
+    assert set(some.offers()) == {"a"}
+
+
+def test_a_device_that_returns_is_what_it_was_and_is_lost_anew_later():
+    some = ledger(A)
+    some.take([], 101)
+    some.take([A], 105)
+    assert some.offers() == {"a": Offer("a", numa_nodes=(1,))}
+    assert some.next_drop(NOBODY) is None
+    some.take([], 109)
+    assert some.next_drop(NOBODY) == 119
+
+
+def test_after_a_restart_held_ids_are_listed_before_and_after_the_driver_answers():
+    some = Ledger(1, 10)
+    held = frozenset({"a::2", "gone::1"})
+    some.hold(held, 100, {"gone::1": Noted((0, 1)), "a::2": Noted((7,))})
+    assert [offer.health.reason for offer in some.offers().values()] == [
+        "a container holds it, but its device is gone"
+    ] * 2
+    some.take([A], 101)
+    assert some.offers() == {
+        "a": Offer("a", numa_nodes=(1,)),
+        "a::2": Offer("a::2", Health.unhealthy("its share isn't offered any more"), (1,)),
+        "gone::1": Offer("gone::1", Health.unhealthy("a container holds it, but its device is gone"), (0, 1)),
+    }
+
+
+def test_a_share_that_is_no_longer_offered_still_means_its_device():
+    # a 1.8 kubelet allocates again at each start of a container
+    some = ledger(A)
+    some.hold(frozenset({"a::2"}), 101)
+    assert some.resolve(["a::2"], 102) == {"a::2": A}
+    some.hold(NOBODY, 200)
+    assert refused(some.resolve(["a::2"], 201)) == ("a::2", "unknown: this resource doesn't offer it")
+
+
+def test_while_the_driver_fails_nothing_is_healthy_and_nothing_leaves_the_list():
+    some = ledger(A, Device("b", WET))
+    some.fail("no answer", 101)
+    some.fail("no answer for 5 s", 106)
+    assert {i: offer.health.reason for i, offer in some.offers().items()} == {"a": "no answer for 5 s", "b": "wet"}
+    assert refused(some.resolve(["a"], 108)) == ("a", "unhealthy for 7 s: no answer for 5 s")
+    some.take([A], 110)
+    assert some.resolve(["a"], 110) == {"a": A}
+
+
+def test_why_an_id_cannot_be_given():
+    some = ledger(A, B)
+    some.take([Device("b", WET)], 110)
+    assert refused(some.resolve(["a"], 115)) == ("a", "lost: its device is gone, for 5 s")
+    assert refused(some.resolve(["b"], 117)) == ("b", "unhealthy for 7 s: wet")
+    assert refused(some.resolve(["c"], 115)) == ("c", "unknown: this resource doesn't offer it")
+    assert refused(some.resolve(["a::1"], 115)) == ("a::1", "unknown: this resource doesn't offer it")
+
+
+def test_an_unhealthy_device_counts_from_when_it_became_so():
+    some = ledger(A)
+    for now, health in ((110, WET), (120, Health.unhealthy("soaked"))):
+        some.take([Device("a", health)], now)
+    assert refused(some.resolve(["a"], 125)) == ("a", "unhealthy for 15 s: soaked")
+    some.take([A], 130)
+    some.take([Device("a", WET)], 140)
+    assert refused(some.resolve(["a"], 141)) == ("a", "unhealthy for 1 s: wet")
+
+
+def test_the_first_id_that_cannot_be_given_is_named():
+    some = ledger(A, Device("b", WET))
+    assert some.resolve(["a"], 100) == {"a": A}
+    assert refused(some.resolve(["a", "b", "c"], 100))[0] == "b"
+    assert some.resolve([], 100) == {}
+
+
+def test_a_list_that_is_too_long_may_follow_health_but_not_grow():
+    some = ledger(A, B)
+    some.take([Device("a", WET), Device("c")], 101, only={"a", "b"})
+    assert {i: offer.health.reason for i, offer in some.offers().items()} == {"a": "wet", "b": "its device is gone"}
+    assert refused(some.resolve(["c"], 101))[0] == "c"
+
+
+def test_what_a_list_would_be_is_known_before_it_is_taken():
+    some = ledger(A, shares=2)
+    assert set(some.after([B, Device("c")])) == {"a", "a::1", "b", "b::1", "c", "c::1"}
+    assert some.offers() == {"a": Offer("a", numa_nodes=(1,)), "a::1": Offer("a::1", numa_nodes=(1,))}
+
+
+def test_the_device_of_an_id_while_it_is_present():
+    some = ledger(A, Device("b", WET), shares=2)
+    assert [some.device(i) for i in ("a", "a::1", "b", "c", "")] == [A, A, Device("b", WET), None, None]
+    assert dict(some.devices) == {"a": A, "b": Device("b", WET)}
+
+
+# any sequence of events
+
+NAMES = ("a", "b", "c", "d")
+MOST_SHARES = 3
+IDS = [f"{name}{suffix}" for name in NAMES for suffix in ("", "::1", "::2")]
+DEVICES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([Health.healthy(), WET]))
+SOME_IDS = st.sets(st.sampled_from(IDS), max_size=4).map(frozenset)
+
+
+def means(offered):
+    return offered[0]
+
+
+def share(offered):
+    return int(offered[3:] or 0)
+
+
+class Events(RuleBasedStateMachine):
+    """The model: what the driver lists, who holds what, when each id was lost. And what a kubelet saw."""
+
+    @initialize(shares=st.integers(1, MOST_SHARES), keep=st.integers(0, 5))
+    def start(self, shares, keep):
+        self.now = 0
+        self.shares, self.keep = shares, max(keep, 2)
+        self.ledger = Ledger(shares, keep)
+        self.devices = {}
+        self.failing = False
+        self.held = None
+        self.lost = {}
+        self.unhealthy_since = {}
+        self.seen = set()
+
+    def present(self):
+        return {i for i in IDS if means(i) in self.devices and share(i) < self.shares}
+
+    @rule(devices=DEVICES)
+    def driver_lists(self, devices):
+        before = self.present()
+        self.devices, self.failing = devices, False
+        self.lost |= dict.fromkeys(before - self.present(), self.now)
+        self.lost = {i: since for i, since in self.lost.items() if i not in self.present()}
+        self.ledger.take([Device(name, health) for name, health in devices.items()], self.now)
+
+    @precondition(lambda self: self.devices and not self.failing)
+    @rule(data=st.data(), health=st.sampled_from([Health.healthy(), WET]))
+    def one_device_changes(self, data, health):
+        name = data.draw(st.sampled_from(sorted(self.devices)))
+        self.devices = self.devices | {name: health}
+        self.ledger.replace([Device(name, health)], self.now)
+
+    @rule()
+    def driver_fails(self):
+        self.failing = True
+        self.ledger.fail("no answer", self.now)
+
+    @rule(seconds=st.integers(1, 4))
+    def time_passes(self, seconds):
+        self.now += seconds
+
+    @rule(more=SOME_IDS, fewer=SOME_IDS)
+    def checkpoint_is_read(self, more, fewer):
+        self.held = frozenset((self.held or frozenset()) - fewer | more)
+        self.lost |= dict.fromkeys(self.held - self.present() - self.lost.keys(), self.now)
+        due = {i for i, since in self.lost.items() if i not in self.held and self.now - since >= self.keep}
+        self.lost = {i: since for i, since in self.lost.items() if i not in due}
+        self.ledger.hold(self.held, self.now)
+
+    @rule()
+    def checkpoint_is_unreadable(self):
+        self.ledger.hold(None, self.now)
+        assert self.ledger.next_drop(None) is None
+
+    @rule(shares=st.integers(1, MOST_SHARES), keep=st.integers(0, 5))
+    def gateway_restarts(self, shares, keep):
+        held = self.held
+        now = self.now
+        self.start(shares, keep)
+        self.now = now
+        if held is not None:
+            self.held = frozenset()
+            self.checkpoint_is_read(held, frozenset())
+
+    # what always holds
+
+    @invariant()
+    def listed_is_what_is_present_or_held_or_lost_a_little_while(self):
+        listed = self.ledger.offers()
+        assert set(listed) == self.present() | self.lost.keys()
+        assert set(listed) >= (self.held or frozenset()), "a held id left"
+        healthy = {i for i in self.present() if self.devices[means(i)].ok and not self.failing}
+        assert {i for i, offer in listed.items() if offer.health.ok} == healthy
+        assert all(offer.id == i for i, offer in listed.items())
+
+    @invariant()
+    def what_leaves_was_unhealthy_before(self):
+        listed = self.ledger.offers()
+        for gone in self.seen - listed.keys():
+            assert self.now - self.unhealthy_since[gone] >= LEAVING
+        self.seen = set(listed)
+        bad = {i for i, offer in listed.items() if not offer.health.ok}
+        self.unhealthy_since = {i: self.unhealthy_since.get(i, self.now) for i in bad}
+
+    @invariant()
+    def every_id_means_its_device_or_is_refused_with_the_right_word(self):
+        for offered in IDS:
+            answer = self.ledger.resolve([offered], self.now)
+            health = self.devices.get(means(offered))
+            if offered not in self.present() | self.lost.keys():
+                assert refused(answer)[1].startswith("unknown")
+            elif health is None:
+                assert refused(answer)[1].startswith("lost")
+            elif not health.ok or self.failing:
+                assert refused(answer)[1].startswith("unhealthy")
+            else:
+                assert answer == {offered: Device(means(offered))}
+
+    @invariant()
+    def the_next_drop_is_when_the_first_lost_id_may_leave(self):
+        if self.held is None:
+            return
+        due = [since + self.keep for i, since in self.lost.items() if i not in self.held]
+        assert self.ledger.next_drop(self.held) == min(due, default=None)
+        assert set(self.ledger.droppable(self.held, self.now)) == {
+            i for i, since in self.lost.items() if i not in self.held and since + self.keep <= self.now
+        }
+
+
+TestEvents = Events.TestCase
+TestEvents.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+
+
+@pytest.mark.parametrize("name", ["a::b", "::", "1"])
+def test_an_id_is_never_split(name):
+    some = ledger(Device(name), shares=2)
+    assert some.resolve([f"{name}::1"], 100) == {f"{name}::1": Device(name)}
+
+
+def test_other_ids_of_shares_are_looked_up_and_the_old_ones_keep_their_meaning():
+    some = ledger(A, shares=2)
+    some.amend(2, 10, "{id}-{share}")
+    some.take([A], 101)
+    gone = Offer("a", Health.unhealthy("its share isn't offered any more"), (1,), "a-0")
+    assert some.offers() == {
+        "a-0": Offer("a-0", numa_nodes=(1,), first="a-0"),
+        "a-1": Offer("a-1", numa_nodes=(1,), first="a-0"),
+        "a": gone,
+        "a::1": replace(gone, id="a::1"),
+    }
+    assert some.resolve(["a-1", "a"], 101) == {"a-1": A, "a": A}
+    some.hold(frozenset({"a::1"}), 200)
+    assert list(some.offers()) == ["a-0", "a-1", "a::1"]
+    some.take([], 201)
+    assert some.offers()["a-1"] == Offer("a-1", Health.unhealthy("its device is gone"), (1,), "a-0")
+
+
+def test_pods_of_another_plugin_keep_their_devices_under_its_ids():
+    some = Ledger(8, 10, "kvm{share}")
+    some.hold(frozenset({"kvm5", "kvm9"}), 100)  # what the kubelet's checkpoint has, before the driver has answered
+    assert not some.offers()["kvm5"].health.ok
+    kvm = Device("kvm")
+    some.take([kvm], 101)
+    assert some.offers()["kvm5"] == Offer("kvm5", first="kvm0")
+    assert some.resolve(["kvm5"], 101) == {"kvm5": kvm}
+    assert not some.offers()["kvm9"].health.ok  # it stays listed, because a container holds it

@@ -1,0 +1,202 @@
+"""What containers hold of resources that aren't configured any more is known as long as they hold it."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from dpgateway.kit.threads import Threads
+from dpgateway.node.directory import Places
+from dpgateway.node.holders import Claim
+from dpgateway.node.node import Node
+from dpgateway.resource.journal import Journal
+from dpgateway.resource.orphans import PATIENCE, Left
+from tests.support.threads import Scarce
+from tests.support.time import advance, in_virtual_time
+from tests.support.waiting import turns, until
+
+SERVED, GONE = "example.com/served", "example.com/gone"
+CLAIMS = {"b0": Claim("1", frozenset(["uid"]), frozenset(["fpga b0"]), 17)}
+
+
+class Watched:
+    """What is left on a node that nobody watches, and how often somebody was told of it."""
+
+    def __init__(self, folder, threads=None):
+        self.state_dir, self.changes = folder / "state", 0
+        threads = threads or Threads()
+        self.node = Node(Places.of(folder / "device-plugins"), [SERVED], threads, lambda _: None, lambda: False)
+        self.left = Left(self.node, self.state_dir, threads)
+        self.task = None
+
+    def journal(self, resource, claims=CLAIMS):
+        journal = Journal(self.state_dir, self.node.directory, resource)
+        journal.save(claims)
+        return journal
+
+    def run(self):
+        self.task = asyncio.ensure_future(self.left.run(self._changed))
+
+    def _changed(self):
+        self.changes += 1
+
+    async def end(self):
+        if self.task is not None:
+            self.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+
+    def publish(self, resource, change):
+        holdings = self.node.holdings[resource]
+        holdings.publish(change(holdings.value))
+
+
+@pytest.fixture
+async def watched(tmp_path):
+    one = Watched(tmp_path)
+    yield one
+    await one.end()
+
+
+async def test_journals_of_earlier_gateways_say_which_resources_are_left(watched):
+    watched.journal(GONE)
+    watched.journal(SERVED)
+    assert not watched.left.known.is_set()
+    watched.run()
+    await watched.left.known.wait()
+    assert watched.left.holdings.keys() == {GONE}
+    assert watched.left.holdings[GONE] is watched.node.holdings[GONE]
+    value = watched.left.holdings[GONE].value
+    assert (value.claims, value.remembers) == (CLAIMS, True)
+    await until(lambda: watched.changes)
+
+
+async def test_a_journal_that_another_gateway_has_written_since_is_found_by_another_look(watched):
+    watched.run()
+    await watched.left.known.wait()
+    watched.journal(GONE)
+    watched.journal(SERVED)
+    assert await watched.left.look()
+    assert watched.left.holdings.keys() == {GONE}
+    assert watched.node.holdings[GONE].value.claims == CLAIMS
+    assert not watched.node.holdings[SERVED].value.claims
+
+
+async def test_another_look_knows_what_was_given_since_of_a_resource_that_is_left_already(watched):
+    watched.journal(GONE)
+    watched.run()
+    await watched.left.known.wait()
+    watched.journal(GONE, {**CLAIMS, "b1": Claim("1", hardware=frozenset(["fpga b1"]))})
+    await watched.left.look()
+    assert watched.left.holdings[GONE].value.claims.keys() == {"b0", "b1"}
+
+
+async def test_a_look_tells_whether_it_could_read_all_and_logs_once_what_it_could_not(watched, caplog):
+    watched.journal(GONE)
+    (watched.state_dir / "broken.json").write_text("{")
+    for _ in range(2):
+        assert not await watched.left.look()
+    assert watched.left.holdings.keys() == {GONE}
+    assert caplog.text.count("broken.json") == 1
+
+
+async def test_a_journal_that_cannot_be_read_is_told_of_and_the_others_count(watched, caplog):
+    watched.journal(GONE)
+    (watched.state_dir / "broken.json").write_text("{")
+    watched.run()
+    await watched.left.known.wait()
+    assert watched.left.holdings.keys() == {GONE}
+    assert "resources that aren't configured any more isn't known: " in caplog.text
+    assert "broken.json" in caplog.text
+
+
+async def test_without_a_thread_it_is_told_that_nothing_is_known(tmp_path, caplog):
+    one = Watched(tmp_path, Scarce())
+    one.journal(GONE)
+    one.run()
+    await one.left.known.wait()
+    assert one.left.holdings == {}
+    assert "the system has no thread left for journals" in caplog.text
+    await one.end()
+
+
+class Hanging(Threads):
+    def call(self, name, function, seconds=0.0):
+        return asyncio.get_running_loop().create_future()
+
+
+@in_virtual_time
+async def test_a_disk_that_hangs_is_waited_for_a_little_while(tmp_path, caplog):
+    one = Watched(tmp_path, Hanging())
+    one.run()
+    await advance(PATIENCE - 0.1)
+    assert not one.left.known.is_set()
+    await advance(0.2)
+    assert one.left.known.is_set()
+    assert "the disk hasn't answered for 2 s" in caplog.text
+    await one.end()
+
+
+async def test_what_a_resource_holds_as_it_goes_is_left_until_it_is_free(watched):
+    watched.run()
+    await watched.left.known.wait()
+    watched.publish(SERVED, lambda value: value.remembered({}).began(("b0",)).gave(("b0",), time.monotonic()))
+    watched.left.add(SERVED)
+    await turns()
+    assert watched.left.holdings.keys() == {SERVED}
+    changes = watched.changes
+    watched.publish(SERVED, lambda value: value.noted({}, time.monotonic() + 60, time.monotonic() + 60))
+    await turns()
+    assert watched.left.holdings == {}
+    assert SERVED not in watched.node.holdings
+    assert watched.changes == changes + 1
+
+
+async def test_a_resource_that_holds_nothing_leaves_nothing(watched):
+    watched.run()
+    await watched.left.known.wait()
+    watched.left.add(SERVED)
+    await turns()
+    assert (watched.left.holdings, watched.node.holdings) == ({}, {})
+
+
+async def test_a_resource_that_is_configured_again_is_not_left_and_keeps_what_it_holds(watched):
+    watched.journal(GONE)
+    watched.run()
+    await watched.left.known.wait()
+    watched.left.drop(GONE)
+    watched.left.drop("example.com/never-seen")
+    watched.publish(GONE, lambda value: value.noted({}, time.monotonic(), time.monotonic()).ended(frozenset(["uid"])))
+    await turns()
+    assert watched.left.holdings == {}
+    assert GONE in watched.node.holdings, "its new owner decides"
+
+
+async def test_what_pools_ask_for_is_told_again_whenever_it_changes(watched):
+    watched.journal(GONE)
+    watched.run()
+    await watched.left.known.wait()
+    await turns()
+    changes = watched.changes
+    watched.publish(GONE, lambda value: value.heard({}, time.monotonic()))
+    await turns()
+    assert watched.changes == changes + 1
+
+
+@pytest.mark.parametrize(("driver", "named"), [("fpga", "driver fpga"), (None, "its driver"), ("", "")])
+async def test_what_is_free_although_no_driver_can_be_told_is_a_leak(watched, caplog, driver, named):
+    claim = CLAIMS["b0"]._replace(device="board", driver=driver)
+    watched.journal(GONE, {"b0": claim})
+    watched.run()
+    await watched.left.known.wait()
+    assert not caplog.messages
+    watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
+    await until(lambda: not watched.left.holdings)
+    await watched.left.look()
+    await turns()
+    text = (
+        f"device board of {GONE} is free again, but {named} isn't told, so what release() undoes stays: "
+        "the resource isn't configured any more; last held by pod uid"
+    )
+    assert caplog.messages == ([text] if named else [])

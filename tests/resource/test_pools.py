@@ -1,0 +1,984 @@
+"""Resources of one pool: whatever happens, one piece of hardware has one holder."""
+
+import asyncio
+import fcntl
+import logging
+import time
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.resource import Resource
+from dpgateway.drivers.calls_after_close import UnendedCalls
+from dpgateway.drivers.lanes import Lanes
+from dpgateway.errors import DriverTimeout, RequestError
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.model import Allocation, Device
+from dpgateway.node.directory import Places
+from dpgateway.node.holders import Claim, Container, Noted
+from dpgateway.node.holdings import Holdings
+from dpgateway.node.node import Node
+from dpgateway.resource.inventory import SETTLING, Inventory
+from dpgateway.resource.journal import Claims
+from dpgateway.resource.orphans import Left
+from dpgateway.resource.pool import Pool
+from dpgateway.resource.pools import Pools
+from dpgateway.resource.use import worked_on
+from tests.deviceplugin.pool_life import Life, Setting, Truth
+from tests.support.inline import Inline
+from tests.support.resources import NoOptions, configured, scripted
+from tests.support.serving import running
+from tests.support.specs import cdi
+from tests.support.time import Clock, VirtualLoop, advance, in_virtual_time
+from tests.support.waiting import turns, until
+
+AES, FFT, RAW = "example.com/aes", "example.com/fft", "example.com/raw"
+BOARDS = [Device(f"b{number}") for number in range(4)]
+BOTH = Device("both", hardware=("b0", "b1"))
+LOG = logging.LoggerAdapter(logging.getLogger("pools"), {})
+
+
+class Calls:
+    """A driver that answers when it is told to, and is told what is free."""
+
+    abilities = frozenset({"prepare", "release"})
+
+    def __init__(self):
+        self.waiting: dict[str, asyncio.Future[None]] = {}
+        self.prepared, self.released = [], []
+
+    async def allocate(self, devices, late):
+        answer = asyncio.get_running_loop().create_future()
+        self.waiting[devices[0].id] = answer
+        await answer
+        return Allocation()
+
+    async def prepare(self, devices, *, once=True):
+        self.prepared += [device.id for device in devices]
+
+    def release(self, devices, free, told=lambda: None):
+        self.released += [device.id for device in free(devices)]
+        told()
+
+
+class Served:
+    """One resource of the pool while a gateway lives."""
+
+    def __init__(self, name, pool, clock, devices=BOARDS, **config):
+        self.holdings = Observable(Holdings())
+        self.inventory = Inventory(configured(name=name, **config), self.holdings, self.note_again, LOG, clock)
+        self.inventory.join(pool)
+        self.calls: Any = Calls()
+        self.driver = running(self.calls)
+        self.resource = Resource(configured(name=name, **config), self.inventory, self.driver, cdi(), LOG)
+        self.following = asyncio.ensure_future(self.resource.releases.follow_holdings())
+        self.devices, self._clock = devices, clock
+
+    def list(self):
+        self.inventory.take(tuple(self.devices))
+        self.resource.releases.tell()
+
+    def remember(self, claims=()):
+        self.holdings.publish(self.holdings.value.remembered(dict(claims)))
+
+    def note(self, *ids, pod="1a"):
+        now, noted = self._clock.monotonic(), Noted((), frozenset([Container(pod, "c")]))
+        self.holdings.publish(self.holdings.value.noted(dict.fromkeys(ids, noted), now, now))
+
+    def note_again(self):
+        holdings = self.holdings.value
+        note = None if holdings.note is None else dict(holdings.note)
+        self.holdings.publish(holdings.noted(note, holdings.written, self._clock.monotonic()))
+
+    def allocate(self, *ids):
+        return asyncio.ensure_future(self.resource.allocate([ids], APIS[0]))
+
+    def answer(self, device="b0", error=None):
+        answer = self.calls.waiting.pop(device)
+        if error is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(error)
+
+    async def give(self, *ids):
+        given = self.allocate(*ids)
+        await turns()
+        self.answer(ids[0].partition("::")[0])
+        await given
+
+    @property
+    def reasons(self):
+        """Of what can't be given away; the kubelet hears of it a little later."""
+        offers = self.inventory.ledger.offers()
+        return {id_: offer.health.reason for id_, offer in offers.items() if not offer.health.ok}
+
+    async def refusal(self, *ids):
+        with pytest.raises(RequestError) as caught:
+            async with asyncio.timeout(20):
+                await self.resource.allocate([ids], APIS[0])
+        return str(caught.value)
+
+    def end(self):
+        self.following.cancel()
+        self.inventory.close()
+
+
+@pytest.fixture
+async def pool():
+    return Pool()
+
+
+@pytest.fixture
+async def make(pool):
+    made = []
+
+    async def make(name, known=True, **more):
+        made.append(one := Served(name, pool, Clock(), **more))
+        one.list()
+        if known:
+            one.remember()
+            one.note()
+        await turns()
+        return one
+
+    yield make
+    for one in made:
+        one.end()
+
+
+async def test_what_is_being_given_as_one_resource_is_unhealthy_in_the_others_at_once(make):
+    aes, fft = await make(AES), await make(FFT, shares=2)
+    given = aes.allocate("b0")
+    await asyncio.sleep(0)
+    reason = "held as example.com/aes by a container"
+    assert fft.reasons == {"b0": reason, "b0::1": reason}
+    assert await fft.refusal("b0::1") == f"resource example.com/fft: device b0::1 is unhealthy: {reason}"
+    aes.answer(error=RequestError("no"))
+    with pytest.raises(RequestError):
+        await given
+    assert fft.reasons == {}
+
+
+async def pair():
+    """For a test in virtual time, whose loop no fixture has."""
+    pool = Pool()
+    both = Served(AES, pool, Clock()), Served(FFT, pool, Clock())
+    for one in both:
+        one.list()
+        one.remember()
+        one.note()
+    await turns()
+    return both
+
+
+@in_virtual_time
+async def test_the_kubelet_hears_of_it_once_a_quick_allocate_is_over_because_it_writes_both_down():
+    aes, fft = await pair()
+    lists = fft.inventory.list
+    version = lists.version
+    given = aes.allocate("b0")
+    await turns()
+    assert lists.version == version
+    aes.answer()
+    await given
+    await advance(2 * SETTLING)
+    assert lists.version == version + 1
+    assert lists.value["b0"].health.reason == "held as example.com/aes by a container"
+    aes.end()
+    fft.end()
+
+
+@in_virtual_time
+async def test_an_allocate_that_fails_at_once_is_no_news_for_the_kubelet():
+    aes, fft = await pair()
+    lists = fft.inventory.list
+    version = lists.version
+    given = aes.allocate("b0")
+    await turns()
+    assert fft.reasons
+    aes.answer(error=RequestError("no"))
+    await asyncio.wait([given])
+    await advance(2 * SETTLING)
+    assert (lists.version, fft.reasons) == (version, {})
+    aes.end()
+    fft.end()
+
+
+async def test_of_two_allocates_at_once_one_wins_and_the_other_names_the_winner(make):
+    aes, fft = await make(AES), await make(FFT, devices=[BOTH])
+    first, second = aes.allocate("b1"), fft.allocate("both")
+    await turns()
+    reason = "resource example.com/fft: device both is unhealthy: b1 is held as example.com/aes by a container"
+    with pytest.raises(RequestError, match=reason):
+        await asyncio.wait_for(second, 20)
+    aes.answer("b1")
+    await first
+    assert fft.reasons.keys() == {"both"}
+
+
+async def test_what_is_free_again_is_healthy_again_and_its_own_driver_was_told_before(make):
+    aes, fft = await make(AES), await make(FFT)
+    await aes.give("b0")
+    aes.note("b0")
+    await turns()
+    assert fft.reasons == {"b0": "held as example.com/aes by pod 1a"}
+    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert (aes.calls.released, fft.calls.released) == (["b0"], [])
+    assert fft.reasons == {}
+    await fft.give("b0")
+
+
+async def test_shares_of_a_device_are_given_to_many_under_one_name_and_to_nobody_under_another(make):
+    aes, fft = await make(AES, shares=3), await make(FFT)
+    await aes.give("b0")
+    await aes.give("b0::2")
+    assert aes.reasons == {}
+    assert fft.reasons.keys() == {"b0"}
+
+
+async def test_a_kubelet_that_may_have_refused_a_pod_gets_the_list_again_because_it_then_writes_that_down(make):
+    aes = await make(AES)
+    await aes.give("b0")
+    aes.note("b0", pod="refused")
+    aes.holdings.publish(aes.holdings.value.ended(frozenset(), frozenset(["refused"])))
+    await turns()
+    lists, listed = aes.inventory.list.version, aes.inventory.list.value
+    aes.holdings.publish(aes.holdings.value.heard({}, aes._clock.monotonic() + 1))
+    await turns()
+    assert (aes.inventory.list.version, aes.inventory.list.value) == (lists + 1, listed)
+    aes.holdings.publish(aes.holdings.value.heard({}, aes._clock.monotonic() + 1.1))
+    await turns()
+    assert aes.inventory.list.version == lists + 1
+
+
+async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_given(make, pool):
+    aes = await make(AES)
+    assert pool.known.is_set()
+    fft = await make(FFT, known=False)
+    reason = "it isn't known yet what containers hold as example.com/fft"
+    assert await aes.refusal("b0") == f"resource example.com/aes: device b0 is unhealthy: {reason}"
+    fft.remember()
+    fft.note("b0")
+    await turns()
+    assert aes.reasons == {"b0": "held as example.com/fft by pod 1a"}
+
+
+async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp_path):
+    threads = Threads()
+    node = Node(Places.of(tmp_path / "device-plugins"), [AES, FFT], threads, lambda _: None, lambda: False)
+    pools = Pools(Left(node, tmp_path, threads), UnendedCalls())
+    following = asyncio.ensure_future(pools.run())
+    gave = {AES: {"b0": Claim("1", frozenset(["1a"]), frozenset(["b0"]))}, FFT: {}}
+    inventories = {}
+    for name, claims in gave.items():
+        pools.add(configured(name=name, pool="boards"))
+        holdings = node.holdings[name]
+        inventories[name] = Inventory(configured(name=name), holdings, lambda: None, LOG, Clock())
+        pools.join(inventories[name])
+        inventories[name].take(tuple(BOARDS))
+        noted, now = Noted((), frozenset([Container("1a", "c")])), time.monotonic()
+        holdings.publish(holdings.value.remembered(claims).noted(dict.fromkeys(claims, noted), now, now))
+    await asyncio.wait_for(pools.known(FFT), 5)
+    pools.remove(AES)
+    await turns()
+    assert not inventories[FFT].ledger.offers()["b0"].health.ok
+    assert inventories[FFT].ledger.offers()["b1"].health.ok
+    later = time.monotonic() + 60
+    node.holdings[AES].publish(node.holdings[AES].value.noted({}, later, later))
+    await until(lambda: inventories[FFT].ledger.offers()["b0"].health.ok)
+    for inventory in inventories.values():
+        inventory.close()
+    following.cancel()
+
+
+async def test_what_another_resource_has_is_not_prepared_because_that_may_ruin_it(make):
+    aes, fft = await make(AES), await make(FFT, known=False)
+    await asyncio.wait_for(aes.resource.prepare(["b0"]), 20)
+    fft.remember()
+    fft.note("b0")
+    await turns()
+    with pytest.raises(RequestError, match=r"device b0 can't be prepared: held as example.com/fft by pod 1a"):
+        await aes.resource.prepare(["b0"])
+    await fft.resource.prepare(["b0"])
+    assert (aes.calls.prepared, fft.calls.prepared) == (["b0"], ["b0"])
+
+
+async def test_a_driver_that_is_not_there_keeps_nothing_from_others_and_is_not_told_of_what_they_have(make):
+    aes, fft = await make(AES), await make(FFT)
+    await aes.give("b0")
+    aes.driver.calls = None
+    aes.note()
+    aes.inventory.fail("it crashed", overdue=False, deaf=True)
+    await turns()
+    aes.holdings.publish(aes.holdings.value.noted({}, 1e6, 1e6))  # long after the Allocate
+    await turns()
+    assert fft.reasons == {}
+    await fft.give("b0")
+    aes.driver.calls = aes.calls
+    aes.list()
+    await turns()
+    assert aes.calls.released == []
+    assert aes.reasons == {"b0": "held as example.com/fft by a container"}
+
+
+@pytest.fixture
+async def slow(make, gate):
+    """A resource of the pool, and what its driver waits for whenever it prepares devices."""
+    held = gate()
+    kind = scripted(allocate=lambda devices: Allocation(), prepare=held, release=lambda devices: None)
+    async with asyncio.TaskGroup() as group:
+        one = await make(AES)
+        driver: Any = kind(NoOptions(), None)
+        config = configured(name=AES, timeouts={"prepare": 0.01})
+        one.calls = one.driver.calls = Lanes(driver, config, Threads(), group, LOG)
+        yield one, held
+        held.open()
+
+
+async def test_hardware_is_being_given_until_a_prepare_that_outlived_its_allocate_has_ended(make, slow):
+    (aes, held), fft = slow, await make(FFT)
+    with pytest.raises(DriverTimeout):
+        await aes.resource.allocate([["b0"]], APIS[1])
+    await held.entered()  # a busy machine begins a thread after the deadline
+    assert held.running == 1
+    reason = "held as example.com/aes by a container"
+    assert fft.reasons == {"b0": reason}
+    assert await fft.refusal("b0") == f"resource example.com/fft: device b0 is unhealthy: {reason}"
+    with pytest.raises(RequestError, match=r"device b0 can't be prepared: held as example.com/aes"):
+        await fft.resource.prepare(["b0"])
+    held.open()
+    await until(lambda: not fft.reasons)
+    await fft.give("b0")
+
+
+async def test_hardware_of_a_deleted_pod_is_held_until_a_prepare_that_outlived_its_deadline_has_ended(make, slow):
+    (aes, held), fft = slow, await make(FFT)
+    await aes.resource.allocate([["b0"]], APIS[0])
+    with pytest.raises(DriverTimeout):
+        await aes.resource.prepare(["b0"])
+    await held.entered()
+    aes.note("b0")
+    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    await turns()
+    assert (held.running, fft.reasons.keys()) == (1, {"b0"})
+    held.open()
+    await until(lambda: not fft.reasons)
+
+
+async def test_what_a_failed_allocate_gave_is_nobodys_before_its_driver_was_told(make):
+    """What a driver does at a release it may do to another container otherwise."""
+    aes, fft = await make(AES), await make(FFT)
+    told = []
+    aes.calls.release = lambda devices, free, telling: told.append(telling)
+    given = aes.allocate("b0")
+    await turns()
+    aes.inventory.take(())  # the board is gone when its driver answers
+    aes.answer()
+    with pytest.raises(RequestError):
+        await given
+    assert fft.reasons.keys() == {"b0"}
+    aes.list()
+    assert fft.reasons.keys() == {"b0"}
+    told.pop()()
+    await turns()
+    assert fft.reasons == {}
+
+
+LINK, NODE = (Device(name, hardware=("char 188:0",)) for name in ("by-id-1", "ttyUSB0"))
+
+
+@pytest.mark.parametrize("free", ["by-id-1", "ttyUSB0"])
+async def test_two_that_have_the_same_hardware_keep_it_from_everybody_until_both_are_free(make, free):
+    """A gateway that knew nothing of hardware gave it away under both names, and nobody wrote down what it was."""
+    serial = await make(AES, devices=[LINK, NODE], shares=2)
+    serial.note("by-id-1", "ttyUSB0")
+    await turns()
+    held = {name: f"char 188:0 is held as {other}" for name, other in (("by-id-1", "ttyUSB0"), ("ttyUSB0", "by-id-1"))}
+    for name, reason in held.items():
+        assert await serial.refusal(f"{name}::1") == f"resource {AES}: device {name}::1 is unhealthy: {reason}"
+    serial.holdings.publish(serial.holdings.value.noted({}, 1e6, 1e6))
+    serial.note(*held.keys() - {free})
+    await turns()
+    assert serial.reasons == dict.fromkeys((free, f"{free}::1"), held[free])
+    serial.note()
+    await turns()
+    assert serial.reasons == {}
+
+
+async def test_of_two_that_had_the_same_hardware_the_one_that_has_it_still_is_named(make):
+    aes, fft = await make(AES, shares=2), await make(FFT)
+    aes.calls.release = lambda devices, free, told: None  # it takes its time
+    for number in (0, 1):
+        noted = {f"b0{'::1' * share}": Noted((), frozenset([Container(str(share), "c")])) for share in (0, 1)}
+        now = aes._clock.monotonic()
+        aes.holdings.publish(aes.holdings.value.noted(noted, now, now).ended(frozenset([str(1 - number)])))
+        await turns()
+        assert fft.reasons == {"b0": f"held as example.com/aes by pod {number}"}
+
+
+@pytest.mark.parametrize("board", ["b0", "b1"])
+async def test_what_an_earlier_driver_works_on_hides_nobody_who_has_a_part_of_it(pool, make, board):
+    """They were given away while these resources were in no pool."""
+    pool._besides = lambda: [worked_on(FFT, "prepare", [BOTH])]
+    aes, fft = await make(AES), await make(FFT, devices=[BOTH], shares=2)
+    aes.note(board)
+    fft.note("both")
+    await turns()
+    assert fft.reasons["both::1"] == f"{board} is held as example.com/aes by pod 1a"
+
+
+async def test_a_name_without_hardware_is_excluded_by_a_device_that_has_it_behind_it(make):
+    aes = await make(AES, devices=[BOARDS[0], BOTH])
+    await aes.give("both")
+    assert aes.reasons == {"b0": "b0 is held as both"}
+
+
+@pytest.mark.parametrize("known", ["a list", "a journal"])
+async def test_what_was_given_under_a_name_that_is_gone_counts_though_no_device_names_hardware_now(make, known):
+    if known == "a list":
+        aes = await make(AES, devices=[BOTH])
+        await aes.give("both")
+        aes.devices = BOARDS
+        aes.list()
+    else:
+        aes = await make(AES, known=False)
+        aes.remember({"both": Claim("", frozenset(["1a"]), frozenset({"b0", "b1"}))})
+    aes.note("both")
+    await turns()
+    assert aes.reasons == {"both": ANY, "b0": "b0 is held as both", "b1": "b1 is held as both"}
+    assert "b0 is held as both" in await aes.refusal("b0")
+
+
+async def test_what_another_name_of_the_resource_has_is_neither_prepared_nor_released(make):
+    """The link means another port by now, which a container has under the port's own name."""
+    serial = await make(AES, devices=[replace(LINK, hardware=("char 188:1",)), NODE])
+    await serial.give("by-id-1")
+    await serial.give("ttyUSB0")
+    serial.note("by-id-1", "ttyUSB0")
+    serial.devices = [LINK, NODE]
+    serial.list()
+    with pytest.raises(RequestError, match="by-id-1 can't be prepared: char 188:0 is held as ttyUSB0"):
+        await serial.resource.prepare(["by-id-1"])
+    await serial.resource.prepare(["ttyUSB0"])
+    serial.holdings.publish(serial.holdings.value.noted({}, 1e6, 1e6))
+    serial.note("ttyUSB0")
+    await turns()
+    serial.note()
+    await turns()
+    assert (serial.calls.prepared, serial.calls.released) == (["ttyUSB0"], ["ttyUSB0"])
+    assert serial.reasons == {}
+
+
+@pytest.mark.parametrize(("others", "excluded"), [((), {"ttyUSB0"}), (("init",), {"ttyUSB0", "ttyUSB1"})])
+async def test_a_restarted_container_has_what_its_name_means_now(make, others, excluded):
+    """What it had before runs no more, unless another container has that id, too."""
+    serial = await make(AES, devices=[replace(LINK, hardware=("char 188:1",)), NODE])
+    await serial.give("by-id-1")
+    write_down(serial, {"by-id-1": ("c", *others)})
+    serial.devices = [LINK, NODE, Device("ttyUSB1", hardware=("char 188:1",))]
+    serial.list()
+    await turns()
+    assert serial.reasons.keys() == {"ttyUSB1"}
+    await serial.resource.prepare(["by-id-1"])
+    assert serial.reasons.keys() == excluded
+
+
+async def test_two_links_that_swap_start_again_one_after_the_other(make):
+    """Each wants what the other one had. Who is refused doesn't run, so the other one may start."""
+    one, two = ("char 188:0",), ("char 188:1",)
+    serial = await make(AES, devices=[Device("a", hardware=one), Device("b", hardware=two)])
+    await serial.give("a")
+    await serial.give("b")
+    write_down(serial, {"a": ("c",), "b": ("d",)})
+    serial.devices = [Device("a", hardware=two), Device("b", hardware=one)]
+    serial.list()
+    await turns()
+    with pytest.raises(RequestError, match="device a can't be prepared: char 188:1 is held as b"):
+        await serial.resource.prepare(["a"])
+    await serial.resource.prepare(["b"])
+    await serial.resource.prepare(["a"])
+
+
+def write_down(member, containers):
+    """The kubelet writes down which containers have which ids."""
+    now = member._clock.monotonic()
+    noted = {id_: Noted((), frozenset(Container("1a", name) for name in names)) for id_, names in containers.items()}
+    member.holdings.publish(member.holdings.value.noted(noted, now, now))
+
+
+async def test_what_became_other_hardware_is_not_prepared_before_the_rest_of_the_pool_is_known(make):
+    aes, fft = await make(AES), await make(FFT, known=False)
+    aes.remember({"b0": Claim("", frozenset(["1a"]), frozenset(["b1"]))})
+    aes.note("b0")
+    await turns()
+    with pytest.raises(RequestError, match="b0 can't be prepared: they became other hardware, and it isn't known yet"):
+        await aes.resource.prepare(["b0"])
+    fft.remember()
+    fft.note()
+    await turns()
+    await aes.resource.prepare(["b0"])
+
+
+async def test_what_is_being_given_is_what_its_name_meant_when_the_driver_was_asked(make):
+    serial = await make(AES, devices=[LINK, NODE])
+    given = serial.allocate("by-id-1")
+    await turns()
+    serial.devices = [replace(LINK, hardware=("char 188:1",)), NODE]
+    serial.list()
+    assert "char 188:0 is held as by-id-1" in await serial.refusal("ttyUSB0")
+    serial.answer("by-id-1")
+    with pytest.raises(RequestError, match=r"by-id-1 became other hardware .*: char 188:1 instead of char 188:0"):
+        await given
+
+
+async def test_a_device_that_got_more_hardware_while_it_was_given_away_is_held_with_all_of_it(make):
+    serial = await make(AES, devices=[LINK, replace(NODE, hardware=("char 188:1",))])
+    given = serial.allocate("by-id-1")
+    await turns()
+    serial.devices = [replace(LINK, hardware=("char 188:0", "char 188:1")), *serial.devices[1:]]
+    serial.list()
+    serial.answer("by-id-1")
+    await given
+    serial.devices = [LINK, *serial.devices[1:]]
+    serial.list()
+    assert serial.reasons == {"ttyUSB0": "char 188:1 is held as by-id-1"}
+
+
+@in_virtual_time
+async def test_what_is_gone_and_whose_pod_ended_is_given_up_although_the_kubelet_names_it_still():
+    """A kubelet of an idle node writes its checkpoint again when the next pod comes, and none fits until then."""
+    loop: Any = asyncio.get_running_loop()
+    aes = Served(AES, Pool(), loop.clock, [BOTH], keep_lost=60)
+    aes.list()
+    aes.remember()
+    aes.note()
+    await aes.give("both")
+    aes.note("both")
+    aes.devices = BOARDS
+    aes.list()
+    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    await advance(59)
+    assert aes.reasons.keys() == {"both", "b0", "b1"}
+    await advance(2)
+    assert aes.reasons.keys() == {"both"}
+    aes.end()
+
+
+async def test_a_name_that_means_other_hardware_than_its_container_has_waits_for_the_rest_of_the_pool(make):
+    """A gateway was killed, and what the name means changed meanwhile."""
+    aes, fft = await make(AES, known=False, shares=2), await make(FFT, known=False)
+    aes.remember({"b0": Claim("", frozenset(["1a"]), frozenset(["b1"]))})
+    aes.note("b0")
+    await turns()
+    assert "it isn't known yet what containers hold as example.com/fft" in await aes.refusal("b0::1")
+    fft.remember()
+    fft.note("b0")
+    await turns()
+    assert "held as example.com/fft by pod 1a" in await aes.refusal("b0::1")
+
+
+async def test_what_only_an_old_journal_knows_is_given_to_nobody_before_the_rest_of_the_pool_is_known(make):
+    """A gateway was killed before it wrote down that the driver had been told, and that another name was given away."""
+    raw, aes = await make(RAW, known=False, devices=[BOTH]), await make(AES, known=False)
+    raw.remember({"both": Claim("", hardware=frozenset({"b0", "b1"}))})
+    raw.note()
+    assert "it isn't known yet what containers hold as example.com/aes" in await raw.refusal("both")
+    aes.remember()
+    aes.note("b0")
+    await turns()
+    assert "b0 is held as example.com/aes" in await raw.refusal("both")
+
+
+# what becomes of the pool when its resources change
+
+
+@pytest.fixture
+async def live(tmp_path):
+    """Makes a gateway that serves these resources, and knows what containers hold."""
+    made = []
+
+    async def live(*names, threads=None):
+        loop: Any = SimpleNamespace(clock=Clock())
+        loop.clock.now = time.monotonic()  # journals have dates
+        truth = Truth({name: Setting(tuple(BOARDS)) for name in names})
+        life = Life(loop, tmp_path, truth, lambda _: None, threads or Inline())
+        made.append(life)
+        for name in names:
+            await know(life, name)
+        return life
+
+    yield live
+    for life in made:
+        await life.end(killed=True)
+
+
+async def know(life, name, **pods):
+    served = life.served[name]
+    await served.remembering.load()
+    note(life, name, **pods)
+    served.list()
+    served.ready()
+    await turns()
+
+
+def note(life, name, *gone, **pods):
+    life.loop.clock.now += 1
+    now, holdings = life.loop.clock.now, life.node.holdings[name]
+    noted = {id_: Noted((), frozenset([Container(pod, "c")])) for id_, pod in pods.items()}
+    holdings.publish(holdings.value.noted(noted, now, now).ended(frozenset(gone)))
+
+
+async def give(life, name, *ids):
+    given = life.served[name].allocate(ids)
+    await turns()
+    life.served[name].calls.asked[-1][1].set_result(None)
+    await given
+    note(life, name, **dict.fromkeys(ids, "1a"))
+    await turns()
+
+
+async def refusal(life, name):
+    with pytest.raises(RequestError) as caught:
+        async with asyncio.timeout(5):
+            await life.served[name].allocate(("b0",))
+    return str(caught.value)
+
+
+async def remove(life, name):
+    await life.stop(name)
+    del life.truth.settings[name]
+    life.pools.remove(name)
+    await turns()
+
+
+async def test_a_resource_that_leaves_the_pool_keeps_nothing_from_it(live):
+    life = await live(AES, FFT)
+    await give(life, AES, "b0")
+    assert life.served[FFT].reasons.keys() == {"b0"}
+    life.truth.settings[AES] = replace(life.truth.settings[AES], pool=None)
+    life.amend(AES)
+    assert life.served[FFT].reasons == {}
+    await give(life, FFT, "b0", "b1")
+    assert life.served[AES].reasons == {}
+
+
+async def test_resources_that_come_into_one_pool_keep_from_each_other_what_they_have_at_once(live):
+    life = await live(AES, FFT)
+    life.truth.settings[AES] = replace(life.truth.settings[AES], pool=None)
+    life.amend(AES)
+    await give(life, AES, "b0")
+    life.truth.settings[AES] = replace(life.truth.settings[AES], pool="boards")
+    life.amend(AES)
+    assert life.served[FFT].reasons == {"b0": "held as example.com/aes by pod 1a"}
+
+
+async def test_nothing_of_a_pool_is_given_away_before_a_new_resource_of_it_is_known(live):
+    life = await live(FFT)
+    life.node.add(AES)
+    life.pools.add(configured(name=AES, pool="boards"))
+    assert "it isn't known yet what containers hold as example.com/aes" in await refusal(life, FFT)
+
+
+class Slow(Inline):
+    """The disk with the journals doesn't answer."""
+
+    def call(self, name, function, seconds=0.0):
+        return asyncio.get_running_loop().create_future() if name == "journals" else super().call(name, function)
+
+
+async def test_nothing_of_a_pool_is_given_away_before_the_journals_of_all_resources_are_known(live):
+    life = await live(FFT, threads=Slow())
+    assert "a resource that isn't configured any more" in await refusal(life, FFT)
+
+
+class Counted(Inline):
+    """Counts the looks at the journals, of which each ends when it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.looks = []
+
+    def call(self, name, function, seconds=0.0):
+        done = super().call(name, function)
+        if name != "journals":
+            return done
+        self.looks.append(asyncio.get_running_loop().create_future())
+        return self.looks[-1]
+
+    def answer(self):
+        for look in self.looks:
+            if not look.done():
+                look.set_result(({}, []))
+
+
+@pytest.fixture
+async def waiting(live, tmp_path):
+    """Resources that have waited for another gateway, of which one that isn't configured here is served still."""
+    threads = Counted()
+    life = await live(FFT, threads=threads)
+    threads.answer()
+    await turns()
+    threads.looks.clear()
+    (tmp_path / "dpgateway").mkdir()
+    with (tmp_path / "dpgateway" / f"{'0' * 16}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tasks = [asyncio.create_task(life.pools.others_ended(tmp_path)) for _ in range(64)]
+        await turns()
+        yield SimpleNamespace(life=life, lock=lock, tasks=tasks, threads=threads, directory=tmp_path)
+
+
+async def test_resources_that_wait_for_another_gateway_together_look_once_for_what_it_left(waiting):
+    waiting.lock.close()
+    await until(lambda: waiting.threads.looks)
+    await turns()
+    waiting.threads.answer()
+    await asyncio.gather(*waiting.tasks)
+    assert len(waiting.threads.looks) == 1
+
+
+async def test_a_resource_that_comes_while_the_journals_are_read_has_them_read_again(waiting):
+    """The other gateway may have written since."""
+    waiting.lock.close()
+    await until(lambda: waiting.threads.looks)
+    late = asyncio.create_task(waiting.life.pools.others_ended(waiting.directory))
+    await turns()
+    waiting.threads.answer()
+    await asyncio.gather(*waiting.tasks)
+    await until(lambda: len(waiting.threads.looks) == 2)
+    assert not late.done()
+    waiting.threads.answer()
+    await late
+
+
+@pytest.mark.parametrize("reading", [False, True])
+async def test_a_resource_that_is_stopped_while_it_looks_leaves_the_others_waiting(waiting, reading):
+    if reading:
+        waiting.lock.close()
+        await until(lambda: waiting.threads.looks)
+    first, *others = waiting.tasks
+    first.cancel()
+    await asyncio.wait([first])
+    waiting.lock.close()
+    await until(lambda: len(waiting.threads.looks) == 1 + reading)
+    assert not any(task.done() for task in others)
+    waiting.threads.answer()
+    await asyncio.gather(*others)
+
+
+async def test_of_what_a_removed_resource_gave_that_is_free_which_no_container_has(live):
+    life = await live(AES, FFT)
+    await give(life, AES, "b0", "b1")
+    await remove(life, AES)
+    assert life.served[FFT].reasons.keys() == {"b0", "b1"}
+    note(life, AES, "1a", b0="1a", b1="2b")
+    await turns()
+    assert life.served[FFT].reasons == {"b1": "held as example.com/aes by pod 2b"}
+
+
+async def test_a_removed_resource_that_is_back_is_followed_though_its_last_pod_ends(live):
+    life = await live(AES, FFT)
+    await give(life, AES, "b0")
+    await remove(life, AES)
+    life.truth.settings[AES] = Setting(tuple(BOARDS))
+    await life.begin(AES)
+    await know(life, AES, b0="1a")
+    note(life, AES, "1a", b0="1a")
+    await turns()
+    assert AES in life.node.holdings
+    assert life.served[FFT].reasons == {"b0": "held as example.com/aes by a container"}, "its driver wasn't told yet"
+    life.served[AES].calls.tell()
+    await turns()
+    assert life.served[FFT].reasons == {} == life.served[AES].reasons
+
+
+async def test_what_a_driver_prepares_that_has_ended_is_nobodys_although_its_resource_and_its_pod_are_gone(live):
+    life = await live(AES, FFT)
+    await give(life, AES, "b0")
+    preparing = asyncio.ensure_future(life.served[AES].resource.prepare(["b0"]))
+    await turns()
+    await remove(life, AES)
+    note(life, AES, "1a")
+    await turns()
+    holder = "prepare() of its driver, which ended before that call did"
+    assert life.served[FFT].reasons == {"b0": f"held as example.com/aes by {holder}"}
+    for ended in life.truth.preparing.values():
+        ended.set_result(None)
+    await turns()
+    assert life.served[FFT].reasons == {}
+    await preparing
+
+
+# any sequence of events
+
+NAMES = (AES, FFT, RAW)
+DEVICES = {AES: BOARDS, FFT: [*BOARDS[2:], BOTH], RAW: [Device("x", hardware=("b1", "b2")), BOARDS[3], BOARDS[0]]}
+PICKS = st.sampled_from([(name, device) for name in NAMES for device in DEVICES[name]])
+
+
+class Events(RuleBasedStateMachine):
+    """Containers of three resources that come and go, a kubelet that picks blindly, a gateway that is killed."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.running = {}
+        """The containers that run: pod's uid -> resource and device."""
+        self.noted = {}
+        """The same, as the kubelet wrote it down: with pods that ended since."""
+        self.journals: dict[str, Claims] = {name: {} for name in NAMES}
+        self.flights = []
+        self.pods = 0
+
+    def run(self, *actions):
+        """Does this in the event loop, and lets the loop do what follows from it."""
+
+        async def do():
+            for action in actions:
+                action()
+            await turns()
+
+        self.loop.run_until_complete(do())
+
+    @initialize()
+    def first(self):
+        self.start()
+        for name, what in sorted(self.unready):
+            self.learn(name, what)
+
+    def start(self):
+        async def start():
+            self.pool = Pool()
+            self.served = {name: Served(name, self.pool, self.loop.clock, DEVICES[name]) for name in NAMES}
+
+        self.loop.run_until_complete(start())
+        self.unready = {(name, what) for name in NAMES for what in ("journal", "note", "list")}
+
+    def learn(self, name, what):
+        self.unready.remove((name, what))
+        served = self.served[name]
+        actions = {
+            "journal": partial(served.remember, self.journals[name]),
+            "list": served.list,
+            "note": partial(self.publish_note, name),
+        }
+        self.run(actions[what])
+
+    def teardown(self):
+        self.kill()
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+    def kill(self):
+        self.run(*[one.end for one in self.served.values()], *[flight.cancel for *_, flight in self.flights])
+        self.flights = []
+
+    @precondition(lambda self: self.unready)
+    @rule(data=st.data(), all_=st.booleans())
+    def becomes_known(self, data, all_):
+        for name, what in sorted(self.unready) if all_ else [data.draw(st.sampled_from(sorted(self.unready)))]:
+            self.learn(name, what)
+
+    def publish_note(self, name):
+        note = {
+            device.id: Noted((), frozenset([Container(pod, "c")]))
+            for pod, (resource, device) in self.noted.items()
+            if resource == name
+        }
+        holdings, now = self.served[name].holdings, self.loop.clock.now
+        gone = frozenset(self.noted.keys() - self.running.keys())
+        holdings.publish(holdings.value.noted(note, now, now).ended(gone))
+
+    @rule(picks=st.lists(PICKS, min_size=1, max_size=3, unique_by=lambda pick: (pick[0], pick[1].id)))
+    def allocates_begin(self, picks):
+        for name, device in picks:
+            taken = [*self.running.values(), *((one, other) for one, other, _ in self.flights)]  # as the kubelet knows
+            if (name, "list") not in self.unready and (name, device) not in taken:
+                self.flights.append((name, device, self.loop.run_until_complete(self._begin(name, device))))
+
+    async def _begin(self, name, device):
+        flight = self.served[name].allocate(device.id)
+        await turns()
+        return flight
+
+    @precondition(lambda self: self.flights)
+    @rule(works=st.lists(st.sampled_from([True, True, False]), min_size=1, max_size=3), writes=st.booleans())
+    def allocates_end(self, works, writes):
+        for works_, (name, device, flight) in zip(works, tuple(self.flights), strict=False):
+            self.flights.pop(0)
+            if not flight.done():
+                self.run(partial(self.served[name].answer, device.id, None if works_ else RequestError("no")))
+            if flight.exception() is None:
+                self.pods += 1
+                self.running[str(self.pods)] = name, device
+                self.noted = dict(self.running)  # the kubelet writes its checkpoint before the containers start
+                if writes:
+                    self.journal_is_written()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def pod_ends(self, data):
+        del self.running[data.draw(st.sampled_from(sorted(self.running)))]
+
+    @precondition(lambda self: self.running)
+    @rule(name=st.sampled_from(NAMES))
+    def node_is_looked_at(self, name):
+        if (name, "note") not in self.unready:
+            self.run(partial(self.publish_note, name))
+
+    @precondition(lambda self: self.running)
+    @rule()
+    def journal_is_written(self):
+        for name, one in self.served.items():
+            if one.holdings.value.remembers:
+                self.journals[name] = dict(one.holdings.value.claims)
+
+    @precondition(lambda self: self.running)
+    @rule(quickest=st.sampled_from(NAMES))
+    def gateway_is_killed(self, quickest):
+        """One resource is served before the others, and a kubelet asks at once for all that this one has."""
+        self.kill()
+        self.start()
+        for name, what in sorted(self.unready):
+            if name == quickest:
+                self.learn(name, what)
+        self.allocates_begin([(quickest, device) for device in DEVICES[quickest]])
+
+    @precondition(lambda self: self.running)
+    @rule(seconds=st.sampled_from([0.01, 1.0, 20.0]))
+    def time_passes(self, seconds):
+        self.loop.clock.now += seconds
+
+    # what always holds
+
+    @invariant()
+    def hardware_has_one_holder(self):
+        names = [name for _, device in self.running.values() for name in device.hardware or (device.id,)]
+        assert len(names) == len(set(names)), self.running
+
+    @precondition(lambda self: self.running)
+    @rule(of=st.sampled_from(range(4)))
+    def in_the_end_everything_can_be_given_again(self, of):
+        if self.flights or self.unready or of:  # not often, because it ends all pods
+            return
+        self.running, self.noted = {}, {}
+        self.loop.clock.now += 60
+        self.run(*[partial(self.publish_note, name) for name in NAMES])
+        assert {name: one.reasons for name, one in self.served.items()} == {name: {} for name in NAMES}
+
+
+TestEvents = Events.TestCase
+# Without shrinking, which may take minutes, in which nobody sees that something is wrong.
+TestEvents.settings = settings(
+    deadline=None, max_examples=25, stateful_step_count=30, phases=set(Phase) - {Phase.shrink, Phase.explain}
+)

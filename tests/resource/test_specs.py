@@ -1,0 +1,187 @@
+"""The gateway's own CDI specs stay as long as containers need them, and no longer."""
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+
+import pytest
+
+from dpgateway.cdi.own import OwnSpecs
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.model import Allocation
+from dpgateway.node.holders import Container, Noted
+from dpgateway.node.holdings import Holdings
+from dpgateway.resource.specs import Keeping
+from tests.support.waiting import until
+
+R = "example.com/thing"
+FREE = Holdings().remembered({}).noted({}, 0.0, 0.0)
+
+
+def held(**containers):
+    """The ids, and the containers that have them."""
+    note = {
+        id_: Noted(containers=frozenset(Container("pod", name) for name in names)) for id_, names in containers.items()
+    }
+    return Holdings().remembered({}).noted(note, 0.0, 0.0)
+
+
+HELD = held(a=["c"])
+
+
+@pytest.fixture
+def specs(tmp_path):
+    return OwnSpecs(tmp_path / "state", tmp_path / "run", tmp_path / "dp", print)
+
+
+@pytest.fixture
+def given(specs):
+    """Writes a spec as it was written some time ago."""
+
+    def given(*ids, resource=R, ago=100.0):
+        name = specs.write(resource, ids, Allocation({"A": ",".join(ids)})).cdi_devices[0]
+        (one,) = (one for one in specs.all() if one.given.name == name)
+        os.utime(one.record, (time.time() - ago,) * 2)
+        return one
+
+    return given
+
+
+class Journals:
+    """What is known of resources that aren't configured any more."""
+
+    def __init__(self):
+        self.known = asyncio.Event()
+        self.known.set()
+        self.looks = 0
+        self.found = lambda: True
+
+    async def look(self):
+        self.looks += 1
+        return self.found()
+
+
+@pytest.fixture
+async def left():
+    return Journals()
+
+
+@pytest.fixture
+async def keep(specs, left):
+    """Keeps them, until the test's end."""
+    tasks = []
+
+    async def keep(holdings):
+        keeping = Keeping(specs, holdings, left, Threads(), pause=0.01)
+        tasks.append(asyncio.create_task(keeping.run()))
+
+    yield keep
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_spec_goes_when_none_of_its_devices_is_held_any_more(keep, given):
+    one, two, other = given("a"), given("b", "c"), given("d")
+    holdings = Observable(held(a=["x"], b=["x", "y"], c=["y"]))
+    await keep({R: holdings})
+    await until(lambda: not other.spec.exists() and not other.record.exists())
+    assert one.spec.exists()
+    assert two.spec.exists()
+    holdings.publish(FREE)
+    await until(lambda: not one.spec.exists() and not two.spec.exists())
+
+
+@pytest.mark.parametrize(
+    "holdings",
+    [
+        held(a=["x"], b=["x"]),
+        held(a=["x", "y"], b=["y"]),
+        held(a=["x"]).began(("b",)).gave(("b",), 0.0),
+        held(a=[], b=["x"]),
+    ],
+    ids=["one container", "one of two", "too new for the note", "nobody knows which"],
+)
+async def test_a_spec_of_several_devices_stays_while_one_container_may_have_all(keep, given, holdings):
+    needed, over = given("a", "b"), given("a", "z")
+    await keep({R: Observable(holdings)})
+    await until(lambda: not over.spec.exists())
+    assert needed.spec.exists()
+
+
+async def test_it_goes_when_other_containers_have_its_devices_and_none_has_all(keep, given):
+    over = given("a", "b")
+    await keep({R: Observable(held(a=["x"], b=["y"]))})
+    await until(lambda: not over.spec.exists())
+
+
+async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is_known_what_is_left(keep, given, left):
+    gone, used = given("a", resource="example.com/gone"), given("a", resource="example.com/left")
+    gone.spec.unlink()
+    left.known.clear()
+    await keep({"example.com/left": Observable(HELD)})
+    await until(gone.spec.exists)  # at the start all are needed
+    left.known.set()
+    await until(lambda: not gone.spec.exists() and not gone.record.exists())
+    assert used.spec.exists()
+
+
+async def test_a_spec_that_another_gateway_has_given_since_stays(keep, given, left):
+    """Of a resource that only that gateway serves."""
+    later, over = given("a", resource="example.com/later"), given("b")
+    holdings = {R: Observable(FREE)}
+    left.found = lambda: bool(holdings.setdefault("example.com/later", Observable(HELD)))
+    await keep(holdings)
+    await until(lambda: not over.spec.exists() and left.looks)
+    assert later.spec.exists()
+
+
+async def test_nothing_of_an_unknown_resource_goes_while_a_journal_can_not_be_read(keep, given, left):
+    unsure, over = given("a", resource="example.com/unsure"), given("b")
+    left.found = lambda: False
+    await keep({R: Observable(FREE)})
+    await until(lambda: not over.spec.exists() and left.looks > 1)
+    assert unsure.spec.exists()
+    left.found = lambda: True
+    await until(lambda: not unsure.spec.exists())
+
+
+@pytest.mark.parametrize(
+    "unknown", [Holdings(), Holdings().remembered({}), Holdings().noted({}, 0.0, 0.0)], ids=["both", "note", "journal"]
+)
+async def test_nothing_goes_while_nobody_knows_what_is_held(keep, given, unknown):
+    unsure, over = given("a"), given("a", resource="example.com/free")
+    await keep({R: Observable(unknown), "example.com/free": Observable(FREE)})
+    await until(lambda: not over.spec.exists())
+    assert unsure.spec.exists()
+
+
+async def test_a_young_spec_stays_because_another_gateway_may_have_given_it(keep, given):
+    young, old = given("a", ago=1), given("b")
+    await keep({R: Observable(FREE)})
+    await until(lambda: not old.spec.exists())
+    assert young.spec.exists()
+
+
+async def test_a_spec_that_somebody_removed_under_a_container_is_made_again(keep, given):
+    one = given("a")
+    await keep({R: Observable(HELD)})
+    for _ in range(2):
+        one.spec.unlink()
+        await until(one.spec.exists)
+
+
+async def test_a_directory_that_cannot_be_written_is_told_once_and_tried_again(keep, given, caplog):
+    one = given("a")
+    one.spec.unlink()
+    one.spec.parent.rmdir()
+    one.spec.parent.write_text("")
+    await keep({R: Observable(HELD)})
+    await until(lambda: caplog.messages)
+    one.spec.parent.unlink()
+    await until(one.spec.exists)
+    (told,) = caplog.messages
+    assert "containers whose CDI specs aren't right can't start again" in told

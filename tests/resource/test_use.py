@@ -1,0 +1,221 @@
+"""Devices that share hardware exclude each other, whatever their names mean today."""
+
+from dpgateway.model import Device, Health
+from dpgateway.node.holders import Claim, Container, Holder, Noted
+from dpgateway.node.holdings import Holdings
+from dpgateway.resource.shares import share_ids
+from dpgateway.resource.use import crowded, excluded, shared, used, worked_on
+
+NOW = 1_700_000_000.0
+LINK = Device("by-id-1", hardware=("char 188:0",))
+NODE = Device("ttyUSB0", hardware=("char 188:0",))
+OTHER = Device("ttyUSB1", hardware=("char 188:1",))
+PLAIN = Device("plain")
+
+
+def use(devices, holdings, name="example.com/serial", **more):
+    by_id = {device.id: device for device in devices}
+    return used(name, holdings, lambda offered: by_id.get(offered.partition("::")[0]), **more)
+
+
+def out(devices, holdings, *others):
+    return excluded(devices, use(devices, holdings), others)
+
+
+def noted(*ids, **claims):
+    return Holdings(claims=claims).noted(dict.fromkeys(ids, Noted()), NOW, NOW)
+
+
+def test_nothing_is_excluded_while_nothing_is_given_away():
+    assert out([LINK, NODE, OTHER, PLAIN], noted()) == {}
+
+
+def test_the_other_names_of_what_is_held_or_being_given_are_excluded():
+    reason = {"ttyUSB0": "char 188:0 is held as by-id-1"}
+    assert out([LINK, NODE, OTHER, PLAIN], noted("by-id-1")) == reason
+    flying = noted().began(("by-id-1",))
+    assert out([LINK, NODE, OTHER, PLAIN], flying) == reason
+    assert out([LINK, NODE, OTHER, PLAIN], flying.failed(("by-id-1",))) == {}
+    assert out([LINK, NODE, OTHER, PLAIN], flying.gave(("by-id-1",), NOW)) == reason
+
+
+def test_the_holder_is_named():
+    holdings = noted("by-id-1").heard({"by-id-1": Holder("team", "encoder-0", "c")}, NOW + 1)
+    assert out([LINK, NODE], holdings) == {"ttyUSB0": "char 188:0 is held as by-id-1 by team/encoder-0 (c)"}
+
+
+def test_shares_of_one_device_do_not_exclude_each_other():
+    assert out([LINK, OTHER], noted("by-id-1::1")) == {}
+
+
+def test_what_was_behind_an_id_when_it_was_given_away_counts_though_its_device_is_gone():
+    claim = Claim("", hardware=frozenset(["char 188:0"]))
+    assert out([NODE, OTHER], noted("by-id-1", **{"by-id-1": claim})) == {"ttyUSB0": "char 188:0 is held as by-id-1"}
+
+
+def test_a_name_that_means_other_hardware_now_excludes_what_it_meant():
+    moved = Device("by-id-1", hardware=("char 188:1",))
+    claim = Claim("", hardware=frozenset(["char 188:0"]))
+    assert out([moved, NODE, OTHER], noted("by-id-1", **{"by-id-1": claim})).keys() == {"ttyUSB0"}
+
+
+def test_of_an_unhealthy_device_that_says_nothing_it_is_not_known_what_is_behind_it():
+    absent = Device("by-id-1", Health.unhealthy("its link is gone"))
+    assert "may be what a container holds as by-id-1" in out([absent, NODE], noted("by-id-1"))["ttyUSB0"]
+    assert out([PLAIN, NODE], noted("plain")) == {}
+
+
+def test_what_nobody_remembers_may_be_any_hardware_that_is_not_held_itself():
+    excludes = out([NODE, OTHER, PLAIN], noted("by-id-1", "ttyUSB1"))
+    assert excludes.keys() == {"ttyUSB0"}
+    assert "may be what a container holds as by-id-1" in excludes["ttyUSB0"]
+
+
+def test_an_id_is_hardware_if_the_driver_says_no_more():
+    composite = Device("both", hardware=("plain", "char 188:1"))
+    assert out([composite, PLAIN], noted("plain")) == {"both": "plain is held as plain"}
+
+
+def test_what_is_freed_excludes_until_its_driver_was_told():
+    freed = noted("by-id-1").noted({}, NOW + 1, NOW + 1)
+    assert freed.freed == {"by-id-1"}
+    assert out([LINK, NODE], freed).keys() == {"ttyUSB0"}
+    assert out([LINK, NODE], freed.told(freed.freed)) == {}
+
+
+def test_two_devices_of_one_request_may_be_the_same_hardware():
+    assert shared([LINK, OTHER, PLAIN]) is None
+    assert shared([OTHER, LINK, NODE]) == (LINK, NODE)
+
+
+# other resources of the pool
+
+AES, FFT = "example.com/aes", "example.com/fft"
+BOARD, SECOND = Device("b0"), Device("b1")
+
+
+def pods_of(*uids):
+    return frozenset(Container(uid, "c") for uid in uids)
+
+
+def known(*ids, **claims):
+    return noted(*ids, **claims).remembered({})
+
+
+def beside(holdings, **more):
+    """Why the boards can't be given away as another resource than the one whose containers hold something."""
+    return out([BOARD, SECOND], known(), use([BOARD, SECOND], holdings, AES, **more))
+
+
+def test_what_is_held_or_being_given_in_one_resource_is_excluded_in_the_others():
+    reason = {"b0": "held as example.com/aes by a container"}
+    assert beside(known()) == {}
+    assert beside(known("b0")) == beside(known("b0::1")) == reason
+    flying = known().began(("b0",))
+    assert beside(flying) == beside(flying.gave(("b0",), NOW)) == reason
+    assert beside(flying.failed(("b0",))) == {}
+
+
+def test_what_an_earlier_driver_still_works_on_is_nobodys_but_whose_container_has_it():
+    earlier = worked_on(AES, "prepare", [BOARD])
+    reason = {"b0": "held as example.com/aes by prepare() of its driver, which ended before that call did"}
+    boards = [BOARD, SECOND]
+    assert out(boards, known(), earlier) == reason
+    assert excluded(boards, use(boards, known(), AES), [earlier]) == reason
+    assert excluded(boards, use(boards, known("b0"), AES), [earlier]) == {}
+    fft = use(boards, known("b0"), FFT)
+    assert excluded(boards, use(boards, known("b0"), AES), [fft, earlier])["b0"].startswith("held as example.com/fft")
+
+
+def test_the_pod_is_named_or_else_its_uid():
+    holdings = known().noted({"b0": Noted((), pods_of("1a", "2b"))}, NOW, NOW)
+    assert beside(holdings)["b0"] == "held as example.com/aes by pod 1a"
+    assert beside(holdings.ended(frozenset(["1a"])))["b0"] == "held as example.com/aes by pod 2b"
+    listed = holdings.heard({"b0": Holder("team", "encoder-0", "c")}, NOW + 1)
+    assert beside(listed)["b0"] == "held as example.com/aes by team/encoder-0"
+
+
+def test_who_has_what_nobody_saw_is_named_only_if_it_can_be_no_other():
+    holdings = known().remembered({"b0": Claim("earlier", frozenset(["1a", "2b"]))})
+    assert beside(holdings)["b0"] == "held as example.com/aes by a container"
+    assert beside(holdings.ended(frozenset(["1a"])))["b0"] == "held as example.com/aes by pod 2b"
+
+
+def test_who_is_getting_a_device_is_not_who_had_it():
+    had = known().noted({"b0": Noted((), pods_of("1a"))}, NOW, NOW)
+    assert beside(had.began(("b0",)))["b0"] == "held as example.com/aes by a container"
+
+
+def test_drivers_meet_where_they_say_the_same_name():
+    whole = Device("gpu0", hardware=("pci 0000:3b:00.0", "pci 0000:3b:00.1"))
+    function = Device("vf1", hardware=("pci 0000:3b:00.1",))
+    reason = "pci 0000:3b:00.1 is held as example.com/aes by a container"
+    assert out([function, PLAIN], known(), use([whole], known("gpu0"), AES)) == {"vf1": reason}
+    assert out([whole, PLAIN], known(), use([function], known("vf1"), AES)) == {"gpu0": reason}
+
+
+def test_until_it_is_known_what_another_resource_holds_only_what_containers_have_already_is_given():
+    reason = "it isn't known yet what containers hold as example.com/aes"
+    for unknown in Holdings(), noted(), Holdings().remembered({}):
+        assert beside(unknown) == dict.fromkeys(["b0", "b1"], reason)
+    assert out([BOARD, SECOND], known("b0"), use([], Holdings(), AES)) == {"b1": reason}
+
+
+def test_what_nobody_remembers_of_another_resource_may_be_any_hardware():
+    reason = "it may be what a container holds as b7 of example.com/aes, because nobody remembers what that was"
+    assert out([BOARD, SECOND], known("b1"), use([BOARD], known("b7"), AES)) == {"b0": reason}
+    claim = Claim("", hardware=frozenset(["b7"]))
+    assert out([BOARD, SECOND], known(), use([BOARD], known("b7", b7=claim), AES)) == {}
+
+
+def test_what_nobody_remembers_excludes_nothing_once_no_container_has_it():
+    """A gateway starts with a checkpoint that names a pod which has ended; then the kubelet writes another one."""
+    freed = known("b7").noted({}, NOW + 1, NOW + 1)
+    assert freed.freed == {"b7"}
+    assert beside(freed) == out([BOARD, SECOND], freed) == {}
+
+
+def test_what_is_freed_excludes_others_until_its_driver_was_told_if_there_is_one():
+    freed = known("b0").noted({}, NOW + 1, NOW + 1)
+    assert freed.freed == {"b0"}
+    assert beside(freed).keys() == {"b0"}
+    assert beside(freed, untold=False) == beside(freed.told(freed.freed)) == {}
+
+
+def test_a_held_share_is_of_its_device_whatever_it_is_called():
+    other = Device("other", hardware=("char 188:2",))
+    own = used("example.com/serial", noted("x0", "nobody-knows"), {"x0": LINK}.get)
+    assert own.forgotten == "nobody-knows"
+    assert excluded([LINK, other], own).keys() == {"other"}
+
+
+# shares of one device
+
+
+def test_a_share_that_is_not_offered_any_more_takes_the_last_free_one_of_its_device():
+    def taken(holdings, shares):
+        return crowded({"plain": PLAIN}, lambda name: share_ids(name, shares), use([PLAIN], holdings))
+
+    assert taken(noted("plain::1"), 2) == taken(noted(), 1) == {}
+    assert taken(noted("plain::1"), 1).keys() == {"plain"}
+    assert taken(noted("plain::3"), 3).keys() == {"plain::2"}
+    assert taken(noted("plain::2", "plain::3", "plain::4"), 3).keys() == {"plain::1", "plain"}
+    assert taken(noted("plain::2", "plain"), 1) == {}, "what is held stays as it is"
+    named = known().noted({"plain::3": Noted((), pods_of("1a"))}, NOW, NOW)
+    assert taken(named, 1) == {"plain": "its share is held as plain::3, which isn't offered any more, by pod 1a"}
+
+
+def test_an_id_counts_for_the_device_that_was_given_away_under_it():
+    claim = Claim("", hardware=frozenset(["char 188:0"]), device="by-id-1")
+    holdings = noted("ttyUSB0", ttyUSB0=claim)
+    own = use([LINK, OTHER], holdings)
+    assert out([LINK, OTHER], holdings) == {}, "its own device isn't another one"
+    assert crowded({"by-id-1": LINK}, lambda name: (name,), own).keys() == {"by-id-1"}
+    moved = Device("by-id-1", hardware=("char 188:1",))
+    assert crowded({"by-id-1": moved}, lambda name: (name,), own) == {}
+
+
+def test_what_nobody_remembers_may_be_any_device_if_ids_have_a_form():
+    holdings = noted("0/gone")
+    assert excluded([PLAIN], use([PLAIN], holdings)) == {}
+    assert excluded([PLAIN], use([PLAIN], holdings), formed=True).keys() == {"plain"}
