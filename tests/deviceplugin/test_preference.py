@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway.deviceplugin.preference import prefer
-from dpgateway.model import Device, Health, Preference
+from dpgateway.deviceplugin.values import Preference
+from dpgateway.model import Device, Health
 from dpgateway.resource.shares import share_ids
 
 NODES = st.sampled_from([(), (0,), (1,), (2,), (0, 1), (1, 2), (0, 2)])

@@ -14,6 +14,7 @@ from dpgateway.config import ResourceConfig, Shares, Timeouts
 from dpgateway.deviceplugin.api import APIS, only
 from dpgateway.deviceplugin.preferring import FEW
 from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import (
     Busy,
     DeviceUnavailable,
@@ -24,7 +25,7 @@ from dpgateway.errors import (
     RequestError,
 )
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Options, Preference
+from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.inventory import Inventory

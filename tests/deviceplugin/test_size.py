@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.size import LARGEST_ANSWER, bound, too_large, too_long, worst
-from dpgateway.model import Allocation, Device, DeviceNode, Grant, Health, Mount, Offer
+from dpgateway.deviceplugin.values import Grant
+from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
+from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import share_ids
 
 WET = Health.unhealthy("wet")

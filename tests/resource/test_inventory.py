@@ -19,11 +19,12 @@ from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.size import LARGEST_LIST, too_long
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.observable import Observable
-from dpgateway.model import HEALTHY, Device, Health, Offer
+from dpgateway.model import HEALTHY, Device, Health
 from dpgateway.node.holders import Noted
 from dpgateway.node.holdings import NOTED_WITHIN, Holdings
 from dpgateway.resource.inventory import SETTLING, Inventory
 from dpgateway.resource.ledger import LEAVING, Refusal
+from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import share_ids
 from tests.support.serving import running
 from tests.support.specs import cdi

@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpgateway.model import Device, Health, Offer
+from dpgateway.model import Device, Health
 from dpgateway.node.holders import Noted
 from dpgateway.resource.ledger import LEAVING, Ledger, Refusal
+from dpgateway.resource.offers import Offer
 
 WET = Health.unhealthy("wet")
 A, B = Device("a", numa_nodes=(1,)), Device("b")

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import pytest
 
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Health, Offer
+from dpgateway.model import Health
 from dpgateway.resource.flaps import FEW
 from dpgateway.resource.list_log import LEFT, MOST_LINES, NEW, RECOVERED, Fate, News, changes, falls
+from dpgateway.resource.offers import Offer
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 

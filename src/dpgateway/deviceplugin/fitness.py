@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.size import too_large
-from dpgateway.model import Allocation, Grant, Mount
+from dpgateway.deviceplugin.values import Grant
+from dpgateway.model import Allocation, Mount
 from dpgateway.resource.additions import Additions, add, hidden
 from dpgateway.resource.shares import environment
 

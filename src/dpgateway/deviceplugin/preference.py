@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
-from dpgateway.model import Device, Preference
+from dpgateway.deviceplugin.values import Preference
+from dpgateway.model import Device
 
 Order = Literal["packed", "spread"]
 

@@ -15,11 +15,12 @@ from functools import partial
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.preference import Order, prefer
+from dpgateway.deviceplugin.values import Preference
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import DriverError, GatewayError
 from dpgateway.kit.threads import Threads
-from dpgateway.model import Device, Preference
+from dpgateway.model import Device
 from dpgateway.resource.ledger import Ledger
 
 FEW = 1000

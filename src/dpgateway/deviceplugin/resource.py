@@ -21,10 +21,11 @@ from dpgateway.deviceplugin.cdi import Asked, Cdi
 from dpgateway.deviceplugin.preferring import Preferring
 from dpgateway.deviceplugin.repeating import Repeating, Reread, up_to_date
 from dpgateway.deviceplugin.size import too_large
+from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import CdiError, DriverError, RequestError
-from dpgateway.model import Allocation, Device, Grant, Options, Preference
+from dpgateway.model import Allocation, Device
 from dpgateway.resource.additions import Additions, add, hidden
 from dpgateway.resource.freeing import Behind, Releases
 from dpgateway.resource.inventory import Inventory

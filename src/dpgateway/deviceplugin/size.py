@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from dpgateway.deviceplugin.api import Api, Call
 from dpgateway.deviceplugin.api.v1beta1 import UNHEALTHY
-from dpgateway.model import Allocation, Device, Grant, Offer
+from dpgateway.deviceplugin.values import Grant
+from dpgateway.model import Allocation, Device
 from dpgateway.resource.ledger import Ledger, Lost
+from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import share_id
 
 LARGEST_LIST = 4 * 1024 * 1024

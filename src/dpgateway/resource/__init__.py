@@ -1,5 +1,6 @@
 """One extended resource, whichever front offers it.
 
+offers          the values of its list
 inventory       its devices now, for anyone to follow
 ledger          which ids are listed, and what each one means: lost and held ones too
 shares          the ids under which a device is offered

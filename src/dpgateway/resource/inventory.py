@@ -15,9 +15,10 @@ from typing import Protocol
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin import size
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Device, Offer, Offers, changed, replaced
+from dpgateway.model import Device, changed, replaced
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.ledger import Ledger
+from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.pool import Pool
 from dpgateway.resource.shares import clash, device_id
 from dpgateway.resource.use import Used, crowded, excluded, given_as, shares_in_use, used, within

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from dpgateway.model import Device, Health, Offer
+from dpgateway.model import Device, Health
 from dpgateway.node.holders import Note
 from dpgateway.node.holdings import Held
+from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import device_id, share_id, share_ids
 
 LEAVING = 2.0

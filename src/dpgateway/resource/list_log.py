@@ -18,8 +18,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Offer, Offers, changed
+from dpgateway.model import changed
 from dpgateway.resource.flaps import MINUTE, Flaps
+from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.shares import device_id
 
 GATHERING = 0.5

@@ -11,10 +11,10 @@ from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration.standing import Standing
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
-from dpgateway.model import Offers
 from dpgateway.node.holders import Holder
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
+from dpgateway.resource.offers import Offers
 from dpgateway.status.values import Counts, Reloads
 
 UNNAMED = Holder("", "", "")

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration import standing as standings
-from dpgateway.model import Offer, Offers
 from dpgateway.node import versions
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
+from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.shares import device_id
 from dpgateway.status.figures import counts
 from dpgateway.status.values import (

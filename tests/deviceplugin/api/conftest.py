@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from dpgateway.model import Allocation, DeviceNode, Grant, Mount
+from dpgateway.deviceplugin.values import Grant
+from dpgateway.model import Allocation, DeviceNode, Mount
 
 
 def unset_fields(message, path=""):

@@ -17,9 +17,11 @@ from dpgateway.deviceplugin.api import APIS, Api, Call, ListEncoder, Rpc, only, 
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.throttle import Pace
+from dpgateway.deviceplugin.values import Grant, Options, Registration
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
-from dpgateway.model import Allocation, Device, Grant, Health, Offer, Options, Registration
+from dpgateway.model import Allocation, Device, Health
 from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.offers import Offer
 from tests.support.serving import nobody_holds_anything, running
 from tests.support.specs import cdi
 

@@ -6,9 +6,10 @@ import pytest
 
 from dpgateway.deviceplugin.api import v1alpha2
 from dpgateway.deviceplugin.api.v1alpha1 import API, to_allocations, to_register
+from dpgateway.deviceplugin.values import Grant, Options, Registration
 from dpgateway.deviceplugin.wire import v0_1_pb2 as ours
 from dpgateway.deviceplugin.wire import v1alpha2_pb2
-from dpgateway.model import Allocation, DeviceNode, Grant, Mount, Options, Registration
+from dpgateway.model import Allocation, DeviceNode, Mount
 from dpgateway_simulator.wire import deviceplugin as theirs
 from dpgateway_simulator.wire.deviceplugin import v0_1 as their_answers
 

@@ -6,8 +6,10 @@ import pytest
 
 from dpgateway.deviceplugin.api import Call
 from dpgateway.deviceplugin.api.v1alpha2 import API, from_allocate, from_empty, to_allocations, to_offer, to_register
+from dpgateway.deviceplugin.values import Grant, Options, Registration
 from dpgateway.deviceplugin.wire import v1alpha2_pb2 as ours
-from dpgateway.model import Allocation, DeviceNode, Grant, Health, Mount, Offer, Options, Registration
+from dpgateway.model import Allocation, DeviceNode, Health, Mount
+from dpgateway.resource.offers import Offer
 from dpgateway_simulator.wire import deviceplugin as theirs
 
 REGISTRATION = Registration("example.com/thing", "dpgateway/0.sock", Options(prepare=True, prefer=True))

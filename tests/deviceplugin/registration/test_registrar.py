@@ -9,8 +9,8 @@ from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.registration.client import ApiRefused, RegisterFailed
 from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.deviceplugin.registration.registrar import STREAM_DUE, Registrar
+from dpgateway.deviceplugin.values import Options
 from dpgateway.errors import KubeletError
-from dpgateway.model import Options
 from dpgateway.node.incarnation import Change
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns

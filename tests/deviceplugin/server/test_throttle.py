@@ -8,7 +8,8 @@ from dpgateway.deviceplugin.api import APIS, Api
 from dpgateway.deviceplugin.server.streams import End, Lists
 from dpgateway.deviceplugin.server.throttle import WRITING, Pace
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Health, Offer
+from dpgateway.model import Health
+from dpgateway.resource.offers import Offer
 from tests.support.time import advance, in_virtual_time
 
 Listed = Observable[Mapping[str, Offer] | None]

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpgateway.model import Offer, Offers, Registration, changed
+from dpgateway.deviceplugin.values import Registration
+from dpgateway.model import changed
+from dpgateway.resource.offers import Offer, Offers
 
 _GRPC_GO = re.compile(r"grpc-go/(\d+)\.(\d+)")
 """How a kubelet names itself."""

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from dpgateway.deviceplugin.api import v1alpha2
 from dpgateway.deviceplugin.api.table import Api, Call, Rpc
+from dpgateway.deviceplugin.values import Grant, Registration
 from dpgateway.deviceplugin.wire import v0_1_pb2 as wire
 from dpgateway.deviceplugin.wire import v1alpha2_pb2
-from dpgateway.model import Grant, Registration
 
 
 def to_register(registration: Registration) -> bytes:

@@ -9,8 +9,9 @@ allocate again when a container restarts.
 from __future__ import annotations
 
 from dpgateway.deviceplugin.api.table import Api, Call, Rpc
+from dpgateway.deviceplugin.values import Grant, Registration
 from dpgateway.deviceplugin.wire import v1alpha2_pb2 as wire
-from dpgateway.model import Grant, Offer, Registration
+from dpgateway.resource.offers import Offer
 
 LOSSES = ("annotations", "cdi_devices")
 PAUSE = 0.01

@@ -7,8 +7,9 @@ they don't know: topology since 1.16, preferred allocation since 1.19, CDI names
 from __future__ import annotations
 
 from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc
+from dpgateway.deviceplugin.values import Grant, Options, Preference, Registration
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
-from dpgateway.model import Grant, Offer, Options, Preference, Registration
+from dpgateway.resource.offers import Offer
 
 # Only this very word counts as healthy (pkg/kubelet/cm/devicemanager/manager.go, every release).
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"

@@ -18,10 +18,10 @@ import grpc.aio
 
 from dpgateway.deviceplugin.api import Api
 from dpgateway.deviceplugin.registration.refusals import GATHERING, Refusals
+from dpgateway.deviceplugin.values import Registration
 from dpgateway.errors import KubeletError
 from dpgateway.kit import unix
 from dpgateway.kit.accepted import Credentials, credentials
-from dpgateway.model import Registration
 from dpgateway.node.directory import SOCKET
 
 DEADLINE = 30.0

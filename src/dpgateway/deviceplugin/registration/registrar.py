@@ -21,9 +21,9 @@ from dpgateway.deviceplugin.registration.standing import Standing
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Hearer
+from dpgateway.deviceplugin.values import Options, Registration
 from dpgateway.errors import GatewayError
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Options, Registration
 from dpgateway.node.incarnation import Change
 
 STREAM_DUE = 15.0

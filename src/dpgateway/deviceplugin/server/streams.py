@@ -14,7 +14,8 @@ from dataclasses import replace
 from dpgateway.deviceplugin.api import Api, ListEncoder
 from dpgateway.deviceplugin.server.throttle import Pace
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Health, Offers
+from dpgateway.model import Health
+from dpgateway.resource.offers import Offers
 
 _ENDING = Health.unhealthy("about to be listed")
 
