@@ -5,18 +5,18 @@ containers. It imports nothing of dpgateway and speaks through another implement
 """
 
 from dpgateway_simulator.kubelet.behaviour import Behaviour
-from dpgateway_simulator.kubelet.clock import Clock, ManualClock, RealClock
+from dpgateway_simulator.kubelet.clock import KubeletClock, ManualClock, RealClock
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError, PluginError
-from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.kubelet.events import KubeletEvent
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.releases import UnknownVersionError, behaviour, versions
 
 __all__ = [
     "Behaviour",
-    "Clock",
     "Crashed",
-    "Event",
     "Kubelet",
+    "KubeletClock",
+    "KubeletEvent",
     "ManualClock",
     "NotRunningError",
     "PluginError",

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from dpgateway_fpga import Bitstream, Board, FpgaDriver, FpgaOptions
-from dpgateway_fpga.programmers import Failed, Reading, Verification
+from dpgateway_fpga.programmers import BoardState, Failed, Verification
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +49,7 @@ class Hardware:
         return image.content.decode()
 
     def read(self, board):
-        return Reading("", self.runs.get(board.id))
+        return BoardState("", self.runs.get(board.id))
 
     def reset(self, board):
         raise AssertionError("nobody asked for that")

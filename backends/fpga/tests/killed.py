@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgateway_fpga import Bitstream, Board, FpgaDriver, FpgaOptions
-from dpgateway_fpga.programmers import Reading, Verification
+from dpgateway_fpga.programmers import BoardState, Verification
 
 from dpgateway import Context
 
@@ -42,7 +42,7 @@ class Hardware:
     def read(self, board):
         sys.audit("board.read")
         found = self._file.read_text() if self._file.exists() else ""
-        return Reading(found, found if found and not found.startswith("half") else None)
+        return BoardState(found, found if found and not found.startswith("half") else None)
 
     def reset(self, board):
         raise AssertionError("nobody asked for that")

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 from dpgateway_fpga import FpgaDriver
-from dpgateway_fpga.programmers import Failed, Reading, Verification
+from dpgateway_fpga.programmers import BoardState, Failed, Verification
 from dpgateway_fpga.slot import pause
 
 from dpgateway import Device, DeviceUnavailable, DriverError
@@ -26,7 +26,7 @@ class Programmer:
         return image.sha256
 
     def read(self, board):
-        return Reading("", self.images.get(board.id))
+        return BoardState("", self.images.get(board.id))
 
     def reset(self, board):
         del self.images[board.id]

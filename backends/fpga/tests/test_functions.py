@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 from dpgateway_fpga import Bitstream, FpgaDriver
-from dpgateway_fpga.programmers import Failed, Reading, Verification
+from dpgateway_fpga.programmers import BoardState, Failed, Verification
 
 from dpgateway import Busy, DriverError
 from dpgateway.testing import Recorder
@@ -31,8 +31,8 @@ class Hardware:
 
     def read(self, board):
         if self.verification is not Verification.IDENTITY:
-            return Reading("operating", operating=self.operating, fault=self.faults.get(board.id))
-        return Reading("", self.runs.get(board.id), fault=self.faults.get(board.id))
+            return BoardState("operating", operating=self.operating, fault=self.faults.get(board.id))
+        return BoardState("", self.runs.get(board.id), fault=self.faults.get(board.id))
 
     def reset(self, board):
         raise AssertionError("nobody asked for that")

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from dpgateway_fpga.journal import Entry, Journal
+from dpgateway_fpga.journal import BoardJournal, BoardRecord
 
 
 @pytest.fixture
 def journal(tmp_path):
-    journal = Journal(tmp_path / "state")
-    journal.write("b", Entry("loaded", "aes", "ab" * 32, "example.com/aes", 1, journal.boot))
+    journal = BoardJournal(tmp_path / "state")
+    journal.write("b", BoardRecord("loaded", "aes", "ab" * 32, "example.com/aes", 1, journal.boot))
     assert journal.read("b")
     return journal
 

@@ -3,16 +3,16 @@
 import threading
 
 import pytest
-from dpgateway_fpga.programmers import Reading
-from dpgateway_fpga.reader import Hung, Reader
+from dpgateway_fpga.programmers import BoardState
+from dpgateway_fpga.reader import Hung, PatientReader
 
-GOOD = Reading("operating", operating=True)
+GOOD = BoardState("operating", operating=True)
 
 
 def test_what_the_board_says_now():
-    answers = iter([Reading("write"), GOOD])
-    reader = Reader("it", lambda: next(answers))
-    assert [reader.read(), reader.read()] == [Reading("write"), GOOD]
+    answers = iter([BoardState("write"), GOOD])
+    reader = PatientReader("it", lambda: next(answers))
+    assert [reader.read(), reader.read()] == [BoardState("write"), GOOD]
 
 
 def test_whatever_a_read_raises_is_raised_to_who_asked():
@@ -20,7 +20,7 @@ def test_whatever_a_read_raises_is_raised_to_who_asked():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        Reader("it", read).read()
+        PatientReader("it", read).read()
 
 
 def test_a_read_that_hangs_is_a_fault_until_it_ends_and_nobody_waits_for_it_twice():
@@ -30,7 +30,7 @@ def test_a_read_that_hangs_is_a_fault_until_it_ends_and_nobody_waits_for_it_twic
         began.append(gate.wait(20))
         return GOOD
 
-    reader = Reader("it", read, ended.set, patience=0.5)
+    reader = PatientReader("it", read, ended.set, patience=0.5)
     for _ in range(3):
         with pytest.raises(Hung, match=r"^a read of it hangs, which began "):
             reader.read()
@@ -41,7 +41,7 @@ def test_a_read_that_hangs_is_a_fault_until_it_ends_and_nobody_waits_for_it_twic
 
 
 def test_a_read_that_began_before_somebody_asked_is_not_his_answer():
-    gate, reading, answers = threading.Event(), threading.Event(), iter([Reading("write"), GOOD])
+    gate, reading, answers = threading.Event(), threading.Event(), iter([BoardState("write"), GOOD])
 
     def read():
         answer = next(answers)
@@ -49,7 +49,7 @@ def test_a_read_that_began_before_somebody_asked_is_not_his_answer():
         gate.wait(20)
         return answer
 
-    reader, found = Reader("it", read, patience=20), []
+    reader, found = PatientReader("it", read, patience=20), []
     first = threading.Thread(target=reader.read)
     first.start()
     assert reading.wait(20)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from dpgateway_simulated.faults import Fault, Plan
+from dpgateway_simulated.faults import Fault, FaultPlan
 
 
 def seconds(number):
@@ -31,7 +31,7 @@ def seconds(number):
 )
 def test_times(times, active, changes):
     fault = Fault(absent=True, **{name: seconds(value) for name, value in times.items()})
-    plan = Plan((fault,), start=1000)
+    plan = FaultPlan((fault,), start=1000)
     assert {at: plan.active(1000 + at) == [fault] for at in active} == active
     assert {at: plan.next_change(1000 + at) for at in changes} == {
         at: value if value is None else 1000 + value for at, value in changes.items()
@@ -40,7 +40,7 @@ def test_times(times, active, changes):
 
 def test_the_next_change_is_the_first_of_all():
     faults = (Fault(extra=1, after=seconds(9)), Fault(absent=True, after=seconds(5)), Fault(unhealthy="x"))
-    assert Plan(faults, 0).next_change(0) == 5
+    assert FaultPlan(faults, 0).next_change(0) == 5
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dpgateway_simulator.kubelet import pods, starting, status, topology
 from dpgateway_simulator.kubelet.allocation import Allocator, Reusable
 from dpgateway_simulator.kubelet.choice import Request
-from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.connections import PluginConnections
 from dpgateway_simulator.kubelet.errors import AllocationError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.kubelet.pods import Pod, PodContainer
 
 
 class PodRefusedError(Exception):
@@ -26,7 +26,7 @@ class PodRefusedError(Exception):
 class Admission:
     """The admissions of one incarnation. `pods` are those that the kubelet has, the one in question included."""
 
-    def __init__(self, incarnation: Incarnation, connections: Connections, pods: Mapping[str, Pod]) -> None:
+    def __init__(self, incarnation: Incarnation, connections: PluginConnections, pods: Mapping[str, Pod]) -> None:
         self._incarnation, self._connections, self._pods = incarnation, connections, pods
         self._behaviour, self._ledger = incarnation.behaviour, incarnation.ledger
         self._allocator = Allocator(incarnation, connections, pods.keys)
@@ -49,7 +49,7 @@ class Admission:
             raise PodRefusedError("UnexpectedAdmissionError", message) from error
         self._check_node(pod)
 
-    async def start(self, pod: Pod, container: Container) -> starting.RunOptions | None:
+    async def start(self, pod: Pod, container: PodContainer) -> starting.RunOptions | None:
         """What the container runs with; None if it has no devices. Raises AllocationError."""
         if self._behaviour.allocates == "start":
             if self._ledger.keep_only(self._pods):  # 1.8 doesn't wait for the pod sources
@@ -89,11 +89,11 @@ class Admission:
                 self._place(pod, container)
             await self._allocate_one(pod, container)
 
-    async def _allocate_one(self, pod: Pod, container: Container) -> None:
+    async def _allocate_one(self, pod: Pod, container: PodContainer) -> None:
         self._reusable = {pod.name: self._reusable.get(pod.name, {})}
         await self._allocator.allocate(pod, container, self._reusable[pod.name], self._affinity)
 
-    async def _reallocate(self, pod: Pod, container: Container) -> None:
+    async def _reallocate(self, pod: Pod, container: PodContainer) -> None:
         """A plugin's resource of which the container holds nothing: a race at the node's restart, say its authors."""
         if self._behaviour.reallocates == "pod":
             try:
@@ -106,7 +106,7 @@ class Admission:
     def _affinity(self, pod: str, container: str) -> frozenset[int] | None:
         return self._affinities.get((pod, container))
 
-    def _place(self, pod: Pod, container: Container) -> None:
+    def _place(self, pod: Pod, container: PodContainer) -> None:
         """The topology manager's decision for one container."""
         self._allocator.collect()
         numa, crashes = self._incarnation.node.numa, self._behaviour.vanished_crashes
@@ -124,7 +124,7 @@ class Admission:
             raise PodRefusedError("TopologyAffinityError", topology.NO_LOCALITY)
         self._affinities[pod.name, container.name] = affinity
 
-    def _candidates(self, pod: Pod, container: Container, resource: str, number: int) -> topology.Candidates:
+    def _candidates(self, pod: Pod, container: PodContainer, resource: str, number: int) -> topology.Candidates:
         nodes = {device.id: device.nodes for device in self._ledger.known.get(resource, {}).values()}
         held = frozenset(self._ledger.held(pod.name, container.name, resource) or ())
         if held:

@@ -6,11 +6,11 @@ allocateContainerResources in pkg/kubelet/cm/devicemanager/manager.go.
 from collections.abc import Callable, Iterable
 
 from dpgateway_simulator.kubelet.choice import Choice, Request
-from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.connections import PluginConnections
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.ledger import Held, Holding
-from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.kubelet.pods import Pod, PodContainer
 from dpgateway_simulator.wire.dialects import Answer
 
 Reusable = dict[str, set[str]]
@@ -18,7 +18,7 @@ Affinity = Callable[[str, str], frozenset[int] | None]  # (pod, container): the 
 
 
 async def ask(
-    incarnation: Incarnation, connections: Connections, request: Request, ids: Iterable[str]
+    incarnation: Incarnation, connections: PluginConnections, request: Request, ids: Iterable[str]
 ) -> Answer | None:
     """Allocate, and the events that tell of it; None when the answer holds no container."""
     endpoint = connections.endpoints.get(request.resource)
@@ -36,11 +36,13 @@ async def ask(
 class Allocator:
     """The allocations of one incarnation. AllocationError carries the device manager's own words."""
 
-    def __init__(self, incarnation: Incarnation, connections: Connections, active: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self, incarnation: Incarnation, connections: PluginConnections, active: Callable[[], Iterable[str]]
+    ) -> None:
         self._incarnation, self._connections, self._active = incarnation, connections, active
         self._ledger, self._behaviour = incarnation.ledger, incarnation.behaviour
 
-    async def allocate(self, pod: Pod, container: Container, reusable: Reusable, affinity: Affinity) -> None:
+    async def allocate(self, pod: Pod, container: PodContainer, reusable: Reusable, affinity: Affinity) -> None:
         """All resources of one container. Init containers leave their devices in `reusable` for the next ones."""
         await self._resources(pod, container, reusable, affinity)
         keeps = container in pod.init and not (container.restartable and self._behaviour.sidecars)
@@ -53,7 +55,7 @@ class Allocator:
         if self._incarnation.sources_ready and self._ledger.keep_only(self._active()):
             self._ledger.recount()
 
-    async def _resources(self, pod: Pod, container: Container, reusable: Reusable, affinity: Affinity) -> None:
+    async def _resources(self, pod: Pod, container: PodContainer, reusable: Reusable, affinity: Affinity) -> None:
         wanted = [(name, n) for name, n in container.resources.items() if self._ledger.is_plugin_resource(name)]
         if wanted:
             self.collect()

@@ -5,7 +5,7 @@ Go picks ids in the random order of its maps; here they are taken in sorted orde
 
 from dataclasses import dataclass
 
-from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.connections import PluginConnections
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 
@@ -30,7 +30,7 @@ class Request:
 class Choice:
     """The devices for one request."""
 
-    def __init__(self, incarnation: Incarnation, connections: Connections, request: Request) -> None:
+    def __init__(self, incarnation: Incarnation, connections: PluginConnections, request: Request) -> None:
         self._incarnation, self._connections, self._request = incarnation, connections, request
         self._ledger, self._behaviour = incarnation.ledger, incarnation.behaviour
         self._chosen: set[str] = set()

@@ -7,19 +7,19 @@ a client for each socket path.
 import asyncio
 from pathlib import Path
 
-from dpgateway_simulator.kubelet.connections import Connections
-from dpgateway_simulator.kubelet.endpoint import Endpoint, dial, follow
+from dpgateway_simulator.kubelet.connections import PluginConnections
+from dpgateway_simulator.kubelet.endpoint import PluginEndpoint, dial, follow
 from dpgateway_simulator.kubelet.errors import PluginError, RefusedError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.wire.dialects import Registration
 
 
-class SingleConnections(Connections):
+class SingleConnections(PluginConnections):
     """1.25 to 1.36: one client per resource (plugin/v1beta1/handler.go); Register's options are ignored."""
 
     def __init__(self, incarnation: Incarnation) -> None:
         super().__init__(incarnation)
-        self._clients: dict[str, Endpoint] = {}
+        self._clients: dict[str, PluginEndpoint] = {}
 
     async def register(self, request: Registration) -> None:
         endpoint = self._open(request)
@@ -38,14 +38,14 @@ class SingleConnections(Connections):
         self._connected(endpoint)
         self._spawn(endpoint, self._run(endpoint))
 
-    async def _greet(self, endpoint: Endpoint, request: Registration) -> None:
+    async def _greet(self, endpoint: PluginEndpoint, request: Registration) -> None:
         deadline = request.deadline if self._incarnation.behaviour.register_context else None
         try:
             endpoint.options = await endpoint.reach().options(deadline)
         except PluginError as error:
             raise RefusedError(f"failed to get device plugin options: {error}") from error
 
-    async def _run(self, endpoint: Endpoint) -> None:
+    async def _run(self, endpoint: PluginEndpoint) -> None:
         """When a stream ends the client is looked up by its resource, and may be a newer one: kubernetes #121994."""
         await follow(self._incarnation, endpoint)
         client = self._client(endpoint)
@@ -55,16 +55,16 @@ class SingleConnections(Connections):
         client.close()
         self._disconnected(client)
 
-    def _add(self, endpoint: Endpoint) -> None:
+    def _add(self, endpoint: PluginEndpoint) -> None:
         self._clients[endpoint.resource] = endpoint
 
-    def _remove(self, endpoint: Endpoint) -> None:
+    def _remove(self, endpoint: PluginEndpoint) -> None:
         self._clients.pop(endpoint.resource, None)
 
-    def _client(self, endpoint: Endpoint) -> Endpoint | None:
+    def _client(self, endpoint: PluginEndpoint) -> PluginEndpoint | None:
         return self._clients.get(endpoint.resource)
 
-    def _disconnected(self, client: Endpoint) -> None:
+    def _disconnected(self, client: PluginEndpoint) -> None:
         current = self.endpoints.get(client.resource)
         if current is not None:
             self._incarnation.ledger.mark_unhealthy(client.resource)
@@ -78,10 +78,10 @@ class ManyConnections(SingleConnections):
 
     def __init__(self, incarnation: Incarnation) -> None:
         super().__init__(incarnation)
-        self._clients_of: dict[str, list[Endpoint]] = {}
-        self._connected_at: dict[str, dict[Path, Endpoint]] = {}
+        self._clients_of: dict[str, list[PluginEndpoint]] = {}
+        self._connected_at: dict[str, dict[Path, PluginEndpoint]] = {}
 
-    async def _greet(self, endpoint: Endpoint, request: Registration) -> None:
+    async def _greet(self, endpoint: PluginEndpoint, request: Registration) -> None:
         await super()._greet(endpoint, request)
         stored = self._connected_at.setdefault(endpoint.resource, {})
         if endpoint.path in stored:
@@ -89,17 +89,17 @@ class ManyConnections(SingleConnections):
             raise RefusedError(f"device plugin already connected: {endpoint.path}")
         stored[endpoint.path] = endpoint
 
-    def _add(self, endpoint: Endpoint) -> None:
+    def _add(self, endpoint: PluginEndpoint) -> None:
         self._clients_of.setdefault(endpoint.resource, []).append(endpoint)
 
-    def _remove(self, endpoint: Endpoint) -> None:
+    def _remove(self, endpoint: PluginEndpoint) -> None:
         others = [one for one in self._clients_of.get(endpoint.resource, []) if one.path != endpoint.path]
         self._clients_of[endpoint.resource] = others
 
-    def _client(self, endpoint: Endpoint) -> Endpoint | None:
+    def _client(self, endpoint: PluginEndpoint) -> PluginEndpoint | None:
         return next((one for one in self._clients_of.get(endpoint.resource, []) if one.path == endpoint.path), None)
 
-    def _disconnected(self, client: Endpoint) -> None:
+    def _disconnected(self, client: PluginEndpoint) -> None:
         stored = self._connected_at.get(client.resource, {})
         if client.path not in stored:
             return

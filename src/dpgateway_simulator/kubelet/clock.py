@@ -6,7 +6,7 @@ import time
 from typing import Protocol
 
 
-class Clock(Protocol):
+class KubeletClock(Protocol):
     """Counts seconds. Only differences of its times mean anything."""
 
     def time(self) -> float: ...

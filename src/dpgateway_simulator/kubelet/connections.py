@@ -10,27 +10,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
-from dpgateway_simulator.kubelet.endpoint import Endpoint, dial, follow, opened
+from dpgateway_simulator.kubelet.endpoint import PluginEndpoint, dial, follow, opened
 from dpgateway_simulator.kubelet.errors import RefusedError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.wire.device_list import Device
 from dpgateway_simulator.wire.dialects import Registration
 
 
-class Connections(ABC):
+class PluginConnections(ABC):
     """`endpoints` is whom the device manager calls, by resource. `register` raises RefusedError."""
 
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
-        self.endpoints: dict[str, Endpoint] = {}
-        self._opened: list[Endpoint] = []
+        self.endpoints: dict[str, PluginEndpoint] = {}
+        self._opened: list[PluginEndpoint] = []
 
     @abstractmethod
     async def register(self, request: Registration) -> None: ...
 
     def expect(self, resource: str) -> None:
         """A resource of the checkpoint: a stopped endpoint."""
-        self.endpoints[resource] = Endpoint(
+        self.endpoints[resource] = PluginEndpoint(
             resource, "", self._incarnation.node.directory, stopped_at=self._incarnation.now()
         )
 
@@ -46,50 +46,50 @@ class Connections(ABC):
             endpoint.close()
         return len(broken)
 
-    def _open(self, request: Registration) -> Endpoint:
+    def _open(self, request: Registration) -> PluginEndpoint:
         self._opened.append(opened(self._incarnation, request))
         return self._opened[-1]
 
-    def _connected(self, endpoint: Endpoint) -> None:
+    def _connected(self, endpoint: PluginEndpoint) -> None:
         self.endpoints[endpoint.resource] = endpoint
         self._incarnation.emit("connected", **endpoint.about)
 
-    def _failed(self, endpoint: Endpoint, reason: object) -> None:
+    def _failed(self, endpoint: PluginEndpoint, reason: object) -> None:
         self._incarnation.emit("registration failed", **endpoint.about, reason=str(reason))
 
-    def _spawn(self, endpoint: Endpoint, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, endpoint: PluginEndpoint, work: Coroutine[Any, Any, None]) -> None:
         self._incarnation.tasks.spawn(f"kubelet: {endpoint.resource} at {endpoint.name}", work)
 
 
-class FirstListConnections(Connections):
+class FirstListConnections(PluginConnections):
     """1.8: a plugin counts from its first list on, and its end deletes all its devices (deviceplugin/manager.go)."""
 
     async def register(self, request: Registration) -> None:
         endpoint = self._open(request)
         self._spawn(endpoint, self._run(endpoint))
 
-    async def _run(self, endpoint: Endpoint) -> None:
+    async def _run(self, endpoint: PluginEndpoint) -> None:
         await follow(self._incarnation, endpoint, first=lambda: self._replace(endpoint))
         if self.endpoints.get(endpoint.resource) is endpoint:
             del self.endpoints[endpoint.resource]
             self._incarnation.ledger.change(endpoint.resource, (), endpoint.devices.values())
         endpoint.stop(self._incarnation.now())
 
-    def _replace(self, endpoint: Endpoint) -> None:
+    def _replace(self, endpoint: PluginEndpoint) -> None:
         old = self.endpoints.get(endpoint.resource)
         self._connected(endpoint)
         if old is not None:
             old.stop(self._incarnation.now())
 
 
-class ReplacingConnections(Connections):
+class ReplacingConnections(PluginConnections):
     """1.9 to 1.11: the new plugin inherits the old one's devices as Unhealthy, the old one is stopped (manager.go)."""
 
     async def register(self, request: Registration) -> None:
         endpoint = self._open(request)
         self._spawn(endpoint, self._run(endpoint, request))
 
-    async def _run(self, endpoint: Endpoint, request: Registration) -> None:
+    async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         old = self.endpoints.get(endpoint.resource)
         if old is not None:
             endpoint.devices = {device: self._inherited(one) for device, one in old.devices.items()}
@@ -117,14 +117,14 @@ class ReplacingConnections(Connections):
         return device if keeps else dataclasses.replace(device, health="Unhealthy")
 
 
-class NewestConnections(Connections):
+class NewestConnections(PluginConnections):
     """1.12 to 1.24: the newest is called; older streams go on and their lists count (runEndpoint)."""
 
     async def register(self, request: Registration) -> None:
         endpoint = self._open(request)
         self._spawn(endpoint, self._run(endpoint, request))
 
-    async def _run(self, endpoint: Endpoint, request: Registration) -> None:
+    async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         try:
             await dial(self._incarnation, endpoint)
         except RefusedError as error:

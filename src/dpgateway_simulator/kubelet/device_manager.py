@@ -10,21 +10,21 @@ from pathlib import Path
 from dpgateway_simulator.kubelet import checkpoint, store
 from dpgateway_simulator.kubelet.clients import ManyConnections, SingleConnections
 from dpgateway_simulator.kubelet.connections import (
-    Connections,
     FirstListConnections,
     NewestConnections,
+    PluginConnections,
     ReplacingConnections,
 )
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.pod_directories import PodDirectories
-from dpgateway_simulator.kubelet.pod_resources import PodResources
-from dpgateway_simulator.kubelet.registration import Registrar
+from dpgateway_simulator.kubelet.pod_directories import RootDirectory
+from dpgateway_simulator.kubelet.pod_resources import PodResourcesServer
+from dpgateway_simulator.kubelet.registration import RegistrationServer
 from dpgateway_simulator.kubelet.workload import Workload
 from dpgateway_simulator.wire import sockets
 from dpgateway_simulator.wire.dialects import DIALECTS
 from dpgateway_simulator.wire.server import GoServer
 
-_CONNECTIONS: Mapping[str, Callable[[Incarnation], Connections]] = {
+_CONNECTIONS: Mapping[str, Callable[[Incarnation], PluginConnections]] = {
     "first list": FirstListConnections,
     "replaced": ReplacingConnections,
     "newest": NewestConnections,
@@ -40,12 +40,12 @@ class DeviceManager:
         behaviour = incarnation.behaviour
         self.incarnation = incarnation
         self.connections = _CONNECTIONS[behaviour.clients](incarnation)
-        directories = PodDirectories(incarnation)
+        directories = RootDirectory(incarnation)
         self.workload = Workload(incarnation, self.connections, directories)
         pods, finished = self.workload.pods, self.workload.finished
         incarnation.tasks.spawn("kubelet: pods' directories", directories.clean(ChainMap(pods, finished)))
-        self._pod_resources = PodResources(incarnation, pods, finished)
-        self.registrar = Registrar(incarnation, self.connections)
+        self._pod_resources = PodResourcesServer(incarnation, pods, finished)
+        self.registrar = RegistrationServer(incarnation, self.connections)
         self._server = GoServer([DIALECTS[behaviour.api].service(self.registrar.register)])
         incarnation.at_end(self.connections.close)
         incarnation.at_end(self._server.end)

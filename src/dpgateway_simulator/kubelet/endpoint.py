@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError, RefusedError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.plugin import Plugin
+from dpgateway_simulator.kubelet.plugin import PluginClient
 from dpgateway_simulator.wire.device_list import Device
 from dpgateway_simulator.wire.dialects import Options, Registration
 
@@ -20,13 +20,13 @@ _FIRST_BACKOFF, _BACKOFF_FACTOR = 1.0, 1.6  # grpc-go's connection back-off, wit
 
 
 @dataclass(eq=False)
-class Endpoint:
+class PluginEndpoint:
     """A registered plugin. One that only the checkpoint knows has no `plugin`, and is stopped from the beginning."""
 
     resource: str
     name: str  # as it was registered
     path: Path
-    plugin: Plugin | None = None
+    plugin: PluginClient | None = None
     options: Options | None = None
     stopped_at: float | None = None
     devices: dict[str, Device] = field(default_factory=dict)  # its own last list, where lists are compared
@@ -36,7 +36,7 @@ class Endpoint:
         """For events."""
         return {"resource": self.resource, "endpoint": self.name}
 
-    def reach(self) -> Plugin:
+    def reach(self) -> PluginClient:
         """The plugin to call; AllocationError if it is stopped."""
         if self.plugin is None or self.stopped_at is not None:
             raise AllocationError(f"endpoint &{{{self.resource} {self.path}}} has been stopped")
@@ -55,14 +55,14 @@ class Endpoint:
         return self.stopped_at is not None and now - self.stopped_at > grace
 
 
-def opened(incarnation: Incarnation, request: Registration) -> Endpoint:
+def opened(incarnation: Incarnation, request: Registration) -> PluginEndpoint:
     """An endpoint that isn't connected yet; the endpoint field is joined as Go's filepath.Join does."""
     path = Path(os.path.normpath(f"{incarnation.node.directory}/{request.endpoint}"))
-    plugin = Plugin(incarnation.behaviour, request.resource, path, request.endpoint)
-    return Endpoint(request.resource, request.endpoint, path, plugin)
+    plugin = PluginClient(incarnation.behaviour, request.resource, path, request.endpoint)
+    return PluginEndpoint(request.resource, request.endpoint, path, plugin)
 
 
-async def dial(incarnation: Incarnation, endpoint: Endpoint) -> None:
+async def dial(incarnation: Incarnation, endpoint: PluginEndpoint) -> None:
     """grpc.WithBlock: tries again and again for 10 seconds, then RefusedError."""
     trying = incarnation.tasks.spawn(f"kubelet: dialling {endpoint.name}", _try(incarnation, endpoint))
     waiting = incarnation.tasks.spawn(f"kubelet: patience with {endpoint.name}", incarnation.sleep(DIAL_TIMEOUT))
@@ -76,7 +76,7 @@ async def dial(incarnation: Incarnation, endpoint: Endpoint) -> None:
         waiting.cancel()
 
 
-async def _try(incarnation: Incarnation, endpoint: Endpoint) -> None:
+async def _try(incarnation: Incarnation, endpoint: PluginEndpoint) -> None:
     delay = _FIRST_BACKOFF
     while True:
         incarnation.emit("dialling", **endpoint.about)
@@ -87,7 +87,7 @@ async def _try(incarnation: Incarnation, endpoint: Endpoint) -> None:
             delay *= _BACKOFF_FACTOR
 
 
-async def follow(incarnation: Incarnation, endpoint: Endpoint, first: Callable[[], None] | None = None) -> None:
+async def follow(incarnation: Incarnation, endpoint: PluginEndpoint, first: Callable[[], None] | None = None) -> None:
     """Takes list after list until the stream ends, also by a failure; calls `first` after the first list."""
     reason = "EOF"
     incarnation.emit("stream opened", **endpoint.about)
@@ -102,7 +102,7 @@ async def follow(incarnation: Incarnation, endpoint: Endpoint, first: Callable[[
     incarnation.emit("stream ended", **endpoint.about, reason=reason)
 
 
-def take(incarnation: Incarnation, endpoint: Endpoint, devices: tuple[Device, ...]) -> None:
+def take(incarnation: Incarnation, endpoint: PluginEndpoint, devices: tuple[Device, ...]) -> None:
     """One list into the ledger: whole, or what changed since the endpoint's last one."""
     held_before = _health_of_held(incarnation, endpoint.resource)
     if incarnation.behaviour.list_replaces:
@@ -118,7 +118,7 @@ def take(incarnation: Incarnation, endpoint: Endpoint, devices: tuple[Device, ..
         _report_health(incarnation, endpoint.resource, held_before)
 
 
-def _difference(endpoint: Endpoint, devices: Iterable[Device]) -> tuple[list[Device], list[Device]]:
+def _difference(endpoint: PluginEndpoint, devices: Iterable[Device]) -> tuple[list[Device], list[Device]]:
     """Up to 1.11: what is new or changed its health, and what is gone."""
     cached, kept, seen = endpoint.devices, [], set()
     for device in devices:

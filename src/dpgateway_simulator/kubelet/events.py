@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Event:
+class KubeletEvent:
     """One thing that happened: its kind, such as `registered` or `list received`, and its details."""
 
     kind: str
@@ -27,23 +27,23 @@ def _short(value: object, limit: int = 8) -> str:
     return shown if len(value) <= limit else f"{shown},... ({len(value)})"
 
 
-class Journal:
+class EventLog:
     """The events of all incarnations of one simulated kubelet. Writing an event never awaits anything."""
 
     def __init__(self, time: Callable[[], float]) -> None:
-        self.events: list[Event] = []
+        self.events: list[KubeletEvent] = []
         self._time = time
-        self._listeners: list[Callable[[Event], None]] = []
+        self._listeners: list[Callable[[KubeletEvent], None]] = []
         self._changed = asyncio.Event()
 
     def emit(self, kind: str, **fields: object) -> None:
-        event = Event(kind, self._time(), fields)
+        event = KubeletEvent(kind, self._time(), fields)
         self.events.append(event)
         for listener in tuple(self._listeners):
             listener(event)
         self.wake()
 
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[KubeletEvent], None]) -> Callable[[], None]:
         """Calls `listener` with every event from now on, until the returned function is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -59,7 +59,7 @@ class Journal:
             await self._changed.wait()
         return value
 
-    async def follow(self, start: int = 0) -> AsyncIterator[Event]:
+    async def follow(self, start: int = 0) -> AsyncIterator[KubeletEvent]:
         """Yields every event from the `start`-th on, and never ends."""
         while True:
             while start < len(self.events):

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from dpgateway_simulator.kubelet import store
 from dpgateway_simulator.kubelet.behaviour import Behaviour
 from dpgateway_simulator.kubelet.errors import Crashed
-from dpgateway_simulator.kubelet.ledger import Ledger
-from dpgateway_simulator.kubelet.node import Node
+from dpgateway_simulator.kubelet.ledger import DeviceLedger
+from dpgateway_simulator.kubelet.node import SimulatedNode
 
 T = TypeVar("T")
 _NIL = "invalid memory address or nil pointer dereference"
@@ -22,7 +22,7 @@ class Incarnation:
 
     def __init__(
         self,
-        node: Node,
+        node: SimulatedNode,
         behaviour: Behaviour,
         *,
         sources_ready: bool = True,
@@ -30,7 +30,7 @@ class Incarnation:
     ) -> None:
         self.node, self.behaviour = node, behaviour
         self.sources_ready, self.found_running = sources_ready, found_running
-        self.ledger = Ledger(hides_unhealthy=behaviour.hides_unhealthy)
+        self.ledger = DeviceLedger(hides_unhealthy=behaviour.hides_unhealthy)
         self.tasks = Tasks()
         self.ended, self.crashed = False, ""
         self._at_end: list[Callable[[], None]] = []

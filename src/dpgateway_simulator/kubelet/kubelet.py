@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from dpgateway_simulator.kubelet import status
 from dpgateway_simulator.kubelet.errors import NotRunningError
-from dpgateway_simulator.kubelet.events import Event
-from dpgateway_simulator.kubelet.plugin import Plugin
+from dpgateway_simulator.kubelet.events import KubeletEvent
+from dpgateway_simulator.kubelet.plugin import PluginClient
 from dpgateway_simulator.kubelet.pods import Pod, Spec, containers
 from dpgateway_simulator.kubelet.restartable import Reply, Restartable
 from dpgateway_simulator.wire.dialects import Answer, Registration
@@ -97,7 +97,7 @@ class Kubelet(Restartable):
     # what it sees
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[KubeletEvent]:
         return self.journal.events
 
     async def wait_for(
@@ -113,10 +113,10 @@ class Kubelet(Restartable):
             last = "; ".join(str(event) for event in self.events[-5:])
             raise TimeoutError(f"not within {timeout} s; last events: {last}") from error
 
-    async def wait_for_event(self, kind: str, since: int = 0, **fields: object) -> Event:
+    async def wait_for_event(self, kind: str, since: int = 0, **fields: object) -> KubeletEvent:
         """Waits, 30 seconds at most, for an event with these fields; the first `since` events don't count."""
 
-        def found() -> Event | None:
+        def found() -> KubeletEvent | None:
             return next((one for one in self.events[since:] if _matches(one, kind, fields)), None)
 
         event = await self.wait_for(found)
@@ -169,12 +169,12 @@ class Kubelet(Restartable):
     def _socket(self) -> Path:
         return self._running().socket
 
-    def _endpoint(self, resource: str) -> Plugin:
+    def _endpoint(self, resource: str) -> PluginClient:
         endpoint = self._running().connections.endpoints.get(resource)
         if endpoint is None:
             raise NotRunningError(f"no plugin is registered for {resource}")
         return endpoint.reach()
 
 
-def _matches(event: Event, kind: str, fields: Mapping[str, object]) -> bool:
+def _matches(event: KubeletEvent, kind: str, fields: Mapping[str, object]) -> bool:
     return event.kind == kind and all(event.fields.get(name) == value for name, value in fields.items())

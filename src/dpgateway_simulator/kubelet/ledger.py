@@ -29,7 +29,7 @@ class Holding:
 
 
 @dataclass
-class Ledger:
+class DeviceLedger:
     """Every resource's devices, and who holds which."""
 
     hides_unhealthy: bool = False  # 1.8 and 1.9 remember healthy devices only

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from grpclib.const import Status
 
-from dpgateway_simulator.kubelet.clock import Clock
-from dpgateway_simulator.kubelet.events import Journal
+from dpgateway_simulator.kubelet.clock import KubeletClock
+from dpgateway_simulator.kubelet.events import EventLog
 
 
 @dataclass
@@ -47,12 +47,12 @@ class Misbehaviour:
 
 
 @dataclass(frozen=True)
-class Node:
+class SimulatedNode:
     """`policy` is the topology manager's, `numa` are the numbers of the machine's NUMA nodes."""
 
     directory: Path
-    clock: Clock
-    journal: Journal
+    clock: KubeletClock
+    journal: EventLog
     misbehaviour: Misbehaviour
     policy: str = "none"
     numa: tuple[int, ...] = (0,)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 PRE_START_TIMEOUT = 30  # KubeletPreStartContainerRPCTimeoutInSecs
 
 
-class Plugin:
+class PluginClient:
     """One connection to one plugin. A call that fails raises PluginError."""
 
     def __init__(self, behaviour: Behaviour, resource: str, path: Path, endpoint: str) -> None:

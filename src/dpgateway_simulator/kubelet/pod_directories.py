@@ -11,7 +11,7 @@ from dpgateway_simulator.kubelet.incarnation import Incarnation
 CLEANING = 2.0  # seconds between two looks: housekeepingPeriod in pkg/kubelet/kubelet.go
 
 
-class PodDirectories:
+class RootDirectory:
     """Nothing is made or removed without a --root-dir."""
 
     def __init__(self, incarnation: Incarnation) -> None:

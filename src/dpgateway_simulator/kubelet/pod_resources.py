@@ -12,7 +12,7 @@ from grpclib.server import Stream
 
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.kubelet.ledger import Holding
-from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.kubelet.pods import Pod, PodContainer
 from dpgateway_simulator.wire import sockets, v1
 from dpgateway_simulator.wire.server import GoServer
 
@@ -20,7 +20,7 @@ NAMESPACE = "default"
 REFILL = 10  # calls a second, for each call of the burst
 
 
-class PodResources:
+class PodResourcesServer:
     """The API of one incarnation. There is none without a --root-dir, and none in releases that don't have it."""
 
     def __init__(self, incarnation: Incarnation, pods: Mapping[str, Pod], finished: Mapping[str, Pod]) -> None:
@@ -77,7 +77,7 @@ class PodResources:
         sidecars = [one for one in pod.init if one.restartable and self._behaviour.sidecars]
         return [v1.ContainerResources(one.name, self._devices(pod, one, api)) for one in (*sidecars, *pod.containers)]
 
-    def _devices(self, pod: Pod, container: Container, api: str) -> list[v1.ContainerDevices]:
+    def _devices(self, pod: Pod, container: PodContainer, api: str) -> list[v1.ContainerDevices]:
         holdings = self._incarnation.ledger.of_container(pod.name, container.name)
         return [
             v1.ContainerDevices(holding.resource, ids, _near(node) if api == "v1" else v1.TopologyInfo())

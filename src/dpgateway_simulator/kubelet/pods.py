@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpgateway_simulator.kubelet.ledger import Ledger
+from dpgateway_simulator.kubelet.ledger import DeviceLedger
 
 Spec = Mapping[str, Mapping[str, int]] | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Container:
+class PodContainer:
     """A container and its limits of extended resources; `restartable` makes an init container a sidecar."""
 
     name: str
@@ -28,29 +28,29 @@ class Pod:
     """A pod. Its name is also its uid."""
 
     name: str
-    containers: tuple[Container, ...]
-    init: tuple[Container, ...] = ()
+    containers: tuple[PodContainer, ...]
+    init: tuple[PodContainer, ...] = ()
 
     @property
-    def all(self) -> tuple[Container, ...]:
+    def all(self) -> tuple[PodContainer, ...]:
         return self.init + self.containers
 
-    def container(self, name: str) -> Container | None:
+    def container(self, name: str) -> PodContainer | None:
         return next((one for one in self.all if one.name == name), None)
 
 
-def containers(spec: Spec) -> tuple[Container, ...]:
+def containers(spec: Spec) -> tuple[PodContainer, ...]:
     """From {"name": {"x.com/y": 1}} or from container objects as in a pod's manifest."""
     if isinstance(spec, Mapping):
-        return tuple(Container(name, dict(resources)) for name, resources in spec.items())
+        return tuple(PodContainer(name, dict(resources)) for name, resources in spec.items())
     return tuple(_container(one) for one in spec)
 
 
-def _container(one: Mapping[str, Any]) -> Container:
+def _container(one: Mapping[str, Any]) -> PodContainer:
     resources = one.get("resources") or {}
     limits = resources.get("limits", resources)
     numbers = {name: int(amount) for name, amount in limits.items()}
-    return Container(one["name"], numbers, one.get("restartPolicy") == "Always")
+    return PodContainer(one["name"], numbers, one.get("restartPolicy") == "Always")
 
 
 def requests(pod: Pod) -> Counter[str]:
@@ -63,7 +63,7 @@ def requests(pod: Pod) -> Counter[str]:
     return total
 
 
-def allocatable(ledger: Ledger, counts: Mapping[str, int], pod: str) -> dict[str, int]:
+def allocatable(ledger: DeviceLedger, counts: Mapping[str, int], pod: str) -> dict[str, int]:
     """The node's allocatable devices. A pod with devices finds at least those in use, so that it survives a restart."""
     node = dict(counts)
     if any(one.pod == pod for one in ledger.holdings.values()):

@@ -10,7 +10,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from dpgateway_simulator.kubelet.behaviour import Behaviour
-from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.connections import PluginConnections
 from dpgateway_simulator.kubelet.errors import RefusedError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
 from dpgateway_simulator.wire.dialects import Registration
@@ -46,10 +46,10 @@ def check(behaviour: Behaviour, version: str, resource: str) -> None:
         raise RefusedError(behaviour.name_error.format(quoted(resource)))
 
 
-class Registrar:
+class RegistrationServer:
     """Checks a request and hands it to the connections."""
 
-    def __init__(self, incarnation: Incarnation, connections: Connections) -> None:
+    def __init__(self, incarnation: Incarnation, connections: PluginConnections) -> None:
         self._incarnation, self._connections = incarnation, connections
         self._misbehaviour = incarnation.node.misbehaviour
 

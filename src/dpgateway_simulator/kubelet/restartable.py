@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from dpgateway_simulator.kubelet import topology
 from dpgateway_simulator.kubelet.behaviour import Behaviour
-from dpgateway_simulator.kubelet.clock import Clock, RealClock
+from dpgateway_simulator.kubelet.clock import KubeletClock, RealClock
 from dpgateway_simulator.kubelet.device_manager import DeviceManager
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
-from dpgateway_simulator.kubelet.events import Journal
+from dpgateway_simulator.kubelet.events import EventLog
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.node import Misbehaviour, Node
+from dpgateway_simulator.kubelet.node import Misbehaviour, SimulatedNode
 from dpgateway_simulator.kubelet.releases import behaviour
 
 Reply = dict[str, Any]
@@ -27,7 +27,7 @@ class Restartable:
         version: str,
         directory: str | os.PathLike[str],
         *,
-        clock: Clock | None = None,
+        clock: KubeletClock | None = None,
         policy: str = "none",
         numa: int = 1,
     ) -> None:
@@ -35,9 +35,9 @@ class Restartable:
             raise ValueError(f"unknown topology policy {policy!r}, expected one of {', '.join(topology.POLICIES)}")
         self.behaviour: Behaviour = behaviour(version)
         self.clock = clock or RealClock()
-        self.journal = Journal(self.clock.time)
+        self.journal = EventLog(self.clock.time)
         self.misbehaviour = Misbehaviour()
-        self._node = Node(
+        self._node = SimulatedNode(
             Path(directory).absolute(), self.clock, self.journal, self.misbehaviour, policy, tuple(range(numa))
         )
         self._manager: DeviceManager | None = None  # of the current incarnation, or of the last one

@@ -9,18 +9,18 @@ from typing import Any
 from dpgateway_simulator.kubelet.allocation import ask
 from dpgateway_simulator.kubelet.behaviour import Behaviour
 from dpgateway_simulator.kubelet.choice import Request
-from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.connections import PluginConnections
 from dpgateway_simulator.kubelet.errors import AllocationError, PluginError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.ledger import Holding, Ledger
-from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.kubelet.ledger import DeviceLedger, Holding
+from dpgateway_simulator.kubelet.pods import Pod, PodContainer
 from dpgateway_simulator.wire.dialects import Answer
 from dpgateway_simulator.wire.v1beta1 import DeviceSpec, Mount
 
 RunOptions = dict[str, Any]
 
 
-async def pre_start(incarnation: Incarnation, connections: Connections, request: Request) -> None:
+async def pre_start(incarnation: Incarnation, connections: PluginConnections, request: Request) -> None:
     """callPreStartContainerIfNeeded; AllocationError when the container can't start."""
     endpoint = connections.endpoints.get(request.resource)
     if endpoint is None:
@@ -41,7 +41,9 @@ async def pre_start(incarnation: Incarnation, connections: Connections, request:
         raise AllocationError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
 
 
-async def allocate(incarnation: Incarnation, connections: Connections, pod: Pod, container: Container) -> RunOptions:
+async def allocate(
+    incarnation: Incarnation, connections: PluginConnections, pod: Pod, container: PodContainer
+) -> RunOptions:
     """Allocates what the container asks for; what it runs with. Raises AllocationError."""
     answers = []
     for resource, number in container.resources.items():
@@ -56,7 +58,7 @@ async def allocate(incarnation: Incarnation, connections: Connections, pod: Pod,
     return merged(incarnation.behaviour, answers, f"{pod.name}-{container.name}")
 
 
-def _ids(ledger: Ledger, request: Request) -> list[str]:
+def _ids(ledger: DeviceLedger, request: Request) -> list[str]:
     """What the container holds already, and as much more as it asks for."""
     ledger.recount()
     held = ledger.held(request.pod, request.container, request.resource) or set()

@@ -4,13 +4,13 @@ import re
 from collections.abc import Container
 from typing import Any
 
-from dpgateway_simulator.kubelet.connections import Connections
-from dpgateway_simulator.kubelet.endpoint import Endpoint
+from dpgateway_simulator.kubelet.connections import PluginConnections
+from dpgateway_simulator.kubelet.endpoint import PluginEndpoint
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.ledger import Ledger
+from dpgateway_simulator.kubelet.ledger import DeviceLedger
 
 
-def capacity(incarnation: Incarnation, connections: Connections) -> dict[str, Any]:
+def capacity(incarnation: Incarnation, connections: PluginConnections) -> dict[str, Any]:
     """GetCapacity. It also forgets each resource whose plugin is gone for longer than the grace period."""
     healthy, grace = incarnation.ledger.healthy, incarnation.behaviour.grace
     if grace is None:  # 1.8 leaves out what is zero (cm/container_manager_linux.go)
@@ -25,7 +25,7 @@ def capacity(incarnation: Incarnation, connections: Connections) -> dict[str, An
     return {"capacity": total, "allocatable": allocatable, "removed": removed}
 
 
-def _forget(incarnation: Incarnation, connections: Connections, grace: float) -> list[str]:
+def _forget(incarnation: Incarnation, connections: PluginConnections, grace: float) -> list[str]:
     now, removed = incarnation.now(), []
     for resource in sorted(incarnation.ledger.healthy.keys() | incarnation.ledger.unhealthy.keys()):
         endpoint = connections.endpoints.get(resource)
@@ -39,14 +39,14 @@ def _forget(incarnation: Incarnation, connections: Connections, grace: float) ->
     return removed
 
 
-def resources(incarnation: Incarnation, connections: Connections, pods: Container[str]) -> dict[str, Any]:
+def resources(incarnation: Incarnation, connections: PluginConnections, pods: Container[str]) -> dict[str, Any]:
     """Every resource's plugin, counts, devices and holders as they are now; unlike `capacity` it forgets nothing."""
     ledger = incarnation.ledger
     names = ledger.healthy.keys() | ledger.unhealthy.keys() | ledger.allocated.keys()
     return {name: _resource(ledger, name, connections.endpoints.get(name), pods) for name in sorted(names)}
 
 
-def _resource(ledger: Ledger, name: str, endpoint: Endpoint | None, pods: Container[str]) -> dict[str, Any]:
+def _resource(ledger: DeviceLedger, name: str, endpoint: PluginEndpoint | None, pods: Container[str]) -> dict[str, Any]:
     healthy, unhealthy = ledger.healthy.get(name, set()), ledger.unhealthy.get(name, set())
     known, holders = ledger.known.get(name, {}), _holders(ledger, name, pods)
     found = []
@@ -63,7 +63,7 @@ def _resource(ledger: Ledger, name: str, endpoint: Endpoint | None, pods: Contai
     }
 
 
-def _holders(ledger: Ledger, resource: str, pods: Container[str]) -> dict[str, list[str]]:
+def _holders(ledger: DeviceLedger, resource: str, pods: Container[str]) -> dict[str, list[str]]:
     """By device. A deleted pod holds its devices until the next pod is admitted (updateAllocatedDevices)."""
     holders: dict[str, list[str]] = {}
     for one in ledger.holdings.values():
@@ -93,7 +93,7 @@ def devices(incarnation: Incarnation, pod: str, container: str) -> dict[str, Any
     return answer
 
 
-def _device(ledger: Ledger, resource: str, device: str) -> dict[str, Any]:
+def _device(ledger: DeviceLedger, resource: str, device: str) -> dict[str, Any]:
     known = ledger.known.get(resource, {}).get(device)
     answer: dict[str, Any] = {"ID": device, "health": "Healthy"}
     if known is not None and known.nodes is not None:
@@ -101,7 +101,7 @@ def _device(ledger: Ledger, resource: str, device: str) -> dict[str, Any]:
     return answer
 
 
-def _status(ledger: Ledger, held: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _status(ledger: DeviceLedger, held: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """UpdateAllocatedResourcesStatus: an id that isn't in the list counts as Healthy."""
     answer = []
     for resource, ids in held.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpgateway_simulator.kubelet import checkpoint
 from dpgateway_simulator.kubelet.behaviour import Behaviour
-from dpgateway_simulator.kubelet.ledger import Ledger
+from dpgateway_simulator.kubelet.ledger import DeviceLedger
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 SOCKET = "kubelet.sock"
@@ -29,7 +29,7 @@ def prepare(directory: Path, behaviour: Behaviour) -> None:
     clean(directory, behaviour)
 
 
-def save(directory: Path, behaviour: Behaviour, ledger: Ledger) -> None:
+def save(directory: Path, behaviour: Behaviour, ledger: DeviceLedger) -> None:
     """Writes the checkpoint: in place and 0644 up to 1.9, then by renaming a file `.<random>` of mode 0600."""
     text = checkpoint.write(behaviour.checkpoint_writes, ledger.holdings.values(), ledger.registered())
     if not behaviour.checkpoint_renamed:

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 from dpgateway_simulator.kubelet.admission import Admission, PodRefusedError
-from dpgateway_simulator.kubelet.connections import Connections
+from dpgateway_simulator.kubelet.connections import PluginConnections
 from dpgateway_simulator.kubelet.errors import AllocationError, Crashed, NotRunningError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.kubelet.pod_directories import PodDirectories
-from dpgateway_simulator.kubelet.pods import Container, Pod
+from dpgateway_simulator.kubelet.pod_directories import RootDirectory
+from dpgateway_simulator.kubelet.pods import Pod, PodContainer
 from dpgateway_simulator.kubelet.starting import RunOptions
 
 Reply = dict[str, Any]
@@ -19,7 +19,7 @@ class Workload:
     deleted, `started` the (pod, container) that run.
     """
 
-    def __init__(self, incarnation: Incarnation, connections: Connections, directories: PodDirectories) -> None:
+    def __init__(self, incarnation: Incarnation, connections: PluginConnections, directories: RootDirectory) -> None:
         self._incarnation, self._directories = incarnation, directories
         self.pods: dict[str, Pod] = {}
         self.finished: dict[str, Pod] = {}
@@ -52,7 +52,7 @@ class Workload:
             reply = {"ok": False, "error": error, "stage": "start"}
         return {**reply, "containers": started}
 
-    async def start(self, pod: Pod, container: Container) -> Reply:
+    async def start(self, pod: Pod, container: PodContainer) -> Reply:
         """One start of one container: {"name", "options", "error"}."""
         about = {"pod": pod.name, "container": container.name}
         self._directories.make(pod.name)

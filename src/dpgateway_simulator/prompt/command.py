@@ -12,7 +12,7 @@ from dpgateway_simulator.kubelet import store
 from dpgateway_simulator.kubelet.releases import NEWEST, UnknownVersionError, behaviour
 from dpgateway_simulator.kubelet.topology import POLICIES
 from dpgateway_simulator.prompt import foreground, script, verbs
-from dpgateway_simulator.prompt.foreground import Plan
+from dpgateway_simulator.prompt.foreground import RunPlan
 from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.wire import sockets
 
@@ -120,7 +120,7 @@ def simulate(  # noqa: PLR0913, PLR0917  one per option
     except script.ScriptError as error:
         raise click.UsageError(str(error)) from error
     _check(directory.absolute())
-    plan = Plan(version, directory, policy, numa, patience)
+    plan = RunPlan(version, directory, policy, numa, patience)
     if todo is None and foreground.at_terminal():
         from dpgateway_simulator.prompt import prompt  # noqa: PLC0415  it takes a tenth of a second
 

@@ -96,7 +96,7 @@ ARGUMENTS: dict[str, Candidates] = {
 }
 
 
-class Line(Completer):
+class LineCompleter(Completer):
     """Completes lines for a kubelet. `verbs` are all that the prompt has; their help is shown beside them."""
 
     def __init__(self, kubelet: Kubelet, verbs: Mapping[str, Verb]) -> None:

@@ -20,7 +20,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """The kubelet to run, and how many seconds its steps wait."""
 
     version: str
@@ -35,7 +35,7 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
-async def run(plan: Plan, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING) -> int:
+async def run(plan: RunPlan, printer: Printer, work: Work, signals: Iterable[signal.Signals] = ENDING) -> int:
     """Runs a kubelet until one of the signals comes or the work ends; the exit code.
 
     Raises OSError if the printer can't write.

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.kubelet.events import KubeletEvent
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 
 Resources = Mapping[str, Mapping[str, Any]]
@@ -32,7 +32,7 @@ class Printer:
         self.broken: OSError | None = None
         self.gave_up: Callable[[], object] = lambda: None
 
-    def event(self, event: Event) -> None:
+    def event(self, event: KubeletEvent) -> None:
         self._began = event.time if self._began is None else self._began
         seconds = event.time - self._began
         if self._json:

@@ -19,10 +19,10 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.styles import Style
 
 from dpgateway_simulator.kubelet.errors import Crashed
-from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.kubelet.events import KubeletEvent
 from dpgateway_simulator.prompt import foreground, printing, verbs
-from dpgateway_simulator.prompt.completion import Line
-from dpgateway_simulator.prompt.foreground import Plan
+from dpgateway_simulator.prompt.completion import LineCompleter
+from dpgateway_simulator.prompt.foreground import RunPlan
 from dpgateway_simulator.prompt.printing import Printer
 from dpgateway_simulator.prompt.session import Session, WordsError
 from dpgateway_simulator.prompt.terminal_verbs import KNOWN, Quit, usage
@@ -31,7 +31,7 @@ WELCOME = "`help` lists the commands, Tab completes, Ctrl-C gives up a line or a
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse bg:ansibrightblack ansiwhite", "bad": "bg:ansired"})
 
 
-async def run(plan: Plan, output: str) -> int:
+async def run(plan: RunPlan, output: str) -> int:
     """Runs a kubelet with a prompt until the user leaves or a signal comes; the exit code."""
     screen = Screen(wraps=output != "json")
     signals = (*foreground.ENDING, signal.SIGHUP)  # SIGHUP: the terminal is closed
@@ -66,7 +66,7 @@ class Prompt:
         self._session, self._screen = session, screen
         self._lines: PromptSession[str] = PromptSession(
             self._message,
-            completer=Line(session.kubelet, KNOWN),
+            completer=LineCompleter(session.kubelet, KNOWN),
             complete_while_typing=False,
             history=history(),
             bottom_toolbar=self._toolbar,
@@ -130,7 +130,7 @@ class Prompt:
         elif application is not None and application.is_running and not application.is_done:
             application.exit(exception=KeyboardInterrupt)
 
-    def _hint(self, event: Event) -> None:
+    def _hint(self, event: KubeletEvent) -> None:
         if event.kind == "crashed":
             self._screen.write(_bad(f"the kubelet crashed: {event.fields['reason']}\n`start` starts it again"))
 

@@ -20,7 +20,7 @@ class ScriptError(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
+class ScriptLine:
     """One line of a script, and the file and line number where it stands."""
 
     text: object
@@ -55,7 +55,7 @@ def read(path: Path) -> list[Step]:
     return steps
 
 
-def _step(line: Line) -> Step:
+def _step(line: ScriptLine) -> Step:
     if not isinstance(line.text, str):
         raise WordsError(f"found {line.text!r}, expected a step in one string such as `wait example.com/x=2`")
     return Step(line.text, line.where, verbs.read(line.text))
@@ -76,13 +76,13 @@ async def do(session: Session, todo: list[Step]) -> int:
     return 0
 
 
-def _lines(path: Path, text: str) -> Iterator[Line]:
+def _lines(path: Path, text: str) -> Iterator[ScriptLine]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
-            yield Line(line.strip(), f"{path}:{number}")
+            yield ScriptLine(line.strip(), f"{path}:{number}")
 
 
-def _yaml(path: Path, text: str) -> Iterator[Line]:
+def _yaml(path: Path, text: str) -> Iterator[ScriptLine]:
     try:
         content = YAML().load(text)
     except YAMLError as error:
@@ -92,4 +92,4 @@ def _yaml(path: Path, text: str) -> Iterator[Line]:
     if not isinstance(content, CommentedSeq):
         raise ScriptError(f"{path}:1: found {type(content).__name__}, expected a list of steps, or `steps:` and a list")
     for index, step in enumerate(content):
-        yield Line(step, f"{path}:{content.lc.item(index)[0] + 1}")
+        yield ScriptLine(step, f"{path}:{content.lc.item(index)[0] + 1}")

@@ -12,7 +12,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
-from dpgateway_simulator.kubelet.events import Event
+from dpgateway_simulator.kubelet.events import KubeletEvent
 from dpgateway_simulator.prompt import checks, printing, verbs
 from dpgateway_simulator.prompt.session import Act, Session, WordsError
 from dpgateway_simulator.prompt.verbs import VERBS, Verb
@@ -50,7 +50,7 @@ def _end(event: KeyPressEvent) -> None:
         event.app.exit()
 
 
-def _redraw(application: Application[None]) -> Callable[[Event], None]:
+def _redraw(application: Application[None]) -> Callable[[KubeletEvent], None]:
     return lambda _: application.invalidate()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpgateway_simulator import behaviour
 from dpgateway_simulator.kubelet.errors import PluginError
-from dpgateway_simulator.kubelet.plugin import Plugin
+from dpgateway_simulator.kubelet.plugin import PluginClient
 from dpgateway_simulator.wire.device_list import Device
 from dpgateway_simulator.wire.sockets import bound
 
@@ -43,7 +43,7 @@ async def test_a_request_looks_like_the_kubelets(
 ) -> None:
     path = tmp_path / "x.sock"
     server, headers = await first_request(path)
-    plugin = Plugin(behaviour(version), "example.com/x", path, "x.sock")
+    plugin = PluginClient(behaviour(version), "example.com/x", path, "x.sock")
     calling = asyncio.create_task(plugin.allocate(["d0"]))
     seen = await headers
     plugin.close()
@@ -58,7 +58,7 @@ async def test_a_request_looks_like_the_kubelets(
 
 async def test_pre_start_container_has_30_seconds(tmp_path: Path) -> None:
     server, headers = await first_request(tmp_path / "x.sock")
-    plugin = Plugin(behaviour("1.37"), "example.com/x", tmp_path / "x.sock", "x.sock")
+    plugin = PluginClient(behaviour("1.37"), "example.com/x", tmp_path / "x.sock", "x.sock")
     calling = asyncio.create_task(plugin.pre_start(["d0"]))
     timeout = (await headers)["grpc-timeout"]
     plugin.close()
@@ -75,7 +75,7 @@ async def test_a_plugin_that_ends_between_our_connection_and_our_first_word_is_l
     path = tmp_path / "x.sock"
     listening = bound(path)
     listening.listen()
-    plugin = Plugin(behaviour("1.37"), "example.com/x", path, "x.sock")
+    plugin = PluginClient(behaviour("1.37"), "example.com/x", path, "x.sock")
 
     async def first() -> list[tuple[Device, ...]]:
         return [devices async for devices in plugin.lists()]

@@ -1,12 +1,12 @@
-from dpgateway_simulator.kubelet.ledger import Holding, Ledger
-from dpgateway_simulator.kubelet.pods import Container, Pod, allocatable, containers, requests, short_of
+from dpgateway_simulator.kubelet.ledger import DeviceLedger, Holding
+from dpgateway_simulator.kubelet.pods import Pod, PodContainer, allocatable, containers, requests, short_of
 from tests.simulator.rig import X
 
 Y = "example.com/y"
 
 
 def pod(name: str = "p", **numbers: int) -> Pod:
-    return Pod(name, tuple(Container(one, {X: number}) for one, number in numbers.items()))
+    return Pod(name, tuple(PodContainer(one, {X: number}) for one, number in numbers.items()))
 
 
 def test_a_pods_requests_are_its_containers_or_its_largest_init_container() -> None:
@@ -17,7 +17,7 @@ def test_a_pods_requests_are_its_containers_or_its_largest_init_container() -> N
 
 
 def test_a_pod_that_holds_devices_fits_after_a_restart() -> None:
-    ledger = Ledger(holdings={("p", "c", X): Holding("p", "c", X, {0: ["a", "b"]}, None)})
+    ledger = DeviceLedger(holdings={("p", "c", X): Holding("p", "c", X, {0: ["a", "b"]}, None)})
     ledger.recount()
     assert allocatable(ledger, {X: 0}, "p") == {X: 2}
     assert allocatable(ledger, {X: 0}, "other") == {X: 0}

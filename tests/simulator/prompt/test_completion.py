@@ -5,7 +5,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from dpgateway_simulator import Kubelet
-from dpgateway_simulator.prompt.completion import ARGUMENTS, Line
+from dpgateway_simulator.prompt.completion import ARGUMENTS, LineCompleter
 from dpgateway_simulator.prompt.terminal_verbs import KNOWN
 from tests.simulator.rig import Rig, X
 
@@ -15,7 +15,7 @@ class Complete:
     kubelet: Kubelet
 
     def __call__(self, text: str) -> list[str]:
-        found = Line(self.kubelet, KNOWN).get_completions(Document(text), CompleteEvent())
+        found = LineCompleter(self.kubelet, KNOWN).get_completions(Document(text), CompleteEvent())
         return [text[: len(text) + one.start_position] + one.text for one in found]
 
 

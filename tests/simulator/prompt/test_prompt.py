@@ -17,8 +17,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from dpgateway_simulator import Kubelet
-from dpgateway_simulator.kubelet.events import Event
-from dpgateway_simulator.prompt.foreground import Plan
+from dpgateway_simulator.kubelet.events import KubeletEvent
+from dpgateway_simulator.prompt.foreground import RunPlan
 from dpgateway_simulator.prompt.prompt import Prompt, Screen, history, run, wrapped
 from dpgateway_simulator.prompt.session import Session
 from tests.simulator.rig import Rig, X
@@ -156,7 +156,7 @@ async def talk(short_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
             keys.send_text(text)
             async with asyncio.timeout(60):
-                assert await run(Plan("1.24", short_path / "dp", patience=0), output) == 0
+                assert await run(RunPlan("1.24", short_path / "dp", patience=0), output) == 0
         return ESCAPES.sub("", capsys.readouterr().out)
 
     return typed
@@ -212,7 +212,7 @@ async def test_the_prompt_says_that_the_kubelet_crashed(rig: Rig) -> None:
 
     with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
         kubelet = await rig.kubelet("1.34")
-        Prompt(Session(kubelet, print), Listening())._hint(Event("crashed", 0.0, {"reason": "panic: oops"}))
+        Prompt(Session(kubelet, print), Listening())._hint(KubeletEvent("crashed", 0.0, {"reason": "panic: oops"}))
     assert "panic: oops\n`start` starts it again" in said[0]
 
 

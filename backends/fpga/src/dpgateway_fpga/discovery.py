@@ -23,7 +23,7 @@ LOOKING = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundBoards:
     """The boards, and what looks like one but can't be offered: texts."""
 
     boards: Sequence[Board]
@@ -41,7 +41,7 @@ class _Candidate:
     """Why it isn't one if it has no place."""
 
 
-def find(look: Look, options: FpgaOptions) -> Found:
+def find(look: Look, options: FpgaOptions) -> FoundBoards:
     """The boards of the options, and those of their programmer that are found in /sys. Raises OSError."""
     notices: list[str] = []
     found: list[Board] = []
@@ -70,7 +70,7 @@ def find(look: Look, options: FpgaOptions) -> Found:
     notices += [f"/sys/{path} isn't offered: {why}" for path, why in look.strays.items()]
     times = Counter(board.id for board in (*boards, *found))
     notices += [f"{id_} isn't offered, because it names several boards" for id_, count in times.items() if count > 1]
-    return Found((*boards, *(board for board in found if times[board.id] == 1)), notices)
+    return FoundBoards((*boards, *(board for board in found if times[board.id] == 1)), notices)
 
 
 def _known(

@@ -13,12 +13,12 @@ from dpgateway.sysfs import Look, Notices, Watcher
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.discovery import LOOKING, concerns, find
 from dpgateway_fpga.ensuring import Work
-from dpgateway_fpga.journal import Journal
+from dpgateway_fpga.journal import BoardJournal
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import PROGRAMMERS, Programmer
-from dpgateway_fpga.reader import Hung, Reader
+from dpgateway_fpga.reader import Hung, PatientReader
 from dpgateway_fpga.slot import Slot
-from dpgateway_fpga.station import Job
+from dpgateway_fpga.station import ProgrammingJob
 from dpgateway_fpga.ways import DISCOVERS
 
 
@@ -35,9 +35,9 @@ class FpgaDriver:
         self._context = context
         self._programmer, self._journal = (
             programmer or PROGRAMMERS[options.programmer](options),
-            Journal(options.state_dir),
+            BoardJournal(options.state_dir),
         )
-        self._look = Reader(
+        self._look = PatientReader(
             f"{options.sysfs} for boards", lambda: find(Look(options.roots), options), context.changed, looking
         )
         self._notices = Notices(context.log, logging.WARNING)
@@ -104,7 +104,7 @@ class FpgaDriver:
         end = time.monotonic() + self._options.wait.total_seconds()
         self._find()
         errors: list[DriverError] = []
-        jobs: list[tuple[Slot, Job]] = []
+        jobs: list[tuple[Slot, ProgrammingJob]] = []
         for slot in [self._slot(device) for device in devices]:
             try:
                 jobs.append((slot, slot.begin()))

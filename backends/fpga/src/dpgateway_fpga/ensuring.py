@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from dpgateway import Busy, DeviceUnavailable, DriverError
 from dpgateway_fpga.bitstream import Image, read_image
 from dpgateway_fpga.boards import Bitstream, Board
-from dpgateway_fpga.journal import Entry, Journal
+from dpgateway_fpga.journal import BoardJournal, BoardRecord
 from dpgateway_fpga.programmers import Locks, Programmer, Progress, Verification, verify
 
 _PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
@@ -37,7 +37,7 @@ class Work:
 
     board: Board
     programmer: Programmer
-    journal: Journal
+    journal: BoardJournal
     resource: str
     log: logging.LoggerAdapter[logging.Logger]
 
@@ -93,7 +93,7 @@ class Work:
         for key in self.board.keys:
             self.journal.forget(key)
 
-    def entry(self) -> Entry | None:
+    def entry(self) -> BoardRecord | None:
         """What the journal says of the board as it is there now; None: unknown."""
         board = self.board
         found = self.journal.read(board.key, board.life)
@@ -104,7 +104,7 @@ class Work:
         old = found is not None and found.life is None
         return None if old and self._by_address(board.above) else found
 
-    def _by_address(self, keys: Sequence[str]) -> Entry | None:
+    def _by_address(self, keys: Sequence[str]) -> BoardRecord | None:
         """The first entry of those that somebody wrote who knew the address alone."""
         found = (self.journal.read(key) for key in keys)
         return next((one for one in found if one is not None and one.life is None), None)
@@ -132,7 +132,7 @@ class Work:
         return image
 
     def _program(self, bitstream: Bitstream, image: Image, tell: Progress, locks: Locks, *, reason: str = "") -> None:
-        entry = Entry(
+        entry = BoardRecord(
             "programming", bitstream.id, image.sha256, self.resource, _now(), self.journal.boot, life=self.board.life
         )
         tell("writing the journal")

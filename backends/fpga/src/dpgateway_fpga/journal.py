@@ -24,7 +24,7 @@ _LARGEST = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BoardRecord:
     """What became of a board when it was programmed last."""
 
     state: Literal["programming", "loaded", "faulted"]
@@ -54,7 +54,7 @@ class Entry:
         return f"{self.state} {self.bitstream} as {self.resource} since {at}"
 
 
-class Journal:
+class BoardJournal:
     """Of all boards, in a directory that is ours alone. Blocks on the disk."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -62,17 +62,17 @@ class Journal:
         self.boot = _BOOT_ID.read_text().strip()
         """Which boot this is (Documentation/admin-guide/sysctl/kernel.rst)."""
 
-    def read(self, board: str, life: int | None = None) -> Entry | None:
+    def read(self, board: str, life: int | None = None) -> BoardRecord | None:
         """What was written in this boot, and in this life of what programs it; None: unknown."""
         try:
             with trusted_directory(self.state_dir) as directory:
-                entry = from_plain(json.loads(read_file(f"{board}.json", _LARGEST, directory)), Entry)
+                entry = from_plain(json.loads(read_file(f"{board}.json", _LARGEST, directory)), BoardRecord)
         except (DriverError, OSError, ValueError, RecursionError):
             return None
         same = None in {life, entry.life} or life == entry.life
         return entry if same and entry.boot == self.boot else None
 
-    def write(self, board: str, entry: Entry) -> None:
+    def write(self, board: str, entry: BoardRecord) -> None:
         """Returns once a power cut can't undo it. Raises DriverError, OSError; then the file is as it was before."""
         new = f".{board}.json.new"
         with self._directory() as directory:

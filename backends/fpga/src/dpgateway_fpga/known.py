@@ -14,10 +14,10 @@ from dpgateway.sysfs import Look
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.discovery import LOOKING, find
 from dpgateway_fpga.ensuring import Work
-from dpgateway_fpga.journal import Entry, Journal
+from dpgateway_fpga.journal import BoardJournal, BoardRecord
 from dpgateway_fpga.options import FpgaOptions
-from dpgateway_fpga.programmers import PROGRAMMERS, Progress, Reading, Verification, said, verify
-from dpgateway_fpga.reader import Reader
+from dpgateway_fpga.programmers import PROGRAMMERS, BoardState, Progress, Verification, said, verify
+from dpgateway_fpga.reader import PatientReader
 from dpgateway_fpga.slot import unknown
 
 _log = logging.getLogger("dpgateway.fpga")
@@ -31,7 +31,7 @@ class Function:
     options: FpgaOptions
     work: Work
 
-    def verify(self) -> Reading:
+    def verify(self) -> BoardState:
         """Raises DriverError, OSError unless the board runs the resource's bitstream, as far as that can be known."""
         work, bitstream = self.work, self.options.bitstream
         image = work.check(bitstream)
@@ -91,16 +91,16 @@ class Known:
         return self.functions[0].work
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> BoardState:
         return _said(self.work)
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> BoardRecord | None:
         return self.work.entry()
 
 
-def _said(work: Work) -> Reading:
-    return said(Reader("its state", partial(work.programmer.read, work.board)))
+def _said(work: Work) -> BoardState:
+    return said(PatientReader("its state", partial(work.programmer.read, work.board)))
 
 
 def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
@@ -112,10 +112,10 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
     keys: dict[str, Sequence[str]] = {}
     for resource, one in options.items():
         _check_readable(one.state_dir)
-        programmer, journal = PROGRAMMERS[one.programmer](one), Journal(one.state_dir)
+        programmer, journal = PROGRAMMERS[one.programmer](one), BoardJournal(one.state_dir)
         log = logging.LoggerAdapter(_log, {"resource": resource})
         look = partial(find, Look(one.roots), one)
-        for board in Reader(f"{one.sysfs} for boards of {resource}", look, patience=LOOKING).read().boards:
+        for board in PatientReader(f"{one.sysfs} for boards of {resource}", look, patience=LOOKING).read().boards:
             work = Work(board, programmer, journal, resource, log)
             function = Function(resource, one, work)
             for key in board.keys:

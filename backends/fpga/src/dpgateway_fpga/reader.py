@@ -31,7 +31,7 @@ class _Read(Generic[T]):
         """Somebody waited for it in vain."""
 
 
-class Reader(Generic[T]):
+class PatientReader(Generic[T]):
     """Used from any thread. Never has more than one read under way."""
 
     def __init__(

@@ -15,8 +15,8 @@ from dpgateway_fpga.boards import Bitstream, Board, Located
 from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import Progress, said
-from dpgateway_fpga.reader import Reader
-from dpgateway_fpga.station import Job, station
+from dpgateway_fpga.reader import PatientReader
+from dpgateway_fpga.station import ProgrammingJob, station
 from dpgateway_fpga.ways import DISCOVERS
 
 
@@ -26,7 +26,7 @@ class Slot:
     def __init__(self, work: Work, options: FpgaOptions, context: Context) -> None:
         self.board, self._work, self._options, self._context = work.board, work, options, context
         self._device = work.board.device()
-        self._reader = Reader("its state", partial(work.programmer.read, work.board), context.changed)
+        self._reader = PatientReader("its state", partial(work.programmer.read, work.board), context.changed)
         self._station = station(options.state_dir, work.board.key)
         self._state = threading.Lock()
         """Guards the fields below."""
@@ -70,7 +70,7 @@ class Slot:
             health = self._health_during(seen[1])
         return health
 
-    def _health_during(self, job: Job | None) -> Health:
+    def _health_during(self, job: ProgrammingJob | None) -> Health:
         refused = self._refused
         if job is not None and job.resource != self._work.resource:
             return Health.unhealthy(f"it is being programmed with {job.bitstream.id} as {job.resource}")
@@ -116,14 +116,14 @@ class Slot:
 
     # programming
 
-    def begin(self) -> Job:
+    def begin(self) -> ProgrammingJob:
         """Has the board programmed, if it doesn't run the bitstream; whoever asks meanwhile gets the same job. Raises
         Busy if it is being programmed with another one.
         """
         ensure = partial(self._work.ensure, fallback=self._options.fallback)
         return self._begin(self._options.bitstream, ensure)
 
-    def finish(self, job: Job, end: float) -> None:
+    def finish(self, job: ProgrammingJob, end: float) -> None:
         """Returns when the job has ended; ``end``: by time.monotonic(). Raises Busy if it goes on, DriverError."""
         if not job.ended.wait(max(0.0, end - time.monotonic())):
             raise Busy(f"board {self.board.id!r} {job}; it goes on, and the next attempt joins it")
@@ -146,11 +146,11 @@ class Slot:
             self._closed = True
             self._cancel()
 
-    def _begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None]) -> Job:
+    def _begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None]) -> ProgrammingJob:
         if self._unknown:
             raise Busy(f"board {self.board.id!r} can't be programmed: {said(self._reader).fault or self._unknown}")
         try:
-            job = Job(bitstream, self._work.resource)
+            job = ProgrammingJob(bitstream, self._work.resource)
             return self._station.begin(job, partial(self._attempt, partial(work, bitstream)))
         except Busy as error:
             raise Busy(f"board {self.board.id!r} can't be programmed: {error}") from error

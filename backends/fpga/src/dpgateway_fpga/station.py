@@ -14,7 +14,7 @@ from dpgateway_fpga.boards import Bitstream
 from dpgateway_fpga.programmers import Progress
 
 
-class Job:
+class ProgrammingJob:
     """Programming that goes on whether or not somebody waits for it, because hardware can't be told to stop."""
 
     def __init__(self, bitstream: Bitstream, resource: str) -> None:
@@ -31,7 +31,7 @@ class Job:
         return f"is being programmed with {self.bitstream.id} as {self.resource} for {seconds:.0f} s: {self._step}"
 
 
-class Watcher(Protocol):
+class StationListener(Protocol):
     """Somebody who is told when a job of a board begins and ends."""
 
     def station_changed(self) -> None: ...
@@ -42,21 +42,21 @@ class Station:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.job: Job | None = None
+        self.job: ProgrammingJob | None = None
         """What is going on."""
         self.begun = 0
         """How many jobs have begun."""
-        self._watchers: WeakSet[Watcher] = WeakSet()
+        self._watchers: WeakSet[StationListener] = WeakSet()
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: StationListener) -> None:
         with self._lock:
             self._watchers.add(watcher)
 
-    def leave(self, watcher: Watcher) -> None:
+    def leave(self, watcher: StationListener) -> None:
         with self._lock:
             self._watchers.discard(watcher)
 
-    def begin(self, job: Job, work: Callable[[Progress], None]) -> Job:
+    def begin(self, job: ProgrammingJob, work: Callable[[Progress], None]) -> ProgrammingJob:
         """The job, or the one that programs the same already. Raises Busy if another one is under way, or without a
         thread.
         """
@@ -75,7 +75,7 @@ class Station:
         self._tell()
         return job
 
-    def _run(self, job: Job, work: Callable[[Progress], None]) -> None:
+    def _run(self, job: ProgrammingJob, work: Callable[[Progress], None]) -> None:
         try:
             work(job.tell)
         except BaseException as error:  # this thread is its own, where nobody else would catch it

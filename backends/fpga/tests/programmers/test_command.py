@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from dpgateway_fpga import Board, Command
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.programmers import Failed, Reading, Verification, verify
+from dpgateway_fpga.programmers import BoardState, Failed, Verification, verify
 from dpgateway_fpga.programmers.command import CommandProgrammer
 
 from backends.fpga.tests.kernel.dfl import Card
@@ -63,7 +63,7 @@ def test_a_tool_gets_its_arguments_and_the_very_bytes_and_nothing_else(make, too
     ]  # fmt: skip
     assert list((tmp_path / "files").iterdir()) == []
     assert programmer.verification is Verification.NONE
-    assert verify(programmer, BOARD, image) == Reading("unknown")
+    assert verify(programmer, BOARD, image) == BoardState("unknown")
 
 
 def test_a_tool_that_fails_is_quoted(make, tools, image):
@@ -108,13 +108,13 @@ def test_what_a_tool_reads_back_has_to_be_right(make, tools, image, tmp_path):
     tools("show", f"cat {tmp_path}/runs")
     programmer = make(argv=("true",), read=("show", "{address}"), pattern="runs ([0-9a-f]+)", expect="{sha256}")
     (tmp_path / "runs").write_text("the board\nruns cafe\n")
-    assert programmer.read(BOARD) == Reading("running", "cafe", operating=True)
+    assert programmer.read(BOARD) == BoardState("running", "cafe", operating=True)
     with pytest.raises(Failed, match=f"^expected the board to run {image.sha256} now, found cafe$"):
         verify(programmer, BOARD, image)
     (tmp_path / "runs").write_text(f"runs {image.sha256}\n")
     assert verify(programmer, BOARD, image).identity == image.sha256
     (tmp_path / "runs").write_text("idle\n")
-    assert programmer.read(BOARD) == Reading("empty")
+    assert programmer.read(BOARD) == BoardState("empty")
     (tmp_path / "runs").unlink()
     assert str(programmer.read(BOARD).fault).startswith("show ended with code 1: ")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from dpgateway_fpga import Board
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.programmers import Failed, Reading, verify
+from dpgateway_fpga.programmers import BoardState, Failed, verify
 from dpgateway_fpga.programmers.dfl import DflProgrammer
 
 from backends.fpga.tests.kernel.dfl import Card, Engine, Port
@@ -35,10 +35,10 @@ def programmer(real):
 
 
 def test_a_port_gets_the_raw_image_and_says_which_it_runs(card, programmer):
-    assert programmer.read(BOARD) == Reading("unknown", "0" * 32, operating=True)
+    assert programmer.read(BOARD) == BoardState("unknown", "0" * 32, operating=True)
     programmer.program(BOARD, _image(), print)
     assert [bytes(image) for image in card.images] == [AES.encode() + b" raw image"]
-    assert verify(programmer, BOARD, _image()) == Reading("operating", AES, operating=True)
+    assert verify(programmer, BOARD, _image()) == BoardState("operating", AES, operating=True)
     with pytest.raises(Failed, match=f"^expected the board to run {FFT} now, found {AES}$"):
         verify(programmer, BOARD, _image(FFT))
 
@@ -144,7 +144,7 @@ def test_a_port_that_is_at_work_is_no_fault(card, programmer):
     thread = threading.Thread(target=programmer.program, args=(BOARD, _image(), print))
     thread.start()
     assert card.gate.reached.wait(20)
-    assert programmer.read(BOARD) == Reading("write init")
+    assert programmer.read(BOARD) == BoardState("write init")
     card.gate.open()
     thread.join(20)
     assert programmer.read(BOARD).identity == AES

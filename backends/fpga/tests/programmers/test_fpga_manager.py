@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 from dpgateway_fpga import Board, FpgaDriver, FpgaManager
-from dpgateway_fpga.programmers import Failed, Reading, verify
+from dpgateway_fpga.programmers import BoardState, Failed, verify
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
 from backends.fpga.tests.kernel.fuse import Text
@@ -37,11 +37,11 @@ def programmer(real):
 
 
 def test_the_very_bytes_are_loaded_and_the_file_goes(manager, programmer, boards, image, firmware):
-    assert programmer.read(boards[0]) == Reading("unknown")
+    assert programmer.read(boards[0]) == BoardState("unknown")
     programmer.program(boards[0], image, print)
     name = f"dpgateway/{image.sha256}-fpga-a.bin"
     assert manager.loaded == [(name, image.content, "0")]
-    assert verify(programmer, boards[0], image) == Reading("operating", operating=True)
+    assert verify(programmer, boards[0], image) == BoardState("operating", operating=True)
     assert list((firmware / "dpgateway").iterdir()) == []
 
 
@@ -83,7 +83,7 @@ def test_a_failed_load_says_what_the_kernel_says(manager, real, image, number, a
     told = "state: write error; status: reconfig CRC error, reconfig operation error"
     assert str(failed.value).endswith(f"({errno.errorcode[number]}); {told}")
     assert failed.value.again is again
-    assert programmer.read(boards[0]) == Reading("write error", fault=told)
+    assert programmer.read(boards[0]) == BoardState("write error", fault=told)
     manager.fail = ""
     programmer.program(boards[0], image, print)
     assert programmer.read(boards[0]).fault is None
@@ -202,7 +202,7 @@ def _fails(number):
 
 def test_a_state_without_a_line_end_is_one_too(kernel, manager, programmer, boards):
     kernel.root.make(f"{manager.path}/state", Text("operating"))
-    assert programmer.read(boards[0]) == Reading("operating", operating=True)
+    assert programmer.read(boards[0]) == BoardState("operating", operating=True)
     kernel.root.make(f"{manager.path}/state", Text(""))
     assert not programmer.read(boards[0]).operating
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from dpgateway_fpga import FpgaDriver
-from dpgateway_fpga.journal import Journal
+from dpgateway_fpga.journal import BoardJournal
 from dpgateway_fpga.programmers import Failed
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 
@@ -122,7 +122,10 @@ def test_the_process_ends_at_once_and_the_next_one_keeps_off_until_the_load_is_o
     arguments = pickle.dumps((options, image)).hex()
     subprocess.run([sys.executable, "-c", PROGRAM, arguments], timeout=120, check=True)
     assert gate.reached.wait(20)  # its child is in the write, and has the lock
-    with pytest.raises(Busy, match="another process is programming it"), Journal(options.state_dir).locked("fpga-a"):
+    with (
+        pytest.raises(Busy, match="another process is programming it"),
+        BoardJournal(options.state_dir).locked("fpga-a"),
+    ):
         pass
     with pytest.raises(Failed, match=r"another process is programming it \(EAGAIN\); state: write$"):
         FpgaManagerProgrammer(options).program(options.boards[0], image, print)

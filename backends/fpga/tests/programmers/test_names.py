@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dpgateway_fpga import Bitstream, Board, Command, FpgaDriver
-from dpgateway_fpga.journal import Journal
+from dpgateway_fpga.journal import BoardJournal
 
 from backends.fpga.tests.kernel.dfl import Card
 from backends.fpga.tests.kernel.fuse import Directory
@@ -199,7 +199,10 @@ def test_what_an_earlier_release_programmed_under_two_names_is_not_known(functio
 @pytest.mark.parametrize("key", [CARD, PART])
 def test_a_process_of_an_earlier_release_keeps_others_off(function, manager, key):
     aes = function("aes", **BY_HAND)
-    with Journal(aes.state_dir).locked(key), pytest.raises(Busy, match=f"another process .* has locked .*{key}.lock"):
+    with (
+        BoardJournal(aes.state_dir).locked(key),
+        pytest.raises(Busy, match=f"another process .* has locked .*{key}.lock"),
+    ):
         aes.start_container()
     assert loaded(manager) == []
     aes.start_container()

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from dpgateway_fpga import Bitstream, Overlay
-from dpgateway_fpga.programmers import Failed, Reading, verify
+from dpgateway_fpga.programmers import BoardState, Failed, verify
 from dpgateway_fpga.programmers.overlay import OverlayProgrammer
 
 from backends.fpga.tests.kernel.fuse import Text
@@ -42,7 +42,7 @@ def board(real):
 
 
 def test_the_overlay_has_the_very_image_loaded_and_the_files_go(overlays, programmer, board, image, firmware):
-    assert programmer.read(board) == Reading("unknown")
+    assert programmer.read(board) == BoardState("unknown")
     programmer.program(board, image, print)
     assert overlays.manager.loaded == [(f"dpgateway/{image.sha256}-fpga-a.bin", image.content, "0")]
     assert verify(programmer, board, image).operating
@@ -100,7 +100,7 @@ def test_an_overlay_that_cannot_be_removed_stops_the_next_load(overlays, program
 def test_a_board_whose_overlay_was_taken_away_is_not_operating(overlays, programmer, board, image):
     programmer.program(board, image, print)
     programmer.reset(board)
-    assert (list(overlays), programmer.read(board)) == ([], Reading("operating without its overlay"))
+    assert (list(overlays), programmer.read(board)) == ([], BoardState("operating without its overlay"))
     programmer.reset(board)
     with pytest.raises(
         Failed, match=r"^expected the board to be operating now, found the state 'operating without its overlay'$"

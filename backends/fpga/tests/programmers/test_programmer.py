@@ -5,7 +5,7 @@ import re
 import pytest
 from dpgateway_fpga import Board
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.programmers import PROGRAMMERS, Failed, Reading, Verification, verify
+from dpgateway_fpga.programmers import PROGRAMMERS, BoardState, Failed, Verification, verify
 from dpgateway_fpga.ways import VERIFIED
 
 IMAGE = Image(b"x", "ab" * 32)
@@ -43,25 +43,25 @@ def test_the_list_of_drivers_says_how_strongly_each_verifies(options):
 @pytest.mark.parametrize("verification", Verification)
 def test_a_fault_is_one_however_little_a_programmer_can_verify(verification):
     with pytest.raises(Failed, match=r"^state is write error$") as failed:
-        _verify(verification, Reading("write error", IMAGE.sha256, fault="state is write error"))
+        _verify(verification, BoardState("write error", IMAGE.sha256, fault="state is write error"))
     assert not failed.value.again
 
 
 def test_a_board_that_says_which_image_it_runs_has_to_say_the_right_one():
-    right = Reading("loaded", IMAGE.sha256)
+    right = BoardState("loaded", IMAGE.sha256)
     assert _verify(Verification.IDENTITY, right) == right
     with pytest.raises(Failed, match=rf"^expected the board to run {IMAGE.sha256} now, found another$"):
-        _verify(Verification.IDENTITY, Reading("loaded", "another"))
+        _verify(Verification.IDENTITY, BoardState("loaded", "another"))
     with pytest.raises(Failed, match=r"found an unknown state$"):
-        _verify(Verification.IDENTITY, Reading("unknown"))
+        _verify(Verification.IDENTITY, BoardState("unknown"))
 
 
 @pytest.mark.parametrize("verification", [Verification.STATE, Verification.NONE])
 def test_a_board_that_cannot_say_it_is_only_asked_for_faults(verification):
-    found = Reading("operating", operating=True)
+    found = BoardState("operating", operating=True)
     assert _verify(verification, found) == found
 
 
 def test_a_board_that_says_that_it_runs_nothing_is_not_believed():
     with pytest.raises(Failed, match=r"^expected the board to be operating now, found the state 'unknown'$"):
-        _verify(Verification.STATE, Reading("unknown"))
+        _verify(Verification.STATE, BoardState("unknown"))

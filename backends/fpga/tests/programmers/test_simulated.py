@@ -4,7 +4,7 @@ import json
 
 import pytest
 from dpgateway_fpga.bitstream import Image
-from dpgateway_fpga.programmers import Reading
+from dpgateway_fpga.programmers import BoardState
 from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
 
 from dpgateway import DriverError
@@ -42,24 +42,24 @@ def test_a_link_in_the_state_directory_is_replaced_not_followed(programmer, boar
     assert victim.read_text() == "mine"
     assert json.loads((state_dir / "fpga-a.json").read_text()) == {"state": "loaded", "sha256": IMAGE.sha256}
     assert [file.name for file in state_dir.iterdir() if not file.is_symlink()] == ["fpga-a.json"]
-    assert programmer.read(board) == Reading("loaded", IMAGE.sha256, operating=True)
+    assert programmer.read(board) == BoardState("loaded", IMAGE.sha256, operating=True)
 
 
 def test_what_a_gateway_that_died_left_is_replaced(programmer, board, state_dir):
     (state_dir / ".fpga-a.json.new").write_text("{")
     programmer.program(board, IMAGE, print)
-    assert programmer.read(board) == Reading("loaded", IMAGE.sha256, operating=True)
+    assert programmer.read(board) == BoardState("loaded", IMAGE.sha256, operating=True)
     assert [file.name for file in state_dir.iterdir()] == ["fpga-a.json"]
 
 
 def test_a_state_directory_that_others_can_write_is_neither_believed_nor_written(programmer, board, state_dir):
     programmer.program(board, IMAGE, print)
     state_dir.chmod(0o777)
-    assert programmer.read(board) == Reading("unknown")
+    assert programmer.read(board) == BoardState("unknown")
     with pytest.raises(DriverError, match=f"^expected a directory {state_dir} that only its owner can write"):
         programmer.program(board, Image(b"y", "cd" * 32), print)
     state_dir.chmod(0o700)
-    assert programmer.read(board) == Reading("loaded", IMAGE.sha256, operating=True)
+    assert programmer.read(board) == BoardState("loaded", IMAGE.sha256, operating=True)
 
 
 def test_a_state_directory_that_is_a_link_is_refused(programmer, board, state_dir, tmp_path):

@@ -83,7 +83,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FaultPlan:
     """Faults, and the time (of a monotonic clock, in seconds) from which their own times count."""
 
     faults: tuple[Fault, ...]

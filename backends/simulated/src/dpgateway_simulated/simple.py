@@ -19,7 +19,7 @@ _KEYS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class SimplePluginFile:
     """Its file."""
 
     resourceName: str
@@ -37,19 +37,19 @@ def simple_device_plugin(source: Source) -> Imported:
     if not files:
         raise source.nothing("a mapping with the keys resourceName, numberDevicesOnNode, ...")
     problems: list[Problem] = []
-    read = [(file, typed(file, Configured, problems)) for file in files]
+    read = [(file, typed(file, SimplePluginFile, problems)) for file in files]
     if problems:
         raise InvalidConfiguration(problems)
     resources = tuple(_resource(file, one) for file, one in read if one is not None)
     return Imported(resources, tuple(lost for file, one in read if one is not None for lost in _lost(file, one)))
 
 
-def _resource(file: Written, one: Configured) -> Resource:
+def _resource(file: Written, one: SimplePluginFile) -> Resource:
     options = {ours: value for ours, theirs in _KEYS.items() if (value := getattr(one, theirs)) or ours == "count"}
     return Resource(one.resourceName, file.at("resourceName"), "simulated", options)
 
 
-def _lost(file: Written, one: Configured) -> Iterator[Lost]:
+def _lost(file: Written, one: SimplePluginFile) -> Iterator[Lost]:
     told = {
         "annotationPrefix": "there an annotation is PREFIX-ID without a value, here PREFIX_ID with one",
         "deviceFilePrefix": "there a node is /dev/PREFIX-ID, with the node's name in it, here /dev/PREFIX-NUMBER",

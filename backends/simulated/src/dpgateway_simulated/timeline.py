@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from dpgateway import DriverError
-from dpgateway_simulated.faults import Call, Fault, Plan
+from dpgateway_simulated.faults import Call, Fault, FaultPlan
 
 
 class Timeline:
@@ -16,14 +16,14 @@ class Timeline:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._condition = threading.Condition()  # guards the fields below, and wakes the calls that wait
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, FaultPlan] = {}
         self._timer: threading.Timer | None = None
         self._closed = False
 
     def plan(self, source: str, faults: tuple[Fault, ...]) -> None:
         """The faults of ``source`` are these from now on; those of other sources stay."""
         with self._condition:
-            self._plans = {**self._plans, source: Plan(faults, time.monotonic())}
+            self._plans = {**self._plans, source: FaultPlan(faults, time.monotonic())}
         self._tick()
 
     def active(self, call: Call | None = None) -> list[Fault]:

@@ -13,7 +13,7 @@ from typing import Any
 from dpgateway.importing import Imported, Lost, Place, Resource, Source, Written
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, RUNNING
-from dpgateway_chardev.importers.generic_config import Device, Group, Path, configured
+from dpgateway_chardev.importers.generic_config import DevicePaths, GenericDevice, Path, configured
 from dpgateway_chardev.importers.generic_match import DIRECTORIES, OTHER_DIRECTORIES, directory, together, usb
 
 _IDS = "{sha1:{share}/dev/{id}}"
@@ -24,16 +24,16 @@ def generic_device_plugin(source: Source) -> Imported:
     """What is written instead of its configuration. Raises InvalidConfiguration."""
     whole = configured(source)
     converted = [
-        _Converted(f"{whole.domain}/{device.name.strip()}", written, device) for written, device in whole.devices
+        _GenericResource(f"{whole.domain}/{device.name.strip()}", written, device) for written, device in whole.devices
     ]
     resources = tuple(resource for one in converted if (resource := one.resource()) is not None)
     return Imported(resources, tuple(lost for one in converted for lost in one.lost))
 
 
-class _Converted:
+class _GenericResource:
     """A device of its, and what of it is ``lost``."""
 
-    def __init__(self, name: str, written: Written, device: Device) -> None:
+    def __init__(self, name: str, written: Written, device: GenericDevice) -> None:
         self._name, self._written, self._device = name, written, device
         self.lost: list[Lost] = []
 
@@ -83,7 +83,7 @@ class _Converted:
             self._lose(self._at("groups"), "groups of USB devices", "match can't tell these groups apart")
         return options
 
-    def _is_alone(self, number: int, group: Group) -> bool:
+    def _is_alone(self, number: int, group: DevicePaths) -> bool:
         first = group.paths[0]
         what, why = f"the group of {first.path}", ""
         if len(group.paths) > 1:

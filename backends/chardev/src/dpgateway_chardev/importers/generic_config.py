@@ -35,7 +35,7 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Usb:
+class UsbModel:
     """USB devices."""
 
     vendor: str
@@ -51,11 +51,11 @@ class Usb:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DevicePaths:
     """What is one device."""
 
     paths: tuple[Path, ...] = ()
-    usb: tuple[Usb, ...] = ()
+    usb: tuple[UsbModel, ...] = ()
     count: int = 1
 
     def __post_init__(self) -> None:
@@ -64,11 +64,11 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class GenericDevice:
     """A resource."""
 
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[DevicePaths, ...]
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -78,14 +78,14 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class GenericFile:
     """All that it is told."""
 
     domain: str
-    devices: tuple[tuple[Written, Device], ...]
+    devices: tuple[tuple[Written, GenericDevice], ...]
 
 
-def configured(source: Source) -> Configured:
+def configured(source: Source) -> GenericFile:
     """What ``source`` says to the plugin. Raises InvalidConfiguration."""
     domain, devices = DOMAIN, list[Written]()
     for config in source.configs("groups"):
@@ -99,12 +99,12 @@ def configured(source: Source) -> Configured:
     devices = given or devices  # a flag outweighs the file
     if not devices:
         raise source.nothing(_EXPECTED)
-    return Configured(domain, tuple(_typed(devices)))
+    return GenericFile(domain, tuple(_typed(devices)))
 
 
-def _typed(devices: list[Written]) -> Iterator[tuple[Written, Device]]:
+def _typed(devices: list[Written]) -> Iterator[tuple[Written, GenericDevice]]:
     problems: list[Problem] = []
-    read = [(one, typed(one, Device, problems)) for one in devices]
+    read = [(one, typed(one, GenericDevice, problems)) for one in devices]
     if problems:
         raise InvalidConfiguration(problems)
     yield from ((written, device) for written, device in read if device is not None)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpgateway.sysfs import is_glob
-from dpgateway_chardev.importers.generic_config import Group, Path, Usb
+from dpgateway_chardev.importers.generic_config import DevicePaths, Path, UsbModel
 from dpgateway_chardev.patterns import is_lasting
 
 DIRECTORIES = {"/dev/dri": "drm", "/dev/input": "input", "/dev/snd": "sound"}
@@ -17,7 +17,7 @@ OTHER_DIRECTORIES = frozenset({"/dev/bus/usb", "/dev/infiniband", "/dev/mapper",
 _DIGITS = re.compile(r"(\d+)")
 
 
-def usb(groups: Sequence[Group], name: str) -> dict[str, Any] | None:
+def usb(groups: Sequence[DevicePaths], name: str) -> dict[str, Any] | None:
     """All that a group finds is one device there, with all its nodes; None if that can't be said of several groups."""
     sticks = [one for group in groups for one in group.usb]
     options: dict[str, Any] = {"match": [_stick(one) for one in sticks]}
@@ -30,7 +30,7 @@ def usb(groups: Sequence[Group], name: str) -> dict[str, Any] | None:
     return None
 
 
-def _stick(usb: Usb) -> dict[str, Any]:
+def _stick(usb: UsbModel) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         key: f"{int(text, 16):04x}" for key, text in (("idVendor", usb.vendor), ("idProduct", usb.product))
     }
@@ -45,7 +45,7 @@ def directory(path: Path) -> dict[str, Any]:
     return {"match": match, "group": name, "permissions": path.permissions or "mrw"}
 
 
-def together(groups: Sequence[Group]) -> dict[str, Any] | None:
+def together(groups: Sequence[DevicePaths]) -> dict[str, Any] | None:
     """Options for groups of several paths that are alike but for their numbers; None if they aren't.
 
     The object of the first node stands for all: ``/dev/snd/controlC1`` and ``/dev/snd/pcmC1D0c`` are the device of

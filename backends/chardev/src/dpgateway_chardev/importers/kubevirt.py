@@ -59,7 +59,7 @@ class Mediated:
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class UsbSelector:
     """A part of a USB device."""
 
     vendor: str
@@ -81,11 +81,11 @@ class Selector:
 
 
 @dataclass(frozen=True, slots=True)
-class Usb:
+class UsbHostDevice:
     """USB devices: a part for each selector."""
 
     resourceName: str
-    selectors: tuple[Selector, ...] = ()
+    selectors: tuple[UsbSelector, ...] = ()
     externalResourceProvider: bool = False
 
 
@@ -95,7 +95,7 @@ class Permitted:
 
     pciHostDevices: tuple[Pci, ...] = ()
     mediatedDevices: tuple[Mediated, ...] = ()
-    usb: tuple[Usb, ...] = ()
+    usb: tuple[UsbHostDevice, ...] = ()
 
 
 def kubevirt(source: Source) -> Imported:
@@ -142,7 +142,7 @@ def _variable(prefix: str, name: str) -> str:
     return f"{prefix}_{name.upper().replace('/', '_').replace('.', '_')}"
 
 
-def _usb(usb: Usb, at: Written) -> Resource | None:
+def _usb(usb: UsbHostDevice, at: Written) -> Resource | None:
     kinds = set(usb.selectors)
     if not kinds or (1 < len(kinds) < len(usb.selectors)):
         return None
@@ -156,7 +156,7 @@ def _usb(usb: Usb, at: Written) -> Resource | None:
     return Resource(usb.resourceName, at.place, DRIVER, options, comments=comments)
 
 
-def _lost(usb: Sequence[Usb], whole: Written) -> Iterator[Lost]:
+def _lost(usb: Sequence[UsbHostDevice], whole: Written) -> Iterator[Lost]:
     for number, one in enumerate(usb):
         place, name = whole.at("usb", number), one.resourceName
         if _usb(one, whole.part("usb", number)) is None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, flags, typed
 from dpgateway_chardev.importers import DRIVER, sriov_auxiliary
-from dpgateway_chardev.importers.sriov_selectors import ID, Selector
+from dpgateway_chardev.importers.sriov_selectors import ID, FunctionSelector
 
 _PREFIX = "intel.com"
 _EXPECTED = "a mapping with the key resourceList"
@@ -22,22 +22,22 @@ _PROC = (
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class SriovPool:
     """A resource."""
 
     resourceName: str
     resourcePrefix: str = ""
     deviceType: Literal["netDevice", "accelerator", "auxNetDevice"] = "netDevice"
     excludeTopology: bool = False
-    selectors: tuple[Selector, ...] = field(default=(), metadata={"single": True})
+    selectors: tuple[FunctionSelector, ...] = field(default=(), metadata={"single": True})
     additionalInfo: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class SriovFile:
     """Its file."""
 
-    resourceList: tuple[Pool, ...]
+    resourceList: tuple[SriovPool, ...]
 
 
 def sriov_network_device_plugin(source: Source) -> Imported:
@@ -46,13 +46,13 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     if not files:
         raise source.nothing(_EXPECTED)
     problems: list[Problem] = []
-    pools = [(file, whole) for file in files if (whole := typed(file, Configured, problems)) is not None]
+    pools = [(file, whole) for file in files if (whole := typed(file, SriovFile, problems)) is not None]
     if problems:
         raise InvalidConfiguration(problems)
     given = [value.value for words in source.commands() for name, value in flags(words) if name == "resource-prefix"]
     prefix = given[0] if given else _PREFIX
     converted = [
-        _Converted(pool, file.part("resourceList", number), prefix)
+        _SriovResource(pool, file.part("resourceList", number), prefix)
         for file, whole in pools
         for number, pool in enumerate(whole.resourceList)
     ]
@@ -62,10 +62,10 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     return Imported(resources, tuple(lost for one in converted for lost in one.lost))
 
 
-class _Converted:
+class _SriovResource:
     """A pool, and what of it is ``lost``."""
 
-    def __init__(self, pool: Pool, written: Written, prefix: str) -> None:
+    def __init__(self, pool: SriovPool, written: Written, prefix: str) -> None:
         self.pool, self.written = pool, written
         self.lost: list[Lost] = []
         self._prefix = pool.resourcePrefix or prefix
@@ -91,7 +91,7 @@ class _Converted:
         more = {} if alone else {"pool": "sriov"}
         return Resource(self._name, self.written.place, DRIVER, options, more, comments)
 
-    def _kinds(self, selectors: Sequence[Selector]) -> Iterator[dict[str, Any]]:
+    def _kinds(self, selectors: Sequence[FunctionSelector]) -> Iterator[dict[str, Any]]:
         for one in selectors:
             if self._auxiliary:
                 yield from (match | {"nodes": one.nodes(())} for match in sriov_auxiliary.matches(one))
@@ -100,7 +100,7 @@ class _Converted:
                     match | {"nodes": one.nodes(match["driver"])} for match in one.matches(self.pool.deviceType)
                 )
 
-    def _info(self, selectors: Sequence[Selector]) -> dict[str, Any]:
+    def _info(self, selectors: Sequence[FunctionSelector]) -> dict[str, Any]:
         """The variable with JSON."""
         told = [one.info(drivers) for one in selectors for drivers in ([()] if self._auxiliary else one.by_driver)]
         if any(one != told[0] for one in told):
@@ -115,14 +115,14 @@ class _Converted:
             self._lose("additionalInfo", why)
         return {f"{self._variable}_INFO": {ID: told[0] | extra}}
 
-    def _file(self, selectors: Sequence[Selector]) -> dict[str, Any]:
+    def _file(self, selectors: Sequence[FunctionSelector]) -> dict[str, Any]:
         if any(one.file != selectors[0].file for one in selectors):
             self._lose("selectors", "they hold for all functions, and these need different ones", "device-info files")
             return {}
         return selectors[0].file
 
-    def _selectors(self) -> Iterator[Selector]:
-        for one in self.pool.selectors or (Selector(),):
+    def _selectors(self) -> Iterator[FunctionSelector]:
+        for one in self.pool.selectors or (FunctionSelector(),):
             if reasons := list(sriov_auxiliary.unknown(one) if self._auxiliary else one.unknown):
                 for key, why in reasons:
                     self._lose("selectors", f"{why}; what it selects is left out", key)

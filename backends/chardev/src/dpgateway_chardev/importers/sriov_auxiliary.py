@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from dpgateway_chardev.importers.sriov_selectors import HAS_RDMA, LINKS, Selector, both, meant
+from dpgateway_chardev.importers.sriov_selectors import HAS_RDMA, LINKS, FunctionSelector, both, meant
 
 _NAMES = r"[^.]+\.sf\.[0-9]+"
 _PCI_ONLY = ("pciAddresses", "acpiIndexes", "ddpProfiles", "pKeys", "vdpaType")
 
 
-def unknown(selector: Selector) -> Iterator[tuple[str, str]]:
+def unknown(selector: FunctionSelector) -> Iterator[tuple[str, str]]:
     """The keys that can't be kept, and why."""
     if set(selector.auxTypes) != {"sf"}:
         yield "auxTypes", "expected sf, because the plugin itself takes nothing else"
@@ -26,7 +26,7 @@ def unknown(selector: Selector) -> Iterator[tuple[str, str]]:
     yield from selector.wrong_links_or_numbers
 
 
-def matches(selector: Selector) -> Iterator[dict[str, Any]]:
+def matches(selector: FunctionSelector) -> Iterator[dict[str, Any]]:
     """The alternatives of ``match``. Vendor, driver and interface are those of the PCI function; the number is the
     sub-function's own.
     """

@@ -48,7 +48,7 @@ _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class FunctionSelector:
     """What a function has to be: one of each that is given."""
 
     vendors: tuple[str, ...] = ()

@@ -8,18 +8,18 @@ from dpgateway_fpga.programmers.dfl import DflProgrammer
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 from dpgateway_fpga.programmers.overlay import OverlayProgrammer
 from dpgateway_fpga.programmers.programmer import (
+    BoardState,
     Failed,
     Locks,
     Programmer,
     Progress,
-    Reading,
     Verification,
     said,
     verify,
 )
 from dpgateway_fpga.programmers.simulated import SimulatedProgrammer
 
-__all__ = ["PROGRAMMERS", "Failed", "Locks", "Programmer", "Progress", "Reading", "Verification", "said", "verify"]
+__all__ = ["PROGRAMMERS", "BoardState", "Failed", "Locks", "Programmer", "Progress", "Verification", "said", "verify"]
 
 PROGRAMMERS: Mapping[str, Callable[[FpgaOptions], Programmer]] = {
     "command": CommandProgrammer,

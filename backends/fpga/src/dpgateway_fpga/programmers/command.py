@@ -17,7 +17,7 @@ from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 from dpgateway_fpga.staging import staged
 
 _PATIENCE = timedelta(seconds=5)
@@ -44,19 +44,19 @@ class CommandProgrammer:
     def expected(self, board: Board, image: Image) -> str:
         return self._filled(board, image)(self._tool.expect) if self._tool.expect else image.sha256
 
-    def read(self, board: Board) -> Reading:
+    def read(self, board: Board) -> BoardState:
         left = self._programming.left(board)
         if left or not self._tool.read:
-            return Reading("unknown", fault=left)
+            return BoardState("unknown", fault=left)
         try:
             argv = [self._filled(board)(part) for part in self._tool.read]
             ended = self._reading.run(board, argv, lambda _: None)
         except (DriverError, OSError) as error:
-            return Reading("unknown", fault=str(error))
+            return BoardState("unknown", fault=str(error))
         if ended.code:
-            return Reading("unknown", fault=f"{argv[0]} ended with code {ended.code}: {ended.output}")
+            return BoardState("unknown", fault=f"{argv[0]} ended with code {ended.code}: {ended.output}")
         found = (expression(self._tool.pattern).first_group(ended.output) or "").strip()
-        return Reading("running", found, operating=True) if found else Reading("empty")
+        return BoardState("running", found, operating=True) if found else BoardState("empty")
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         with self._file(board, image) as file:
@@ -83,12 +83,12 @@ class CommandProgrammer:
 
     def _filled(self, board: Board, image: Image = _NO_IMAGE, file: Path | None = None) -> Callable[[str], str]:
         """Fills in the placeholders of a text."""
-        values = _Values(board, self._options, image.content, image.sha256, str(file))
+        values = _Placeholders(board, self._options, image.content, image.sha256, str(file))
         return lambda text: text.format_map(values)
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
+class _Placeholders:
     """The placeholders, each found out when it is wanted. Raises DriverError, OSError."""
 
     board: Board

@@ -20,7 +20,7 @@ from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.manager_state import AT_WORK, Watched, load, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 
 _COMPAT_ID = "dfl-fme-region.*/fpga_region/region*/compat_id"
 _DEAD = "f" * 32
@@ -46,7 +46,7 @@ class DflProgrammer:
             )
         return file.accelerator
 
-    def read(self, board: Board) -> Reading:
+    def read(self, board: Board) -> BoardState:
         look = Look(self._roots)
         try:
             place = places.dfl(look, board)
@@ -83,7 +83,7 @@ def _said(value: str | NoValue) -> str:
     return str(value) if isinstance(value, NoValue) else f"is {value}"
 
 
-def _identified(found: Reading, afu: str | NoValue) -> Reading:
+def _identified(found: BoardState, afu: str | NoValue) -> BoardState:
     """After a reconfiguration that failed, the kernel leaves the port disabled for ever: its error path doesn't enable
     the bridge (drivers/fpga/fpga-region.c, fpga_region_program_fpga), and no later success does. A port that isn't
     disabled runs what it says: what the card's one manager says is of the port that was programmed last.

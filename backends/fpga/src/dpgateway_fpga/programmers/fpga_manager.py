@@ -17,7 +17,7 @@ from dpgateway_fpga.boards import Board
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.manager_state import Watched, load, reading, unplaced
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 from dpgateway_fpga.staging import staged
 
 DIRECTORY = "dpgateway"
@@ -38,7 +38,7 @@ class FpgaManagerProgrammer:
         self._attributes(look, places.manager(look, board))
         return image.sha256
 
-    def read(self, board: Board) -> Reading:
+    def read(self, board: Board) -> BoardState:
         look = Look(self._roots)
         try:
             manager = places.manager(look, board)

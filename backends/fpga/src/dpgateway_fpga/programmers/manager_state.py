@@ -12,7 +12,7 @@ from dpgateway.sysfs import Look, NoValue, Object, Roots
 from dpgateway_fpga import places
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Progress, Reading
+from dpgateway_fpga.programmers.programmer import BoardState, Failed, Progress
 
 OPERATING = "operating"
 AT_WORK = frozenset({"firmware request", "parse header", "write init", "write", "write complete"})
@@ -25,23 +25,23 @@ _LATE = 2.0
 """
 
 
-def reading(look: Look, manager: Object) -> Reading:
+def reading(look: Look, manager: Object) -> BoardState:
     """``unknown`` is no fault: it is the state before the first load. Nor is that the kernel found no file, because it
     touched nothing then. Another error stays until the next load (drivers/fpga/fpga-mgr.c).
     """
     state, status = look.value(manager, "state"), look.value(manager, "status")
     if isinstance(state, NoValue):
-        return Reading("absent" if state.absent else "unknown", fault=f"/sys/{manager.path}/state {state}")
+        return BoardState("absent" if state.absent else "unknown", fault=f"/sys/{manager.path}/state {state}")
     errors = str(status) if isinstance(status, NoValue) else ", ".join(status.split("\n"))
     # linux-xlnx fails a read of status with ENOENT where the driver has none.
     if isinstance(status, NoValue) and (status.absent or status.reason.endswith(os.strerror(errno.ENOENT))):
         errors = ""
     wrong = state.endswith(" error") and state != UNFOUND
     fault = f"state: {state}; status: {errors}" if errors else f"state: {state}" if wrong else None
-    return Reading(state, operating=state == OPERATING, fault=fault)
+    return BoardState(state, operating=state == OPERATING, fault=fault)
 
 
-def read(roots: Roots, board: Board) -> Reading:
+def read(roots: Roots, board: Board) -> BoardState:
     """The reading of a board's manager; a board without one is absent."""
     look = Look(roots)
     try:
@@ -50,9 +50,9 @@ def read(roots: Roots, board: Board) -> Reading:
         return unplaced(error)
 
 
-def unplaced(error: DriverError | OSError) -> Reading:
+def unplaced(error: DriverError | OSError) -> BoardState:
     """Of a board that can't be found."""
-    return Reading("absent" if isinstance(error, DeviceUnavailable) else "unknown", fault=str(error))
+    return BoardState("absent" if isinstance(error, DeviceUnavailable) else "unknown", fault=str(error))
 
 
 class Watched:
@@ -62,7 +62,7 @@ class Watched:
         self._roots, self._manager, self._progress = roots, manager, progress
         self._last = ""
 
-    def now(self) -> Reading:
+    def now(self) -> BoardState:
         return reading(Look(self._roots), self._manager)
 
     def tell(self) -> None:
@@ -82,7 +82,7 @@ class Watched:
             self.tell()
             time.sleep(_LOOK)
 
-    def fails(self) -> Reading:
+    def fails(self) -> BoardState:
         """What it says of a load that failed: its state has to say so, and then its status why, if there is one."""
         until = time.monotonic() + _LATE
         while (found := self.now()).state.endswith(" error") and found.state != UNFOUND:

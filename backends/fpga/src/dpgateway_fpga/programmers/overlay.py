@@ -22,7 +22,7 @@ from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers.fpga_manager import DIRECTORY
 from dpgateway_fpga.programmers.manager_state import Watched, load, read
 from dpgateway_fpga.programmers.processes import Processes
-from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 from dpgateway_fpga.staging import staged
 from dpgateway_fpga.trusted import read_file
 
@@ -45,7 +45,7 @@ class OverlayProgrammer:
             raise DriverError(why)
         return image.sha256
 
-    def read(self, board: Board) -> Reading:
+    def read(self, board: Board) -> BoardState:
         found = read(self._roots, board)
         if found.operating and not self._applied(board):
             found = replace(found, state=f"{found.state} without its overlay", operating=False)

@@ -34,7 +34,7 @@ _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ExitStatus:
     """How a process ended."""
 
     code: int
@@ -77,7 +77,7 @@ class Processes:
         if ended.code:
             raise _failure(ended)
 
-    def run(self, board: Board, argv: Sequence[str], progress: Progress, keep: Collection[int] = ()) -> Ended:
+    def run(self, board: Board, argv: Sequence[str], progress: Progress, keep: Collection[int] = ()) -> ExitStatus:
         """Runs a program for a board; ``progress`` gets the last line that it printed. Raises Failed, OSError."""
         if why := self.left(board):
             raise Failed(why, again=True)
@@ -94,7 +94,7 @@ class Processes:
                     "because it can't be stopped without harm, and the board can be used again when it has ended",
                     again=True,
                 )
-            return Ended(process.returncode, _tail(output))
+            return ExitStatus(process.returncode, _tail(output))
         finally:
             os.close(output)
 
@@ -130,7 +130,7 @@ def _tail(output: int) -> str:
     return os.pread(output, _LONGEST, max(0, size - _LONGEST)).decode(errors="replace").strip()
 
 
-def _failure(ended: Ended) -> Failed:
+def _failure(ended: ExitStatus) -> Failed:
     try:
         said = json.loads(ended.output.rpartition("\n")[2])
         number, name = said["errno"], errno.errorcode.get(said["errno"], str(said["errno"]))

@@ -10,7 +10,7 @@ from typing import Protocol
 from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
-from dpgateway_fpga.reader import Hung, Reader
+from dpgateway_fpga.reader import Hung, PatientReader
 
 Progress = Callable[[str], None]
 """Hears what is going on, in a few words ("write init"), at each change; on the thread that called ``program``."""
@@ -32,7 +32,7 @@ class Verification(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class BoardState:
     """What a board says of itself now."""
 
     state: str
@@ -70,7 +70,7 @@ class Programmer(Protocol):
         one for this board.
         """
 
-    def read(self, board: Board) -> Reading:
+    def read(self, board: Board) -> BoardState:
         """What the board says. What is wrong with the board is its ``fault``, no error."""
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
@@ -86,15 +86,15 @@ class Programmer(Protocol):
         """
 
 
-def said(reader: Reader[Reading]) -> Reading:
+def said(reader: PatientReader[BoardState]) -> BoardState:
     """What the board says. That it doesn't answer is its fault."""
     try:
         return reader.read()
     except Hung as error:
-        return Reading("unknown", fault=str(error))
+        return BoardState("unknown", fault=str(error))
 
 
-def verify(programmer: Programmer, board: Board, image: Image) -> Reading:
+def verify(programmer: Programmer, board: Board, image: Image) -> BoardState:
     """What the board says after it was programmed. Raises Failed if that isn't what it says when it runs ``image``."""
     expected, found = programmer.expected(board, image), programmer.read(board)
     if found.fault is not None:

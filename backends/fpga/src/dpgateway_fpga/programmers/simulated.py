@@ -14,7 +14,7 @@ from typing import ClassVar
 from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
-from dpgateway_fpga.programmers.programmer import Failed, Locks, Progress, Reading, Verification
+from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
 from dpgateway_fpga.trusted import read_file, trusted_directory
 from dpgateway_fpga.ways import Simulated
 
@@ -34,14 +34,14 @@ class SimulatedProgrammer:
     def expected(self, board: Board, image: Image) -> str:
         return image.sha256
 
-    def read(self, board: Board) -> Reading:
+    def read(self, board: Board) -> BoardState:
         try:
             with trusted_directory(self._options.state_dir) as directory:
                 found = json.loads(read_file(self._file(board).name, _LARGEST, directory))
             state, sha256 = str(found["state"]), str(found["sha256"])
         except (DriverError, OSError, ValueError, LookupError, TypeError, RecursionError):
-            return Reading("unknown")
-        return Reading(state, sha256, operating=True) if state == "loaded" else Reading(state)
+            return BoardState("unknown")
+        return BoardState(state, sha256, operating=True) if state == "loaded" else BoardState(state)
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         self._write(board, "programming", image)  # if we die now, the board's state is unknown to the next gateway
