@@ -2,6 +2,9 @@
 
 import dataclasses
 
+from dpgateway.cdi import spec
+from dpgateway.cdi.expansion import Resolved, expand
+from dpgateway.cdi.own import OwnSpecs
 from dpgateway.model import Allocation, DeviceNode, Mount
 from dpgateway.resource.additions import Additions, add
 
@@ -47,6 +50,29 @@ def test_without_additions_nothing_changes():
     assert add(DRIVERS, Additions()) == (DRIVERS, ())
 
 
-def test_no_field_of_an_allocation_is_forgotten():
-    merged, _ = add(DRIVERS, Additions())
-    assert all(getattr(merged, field.name) for field in dataclasses.fields(merged))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wider(Allocation):
+    """An allocation with a field that nobody knows."""
+
+    net_devices: tuple[str, ...] = ()
+
+
+def test_an_addition_keeps_unknown_fields():
+    given = Wider(env={"A": "1"}, net_devices=("eth1",))
+    merged, _ = add(given, Additions(env={"B": "2"}, annotations={"a": "1"}, mounts=(Mount("/m", "/m"),)))
+    assert merged == Wider({"A": "1", "B": "2"}, (), (Mount("/m", "/m"),), {"a": "1"}, net_devices=("eth1",))
+
+
+def test_an_expansion_keeps_unknown_fields():
+    meant = Resolved("v/c=a", "/etc/cdi/v.json", spec.Edits(env=("B=2",)), spec.Edits())
+    given = Wider({"A": "1"}, annotations={"a": "1"}, cdi_devices=("v/c=a",), net_devices=("eth1",))
+    expected = Wider({"A": "1", "B": "2"}, annotations={"a": "1"}, net_devices=("eth1",))
+    assert expand(given, [meant], lambda path: None) == expected
+
+
+def test_a_written_spec_keeps_unknown_fields(tmp_path):
+    specs = OwnSpecs(tmp_path / "state", tmp_path / "cdi", tmp_path / "device-plugins", lambda text: None)
+    given = Wider({"A": "1"}, annotations={"a": "1"}, net_devices=("eth1",))
+    written = specs.write("example.com/thing", ("a",), given)
+    assert written == Wider(annotations={"a": "1"}, cdi_devices=written.cdi_devices, net_devices=("eth1",))
+    assert len(written.cdi_devices) == 1

@@ -7,7 +7,7 @@ more than the spec grants. What is refused is told with its name, the spec's fil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpgateway.cdi import spec
 from dpgateway.errors import CdiError
@@ -74,7 +74,7 @@ def expand(allocation: Allocation, resolved: Iterable[Resolved], look: Look) -> 
     nodes = tuple(one for one in placed.values() if isinstance(one, DeviceNode))
     mounts = tuple(one for one in placed.values() if isinstance(one, Mount))
     try:
-        return Allocation(env, nodes, mounts, allocation.annotations)
+        return replace(allocation, env=env, device_nodes=nodes, mounts=mounts, cdi_devices=())
     except ValueError as error:  # a NUL in the environment
         raise CdiError(str(error)) from error
 

@@ -80,7 +80,7 @@ class Record:
     def to_json(self) -> str:
         if self.now == self.given:
             return self.given.to_json()
-        now = self.now and {"env": dict(self.now.env), "device_nodes": self.now.device_nodes, "mounts": self.now.mounts}
+        now = self.now and {**sayable(self.now), "env": dict(self.now.env)}
         return json.dumps({**json.loads(self.given.to_json()), "now": now}, default=asdict, sort_keys=True)
 
 
@@ -146,6 +146,6 @@ def _mount(mount: Mount) -> Mapping[str, Any]:
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 
 
-def says_nothing(allocation: Allocation) -> bool:
-    """Whether a spec would say nothing, which runtimes refuse."""
-    return not (allocation.env or allocation.device_nodes or allocation.mounts)
+def sayable(what: Allocation | Given) -> dict[str, Any]:
+    """What a spec can say of it, by field. Runtimes refuse a spec that says nothing."""
+    return {name: getattr(what, name) for name in ("env", "device_nodes", "mounts")}

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from dpgateway.cdi.directories import LARGEST, check_owner, look
 from dpgateway.cdi.expansion import HostNode
-from dpgateway.cdi.making import OWN_NAME, Given, Record, recorded, says_nothing, text_of
+from dpgateway.cdi.making import OWN_NAME, Given, Record, recorded, sayable, text_of
 from dpgateway.errors import CdiError
 from dpgateway.kit.directories import make_private, read
 from dpgateway.model import Allocation
@@ -71,11 +71,11 @@ class OwnSpecs:
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
         """The allocation with a name in place of what a spec can say. Raises CdiError; then there is no spec."""
-        if says_nothing(allocation):
+        said = sayable(allocation)
+        if not any(said.values()):
             return allocation
-        kubelet, nodes = str(self._device_plugins_dir), allocation.device_nodes
         held = tuple(sorted(ids))  # a kubelet names them in any order
-        what = Given(str(self.directory), kubelet, resource, held, allocation.env, nodes, allocation.mounts)
+        what = Given(str(self.directory), str(self._device_plugins_dir), resource, held, **said)
         text, record = text_of(what.name, what, _real), what.to_json()
         if max(len(text), len(record)) > LARGEST:
             raise CdiError(f"the CDI spec {what.file} would have more than {LARGEST} bytes; give the container less")
@@ -87,7 +87,7 @@ class OwnSpecs:
         except OSError as error:
             where = f"{self.directory / what.file}, from {self._records}"
             raise CdiError(f"the CDI spec {where}, can't be written: {error.strerror or error}") from error
-        return Allocation(annotations=allocation.annotations, cdi_devices=(what.name, *allocation.cdi_devices))
+        return replace(allocation, **sayable(Allocation()), cdi_devices=(what.name, *allocation.cdi_devices))
 
     def all(self) -> tuple[Written, ...]:
         """Those that this kubelet's gateways wrote, and that weren't removed. Raises OSError."""
@@ -155,12 +155,7 @@ class OwnSpecs:
                     raise CdiError(f"the CDI device {name} was removed: there is no {record}") from None
                 except ValueError as error:
                     raise CdiError(f"{record}: not a record that a gateway wrote: {error}") from error
-                now = None
-                if allocation is not None:
-                    given = said.given
-                    now = replace(
-                        given, env=allocation.env, device_nodes=allocation.device_nodes, mounts=allocation.mounts
-                    )
+                now = None if allocation is None else replace(said.given, **sayable(allocation))
                 one = Written(said.given, record, record.stat().st_mtime, now)
                 if now != said.now:
                     _replace(record, Record(said.given, now).to_json())

@@ -6,12 +6,13 @@ to find that out: a bound that is quick to count is enough for nearly every list
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 
 from dpgateway.deviceplugin.api import Api, Call
 from dpgateway.deviceplugin.api.v1beta1 import UNHEALTHY
 from dpgateway.deviceplugin.values import Grant
-from dpgateway.model import Allocation, Device
+from dpgateway.model import Device
 from dpgateway.resource.ledger import Ledger, Lost
 from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import share_id
@@ -73,7 +74,7 @@ def too_long(
 
 def too_large(grants: Sequence[Grant], api: Api) -> str:
     """Why no kubelet would take the answer to an Allocate that has these grants; empty if it would."""
-    texts = [text for grant in grants for text in (*grant.ids, *_texts(grant.allocation))]
+    texts = tuple(_texts(tuple(grants)))
     if _MOST_OF_A_CHARACTER * sum(map(len, texts)) + _MOST_FRAMING * len(texts) <= LARGEST_ANSWER:
         return ""
     encode = next(rpc.encode for rpc in api.rpcs if rpc.call is Call.ALLOCATE)
@@ -83,15 +84,18 @@ def too_large(grants: Sequence[Grant], api: Api) -> str:
     return f"the answer takes {size} bytes, and the kubelet accepts {LARGEST_ANSWER}"
 
 
-def _texts(allocation: Allocation) -> Iterator[str]:
-    for texts in (allocation.env, allocation.annotations):
-        yield from texts
-        yield from texts.values()
-    for node in allocation.device_nodes:
-        yield from (node.host_path, str(node.container_path))
-    for mount in allocation.mounts:
-        yield from (mount.host_path, mount.container_path)
-    yield from allocation.cdi_devices
+def _texts(value: object) -> Iterator[str]:
+    """Every text in it, of whichever field."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts((*value.keys(), *value.values()))
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _texts(each)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _texts(getattr(value, field.name))
 
 
 def _text(ids: Iterable[str]) -> int:

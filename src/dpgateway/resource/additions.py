@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dpgateway.model import Allocation, DeviceNode, Mount, place
 
@@ -48,11 +48,11 @@ def add(allocation: Allocation, extra: Additions) -> tuple[Allocation, tuple[str
         *(f"mount {m.container_path}" for m in allocation.mounts if taken(m) and m not in extra.mounts),
         *(f"device node {n.container_path}" for n in allocation.device_nodes if taken(n)),
     ]
-    merged = Allocation(
+    merged = replace(
+        allocation,
         env={**allocation.env, **extra.env},
         device_nodes=tuple(n for n in allocation.device_nodes if not taken(n)),
         mounts=(*(m for m in allocation.mounts if not taken(m)), *extra.mounts),
         annotations={**allocation.annotations, **extra.annotations},
-        cdi_devices=allocation.cdi_devices,
     )
     return merged, tuple(replaced)
