@@ -17,7 +17,6 @@ import pytest
 from dpgateway import Allocation, Device, Health
 from dpgateway.deviceplugin.handing import keeps_one_client
 from dpgateway.deviceplugin.wire import v1beta1_pb2
-from dpgateway.kit import forks
 from dpgateway.kit.seqpacket import Gone, Listener, Peer
 from dpgateway_simulator import Kubelet
 from tests.support.inside import Inside
@@ -109,7 +108,7 @@ def serves(newer, gateway, name=R):
 def passed(peer):
     (descriptor,) = peer.passed()
     yield descriptor
-    forks.close(descriptor)
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize("kubelet", ["1.8", "1.9.5", "1.10", "1.24", "1.37"], indirect=True)

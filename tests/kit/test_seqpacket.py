@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from dpgateway.kit import forks
 from dpgateway.kit.seqpacket import EXHAUSTED, MOST_DESCRIPTORS, Gone, Listener, Peer
 from tests.support.waiting import turns, until
 
@@ -87,7 +86,7 @@ async def test_a_descriptor_that_is_passed_is_the_same_file_and_is_no_childs(bot
         (passed,) = dialled.passed()
         assert os.path.samestat(os.fstat(passed), os.fstat(file.fileno()))
         assert not os.get_inheritable(passed)
-        forks.close(passed)
+        os.close(passed)
     assert dialled.passed() == []
 
 

@@ -11,7 +11,6 @@ import time
 import pytest
 
 from dpgateway.errors import KubeletError
-from dpgateway.kit import forks
 from dpgateway.resource.sockets import MOST_LINKS, SocketNames, left_behind
 from tests.support.counting import descriptors, leading_to
 from tests.support.waiting import turns, until
@@ -188,7 +187,7 @@ async def test_a_lock_that_is_given_to_who_has_just_stopped_waiting_is_let_go(tm
 
     async def ask():
         stopping.cancel()
-        return forks.withhold(os.dup(holder.lock.descriptor))
+        return os.dup(holder.lock.descriptor)
 
     stopping = asyncio.ensure_future(waits.lock.take(print, ask))
     with pytest.raises(asyncio.CancelledError):

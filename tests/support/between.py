@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import hashlib
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
-from dpgateway.kit import forks
 from dpgateway.kit.seqpacket import Listener, Peer
 from tests.support.waiting import until
 
@@ -72,4 +72,4 @@ class Between:
                     other.send(text, *descriptors)
                 finally:
                     for descriptor in descriptors:
-                        forks.close(descriptor)
+                        os.close(descriptor)

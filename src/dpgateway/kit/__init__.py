@@ -10,7 +10,6 @@ directories   private directories, and files that others write
 unix          unix sockets: paths, connections and what their peers have read
 accepted      which process is at the other end of an accepted connection
 seqpacket     one process talks to another, and passes descriptors
-forks         descriptors that a child doesn't inherit
 log           lines as text or JSON
 reminder      repeats what is still wrong
 call_stats    how many calls there were, and how long they took

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from dpgateway.kit import forks, unix
+from dpgateway.kit import unix
 
 LONGEST = 1024
 """Bytes of a text."""
@@ -85,7 +85,7 @@ class Peer:
         raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, self._most)
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)  # recv_fds ignores MSG_CMSG_CLOEXEC
-            self._passed.append(forks.withhold(descriptor))
+            self._passed.append(descriptor)
         if not raw:
             raise Gone("the other process has ended, or closed the connection")
         return raw.decode(errors="replace")
@@ -102,13 +102,13 @@ class Peer:
                 loop.remove_reader(self._socket)
 
     def passed(self) -> list[int]:
-        """The descriptors that came with what was heard. Close them with ``forks.close``."""
+        """The descriptors that came with what was heard. Close them with ``os.close``."""
         passed, self._passed = self._passed, []
         return passed
 
     def close(self) -> None:
         for descriptor in self.passed():
-            forks.close(descriptor)
+            os.close(descriptor)
         if not self._closed:
             self._closed = True
             asyncio.get_running_loop().remove_reader(self._socket)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpgateway.errors import KubeletError, naming
-from dpgateway.kit import forks, locks
+from dpgateway.kit import locks
 
 _POOL = "pool "
 MOST_READ = 1000
@@ -68,7 +68,7 @@ class Lock:
                 self._descriptor = await self._flock(descriptor, tell, ask)
             finally:
                 if self._descriptor != descriptor:
-                    forks.close(descriptor)
+                    os.close(descriptor)
         self.sign()
 
     def try_to_take(self) -> bool:
@@ -107,13 +107,13 @@ class Lock:
 
     def free(self) -> None:
         if self._descriptor is not None:
-            forks.close(self._descriptor)
+            os.close(self._descriptor)
             self._descriptor = None
 
     def held(self) -> Holder | None:
         """Which gateway serves the resource, if any does. Nobody is kept out by the look."""
         try:
-            descriptor = forks.withhold(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:  # nobody has ever served it, or whoever serves from the folder tells what is wrong
             return None
         try:
@@ -121,7 +121,7 @@ class Lock:
         except OSError:
             return None
         finally:
-            forks.close(descriptor)
+            os.close(descriptor)
 
     async def unserved(self) -> None:
         """Returns when no gateway serves the resource. Raises KubeletError or OSError."""
@@ -130,7 +130,7 @@ class Lock:
             try:
                 await locks.wait(descriptor)
             finally:
-                forks.close(descriptor)
+                os.close(descriptor)
 
     def _open(self) -> int:
         """Nobody else can put a file here, so what is found now is what is opened."""
@@ -140,7 +140,7 @@ class Lock:
                 what = f"{stat.filemode(found.st_mode)} with {found.st_nlink} links"
                 expected = f"expected a lock, a file without another name, found {what}; remove it"
                 raise KubeletError(f"{self.path}: {expected}")
-        return forks.withhold(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     async def _flock(self, descriptor: int, tell: Callable[[str], None], ask: Ask | None) -> int:
         """The descriptor that is locked: this one, or the other gateway's."""
@@ -195,4 +195,4 @@ def _signature() -> str:
 def _close_given(asked: asyncio.Future[int]) -> None:
     """Nobody will let go of the lock that was given."""
     if not asked.cancelled() and asked.exception() is None:
-        forks.close(asked.result())
+        os.close(asked.result())

@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from dpgateway.deviceplugin.server.mute import Mutes
-from dpgateway.kit import forks, unix
+from dpgateway.kit import unix
 from tests.support.waiting import turns, until
 
 
@@ -13,7 +13,7 @@ async def held():
     """What holds it, a copy of the kubelet's connection as the older gateway has it, and the kubelet's end."""
     older, kubelet = socket.socketpair()
     mutes = Mutes()
-    mutes.hold(forks.withhold(os.dup(older.fileno())))
+    mutes.hold(os.dup(older.fileno()))
     yield mutes, older, kubelet
     mutes.close()
     older.close()

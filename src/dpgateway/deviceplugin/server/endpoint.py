@@ -20,7 +20,7 @@ from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.deviceplugin.server.serving import Server
 from dpgateway.deviceplugin.server.taking import TAKE, Misunderstood, Retries, Taking
 from dpgateway.errors import KubeletError
-from dpgateway.kit import forks, unix
+from dpgateway.kit import unix
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.seqpacket import Gone, Listener, Peer
 from dpgateway.kit.tasks import within
@@ -133,7 +133,7 @@ class Endpoint:
         taking, lock = await Taking.ask(self._names.next, healthy=healthy)
         if self._names.lock.is_it(lock):
             return taking, lock
-        forks.close(lock)
+        os.close(lock)
         taking.close()
         raise Misunderstood(f"{self._names.next}: expected {self._names.lock.path}, locked, found another descriptor")
 

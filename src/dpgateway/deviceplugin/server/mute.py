@@ -7,9 +7,8 @@ holds the older one's connection, on which nobody says anything any more, until 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-
-from dpgateway.kit import forks
 
 LOOK = 1.0
 """Seconds to the next look, while the older gateway may still read what the kubelet says."""
@@ -35,14 +34,14 @@ class Mutes:
         loop.remove_reader(descriptor)
         if _ended(descriptor):
             self.descriptors.remove(descriptor)
-            forks.close(descriptor)
+            os.close(descriptor)
         else:
             loop.call_later(LOOK, self._watch, descriptor)
 
     def close(self) -> None:
         for descriptor in self.descriptors:
             asyncio.get_running_loop().remove_reader(descriptor)
-            forks.close(descriptor)
+            os.close(descriptor)
         self.descriptors.clear()
 
 

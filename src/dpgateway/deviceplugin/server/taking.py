@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 from pathlib import Path
 
 from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.errors import KubeletError
-from dpgateway.kit import forks
 from dpgateway.kit.seqpacket import Peer
 from dpgateway.kit.tasks import LONGEST_PAUSE, doubling
 
@@ -100,7 +100,7 @@ class Taking:
             raise
         if verb != TAKE or len(descriptors) != 1:
             for descriptor in descriptors:
-                forks.close(descriptor)
+                os.close(descriptor)
             older.close()
             found = f"{verb!r:.100} and {len(descriptors)} descriptors"
             raise Misunderstood(f"{path}: expected {TAKE!r} and a lock, found {found}; end that gateway")
