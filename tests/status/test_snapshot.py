@@ -27,7 +27,9 @@ def test_a_resource_that_never_comes_holds_up_the_start_no_longer_than_its_list_
 def plugin(*, served=True, listed=True, failure="", state=State.AWAY) -> Any:
     """What is looked at of one."""
     streaming = state is State.SERVING
-    where = Standing(state, 0.0, streaming=streaming, listed=streaming, tried="v1beta1")
+    registered = state in {State.EXPECTING, State.SERVING}
+    api = "v1beta1" if registered else None
+    where = Standing(state, registered=registered, streaming=streaming, listed=streaming, api=api)
     return SimpleNamespace(
         served=served,
         stranger="",

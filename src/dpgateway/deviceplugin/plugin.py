@@ -354,7 +354,7 @@ class Plugin:
             again = SETTLED + 1.0 if seen != before else None  # once for each that is written
             (ids, written), ours = registered.value, self.inventory.list.value or {}
             found = ids.get(self.name, ()), written, ours.keys(), self.inventory.published
-            if self._stranger.look(*found, self.registrar.standing.value, time.monotonic()):
+            if self._stranger.look(*found, self.registrar.listed_since, time.monotonic()):
                 self._trouble.touch()
                 if text := self._stranger.complaint:
                     self._log.warning("%s", text, extra={"reason": text})

@@ -32,6 +32,8 @@ class ResourceFigures:
     driver: str
     standing: Standing = Standing()  # noqa: RUF009  it is frozen
     """Where it stands with the kubelet."""
+    attempts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """How often Register was sent, by API and outcome."""
     failed: bool = False
     """Whether there is nothing that a kubelet could give to a container."""
     listed: Moment | None = None
@@ -93,6 +95,7 @@ class Resource:
         calls, offers, ledger = plugin.driver.calls, plugin.inventory.list, plugin.inventory.ledger
         seen = (
             plugin.registrar.standing.value,
+            plugin.registrar.attempts,
             plugin.driver.said.value,
             plugin.failure,
             plugin.rpcs.read(),
@@ -115,6 +118,7 @@ def _made(name: str, driver: str, plugin: Plugin, holdings: Holdings) -> Resourc
         name,
         driver,
         plugin.registrar.standing.value,
+        plugin.registrar.attempts,
         bool(plugin.failure),
         _moment(plugin.driver.said.value.listed),
         counts(plugin.inventory.list.value or {}, used, ledger.lost),

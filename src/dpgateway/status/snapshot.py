@@ -109,15 +109,8 @@ def resource(
 
 
 def _registration(one: standings.Standing, besides: str = "") -> Registration:
-    return Registration(
-        one.state.value,
-        _time(one.since),
-        one.api is not None,
-        one.streaming,
-        one.listed,
-        one.api,
-        one.complaint or besides or None,
-    )
+    failure = one.failure or besides or None
+    return Registration(one.state, one.since, one.registered, one.streaming, one.listed, one.api, failure)
 
 
 def _devices(plugin: Plugin, holdings: Holdings) -> tuple[Device, ...]:

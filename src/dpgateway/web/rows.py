@@ -127,7 +127,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "gauge",
         "Whether the present kubelet accepted the resource.",
         ("resource",),
-        lambda one: [((), one.standing.api is not None)],
+        lambda one: [((), one.standing.registered)],
     ),
     Row(
         "dpgateway_resource_streaming",
@@ -204,7 +204,7 @@ RESOURCE: tuple[Row[ResourceFigures], ...] = (
         "counter",
         "Registrations that were tried.",
         ("resource", "api", "outcome"),
-        lambda one: list(one.standing.attempts.items()),
+        lambda one: list(one.attempts.items()),
     ),
     Row(
         "dpgateway_rpcs_total",

@@ -167,7 +167,7 @@ async def test_the_next_older_api_is_tried_in_the_same_attempt_spoken_before_it_
         await rig.answer()
         assert rig.state is State.EXPECTING
         refused = {(api, "api_refused"): 1 for api in ("v1beta1", "v1alpha2")}
-        assert rig.standing.value.attempts == {**refused, ("v1alpha1", "accepted"): 1}
+        assert rig.attempts == {**refused, ("v1alpha1", "accepted"): 1}
 
 
 @in_virtual_time
@@ -211,7 +211,7 @@ async def test_an_unavailable_kubelet_settles_nothing_about_the_api(log):
         assert [call.api for call in rig.calls] == ["v1beta1"] * 2
         await rig.appear()
         await turns()
-        assert rig.standing.value.attempts == {("v1beta1", "failed"): 1, ("v1beta1", "given_up"): 1}
+        assert rig.attempts == {("v1beta1", "failed"): 1, ("v1beta1", "given_up"): 1}
 
 
 @in_virtual_time

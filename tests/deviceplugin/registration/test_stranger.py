@@ -2,17 +2,15 @@
 
 import pytest
 
-from dpgateway.deviceplugin.registration.lifecycle import State
-from dpgateway.deviceplugin.registration.standing import Standing
 from dpgateway.deviceplugin.registration.stranger import LISTED_WITHIN, SETTLED, Stranger
 
 THING = "example.com/thing"
-SERVING = Standing(State.SERVING, since=100.0, streaming=True, listed=True)
+SINCE = 100.0
 LATER = 100.0 + LISTED_WITHIN + 0.1
 
 
-def look(stranger, *registered, written=LATER, ours=("a", "b"), published=90.0, standing=SERVING, now=LATER):
-    return stranger.look(registered, written, ours, published, standing, now)
+def look(stranger, *registered, written=LATER, ours=("a", "b"), published=90.0, since=SINCE, now=LATER):
+    return stranger.look(registered, written, ours, published, since, now)
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def test_ids_that_are_not_ours_are_another_plugins(stranger):
         {"written": 100.5},
         {"published": 101.0},
         {"ours": ("a", "x0")},
-        {"standing": Standing(State.EXPECTING, since=100.0)},
+        {"since": None},
     ],
     ids=["an older checkpoint", "a list of just now", "ours", "not listed yet"],
 )
@@ -48,8 +46,7 @@ def test_what_else_the_kubelet_may_list(stranger, known):
 
 def test_another_registration_of_ours_replaces_the_other_plugins(stranger):
     look(stranger, "x0")
-    again = Standing(State.SERVING, since=LATER, streaming=True, listed=True)
-    assert look(stranger, "x0", written=LATER, standing=again)
+    assert look(stranger, "x0", written=LATER, since=LATER)
     assert not stranger.complaint
 
 

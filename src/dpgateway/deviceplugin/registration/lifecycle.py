@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from dpgateway.kit.tasks import doubling
 
 
-class State(enum.Enum):
+class State(enum.StrEnum):
     """Where the resource stands."""
 
     UNREADY = "unready"

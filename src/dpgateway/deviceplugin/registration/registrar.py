@@ -17,7 +17,7 @@ from functools import partial
 from dpgateway.deviceplugin.api import Api
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Event, Lifecycle, State
-from dpgateway.deviceplugin.registration.standing import Standing
+from dpgateway.deviceplugin.registration.standing import Standing, timestamp
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Hearer
@@ -53,7 +53,9 @@ class Registrar:
         self._resource, self._endpoint, self._client, self._group, self._log = resource, endpoint, client, group, log
         self._apis = client.apis
         self._lifecycle = Lifecycle(len(self._apis))
-        self.standing = Observable(Standing(self._lifecycle.state, time.monotonic()))
+        self.standing = Observable(Standing(since=timestamp()))
+        self._since = time.monotonic()
+        """When the state was entered."""
         self._backoff = Backoff(random.random)
         self._streams: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
@@ -62,7 +64,8 @@ class Registrar:
         self._registered: Options | None = None
         self._tried = 0
         self._complaint = ""
-        self._attempts: Mapping[tuple[str, str], int] = {}
+        self.attempts: Mapping[tuple[str, str], int] = {}
+        """Registers sent so far, by API and outcome."""
 
     @property
     def state(self) -> State:
@@ -77,6 +80,11 @@ class Registrar:
     def registering(self) -> bool:
         """A Register is in flight, or has succeeded, and the kubelet is about to open a stream."""
         return self._lifecycle.state in {State.REGISTERING, State.EXPECTING}
+
+    @property
+    def listed_since(self) -> float | None:
+        """When the registration began on which the list was sent, by the monotonic clock; None while there is none."""
+        return self._since if self.standing.value.listed else None
 
     # what happened
 
@@ -136,9 +144,12 @@ class Registrar:
 
     def _tell(self) -> None:
         state, before = self._lifecycle.state, self.standing.value
-        since = before.since if state is before.state else time.monotonic()
+        since, registered = before.since, state in _REGISTERED
+        if state is not before.state:
+            self._since, since = time.monotonic(), timestamp()
         listed = any(stream.listed for stream in self._streams)
-        now = Standing(state, since, self.streaming, listed, self._api.name, self._complaint, self._attempts)
+        api = self._api.name if registered else None
+        now = Standing(state, since, registered, self.streaming, listed, api, self._complaint or None)
         if now != before:
             self.standing.publish(now)
 
@@ -211,7 +222,6 @@ class Registrar:
             await self._client.register(api, registration)
         except asyncio.CancelledError:
             self._count(api, "given_up")
-            self._tell()
             raise
         except ApiRefused as error:
             self._log.debug("the kubelet refused the API: %s", error, extra={"api": api.name})
@@ -237,7 +247,8 @@ class Registrar:
         self._feed(event, attempt)
 
     def _count(self, api: Api, outcome: str) -> None:
-        self._attempts = {**self._attempts, (api.name, outcome): self._attempts.get((api.name, outcome), 0) + 1}
+        self.attempts = {**self.attempts, (api.name, outcome): self.attempts.get((api.name, outcome), 0) + 1}
+        self.standing.touch()
 
     def _complain(self, text: str) -> None:
         """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days."""
@@ -254,6 +265,8 @@ class Registrar:
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
+
+_REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
 _KUBELET = {
     Change.NEW: Event.KUBELET_NEW,

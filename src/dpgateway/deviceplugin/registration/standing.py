@@ -1,34 +1,33 @@
-"""Where one resource stands with the kubelet, as one value for all who show it."""
+"""Where one resource stands with the kubelet, as the rest of the gateway sees it: status, metrics, readiness."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from dpgateway.deviceplugin.registration.lifecycle import State
-
-_REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """It begins as that of a resource that nobody serves yet."""
+    """The default is that of a resource that isn't served yet. docs/reference/status.md describes each field."""
 
     state: State = State.UNREADY
-    since: float | None = None
-    """In seconds of the monotonic clock."""
+    since: str | None = None
+    """When the state was entered, in RFC 3339, UTC, to the second."""
+    registered: bool = False
+    """The present kubelet has accepted Register, or has opened a stream."""
     streaming: bool = False
-    """A stream of this kubelet is open."""
+    """A stream of the present kubelet is open."""
     listed: bool = False
     """The list was sent on such a stream."""
-    tried: str = ""
-    """The name of the API in which Register was sent last."""
-    complaint: str = ""
-    """Why no stream of this kubelet is open, as far as that is known; empty while one is."""
-    attempts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """How often Register was sent so far, by API and outcome."""
+    api: str | None = None
+    """The name of the API in which the present kubelet accepted Register; None if it hasn't."""
+    failure: str | None = None
+    """Why no stream of the present kubelet is open, as far as that is known; None while one is."""
 
-    @property
-    def api(self) -> str | None:
-        """The name of the API in which this kubelet accepted it; None if it hasn't."""
-        return self.tried if self.state in _REGISTERED else None
+
+def timestamp() -> str:
+    """The current time, as :attr:`Standing.since` has it."""
+    return datetime.fromtimestamp(int(time.time()), UTC).isoformat().replace("+00:00", "Z")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dpgateway.deviceplugin.registration.standing import Standing
-
 LISTED_WITHIN = 1.0
 """Seconds from our list to the checkpoint that has it. An earlier one may have what was listed before."""
 SETTLED = 10.0
@@ -33,20 +31,23 @@ class Stranger:
         written: float,
         ours: Collection[str],
         published: float,
-        standing: Standing,
+        listed_since: float | None,
         now: float,
     ) -> bool:
-        """``registered``: the ids that the kubelet lists, and had ``written`` then; ``ours``: those of our list, which
-        changed when it was ``published``. In seconds of the monotonic clock. Returns whether the complaint changed.
+        """Compares the ids in the kubelet's checkpoint with those of our list. Returns whether the complaint changed.
+
+        ``registered``: the ids in the checkpoint that was ``written`` then. ``ours``: those of our list, ``published``
+        then. ``listed_since``: when our registration began, None until the kubelet has our list. All in seconds of the
+        monotonic clock.
         """
         before = self.complaint
-        if standing.since != self._since:  # each registration of ours replaces another plugin's
-            self.complaint, self._since = "", standing.since
-        listed = max(standing.since or 0.0, published)
-        late = written > listed + LISTED_WITHIN
-        if standing.listed and (late or (written > listed and now > listed + SETTLED)):
-            strange = sorted(set(registered).difference(ours))
-            self.complaint = self._of(strange) if strange else ""
+        if listed_since != self._since:  # each registration of ours replaces another plugin's
+            self.complaint, self._since = "", listed_since
+        if listed_since is not None:
+            listed = max(listed_since, published)
+            if written > listed + LISTED_WITHIN or (written > listed and now > listed + SETTLED):
+                strange = sorted(set(registered).difference(ours))
+                self.complaint = self._of(strange) if strange else ""
         return self.complaint != before
 
     def _of(self, ids: list[str]) -> str:
