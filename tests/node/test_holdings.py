@@ -454,9 +454,9 @@ def test_what_is_given_has_the_boot_and_its_driver():
 
 def test_the_last_holder_is_known_after_it_has_ended():
     holdings = noted("a").heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
-    assert holdings.holder("a") == str(HOLDER)
-    assert given(holdings, "a", now=NOW + 2).holder("a") == "a container"
-    assert noted().remembered({"a": Claim("", frozenset("1"))}).holder("a") == "pod 1"
+    assert holdings.last_holder("a") == str(HOLDER)
+    assert given(holdings, "a", now=NOW + 2).last_holder("a") == "a container"
+    assert noted().remembered({"a": Claim("", frozenset("1"))}).last_holder("a") == "pod 1"
 
 
 def test_a_kubelet_that_gives_away_what_a_pod_had_has_taken_all_from_that_pod():

@@ -41,7 +41,7 @@ def test_the_other_names_of_what_is_held_or_being_given_are_excluded():
 
 def test_the_holder_is_named():
     holdings = noted("by-id-1").heard({"by-id-1": Holder("team", "encoder-0", "c")}, NOW + 1)
-    assert out([LINK, NODE], holdings) == {"ttyUSB0": "char 188:0 is held as by-id-1 by team/encoder-0 (c)"}
+    assert out([LINK, NODE], holdings) == {"ttyUSB0": "char 188:0 is held as by-id-1 by team/encoder-0"}
 
 
 def test_shares_of_one_device_do_not_exclude_each_other():

@@ -216,6 +216,17 @@ class Holdings:
         return ended - listed
 
     def holder(self, id_: str) -> str:
+        """The pod that has the id; empty if that isn't known, or if it may be one of several."""
+        if (listed := self.listed.get(id_)) is not None:
+            return f"{listed.namespace}/{listed.pod}"
+        if id_ in self.granted or self._flies(id_):
+            return ""  # what was noted of it may be of an earlier container
+        claim, noted = self.claims.get(id_), (self.note or {}).get(id_)
+        pods = noted.pods if noted is not None else claim.pods if claim is not None else frozenset()
+        alive = sorted(pods - self.gone)
+        return f"pod {alive[0]}" if alive and (noted is not None or len(alive) == 1) else ""
+
+    def last_holder(self, id_: str) -> str:
         """Who had the claimed id last, as far as anybody said."""
         if (last := self.last_listed.get(id_)) is not None:
             return str(last)

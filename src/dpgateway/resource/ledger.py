@@ -50,7 +50,7 @@ class Ledger:
 
     def __init__(self, shares: int, keep_lost: float, form: str = "") -> None:
         """``shares``: ids per device, in this form; ``keep_lost``: seconds."""
-        self._shares, self._form = shares, form
+        self.shares, self.form = shares, form
         self._keep = max(keep_lost, LEAVING)
         self._devices: dict[str, Device] = {}
         self._offers: dict[str, Offer] = {}
@@ -73,16 +73,16 @@ class Ledger:
 
     def amend(self, shares: int, keep_lost: float, form: str = "") -> None:
         """Other numbers. What other shares mean for the list is worked out with the next list of the driver."""
-        self._whole = self._whole and (shares, form) == (self._shares, self._form)
-        self._shares, self._form, self._keep = shares, form, max(keep_lost, LEAVING)
+        self._whole = self._whole and (shares, form) == (self.shares, self.form)
+        self.shares, self.form, self._keep = shares, form, max(keep_lost, LEAVING)
 
     def ids(self, device_id: str) -> tuple[str, ...]:
         """Those under which a device is offered, share 0 first."""
-        return share_ids(device_id, self._shares, self._form)
+        return share_ids(device_id, self.shares, self.form)
 
     def _first(self, device_id: str) -> str:
         """What an offer says of share 0."""
-        return share_id(device_id, 0, self._form) if self._form else ""
+        return share_id(device_id, 0, self.form) if self.form else ""
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
         """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
@@ -107,7 +107,7 @@ class Ledger:
         """Which ids are present, and which have just been lost."""
         self._whole = only is None
         gone, self._offers = self._offers, {}
-        wanted = None if only is None or self._form else {device_id(offered) for offered in only}
+        wanted = None if only is None or self.form else {device_id(offered) for offered in only}
         for device in self._devices.values():
             if wanted is not None and device.id not in wanted:
                 continue

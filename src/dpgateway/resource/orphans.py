@@ -32,7 +32,7 @@ _log = bind(__name__)
 def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: Holdings, id_: str, reason: str) -> None:
     """Tells of a device that is free although the driver that gave it away isn't told. ``id_``: as it was offered."""
     claim = holdings.claims[id_]
-    device, holder = claim.device or id_, holdings.holder(id_)
+    device, holder = claim.device or id_, holdings.last_holder(id_)
     log.warning(
         "device %s of %s is free again, but %s isn't told, so what release() undoes stays: %s; last held by %s",
         device,

@@ -18,7 +18,6 @@ from pathlib import Path
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.errors import KubeletError
-from dpgateway.node.holdings import Holdings
 from dpgateway.resource.elsewhere import Elsewhere
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.orphans import Left
@@ -37,7 +36,7 @@ class _Expected:
     name: str
 
     def used(self) -> Used:
-        return Used(self.name, Holdings())
+        return Used(self.name)
 
     def exclude(self, others: Sequence[Used]) -> None:
         """It lists nothing."""
@@ -77,18 +76,18 @@ class Pools:
     def _besides(self, pool: str) -> Iterator[Used]:
         """What counts in a pool, of this name, besides its members."""
         if text := self.elsewhere.stranger(pool):
-            yield Used("a resource that isn't configured here", Holdings(), elsewhere=text)
+            yield Used("a resource that isn't configured here", elsewhere=text)
         for name in self.elsewhere.served.keys() & self._pools[pool].members.keys():
-            yield Used(name, Holdings(), elsewhere=self.elsewhere.served[name])
+            yield Used(name, elsewhere=self.elsewhere.served[name])
             break  # one is enough
         if not self._left.known.is_set():
-            yield Used("a resource that isn't configured any more", Holdings())
+            yield Used("a resource that isn't configured any more")
         yield from self._ended()
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
         """The same for a resource in no pool."""
         if text := self.elsewhere.renamed(resource):
-            yield Used("a resource that isn't configured here", Holdings(), elsewhere=text)
+            yield Used("a resource that isn't configured here", elsewhere=text)
         for one in self._ended():
             if one.resource != resource:
                 yield certain(one)

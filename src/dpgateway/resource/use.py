@@ -20,7 +20,8 @@ class Used:
     """The hardware that containers have, or are getting, under the name of one resource."""
 
     resource: str
-    holdings: Holdings
+    known: bool = False
+    """Whether it is known what earlier gateways gave away, and what the kubelet wrote down."""
     ids: frozenset[str] = frozenset()
     """The offered ids that count as held."""
     behind: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -28,21 +29,18 @@ class Used:
     they were given away when nobody knew that, or while their resources were in no pool."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """The device of each of these ids: the one that was given away under it, or else the present one."""
+    freed: frozenset[str] = frozenset()
+    """Those that no container uses any more, and that wait to be released to the driver."""
+    holders: Mapping[str, str] = field(default_factory=dict)
+    """Who has each of these ids, as far as anybody said."""
     forgotten: str = ""
-    """One that a container may use, and of which nobody remembers what is behind it; empty if there is none."""
-    holder: str = ""
-    """Who has all of it, if that is no container."""
+    """An id in use whose hardware is unknown; empty if there is none."""
     elsewhere: str = ""
-    """How another gateway is called that serves the resource, and may give anything away as it; empty if none does."""
+    """The gateway that serves the resource instead, and may give away anything as it; empty if none does."""
 
     def device(self, offered: str) -> str:
         """The id of the device that an offered id means."""
         return self.devices.get(offered) or device_id(offered)
-
-    @property
-    def known(self) -> bool:
-        """Whether somebody has looked at what earlier gateways gave away, and at what the kubelet wrote down."""
-        return self.holdings.remembers and self.holdings.looked and not self.elsewhere
 
     @property
     def unsure(self) -> str:
@@ -74,20 +72,7 @@ class Used:
         return f"its share is held as {offered}, which isn't offered any more, by {self._holder(offered)}"
 
     def _holder(self, offered: str) -> str:
-        if self.holder:
-            return self.holder
-        holdings = self.holdings
-        if (holder := holdings.listed.get(offered)) is not None:
-            return f"{holder.namespace}/{holder.pod}"
-        if offered in holdings.granted or any(offered in ids for ids in holdings.in_flight):
-            return "a container"  # what was noted of it may be of an earlier one
-        claim = holdings.claims.get(offered)
-        noted = (holdings.note or {}).get(offered)
-        pods = noted.pods if noted is not None else claim.pods if claim is not None else frozenset()
-        alive = sorted(pods - holdings.gone)
-        if noted is None and len(alive) > 1:
-            return "a container"  # of one of them
-        return f"pod {alive[0]}" if alive else "a container"
+        return self.holders.get(offered) or "a container"
 
 
 def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
@@ -114,7 +99,9 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
         # what is freed and gone is told to no driver before its device is back, and that may be never
         if not names and (device is not None or offered not in holdings.freed):
             forgotten = forgotten or offered
-    return Used(resource, holdings, ids, behind, devices, forgotten)
+    known = holdings.remembers and holdings.looked
+    holders = {id_: holdings.holder(id_) for id_ in ids}
+    return Used(resource, known, ids, behind, devices, holdings.freed, holders, forgotten)
 
 
 def given_as(holdings: Holdings, offered: str) -> str:
@@ -126,8 +113,8 @@ def given_as(holdings: Holdings, offered: str) -> str:
 def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:
     """What a call has in its hands whose driver has ended."""
     behind = {name: [device.id] for device in devices for name in (device.hardware or (device.id,))}
-    holder = f"{method}() of its driver, which ended before that call did"
-    return Used(resource, Holdings(looked=True, remembers=True), behind=behind, holder=holder)
+    call = f"{method}() of its driver, which ended before that call did"
+    return Used(resource, True, behind=behind, holders={device.id: call for device in devices})
 
 
 def certain(one: Used) -> Used:
@@ -135,8 +122,7 @@ def certain(one: Used) -> Used:
     What nobody remembers is taken for what it is called.
     """
     untold = {device_id(offered): [offered] for offered in one.ids if not _behind(one, offered)}
-    holdings = replace(one.holdings, looked=True, remembers=True)
-    return replace(one, holdings=holdings, forgotten="", behind={**untold, **one.behind})
+    return replace(one, known=True, forgotten="", behind={**untold, **one.behind})
 
 
 def _behind(one: Used, offered: str) -> bool:
@@ -196,7 +182,7 @@ def crowded(devices: Mapping[str, Device], offered: Callable[[str], Sequence[str
 def shares_in_use(own: Used) -> Mapping[str, Sequence[str]]:
     """The ids that containers have, or are getting, by their devices."""
     found: dict[str, list[str]] = {}
-    for id_ in sorted(own.ids - own.holdings.freed):
+    for id_ in sorted(own.ids - own.freed):
         found.setdefault(own.device(id_), []).append(id_)
     return found
 
@@ -211,9 +197,8 @@ def _has(own: Used, device: Device) -> bool:
 
     What is freed may be another one's by now: an earlier gateway may have died before it wrote down who was told.
     """
-    freed = own.holdings.freed
     return all(
-        any(own.device(offered) == device.id and offered not in freed for offered in own.behind.get(name, ()))
+        any(own.device(offered) == device.id and offered not in own.freed for offered in own.behind.get(name, ()))
         for name in hardware(device)
     )
 
@@ -223,8 +208,8 @@ def within(device: Device, own: Used) -> str:
     for name in (device.id,) if device.hardware is None else device.hardware:
         for other in own.behind.get(name, ()):
             if own.device(other) != device.id:
-                holder = own.holdings.listed.get(other)
-                return f"{name} is held as {other}{f' by {holder}' if holder else ''}"
+                holder = own.holders.get(other, "")  # a pod's uid alone tells people nothing
+                return f"{name} is held as {other}{f' by {holder}' if '/' in holder else ''}"
     return ""
 
 

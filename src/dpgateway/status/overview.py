@@ -109,7 +109,7 @@ class Overview:
         """What containers hold of resources that aren't served, and which, by resource."""
         names = [name for name in self._node.holdings if name not in self._serving and only in ("", name)]
         values = {name: self._node.holdings[name].value for name in names}
-        return {name: [(i, one.holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}
+        return {name: [(i, one.last_holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}
 
     def _detailed(self, serving: Served) -> Resource:
         holdings = self._node.holdings[serving.config.name].value
