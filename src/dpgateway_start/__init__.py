@@ -8,21 +8,15 @@ import signal
 import sys
 from types import FrameType
 
-from dpgateway_start import init
-
-_END = (signal.SIGTERM, signal.SIGINT)
-_OTHERS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-
 
 def main() -> object:
-    """The command line. `run` is a process that others send signals to, and may be a container's first one."""
+    """The command line. `run` takes signals from the start; ``dpgateway.daemon.signals`` follows."""
     if sys.argv[1:2] == ["run"]:
         _open_standard_streams()
-        init.stay_behind((*_END, *_OTHERS))
-        for number in _END:
+        for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _end_at_once)  # there is nothing yet to end in order
-        for number in _OTHERS:
-            signal.signal(number, signal.SIG_IGN)  # dpgateway.daemon.signals will answer
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
     python = signal.getsignal(signal.SIGINT)
     if python is signal.default_int_handler:  # it would print a traceback of what is being imported
         signal.signal(signal.SIGINT, signal.SIG_DFL)

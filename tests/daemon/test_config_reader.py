@@ -13,7 +13,7 @@ from asyncinotify import Mask
 
 from dpgateway.config import InvalidConfiguration
 from dpgateway.config.files import read_all
-from dpgateway.daemon.config_reader import Reading, Seen
+from dpgateway.daemon.config_reader import ConfigInputs, ConfigReader
 from dpgateway.drivers.points import look
 from dpgateway.kit.inotify import Subscription
 from tests.support.drivers import GOOD, Site
@@ -35,8 +35,8 @@ def config(tmp_path):
 def test_it_sees_what_this_process_would_see(config, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)  # only this process has it in its path
     Site(tmp_path)(GOOD, module="apart_good")
-    seen = Reading(config).result()
-    assert seen == Seen(read_all(config), look())
+    seen = ConfigReader(config).result()
+    assert seen == ConfigInputs(read_all(config), look())
     assert (len(seen.files.written), len(seen.files.problems), len(seen.files.ignored)) == (1, 1, 1)
     assert "apart_good" in seen.installed.names
 
@@ -44,17 +44,17 @@ def test_it_sees_what_this_process_would_see(config, tmp_path, monkeypatch):
 @pytest.mark.parametrize("executable", ["/nowhere/python", "/bin/false", "/bin/true"])
 def test_what_the_other_process_cannot_do_this_one_does(config, monkeypatch, caplog, executable):
     monkeypatch.setattr(sys, "executable", executable)
-    assert Reading(config).result() == Seen(read_all(config), look())
+    assert ConfigReader(config).result() == ConfigInputs(read_all(config), look())
     (record,) = caplog.records
     assert record.getMessage().startswith("the configuration is read by the gateway itself, because a process for it")
 
 
 def test_a_process_that_is_killed_is_not_waited_for(config, caplog):
     before = children()
-    reading = Reading(config)
+    reading = ConfigReader(config)
     (process,) = children() - before
     os.kill(process, signal.SIGKILL)
-    assert reading.result() == Seen(read_all(config), look())
+    assert reading.result() == ConfigInputs(read_all(config), look())
     assert "ended with -9" in caplog.text
     assert children() == before
 
@@ -67,13 +67,13 @@ def test_who_waits_for_a_slow_disk_says_so(config):
 
     said: list[str] = []
     before = children()
-    reading = Reading(config, slow=0.1)
+    reading = ConfigReader(config, slow=0.1)
     (process,) = children() - before
     os.kill(process, signal.SIGSTOP)
     log, handler = logging.getLogger("dpgateway.daemon.config_reader"), Going()
     log.addHandler(handler)
     try:
-        assert reading.result() == Seen(read_all(config), look())
+        assert reading.result() == ConfigInputs(read_all(config), look())
     finally:
         log.removeHandler(handler)
     assert said == [f"{config}, or what is installed, hasn't been read for 0.1 s"]
@@ -84,8 +84,8 @@ def test_a_file_of_the_working_directory_is_not_imported(config, tmp_path):
     for name in ("pickle.py", "dpgateway.py", "sitecustomize.py"):
         (tmp_path / name).write_text("raise SystemExit(3)")
     code = (
-        "import logging, pathlib; from dpgateway.daemon.config_reader import Reading; logging.disable(0); "
-        f"print(len(Reading(pathlib.Path({str(config)!r})).result().files.written))"
+        "import logging, pathlib; from dpgateway.daemon.config_reader import ConfigReader; logging.disable(0); "
+        f"print(len(ConfigReader(pathlib.Path({str(config)!r})).result().files.written))"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
@@ -95,7 +95,7 @@ def test_a_file_of_the_working_directory_is_not_imported(config, tmp_path):
 
 def test_what_never_answers_is_refused_and_not_read_by_this_process(config):
     before = children()
-    reading = Reading(config, slow=0.1, patience=0.1)
+    reading = ConfigReader(config, slow=0.1, patience=0.1)
     (process,) = children() - before
     os.kill(process, signal.SIGSTOP)
     with pytest.raises(InvalidConfiguration, match="found what hasn't been read"):
@@ -107,8 +107,8 @@ async def test_the_other_process_ends_with_this_one(config):
     """Also while it parses, which takes minutes for these files."""
     for number in range(100):
         (config / f"{number}.yaml").write_text(f"[{'1, ' * 19_000}]")
-    code = "import pathlib, signal, sys; from dpgateway.daemon.config_reader import Reading; "
-    code += "Reading(pathlib.Path(sys.argv[1])); signal.pause()"
+    code = "import pathlib, signal, sys; from dpgateway.daemon.config_reader import ConfigReader; "
+    code += "ConfigReader(pathlib.Path(sys.argv[1])); signal.pause()"
     with await until(subscribed) as events:
         events.add(config, Mask.OPEN)
         ours = subprocess.Popen([sys.executable, "-c", code, str(config)])  # noqa: ASYNC220  it returns at once

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 AWKWARD = """
-import ctypes, logging.config, os, signal, subprocess, sys, threading, time, warnings
+import ctypes, os, signal, subprocess, sys, threading, time, warnings
 from dataclasses import dataclass, field
 from dpgateway import Allocation, Device, hookimpl
-
-logging.config.dictConfig({"version": 1})  # it disables every logger that there is
 
 def hang():
     threading.Event().wait()
@@ -46,8 +44,6 @@ class Awkward:
     def _do(self, method):
         if self._options.noisy:
             warnings.warn(f"{method} was called", stacklevel=1)
-            logging.basicConfig(force=True)
-            logging.disable()
             print(method, "prints")
             print(method, "complains", file=sys.stderr)
             self._context.log.debug("a word")

@@ -47,7 +47,7 @@ async def process(short_path, directory):
 
 
 async def ends_in_order(process, number=signal.SIGTERM):
-    """It ends in time, or its guard would have killed it, and leaves nothing behind."""
+    """It ends in order, and leaves nothing behind."""
     assert await process.end(number) == 0
     assert process.names() == []
 

@@ -10,11 +10,10 @@ from dpgateway.cli.options import Settings
 from dpgateway.config import Configuration, InvalidConfiguration, Place, Problem, did_you_mean, in_lines, read
 from dpgateway.config.warnings import advise
 from dpgateway.daemon import main as process
-from dpgateway.daemon.config_reader import Reading
+from dpgateway.daemon.config_reader import ConfigReader
 from dpgateway.daemon.ending import Patience
 from dpgateway.daemon.files import FileWatch
 from dpgateway.daemon.reloading import Source
-from dpgateway.daemon.signals import Signals
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.drivers.options import preferring
@@ -29,17 +28,16 @@ _log = log.bind(__name__)
 def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     settings: Settings,
     control: Path,
-    signals: Signals | None,
-    reading: Reading,
+    reader: ConfigReader,
     files: FileWatch,
     lingers: float,
     pod: str,
 ) -> int:
-    """Returns the exit code. ``reading`` has begun to read the configuration, after ``files`` looked at its files.
+    """Returns the exit code. ``reader`` has begun to read the configuration, after ``files`` looked at its files.
     ``lingers``: seconds for which a gateway that is told to end waits for another one; ``pod``: the uid of its own.
     """
     try:
-        configuration = _configuration(settings, reading)
+        configuration = _configuration(settings, reader)
     except InvalidConfiguration as error:
         for line in in_lines(error.problems):
             _log.error("%s", line)
@@ -56,19 +54,19 @@ def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
     source = Source(lambda: _again(absolute), files)
     manner = process.Manner(control, Patience(lingers, pod))
-    return process.run(configuration, settings.node_name, signals or Signals(), source, manner)
+    return process.run(configuration, settings.node_name, source, manner)
 
 
 def _again(settings: Settings) -> Configuration:
     """Raises InvalidConfiguration."""
-    configuration = _configuration(settings, Reading(settings.config))
+    configuration = _configuration(settings, ConfigReader(settings.config))
     if few := too_few(len(configuration.resources)):
         raise InvalidConfiguration([Problem(Place(str(settings.config)), hint=few)])
     return configuration
 
 
-def _configuration(settings: Settings, reading: Reading) -> Configuration:
-    seen = reading.result()
+def _configuration(settings: Settings, reader: ConfigReader) -> Configuration:
+    seen = reader.result()
     document, wrong = read(settings.config, seen.files)
     document = document.for_node(settings.node_name)
     installed = seen.installed.names

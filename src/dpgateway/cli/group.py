@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import sys
 from types import ModuleType
 from typing import Any
 
@@ -65,15 +64,6 @@ class Telling(click.Group):
 
 class Group(Telling):
     """Imports a command when the command is called."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  click's own
-        """What the program calls. `run` is a process that others send signals to, also while it imports its modules."""
-        signals = None
-        if sys.argv[1:2] == ["run"]:
-            from dpgateway.daemon.signals import Signals  # noqa: PLC0415  the other commands start sooner without
-
-            signals = Signals()
-        return super().__call__(*args, obj=signals, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

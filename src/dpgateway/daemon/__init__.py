@@ -9,6 +9,4 @@ shared_socket  a path that several gateways of a node bind one after another
 ending         waits for a successor before it ends
 systemd        readiness and status for systemd
 signals        SIGTERM, SIGINT and SIGHUP
-streams        standard input and output
-guard          ends a process that doesn't end by itself
 """

@@ -30,14 +30,14 @@ _log = bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ConfigInputs:
     """What there is to configure the gateway with."""
 
     files: Files
     installed: Points
 
 
-class Reading:
+class ConfigReader:
     """Begins at once, so that the gateway's modules can be imported meanwhile."""
 
     def __init__(self, config: Path, slow: float = SLOW, patience: float = PATIENCE) -> None:
@@ -55,14 +55,14 @@ class Reading:
         except OSError as error:
             self._warn(error)
 
-    def result(self) -> Seen:
+    def result(self) -> ConfigInputs:
         """Waits for it. What the other process can't do, this one does.
 
         Raises InvalidConfiguration if the other process hasn't answered, because this one would hang as well.
         """
         if self._process is not None:
             try:
-                seen: Seen = pickle.loads(self._answer(self._process))  # noqa: S301  it comes from our own program
+                seen: ConfigInputs = pickle.loads(self._answer(self._process))  # noqa: S301  it comes from our own program
             except subprocess.TimeoutExpired as error:
                 found = f"what hasn't been read for {self._slow + self._patience:g} s"
                 raise InvalidConfiguration([Problem(Place(str(self._config)), found, "files that answer")]) from error
@@ -106,5 +106,5 @@ def tell() -> None:
     sys.stdout.buffer.write(pickle.dumps(_see(Path(sys.argv[1]))))
 
 
-def _see(config: Path) -> Seen:
-    return Seen(read_all(config), look())
+def _see(config: Path) -> ConfigInputs:
+    return ConfigInputs(read_all(config), look())

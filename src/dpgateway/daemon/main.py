@@ -1,4 +1,4 @@
-"""The gateway as a process: its signals, what systemd wants to know, and its end, whatever hangs."""
+"""The gateway as a process: its signals, what systemd wants to know, and its end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from pathlib import Path
 import uvloop
 
 from dpgateway.config import Configuration, Web
-from dpgateway.daemon import streams
+from dpgateway.daemon import signals
 from dpgateway.daemon.control import Control, Subject
 from dpgateway.daemon.ending import Ending, Patience, linger
 from dpgateway.daemon.reloading import Reloading, Source
-from dpgateway.daemon.signals import Signals
 from dpgateway.daemon.systemd import Notifier
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.kit import log
@@ -31,7 +30,8 @@ from dpgateway.web.pages import Sources, pages
 from dpgateway.web.serving import Serving
 
 LAST_WORD = 1.5
-"""Seconds from a signal to the end of the process, if it can still run Python. ``guard`` comes after that."""
+"""Seconds from a signal to the end of the process, unless native code holds the interpreter's lock: that is left to
+systemd and the kubelet, which kill a process that doesn't end."""
 
 LAST_LINES = 0.05
 """Seconds that the last lines of the log have to be written."""
@@ -154,7 +154,6 @@ class LastWord:
 def run(
     configuration: Configuration,
     node_name: str,
-    signals: Signals,
     source: Source,
     manner: Manner,
 ) -> int:
@@ -171,17 +170,11 @@ def run(
         end = Ending()
         reloading = Reloading(configuration, source.read)
         signals.follow(end.tell, reloading.ask)
-        watching = asyncio.create_task(streams.watch(LAST_LINES), name="watch the standard streams")
         follow = partial(source.files.run, reloading.ask)
         following = asyncio.create_task(supervised("watch the configuration", follow), name="watch the configuration")
 
-        def ending(abandon: Abandon) -> None:
-            signals.ending()
-            last_word.give(abandon)
-
         longer = partial(linger, patience=manner.patience, at_once=end.at_once)
-        await serve(configuration, node_name, end.told, ending, reloading, manner.control, longer)
-        watching.cancel()
+        await serve(configuration, node_name, end.told, last_word.give, reloading, manner.control, longer)
         following.cancel()
         log.finish(LAST_LINES)
         os._exit(0)

@@ -20,7 +20,7 @@ from dpgateway.drivers import hookspecs
 from dpgateway.drivers.contract import REQUIRED
 from dpgateway.drivers.points import Point, Points, look
 from dpgateway.errors import describe
-from dpgateway.kit.log import bind, hold
+from dpgateway.kit.log import bind
 from dpgateway.kit.threads import Threads
 
 LOADING = 30.0
@@ -124,8 +124,6 @@ def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, Ba
             check(driver)
     except BaseException as error:
         return None, error
-    finally:
-        hold()
     return driver, None
 
 

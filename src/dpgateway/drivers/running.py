@@ -23,7 +23,7 @@ from dpgateway.drivers.fitting import Fitness, Fitting
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError, GatewayError
-from dpgateway.kit.log import hold, of_driver
+from dpgateway.kit.log import of_driver
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import persist
 from dpgateway.kit.threads import Threads
@@ -257,7 +257,4 @@ def _given(config: ResourceConfig) -> tuple[object, ...]:
 
 
 def _made(make: DriverClass, options: object, context: Context) -> Driver:
-    try:
-        return answers.ask("__init__", lambda: make(options, context))
-    finally:
-        hold()
+    return answers.ask("__init__", lambda: make(options, context))

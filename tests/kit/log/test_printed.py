@@ -9,7 +9,7 @@ import io, logging, os, subprocess, sys, threading, traceback
 from dpgateway.kit import log
 log.setup(sys.argv[1], "info")
 before = sys.stdout, sys.stderr
-with log.kept():
+with log.captured():
     print("to", "stdout")
     print("two\\nlines, and", end=" ", flush=True)
     print("half a character: \\udce9", file=sys.stderr)
@@ -54,7 +54,7 @@ PRINTS_MUCH = """
 import sys
 from dpgateway.kit import log
 log.setup("json", "info")
-with log.kept():
+with log.captured():
     print("x" * 10_000_000)
 """
 

@@ -22,7 +22,7 @@ def test_what_cannot_be_shown_costs_nobody_anything(logged):
         __repr__ = __str__
 
     lines = logged()
-    log.hurry()
+    log.in_background()
     log.bind("x", device=Shy()).info("found %s", Shy())
     log.finish(20)
     (line,) = lines()
@@ -40,7 +40,7 @@ def test_what_hangs_while_it_is_shown_holds_up_nobody_else(logged):
             return "shown"
 
     lines = logged()
-    log.hurry()
+    log.in_background()
     thread = threading.Thread(target=lambda: log.bind("driver").info("%s", Hanging()))
     thread.start()
     log.bind("other").info("next")
@@ -58,7 +58,7 @@ UNFIT: Any = b"{{ x"
 
 def test_what_cannot_be_formatted_is_told_without_it(logged):
     lines = logged()
-    log.hurry()
+    log.in_background()
     unfit = SyntaxError("bad template", ("t.tpl", 1, 1, UNFIT))
     log.bind("x").error("the driver failed", exc_info=(SyntaxError, unfit, None))
     log.finish(20)
@@ -71,7 +71,7 @@ def test_what_cannot_be_formatted_is_told_without_it(logged):
 @pytest.mark.parametrize("length", [1_000, 30_000])
 def test_lines_that_nobody_read_are_counted_and_cost_no_more_memory_than_they_may(logged, length):
     lines = logged()
-    log.hurry()
+    log.in_background()
     logged.gate.clear()
     fitting = log.MOST_WAITING // sys.getsizeof(json.dumps(ENTRY | {"message": "x" * length}))
     for _ in range(fitting + 3):
@@ -87,7 +87,7 @@ def test_lines_that_nobody_read_are_counted_and_cost_no_more_memory_than_they_ma
 
 
 def run_hurried(body, **streams):
-    start = "import logging, os\nfrom dpgateway.kit import log\nlog.setup('text', 'INFO')\nlog.hurry()\n"
+    start = "import logging, os\nfrom dpgateway.kit import log\nlog.setup('text', 'INFO')\nlog.in_background()\n"
     program = f"{start}{body}\nos._exit(0)"
     return subprocess.run([sys.executable, "-c", program], check=True, timeout=60, **streams)
 

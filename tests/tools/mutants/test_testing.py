@@ -81,7 +81,7 @@ def test_the_tests_of_a_module_are_those_that_mirror_it(tree, file, expected):
         ("backends/chardev/src/dpgateway_chardev/numa.py", "backends/chardev/tests/test_numa.py"),
         ("backends/chardev/src/dpgateway_chardev/other.py", "backends/chardev/tests"),
         ("src/dpgateway_simulator/kubelet/pods.py", "tests/simulator/kubelet/test_pods.py"),
-        ("src/dpgateway_start/init.py", "tests/end_to_end"),
+        ("src/dpgateway_start/__init__.py", "tests/end_to_end"),
     ],
 )
 def test_packages_of_their_own_have_tests_of_their_own(tree, file, test):

@@ -4,13 +4,13 @@ lines    what a line looks like
 queued   a thread that writes the lines
 events   the last lines that matter, as values
 printed  standard output and standard error, as drivers find them: what they print becomes lines
-setup    where the log goes, from which level on, and that this stays so
+setup    where the log goes, and from which level on
 """
 
 from dpgateway.kit.log.events import Event
 from dpgateway.kit.log.lines import Format
 from dpgateway.kit.log.queued import MOST_WAITING
-from dpgateway.kit.log.setup import Bound, bind, finish, hold, hurry, kept, lost, of_driver, recent, setup
+from dpgateway.kit.log.setup import Bound, bind, captured, finish, in_background, lost, of_driver, recent, setup
 
 __all__ = [
     "MOST_WAITING",
@@ -18,10 +18,9 @@ __all__ = [
     "Event",
     "Format",
     "bind",
+    "captured",
     "finish",
-    "hold",
-    "hurry",
-    "kept",
+    "in_background",
     "lost",
     "of_driver",
     "recent",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Lines(io.RawIOBase):
-    """Makes a record of each line. The records go to the handler itself: a driver may have changed all loggers."""
+    """Makes a record of each line, for the log's own handler: another one might print the record, without end."""
 
     def __init__(self, name: str, level: int, handler: logging.Handler, descriptor: int) -> None:
         super().__init__()

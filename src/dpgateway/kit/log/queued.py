@@ -22,7 +22,7 @@ MOST_WAITING = 8 * 1024 * 1024
 
 class Queued(logging.Handler):
     """Never raises. Formats each record where it was logged, without a lock, because formatting what a driver logs may
-    hang. A driver that sets up logging finds this handler on the root logger, and can't change it.
+    hang.
     """
 
     def __init__(self, stream: TextIO, formatter: logging.Formatter | None) -> None:
@@ -37,9 +37,6 @@ class Queued(logging.Handler):
         self.lost = 0
         """How many lines were lost so far."""
         threading.Thread(target=self._write, name="log", daemon=True).start()
-
-    def setLevel(self, level: int | str) -> None:  # noqa: N802  logging's name
-        """Does nothing: the root logger's level is the only one."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         self.emit(record)

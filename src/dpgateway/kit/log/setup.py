@@ -1,6 +1,7 @@
-"""Where the log goes, from which level on, and that this stays so, whatever a driver does to ``logging``.
+"""Sets ``logging`` up: one stream, one format, one level for the process.
 
-:func:`setup` also logs what would bypass logging: warnings, and uncaught exceptions.
+:func:`setup` also logs what would bypass logging: warnings and uncaught exceptions. A driver shares ``logging`` with
+the gateway; one that sets it up anew changes the gateway's log, too.
 """
 
 from __future__ import annotations
@@ -33,12 +34,6 @@ class Bound(logging.LoggerAdapter[logging.Logger]):
         kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
         return msg, kwargs
 
-    def isEnabledFor(self, level: int) -> bool:  # noqa: N802  logging's name
-        """Called before each line, so a driver that has just switched the log off doesn't cost one."""
-        if _kept is not None and not _kept.stands(self.logger):
-            _kept.put()
-        return super().isEnabledFor(level)
-
 
 def bind(logger: str | logging.Logger | logging.LoggerAdapter[logging.Logger], **extra: object) -> Bound:
     """``logger`` with ``extra`` fields (``resource``, ``driver``, ``api``, ...) in addition to its own fields."""
@@ -62,7 +57,12 @@ def setup(log_format: Format = "auto", level: str | int = "INFO", stream: TextIO
     text = log_format == "text" or (log_format == "auto" and stream.isatty())
     handler = _Handler(stream)
     handler.setFormatter(Text() if text else Json())
-    _SetUp(handler, logging.getLevelName(level.upper()) if isinstance(level, str) else level).put()
+    root = logging.getLogger()
+    # other handlers that write to the same terminal would print everything twice
+    root.handlers[:] = [*(one for one in root.handlers if not _prints(one)), handler]
+    root.setLevel(number := logging.getLevelName(level.upper()) if isinstance(level, str) else level)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(max(number, logging.INFO))
     logging.captureWarnings(capture=True)
     sys.excepthook, threading.excepthook, sys.unraisablehook = _uncaught, _uncaught_in_thread, _unraisable
 
@@ -74,92 +74,26 @@ class _Handler(logging.StreamHandler[TextIO]):
         """Does nothing: a line that can't be written can't be reported, and a traceback would break the JSON lines."""
 
 
-class _SetUp:
-    """What has to be true of ``logging``. A driver may call ``dictConfig``, ``disable``, ``basicConfig``, and more."""
-
-    def __init__(self, handler: logging.Handler, level: int) -> None:
-        self.handler, self.level = handler, level
-        self._handlers: list[logging.Handler] = []
-
-    def stands(self, logger: logging.Logger) -> bool:
-        """Whether nothing has changed for ``logger``. Called for each line, so it is quick."""
-        root = logging.root
-        return (
-            not logger.disabled
-            and not root.manager.disable
-            and root.handlers == self._handlers
-            and root.level == self.level
-            and _ours.propagate
-            and not (_ours.level or _ours.filters or _ours.handlers)
-            and logging.getLogRecordFactory() is logging.LogRecord
-            and logging.getLoggerClass() is logging.Logger
-        )
-
-    def put(self) -> None:
-        """Makes it true."""
-        root = logging.root
-        # Other handlers that write to the same terminal would print everything twice.
-        others = [one for one in root.handlers if one is not self.handler and not _prints(one)]
-        self._handlers = [*others, self.handler]
-        root.handlers[:] = self._handlers
-        root.setLevel(self.level)
-        logging.disable(logging.NOTSET)
-        logging.setLogRecordFactory(logging.LogRecord)
-        logging.setLoggerClass(logging.Logger)
-        for name, logger in list(root.manager.loggerDict.items()):
-            if isinstance(logger, logging.Logger):
-                logger.disabled = False
-                if name.partition(".")[0] == _ours.name:
-                    _reset(logger)
-        for name in CHATTY:
-            logging.getLogger(name).setLevel(max(self.level, logging.INFO))
-
-
-_ours = logging.getLogger("dpgateway")
-_kept: _SetUp | None = None
-"""What drivers can't change; None while no driver runs here for long."""
-
-
 def _prints(handler: logging.Handler) -> bool:
     streams = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
     return isinstance(handler, _Handler | Queued) or getattr(handler, "stream", None) in streams
 
 
-def _reset(logger: logging.Logger) -> None:
-    logger.propagate = True
-    logger.filters.clear()
-    logger.handlers.clear()
-    if logger.level:
-        logger.setLevel(logging.NOTSET)
-
-
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
-    """Within, drivers run: a thread writes the log, no driver can change it, and what is printed becomes its lines."""
-    global _kept  # noqa: PLW0603  as logging's own state, there is one of it in a process
+def captured() -> Iterator[None]:
+    """Within, drivers run: a thread writes the log, and what they print becomes its lines."""
     streams = sys.stdout, sys.stderr
-    if (handler := hurry()) is not None:
-        _kept = _SetUp(handler, logging.root.level)
-        _kept.put()
-        sys.stdout, sys.stderr = (
-            printed("stdout", logging.INFO, handler, 1),
-            printed("stderr", logging.WARNING, handler, 2),
-        )
+    if (handler := in_background()) is not None:
+        sys.stdout = printed("stdout", logging.INFO, handler, 1)
+        sys.stderr = printed("stderr", logging.WARNING, handler, 2)
     try:
         yield
     finally:
-        _kept = None
         sys.stdout, sys.stderr = streams
         finish(LAST_LINES)
 
 
-def hold() -> None:
-    """Puts back what a driver that has just run may have changed."""
-    if _kept is not None and not _kept.stands(_log.logger):
-        _kept.put()
-
-
-def hurry() -> Queued | None:
+def in_background() -> Queued | None:
     """From now on a thread writes the log, so that a caller never waits until somebody reads the log."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
@@ -182,7 +116,7 @@ def lost() -> int:
 
 
 def finish(seconds: float) -> None:
-    """Waits until the thread of :func:`hurry` has written all lines, ``seconds`` at most."""
+    """Waits until the thread of :func:`in_background` has written all lines, ``seconds`` at most."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, Queued):
             handler.written(seconds)
