@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.node.holders import Container, Noted
-from dpgateway.resource.journal import Claims
+from dpgateway.resource.journal import Entries
 from dpgateway.resource.pool import Pool
 from dpgateway.testing import Recorder
 from tests.resource.test_pools import Served
@@ -92,7 +92,7 @@ class Node:
         self.hardware = Hardware()
         self.pods, self.running, self.noted = {}, set(), {}
         """By uid: function and board; the uids of those whose container runs; the pods as the kubelet knows them."""
-        self.journals: dict[str, Claims] = {name: {} for name in FUNCTIONS}
+        self.journals: dict[str, Entries] = {name: {} for name in FUNCTIONS}
         self.count = 0
         for name in FUNCTIONS:
             file = self.folder / f"{name}.bin"
@@ -153,7 +153,7 @@ class Node:
 
     def kill(self):
         for name, one in self.served.items():
-            self.journals[name] = dict(one.holdings.value.claims)
+            self.journals[name] = dict(one.holdings.value.unreleased)
             self.drivers[name].close()
         self.run(*[one.end for one in self.served.values()])
 

@@ -733,7 +733,7 @@ def releases_of(resource):
     return releases
 
 
-async def test_a_driver_is_told_once_of_what_is_free_and_it_is_claimed_until_the_driver_knows(make, clock):
+async def test_a_driver_is_told_once_of_what_is_free_and_it_is_taken_until_the_driver_knows(make, clock):
     resource = make(Calls("release"))
     releases = releases_of(resource)
     note(resource, "a")
@@ -742,9 +742,9 @@ async def test_a_driver_is_told_once_of_what_is_free_and_it_is_claimed_until_the
     resource.releases.tell()
     ((devices, know),) = releases
     assert devices == ["a"]
-    assert resource.inventory.holdings.value.claims.keys() == {"a"}
+    assert resource.inventory.holdings.value.unreleased.keys() == {"a"}
     know()
-    assert resource.inventory.holdings.value.claims == {}
+    assert resource.inventory.holdings.value.unreleased == {}
 
 
 async def test_the_next_driver_is_told_what_the_one_that_ended_was_not(make):

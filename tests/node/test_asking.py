@@ -11,7 +11,7 @@ from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.node.asking import Asking
 from dpgateway.node.directory import Places
-from dpgateway.node.holders import Claim, Container, Holder, Noted
+from dpgateway.node.holders import Container, Holder, Noted, Unreleased
 from dpgateway.node.holdings import DOUBT, Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED
@@ -122,7 +122,7 @@ async def test_nobody_is_asked_while_an_allocate_is_in_flight(asked):
     await until(lambda: asked.calls > calls)
 
 
-async def test_nobody_is_asked_while_nothing_is_claimed(asked):
+async def test_nobody_is_asked_while_nothing_is_taken(asked):
     asked.holdings.publish(Holdings().noted({}, 0.0, 0.0))
     asked.start()
     asked.asking.hint()
@@ -173,7 +173,7 @@ async def test_the_only_pod_may_have_gone_while_nobody_looked(asked):
 def unnoticed(note=None):
     """An earlier gateway gave the id away, and was killed before it knew to which pod; another kubelet runs by now."""
     long_ago = time.monotonic() - 2 * STARTED
-    earlier = Holdings().remembered({"a": Claim("earlier")})
+    earlier = Holdings().remembered({"a": Unreleased("earlier")})
     return earlier.new_kubelet(long_ago, "kubelet").noted(note or {}, long_ago, long_ago)
 
 
@@ -181,8 +181,8 @@ async def test_what_an_earlier_kubelet_gave_to_nobody_knows_whom_is_free_once_no
     asked.holdings.publish(unnoticed())
     version = asked.holdings.version
     asked.start()
-    await until(lambda: asked.value.claims["a"].pods)
-    assert asked.value.claims["a"].pods == {"uid-a", "uid-other"}
+    await until(lambda: asked.value.unreleased["a"].pods)
+    assert asked.value.unreleased["a"].pods == {"uid-a", "uid-other"}
     assert asked.holdings.version > version, "it is written down, because a gateway after this one goes on from there"
     asked.pod.with_name("uid-new").mkdir()
     asked.pod.rmdir()
@@ -202,7 +202,7 @@ async def test_what_an_earlier_kubelet_gave_is_free_at_once_on_a_node_without_po
 
 def just_now():
     now = time.monotonic()
-    return Holdings().remembered({"a": Claim("earlier")}).new_kubelet(now, "kubelet").noted({}, now, now)
+    return Holdings().remembered({"a": Unreleased("earlier")}).new_kubelet(now, "kubelet").noted({}, now, now)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def just_now():
     [
         lambda: unnoticed(note=NOTE),
         lambda: unnoticed().noted(None, 0.0, 0.0),
-        lambda: Holdings().remembered({"a": Claim("earlier")}).noted({}, 0.0, 0.0),
+        lambda: Holdings().remembered({"a": Unreleased("earlier")}).noted({}, 0.0, 0.0),
         just_now,
     ],
     ids=["noted", "no note", "no kubelet", "pods that start"],
@@ -220,7 +220,7 @@ async def test_nothing_is_concluded_of_what_may_be_a_pods_that_has_no_directory_
     asked.start()
     await until(lambda: asked.asking.answered)
     await asked.more_calls(2)
-    assert asked.value.claims["a"].pods <= {"uid-a"}
+    assert asked.value.unreleased["a"].pods <= {"uid-a"}
     assert asked.value.freed == frozenset()
 
 

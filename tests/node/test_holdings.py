@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpgateway.node.holders import Claim, Container, Holder, Noted
+from dpgateway.node.holders import Container, Holder, Noted, Unreleased
 from dpgateway.node.holdings import CLOCK_STEP, DOUBT, LINGER, NOTED_WITHIN, Holdings
 
 NOW = 1_700_000_000.0
@@ -178,10 +178,10 @@ def test_another_kubelets_list_says_nothing_of_what_this_one_lists():
     assert holdings.heard({}, NOW + 2 * LINGER).freed == frozenset()
 
 
-def test_a_claim_of_an_earlier_gateway_is_freed_by_the_same_kubelets_note():
-    claims = {"a": Claim("old", frozenset("1"))}
-    assert Holdings(claims=claims).new_kubelet(NOW, "old").noted({}, NOW + 1, NOW + 1).freed == {"a"}
-    other = Holdings(claims=claims).new_kubelet(NOW + 1, "new").noted({}, NOW + 2, NOW + 2)
+def test_an_earlier_gateways_id_is_freed_by_the_same_kubelets_note():
+    unreleased = {"a": Unreleased("old", frozenset("1"))}
+    assert Holdings(unreleased=unreleased).new_kubelet(NOW, "old").noted({}, NOW + 1, NOW + 1).freed == {"a"}
+    other = Holdings(unreleased=unreleased).new_kubelet(NOW + 1, "new").noted({}, NOW + 2, NOW + 2)
     assert other.freed == frozenset(), "another kubelet may have forgotten it"
     assert other.last_known == {"a"}
     assert other.ended(frozenset("1")).freed == {"a"}
@@ -189,7 +189,7 @@ def test_a_claim_of_an_earlier_gateway_is_freed_by_the_same_kubelets_note():
 
 def test_what_another_kubelet_may_have_forgotten_is_free_once_all_pods_of_then_are_gone():
     """No note of an earlier kubelet told which pod had it."""
-    holdings = Holdings(claims={"a": Claim("old")}).new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1)
+    holdings = Holdings(unreleased={"a": Unreleased("old")}).new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1)
     assert holdings.ended(frozenset("12")).freed == frozenset()
     among = holdings.among(frozenset("12"))
     assert among.ended(frozenset("1")).freed == frozenset()
@@ -198,22 +198,26 @@ def test_what_another_kubelet_may_have_forgotten_is_free_once_all_pods_of_then_a
     assert holdings.among(frozenset()).freed == {"a"}
     assert given(among, "a", now=NOW + 2).ended(frozenset("12")).freed == frozenset(), "another container has it"
     again = among.noted(of(a="4"), NOW + 2, NOW + 2)
-    assert again.claims["a"].pods == {"4"}
+    assert again.unreleased["a"].pods == {"4"}
 
 
 def test_what_is_behind_an_id_is_remembered_as_it_was_when_the_id_was_given_away():
     was, other = frozenset(["char 188:0"]), frozenset(["char 188:1"])
     holdings = noted().remembered({}).began(("a",)).gave(("a",), NOW, {"a": was}).noted(note("a"), NOW + 1, NOW + 1)
-    assert holdings.behind({"a": other}).claims["a"].hardware == was
-    assert noted("a").remembered({}).behind({"a": other, "b": was}).claims["a"].hardware == other
-    assert noted("a").behind({"a": other}).claims["a"].hardware == frozenset(), "an earlier gateway may have said it"
-    assert noted("a").remembered({"a": Claim("", hardware=was)}).behind({"a": other}).claims["a"].hardware == was
-    assert given(holdings, "a", now=NOW + 2).claims["a"].hardware == frozenset(), "given away again"
+    assert holdings.behind({"a": other}).unreleased["a"].hardware == was
+    assert noted("a").remembered({}).behind({"a": other, "b": was}).unreleased["a"].hardware == other
+    assert noted("a").behind({"a": other}).unreleased["a"].hardware == frozenset(), (
+        "an earlier gateway may have said it"
+    )
+    assert (
+        noted("a").remembered({"a": Unreleased("", hardware=was)}).behind({"a": other}).unreleased["a"].hardware == was
+    )
+    assert given(holdings, "a", now=NOW + 2).unreleased["a"].hardware == frozenset(), "given away again"
 
 
 def test_since_when_an_id_is_held_is_known_until_it_is_another_pods():
     def since(holdings):
-        return holdings.claims["a"].since
+        return holdings.unreleased["a"].since
 
     holdings = noted().began(("a",)).gave(("a",), NOW, since=17)
     assert since(holdings) == 17
@@ -221,8 +225,8 @@ def test_since_when_an_id_is_held_is_known_until_it_is_another_pods():
     assert since(holdings.noted(first, NOW + 1, NOW + 1)) == 17
     after_restart = Holdings().noted(first, NOW + 1, NOW + 2)
     assert since(after_restart) is None
-    assert since(after_restart.remembered({"a": Claim("", frozenset("1"), since=17)})) == 17
-    assert since(after_restart.remembered({"a": Claim("", frozenset("2"), since=17)})) is None
+    assert since(after_restart.remembered({"a": Unreleased("", frozenset("1"), since=17)})) == 17
+    assert since(after_restart.remembered({"a": Unreleased("", frozenset("2"), since=17)})) is None
 
 
 def test_when_to_look_again():
@@ -422,8 +426,8 @@ TestEvents.settings = settings(deadline=None, max_examples=60, stateful_step_cou
 
 def test_what_an_earlier_boot_gave_is_free_unless_this_boots_kubelet_has_written_it_down():
     """A Failed pod has its directory until somebody deletes it, but nothing of it runs."""
-    claims = {"a": Claim("old", frozenset("1"), boot="boot 1"), "b": Claim("old", boot="boot 1")}
-    start = Holdings(boot="boot 2").remembered(claims)
+    unreleased = {"a": Unreleased("old", frozenset("1"), boot="boot 1"), "b": Unreleased("old", boot="boot 1")}
+    start = Holdings(boot="boot 2").remembered(unreleased)
     before = start.new_kubelet(NOW, "new").noted({}, NOW - 1, NOW)
     assert before.freed == frozenset(), "that kubelet hasn't written yet"
     assert before.noted({}, NOW + 1, NOW + 1).freed == {"a", "b"}
@@ -435,28 +439,28 @@ def test_what_an_earlier_boot_gave_is_free_unless_this_boots_kubelet_has_written
 
 @pytest.mark.parametrize(("then", "now"), [("", "boot 2"), ("boot 1", ""), ("boot 2", "boot 2")])
 def test_where_a_boot_is_not_known_or_the_same_nothing_follows_from_it(then, now):
-    start = Holdings(boot=now).remembered({"a": Claim("old", frozenset("1"), boot=then)})
+    start = Holdings(boot=now).remembered({"a": Unreleased("old", frozenset("1"), boot=then)})
     assert start.new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1).freed == frozenset()
 
 
 def test_a_note_of_an_earlier_boot_is_no_proof_that_a_container_runs_in_this_one():
-    start = Holdings(boot="boot 2").remembered({"a": Claim("old", frozenset("1"), boot="boot 1")})
+    start = Holdings(boot="boot 2").remembered({"a": Unreleased("old", frozenset("1"), boot="boot 1")})
     stale = start.new_kubelet(-20.0, "old").noted(of(a="1"), -10.0, NOW)
-    assert stale.claims["a"].boot == "boot 1"
+    assert stale.unreleased["a"].boot == "boot 1"
     assert stale.new_kubelet(NOW, "new").noted({}, NOW + 1, NOW + 1).freed == {"a"}
 
 
 def test_what_is_given_has_the_boot_and_its_driver():
     holdings = noted().given_by("fpga").began(("a",)).gave(("a",), NOW, {}, devices={"a": "card"})
-    assert holdings.claims["a"][-3:] == ("card", "fpga", "")
-    assert replace(holdings, boot="1").noted(of(a="1"), NOW, NOW).claims["a"].boot == "1"
+    assert holdings.unreleased["a"][-3:] == ("card", "fpga", "")
+    assert replace(holdings, boot="1").noted(of(a="1"), NOW, NOW).unreleased["a"].boot == "1"
 
 
 def test_the_last_holder_is_known_after_it_has_ended():
     holdings = noted("a").heard({"a": HOLDER}, NOW).heard({}, NOW + 1)
     assert holdings.last_holder("a") == str(HOLDER)
     assert given(holdings, "a", now=NOW + 2).last_holder("a") == "a container"
-    assert noted().remembered({"a": Claim("", frozenset("1"))}).last_holder("a") == "pod 1"
+    assert noted().remembered({"a": Unreleased("", frozenset("1"))}).last_holder("a") == "pod 1"
 
 
 def test_a_kubelet_that_gives_away_what_a_pod_had_has_taken_all_from_that_pod():

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.holders import Claim
-from dpgateway.resource.journal import Journal, claims_of_others, from_json, to_json
+from dpgateway.node.holders import Unreleased
+from dpgateway.resource.journal import Journal, entries_of_others, from_json, to_json
 
 THING = "example.com/thing"
 CLAIMS = {
-    "a": Claim("26:3:1700000000123456", frozenset(["1", "2"]), frozenset(["char 188:0"]), 17, "ttyUSB0"),
-    "b::1": Claim(""),
+    "a": Unreleased("26:3:1700000000123456", frozenset(["1", "2"]), frozenset(["char 188:0"]), 17, "ttyUSB0"),
+    "b::1": Unreleased(""),
 }
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
@@ -34,7 +34,7 @@ def test_what_is_saved_is_loaded(journal):
     assert [path.name for path in journal.path.parent.iterdir()] == [journal.path.name]
 
 
-def test_nothing_claimed_leaves_no_file(journal):
+def test_nothing_unreleased_leaves_no_file(journal):
     assert journal.load() == {}
     journal.save({})
     journal.save(CLAIMS)
@@ -53,8 +53,8 @@ def test_a_file_that_was_not_finished_changes_nothing(journal):
     journal.save(CLAIMS)
     journal.path.with_suffix(".new").write_bytes(b"{")
     assert journal.load() == CLAIMS
-    journal.save({"a": Claim("")})
-    assert journal.load() == {"a": Claim("")}
+    journal.save({"a": Unreleased("")})
+    assert journal.load() == {"a": Unreleased("")}
 
 
 def test_nothing_is_written_where_others_may_write(journal):
@@ -92,8 +92,8 @@ def test_what_is_in_the_way_of_writing_is_replaced(journal, kind, tmp_path):
         new.symlink_to(tmp_path / "victim")
     else:
         os.mkfifo(new)
-    journal.save({"a": Claim("")})
-    assert journal.load() == {"a": Claim("")}
+    journal.save({"a": Unreleased("")})
+    assert journal.load() == {"a": Unreleased("")}
     assert list(tmp_path.iterdir()) == [journal.path.parent]
 
 
@@ -110,9 +110,13 @@ def test_a_file_of_more_than_32_mib_is_refused(journal):
 SETS = st.frozensets(TEXTS)
 
 
-@given(st.dictionaries(TEXTS, st.builds(Claim, TEXTS | st.just(""), SETS, SETS, st.none() | st.integers(0, 2**36 - 1))))
-def test_every_claim_comes_back(claims):
-    assert from_json(to_json(claims, THING), THING, "path") == claims
+@given(
+    st.dictionaries(
+        TEXTS, st.builds(Unreleased, TEXTS | st.just(""), SETS, SETS, st.none() | st.integers(0, 2**36 - 1))
+    )
+)
+def test_every_entry_comes_back(unreleased):
+    assert from_json(to_json(unreleased, THING), THING, "path") == unreleased
 
 
 def test_a_file_cut_short_is_an_error_that_names_it():
@@ -131,7 +135,7 @@ def test_a_flipped_bit_is_an_error_or_another_value_but_never_a_crash(where, bit
 
 
 def test_what_the_first_gateways_wrote_is_read_though_they_did_not_note_the_time():
-    assert from_json(json.dumps(told()).encode(), THING, "path") == {"a": Claim("", frozenset("1"))}
+    assert from_json(json.dumps(told()).encode(), THING, "path") == {"a": Unreleased("", frozenset("1"))}
 
 
 def told(**changed):
@@ -173,11 +177,11 @@ def test_what_no_gateway_wrote(document):
 def test_what_was_written_of_other_resources_of_the_same_kubelet_is_found(journal, tmp_path):
     state, plugins = journal.path.parent, tmp_path / "device-plugins"
     journal.save(CLAIMS)
-    Journal(state, plugins, "example.com/gone").save({"a": Claim("")})
+    Journal(state, plugins, "example.com/gone").save({"a": Unreleased("")})
     Journal(state, tmp_path / "another", "example.com/another").save(CLAIMS)
-    assert claims_of_others(state, plugins, [THING]) == ({"example.com/gone": {"a": Claim("")}}, [])
-    assert claims_of_others(state, plugins, [])[0].keys() == {THING, "example.com/gone"}
-    assert claims_of_others(tmp_path / "none", plugins, [THING]) == ({}, [])
+    assert entries_of_others(state, plugins, [THING]) == ({"example.com/gone": {"a": Unreleased("")}}, [])
+    assert entries_of_others(state, plugins, [])[0].keys() == {THING, "example.com/gone"}
+    assert entries_of_others(tmp_path / "none", plugins, [THING]) == ({}, [])
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b'{"resource": 1}', b"[" * 100_000, b"\xff"])
@@ -185,7 +189,7 @@ def test_one_damaged_file_hides_no_other(journal, tmp_path, raw):
     state, plugins = journal.path.parent, tmp_path / "device-plugins"
     journal.save(CLAIMS)
     (state / "0123456789abcdef.json").write_bytes(raw)
-    found, complaints = claims_of_others(state, plugins, [])
+    found, complaints = entries_of_others(state, plugins, [])
     assert found == {THING: CLAIMS}
     assert all(complaint.startswith(f"{state}/0123456789abcdef.json: ") for complaint in complaints)
     assert len(complaints) == (raw != b'{"resource": 1}')  # that one is of another kubelet

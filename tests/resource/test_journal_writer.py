@@ -8,7 +8,7 @@ import pytest
 
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
-from dpgateway.node.holders import Claim, Noted
+from dpgateway.node.holders import Noted, Unreleased
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.journal_writer import Remembering
@@ -27,12 +27,12 @@ class Disk(Journal):
         self.free.set()
         self.writing = 0
 
-    def save(self, claims, *, sync=True):
+    def save(self, unreleased, *, sync=True):
         self.writing += 1
         try:
             assert self.writing == 1, "two at once"
             self.free.wait(20)
-            super().save(claims, sync=sync)
+            super().save(unreleased, sync=sync)
         finally:
             self.writing -= 1
 
@@ -54,7 +54,7 @@ class Started(Remembering):
 
 
 async def test_nothing_is_written_before_it_is_known_what_another_gateway_wrote(disk, holdings, log):
-    disk.save({"a": Claim("")})
+    disk.save({"a": Unreleased("")})
     give(holdings, "b")
     waiting = Remembering(disk, holdings, Threads(), log)
     await waiting.finish()
@@ -63,13 +63,13 @@ async def test_nothing_is_written_before_it_is_known_what_another_gateway_wrote(
 
 async def test_what_was_given_away_just_now_is_held_although_the_checkpoint_lacks_it(disk, holdings, log):
     now = int(time.time())
-    disk.save({"new": Claim("", since=now), "old": Claim("", since=now - 60)})
+    disk.save({"new": Unreleased("", since=now), "old": Unreleased("", since=now - 60)})
     await Remembering(disk, holdings, Threads(), log).load()
     assert holdings.value.held == {"new"}
 
 
 async def test_what_the_checkpoint_has_already_is_held_as_long_as_it_says_so(disk, holdings, log):
-    disk.save({"new": Claim("", since=int(time.time()))})
+    disk.save({"new": Unreleased("", since=int(time.time()))})
     now = time.monotonic()
     holdings.publish(holdings.value.noted({"new": Noted()}, now, now))
     await Remembering(disk, holdings, Threads(), log).load()
@@ -99,11 +99,11 @@ async def test_each_change_is_written_down(one, disk, holdings):
     await until(lambda: not disk.path.exists())
 
 
-async def test_what_an_earlier_gateway_wrote_is_claimed(one, disk, holdings):
-    disk.save({"a": Claim("", hardware=frozenset(["char 188:0"]))})
+async def test_what_an_earlier_gateway_wrote_is_taken(one, disk, holdings):
+    disk.save({"a": Unreleased("", hardware=frozenset(["char 188:0"]))})
     await one.start()
     assert holdings.value.remembers
-    assert holdings.value.claims["a"].hardware == {"char 188:0"}
+    assert holdings.value.unreleased["a"].hardware == {"char 188:0"}
 
 
 async def test_without_a_thread_it_goes_on_and_says_what_that_means(disk, holdings, log, records):
@@ -134,7 +134,7 @@ async def test_a_damaged_file_is_said_and_stops_nothing(one, disk, holdings, rec
 
 
 async def test_what_could_not_be_read_at_first_is_read_before_anything_is_written(disk, holdings, log, records):
-    disk.save({"earlier": Claim("", hardware=frozenset(["char 188:0"]))})
+    disk.save({"earlier": Unreleased("", hardware=frozenset(["char 188:0"]))})
     threads = Scarce()
     one = Remembering(disk, holdings, threads, log)
     await one.load()
@@ -144,18 +144,18 @@ async def test_what_could_not_be_read_at_first_is_read_before_anything_is_writte
     threads.none_left = False
     await one.finish()
     assert disk.load().keys() == {"earlier", "a"}
-    assert holdings.value.claims["earlier"].hardware == {"char 188:0"}
+    assert holdings.value.unreleased["earlier"].hardware == {"char 188:0"}
 
 
 async def test_what_could_not_be_read_at_first_is_read_although_nothing_changes(disk, holdings, log):
-    disk.save({"earlier": Claim("")})
+    disk.save({"earlier": Unreleased("")})
     threads = Scarce()
     one = Started(disk, holdings, threads, log, again=0.01)
     await one.start()
     assert one.complaint.startswith(f"{disk.path} can't be read: ")
     threads.none_left = False
     await until(lambda: not one.complaint)
-    assert holdings.value.claims.keys() == disk.load().keys() == {"earlier"}
+    assert holdings.value.unreleased.keys() == disk.load().keys() == {"earlier"}
     one.task.cancel()
     await asyncio.wait({one.task})
 

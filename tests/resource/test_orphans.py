@@ -8,7 +8,7 @@ import pytest
 
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
-from dpgateway.node.holders import Claim
+from dpgateway.node.holders import Unreleased
 from dpgateway.node.node import Node
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import PATIENCE, Left
@@ -17,7 +17,7 @@ from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
 
 SERVED, GONE = "example.com/served", "example.com/gone"
-CLAIMS = {"b0": Claim("1", frozenset(["uid"]), frozenset(["fpga b0"]), 17)}
+CLAIMS = {"b0": Unreleased("1", frozenset(["uid"]), frozenset(["fpga b0"]), 17)}
 
 
 class Watched:
@@ -30,9 +30,9 @@ class Watched:
         self.left = Left(self.node, self.state_dir, threads)
         self.task = None
 
-    def journal(self, resource, claims=CLAIMS):
+    def journal(self, resource, unreleased=CLAIMS):
         journal = Journal(self.state_dir, self.node.directory, resource)
-        journal.save(claims)
+        journal.save(unreleased)
         return journal
 
     def run(self):
@@ -68,7 +68,7 @@ async def test_journals_of_earlier_gateways_say_which_resources_are_left(watched
     assert watched.left.holdings.keys() == {GONE}
     assert watched.left.holdings[GONE] is watched.node.holdings[GONE]
     value = watched.left.holdings[GONE].value
-    assert (value.claims, value.remembers) == (CLAIMS, True)
+    assert (value.unreleased, value.remembers) == (CLAIMS, True)
     await until(lambda: watched.changes)
 
 
@@ -79,17 +79,17 @@ async def test_a_journal_that_another_gateway_has_written_since_is_found_by_anot
     watched.journal(SERVED)
     assert await watched.left.look()
     assert watched.left.holdings.keys() == {GONE}
-    assert watched.node.holdings[GONE].value.claims == CLAIMS
-    assert not watched.node.holdings[SERVED].value.claims
+    assert watched.node.holdings[GONE].value.unreleased == CLAIMS
+    assert not watched.node.holdings[SERVED].value.unreleased
 
 
 async def test_another_look_knows_what_was_given_since_of_a_resource_that_is_left_already(watched):
     watched.journal(GONE)
     watched.run()
     await watched.left.known.wait()
-    watched.journal(GONE, {**CLAIMS, "b1": Claim("1", hardware=frozenset(["fpga b1"]))})
+    watched.journal(GONE, {**CLAIMS, "b1": Unreleased("1", hardware=frozenset(["fpga b1"]))})
     await watched.left.look()
-    assert watched.left.holdings[GONE].value.claims.keys() == {"b0", "b1"}
+    assert watched.left.holdings[GONE].value.unreleased.keys() == {"b0", "b1"}
 
 
 async def test_a_look_tells_whether_it_could_read_all_and_logs_once_what_it_could_not(watched, caplog):
@@ -186,8 +186,8 @@ async def test_what_pools_ask_for_is_told_again_whenever_it_changes(watched):
 
 @pytest.mark.parametrize(("driver", "named"), [("fpga", "driver fpga"), (None, "its driver"), ("", "")])
 async def test_what_is_free_although_no_driver_can_be_told_is_a_leak(watched, caplog, driver, named):
-    claim = CLAIMS["b0"]._replace(device="board", driver=driver)
-    watched.journal(GONE, {"b0": claim})
+    entry = CLAIMS["b0"]._replace(device="board", driver=driver)
+    watched.journal(GONE, {"b0": entry})
     watched.run()
     await watched.left.known.wait()
     assert not caplog.messages

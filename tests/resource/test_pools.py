@@ -24,11 +24,11 @@ from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 from dpgateway.node.directory import Places
-from dpgateway.node.holders import Claim, Container, Noted
+from dpgateway.node.holders import Container, Noted, Unreleased
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
 from dpgateway.resource.inventory import SETTLING, Inventory
-from dpgateway.resource.journal import Claims
+from dpgateway.resource.journal import Entries
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.pool import Pool
 from dpgateway.resource.pools import Pools
@@ -87,8 +87,8 @@ class Served:
         self.inventory.take(tuple(self.devices))
         self.resource.releases.tell()
 
-    def remember(self, claims=()):
-        self.holdings.publish(self.holdings.value.remembered(dict(claims)))
+    def remember(self, unreleased=()):
+        self.holdings.publish(self.holdings.value.remembered(dict(unreleased)))
 
     def note(self, *ids, pod="1a"):
         now, noted = self._clock.monotonic(), Noted((), frozenset([Container(pod, "c")]))
@@ -278,16 +278,16 @@ async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp
     node = Node(Places.of(tmp_path / "device-plugins"), [AES, FFT], threads, lambda _: None, lambda: False)
     pools = Pools(Left(node, tmp_path, threads), UnendedCalls())
     following = asyncio.ensure_future(pools.run())
-    gave = {AES: {"b0": Claim("1", frozenset(["1a"]), frozenset(["b0"]))}, FFT: {}}
+    gave = {AES: {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]))}, FFT: {}}
     inventories = {}
-    for name, claims in gave.items():
+    for name, unreleased in gave.items():
         pools.add(configured(name=name, pool="boards"))
         holdings = node.holdings[name]
         inventories[name] = Inventory(configured(name=name), holdings, lambda: None, LOG, Clock())
         pools.join(inventories[name])
         inventories[name].take(tuple(BOARDS))
         noted, now = Noted((), frozenset([Container("1a", "c")])), time.monotonic()
-        holdings.publish(holdings.value.remembered(claims).noted(dict.fromkeys(claims, noted), now, now))
+        holdings.publish(holdings.value.remembered(unreleased).noted(dict.fromkeys(unreleased, noted), now, now))
     await asyncio.wait_for(pools.known(FFT), 5)
     pools.remove(AES)
     await turns()
@@ -452,7 +452,7 @@ async def test_what_was_given_under_a_name_that_is_gone_counts_though_no_device_
         aes.list()
     else:
         aes = await make(AES, known=False)
-        aes.remember({"both": Claim("", frozenset(["1a"]), frozenset({"b0", "b1"}))})
+        aes.remember({"both": Unreleased("", frozenset(["1a"]), frozenset({"b0", "b1"}))})
     aes.note("both")
     await turns()
     assert aes.reasons == {"both": ANY, "b0": "b0 is held as both", "b1": "b1 is held as both"}
@@ -518,7 +518,7 @@ def write_down(member, containers):
 
 async def test_what_became_other_hardware_is_not_prepared_before_the_rest_of_the_pool_is_known(make):
     aes, fft = await make(AES), await make(FFT, known=False)
-    aes.remember({"b0": Claim("", frozenset(["1a"]), frozenset(["b1"]))})
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b1"]))})
     aes.note("b0")
     await turns()
     with pytest.raises(RequestError, match="b0 can't be prepared: they became other hardware, and it isn't known yet"):
@@ -577,7 +577,7 @@ async def test_what_is_gone_and_whose_pod_ended_is_given_up_although_the_kubelet
 async def test_a_name_that_means_other_hardware_than_its_container_has_waits_for_the_rest_of_the_pool(make):
     """A gateway was killed, and what the name means changed meanwhile."""
     aes, fft = await make(AES, known=False, shares=2), await make(FFT, known=False)
-    aes.remember({"b0": Claim("", frozenset(["1a"]), frozenset(["b1"]))})
+    aes.remember({"b0": Unreleased("", frozenset(["1a"]), frozenset(["b1"]))})
     aes.note("b0")
     await turns()
     assert "it isn't known yet what containers hold as example.com/fft" in await aes.refusal("b0::1")
@@ -590,7 +590,7 @@ async def test_a_name_that_means_other_hardware_than_its_container_has_waits_for
 async def test_what_only_an_old_journal_knows_is_given_to_nobody_before_the_rest_of_the_pool_is_known(make):
     """A gateway was killed before it wrote down that the driver had been told, and that another name was given away."""
     raw, aes = await make(RAW, known=False, devices=[BOTH]), await make(AES, known=False)
-    raw.remember({"both": Claim("", hardware=frozenset({"b0", "b1"}))})
+    raw.remember({"both": Unreleased("", hardware=frozenset({"b0", "b1"}))})
     raw.note()
     assert "it isn't known yet what containers hold as example.com/aes" in await raw.refusal("both")
     aes.remember()
@@ -836,7 +836,7 @@ class Events(RuleBasedStateMachine):
         """The containers that run: pod's uid -> resource and device."""
         self.noted = {}
         """The same, as the kubelet wrote it down: with pods that ended since."""
-        self.journals: dict[str, Claims] = {name: {} for name in NAMES}
+        self.journals: dict[str, Entries] = {name: {} for name in NAMES}
         self.flights = []
         self.pods = 0
 
@@ -941,7 +941,7 @@ class Events(RuleBasedStateMachine):
     def journal_is_written(self):
         for name, one in self.served.items():
             if one.holdings.value.remembers:
-                self.journals[name] = dict(one.holdings.value.claims)
+                self.journals[name] = dict(one.holdings.value.unreleased)
 
     @precondition(lambda self: self.running)
     @rule(quickest=st.sampled_from(NAMES))

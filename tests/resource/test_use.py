@@ -1,7 +1,7 @@
 """Devices that share hardware exclude each other, whatever their names mean today."""
 
 from dpgateway.model import Device, Health
-from dpgateway.node.holders import Claim, Container, Holder, Noted
+from dpgateway.node.holders import Container, Holder, Noted, Unreleased
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.shares import share_ids
 from dpgateway.resource.use import crowded, excluded, shared, used, worked_on
@@ -22,8 +22,8 @@ def out(devices, holdings, *others):
     return excluded(devices, use(devices, holdings), others)
 
 
-def noted(*ids, **claims):
-    return Holdings(claims=claims).noted(dict.fromkeys(ids, Noted()), NOW, NOW)
+def noted(*ids, **unreleased):
+    return Holdings(unreleased=unreleased).noted(dict.fromkeys(ids, Noted()), NOW, NOW)
 
 
 def test_nothing_is_excluded_while_nothing_is_given_away():
@@ -49,14 +49,14 @@ def test_shares_of_one_device_do_not_exclude_each_other():
 
 
 def test_what_was_behind_an_id_when_it_was_given_away_counts_though_its_device_is_gone():
-    claim = Claim("", hardware=frozenset(["char 188:0"]))
-    assert out([NODE, OTHER], noted("by-id-1", **{"by-id-1": claim})) == {"ttyUSB0": "char 188:0 is held as by-id-1"}
+    entry = Unreleased("", hardware=frozenset(["char 188:0"]))
+    assert out([NODE, OTHER], noted("by-id-1", **{"by-id-1": entry})) == {"ttyUSB0": "char 188:0 is held as by-id-1"}
 
 
 def test_a_name_that_means_other_hardware_now_excludes_what_it_meant():
     moved = Device("by-id-1", hardware=("char 188:1",))
-    claim = Claim("", hardware=frozenset(["char 188:0"]))
-    assert out([moved, NODE, OTHER], noted("by-id-1", **{"by-id-1": claim})).keys() == {"ttyUSB0"}
+    entry = Unreleased("", hardware=frozenset(["char 188:0"]))
+    assert out([moved, NODE, OTHER], noted("by-id-1", **{"by-id-1": entry})).keys() == {"ttyUSB0"}
 
 
 def test_of_an_unhealthy_device_that_says_nothing_it_is_not_known_what_is_behind_it():
@@ -98,8 +98,8 @@ def pods_of(*uids):
     return frozenset(Container(uid, "c") for uid in uids)
 
 
-def known(*ids, **claims):
-    return noted(*ids, **claims).remembered({})
+def known(*ids, **unreleased):
+    return noted(*ids, **unreleased).remembered({})
 
 
 def beside(holdings, **more):
@@ -136,7 +136,7 @@ def test_the_pod_is_named_or_else_its_uid():
 
 
 def test_who_has_what_nobody_saw_is_named_only_if_it_can_be_no_other():
-    holdings = known().remembered({"b0": Claim("earlier", frozenset(["1a", "2b"]))})
+    holdings = known().remembered({"b0": Unreleased("earlier", frozenset(["1a", "2b"]))})
     assert beside(holdings)["b0"] == "held as example.com/aes by a container"
     assert beside(holdings.ended(frozenset(["1a"])))["b0"] == "held as example.com/aes by pod 2b"
 
@@ -164,8 +164,8 @@ def test_until_it_is_known_what_another_resource_holds_only_what_containers_have
 def test_what_nobody_remembers_of_another_resource_may_be_any_hardware():
     reason = "it may be what a container holds as b7 of example.com/aes, because nobody remembers what that was"
     assert out([BOARD, SECOND], known("b1"), use([BOARD], known("b7"), AES)) == {"b0": reason}
-    claim = Claim("", hardware=frozenset(["b7"]))
-    assert out([BOARD, SECOND], known(), use([BOARD], known("b7", b7=claim), AES)) == {}
+    entry = Unreleased("", hardware=frozenset(["b7"]))
+    assert out([BOARD, SECOND], known(), use([BOARD], known("b7", b7=entry), AES)) == {}
 
 
 def test_what_nobody_remembers_excludes_nothing_once_no_container_has_it():
@@ -206,8 +206,8 @@ def test_a_share_that_is_not_offered_any_more_takes_the_last_free_one_of_its_dev
 
 
 def test_an_id_counts_for_the_device_that_was_given_away_under_it():
-    claim = Claim("", hardware=frozenset(["char 188:0"]), device="by-id-1")
-    holdings = noted("ttyUSB0", ttyUSB0=claim)
+    entry = Unreleased("", hardware=frozenset(["char 188:0"]), device="by-id-1")
+    holdings = noted("ttyUSB0", ttyUSB0=entry)
     own = use([LINK, OTHER], holdings)
     assert out([LINK, OTHER], holdings) == {}, "its own device isn't another one"
     assert crowded({"by-id-1": LINK}, lambda name: (name,), own).keys() == {"by-id-1"}

@@ -29,7 +29,7 @@ from dpgateway.node.runtime import Runtime as AskedRuntime
 from dpgateway.node.versions import Release
 from dpgateway.preflight import Facts, Held, Runtime, Served, detect_version
 from dpgateway.preflight.detect_version import Clue
-from dpgateway.resource.journal import claims_of_others
+from dpgateway.resource.journal import entries_of_others
 from dpgateway.resource.shares import share_ids
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -146,7 +146,7 @@ def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozen
     """Resources that a gateway serves now, or gave away before, as its journals say."""
     serves = {one["name"] for one in gateway["resources"]} if gateway else set()
     names = {one.name for one in configuration.resources}
-    journals, _ = claims_of_others(configuration.state_dir, directory, names)
+    journals, _ = entries_of_others(configuration.state_dir, directory, names)
     return frozenset(serves | journals.keys())
 
 

@@ -129,9 +129,12 @@ class Repeating:
         """Why a path that still is what the ids give is other hardware than it was; empty if it isn't. A link may lead
         elsewhere, because it says which device it is.
         """
-        claims = self._holdings.value.claims
+        unreleased = self._holdings.value.unreleased
         for offered in sorted(ids):
-            device, was = self._ledger.device(offered), claims[offered].hardware if offered in claims else frozenset()
+            device, was = (
+                self._ledger.device(offered),
+                unreleased[offered].hardware if offered in unreleased else frozenset(),
+            )
             now = hardware(device) if device is not None else frozenset()
             if not was or not now or was <= now:
                 continue

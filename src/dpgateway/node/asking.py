@@ -1,7 +1,7 @@
 """Finds out which pods are gone, and asks the kubelet which pod has what: at each hint, and sometimes without one.
 
 A hint is whatever may have changed the answer: another checkpoint, a pod's directory that came or went, a sandbox that
-stopped, or another kubelet. Nobody is asked while nothing is claimed.
+stopped, or another kubelet. Nobody is asked while no id is in use or unreleased.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Asking:
                 group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
                 while True:
                     await self._hinted()
-                    if self._claimed:
+                    if self._taken:
                         self._look()
                         await self._ask()
                         await self._see_ends()
@@ -100,8 +100,8 @@ class Asking:
             await self._pod_resources.close()
 
     @property
-    def _claimed(self) -> bool:
-        return any(holdings.value.claimed for holdings in self._holdings.values())
+    def _taken(self) -> bool:
+        return any(holdings.value.taken for holdings in self._holdings.values())
 
     async def _hinted(self) -> None:
         """Returns at a hint, or when it is time to look without one."""
@@ -118,7 +118,7 @@ class Asking:
             return PAUSE
         if any(holdings.value.in_doubt for holdings in self._holdings.values()):
             return DOUBT
-        hinted = (self._pods.seen and self._pods.watched) or not self._claimed
+        hinted = (self._pods.seen and self._pods.watched) or not self._taken
         return until_beat(SLOW if hinted else BLIND)
 
     def _settles(self) -> bool:
@@ -154,7 +154,7 @@ class Asking:
             after = before.ended(gone & before.pods, self._pods.starting & before.pods)
             if self._pods.started is not None:
                 after = after.among(self._pods.started)
-            if after.gone != before.gone or after.claims is not before.claims:
+            if after.gone != before.gone or after.unreleased is not before.unreleased:
                 holdings.publish(after)
             elif after.starting != before.starting:
                 holdings.amend(after)

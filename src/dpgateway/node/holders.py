@@ -49,11 +49,11 @@ Note = Mapping[str, Noted]
 
 
 NO_KUBELET = "none"
-"""Stands for the kubelet of a claim whose Allocate hasn't succeeded, so that no note can be too old to have it."""
+"""Stands for the kubelet of an id whose Allocate hasn't succeeded, so that no note can be too old to have it."""
 
 
-class Claim(NamedTuple):
-    """An id that was in use, and of which nobody was told yet that it is free."""
+class Unreleased(NamedTuple):
+    """An id that was in use and hasn't been released to its driver yet."""
 
     kubelet: str
     """Which incarnation of the kubelet knew of it. Another one's note proves nothing, because that kubelet may have

@@ -15,8 +15,8 @@ down before it has another reason to write (seen on 1.37). So what isn't listed,
 no directory, is *in doubt*: a list that is sent to the kubelet has it write the note.
 
 From these follow two things that aren't the same. An id is *held* while the kubelet may name it again: it must stay on
-the list. It is *in use* while a container may use its device: a driver isn't told that it is free. A *claim* is an id
-that was in use, as long as nobody was told that it is free.
+the list. It is *in use* while a container may use its device: a driver isn't told that it is free. An id is
+*unreleased* from the moment it is in use until its driver was told that it is free.
 
 Everything works over ids as the kubelet knows them. Times are seconds of one monotonic clock, because the clock that
 stamps files may be set; the caller reads the clock, and reads the files.
@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
-from dpgateway.node.holders import NO_KUBELET, Claim, Holder, Note
+from dpgateway.node.holders import NO_KUBELET, Holder, Note, Unreleased
 
 T = TypeVar("T")
 
@@ -77,17 +77,17 @@ class Holdings:
     """During which boot of the node that is; empty if it isn't known."""
     driver: str | None = None
     """The driver that is to be told what is free; empty if it has no ``release``, None while there is none."""
-    claims: Mapping[str, Claim] = field(default_factory=dict)
+    unreleased: Mapping[str, Unreleased] = field(default_factory=dict)
     remembers: bool = False
-    """Whether the claims have what earlier gateways wrote down."""
+    """Whether ``unreleased`` has what earlier gateways wrote down."""
     gone: frozenset[str] = frozenset()
-    """The uids of pods that the note or a claim names, and that are gone."""
+    """The uids of pods that are named, and gone."""
     starting: frozenset[str] = frozenset()
-    """The uids of pods that the note or a claim names, and that have no directory, although it may come yet."""
+    """The uids of pods that are named and have no directory, although it may come yet."""
     listed: Mapping[str, Holder] = field(default_factory=dict)
     """The last answer to List, without what was allocated since."""
     last_listed: Mapping[str, Holder] = field(default_factory=dict)
-    """Who had the claimed ids when List last told, also if it doesn't any more."""
+    """Who had the ``taken`` ids when List last told, also if it doesn't any more."""
     unlisted: Mapping[str, float] = field(default_factory=dict)
     """The ids that this kubelet listed and doesn't list any more, and when that was first seen."""
     asked: float = LONG_AGO
@@ -144,20 +144,20 @@ class Holdings:
         in_use = self.in_use
         if in_use is None:
             return frozenset()
-        return frozenset(i for i, claim in self.claims.items() if i not in in_use and self._is_over(i, claim))
+        return frozenset(i for i, entry in self.unreleased.items() if i not in in_use and self._is_over(i, entry))
 
-    def _is_over(self, id_: str, claim: Claim) -> bool:
-        if claim.kubelet == NO_KUBELET:
+    def _is_over(self, id_: str, entry: Unreleased) -> bool:
+        if entry.kubelet == NO_KUBELET:
             return True  # what the note has of it is of an earlier pod, which has ended
-        believed = claim.kubelet == self.kubelet or self._outlived(claim)
+        believed = entry.kubelet == self.kubelet or self._outlived(entry)
         believed = believed and self.kubelet_since <= self.written
-        return (believed and id_ not in (self.note or ())) or self._ended(id_, claim.pods)
+        return (believed and id_ not in (self.note or ())) or self._ended(id_, entry.pods)
 
-    def _outlived(self, claim: Claim) -> bool:
+    def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: one that starts again has the id in
         the note, or another Allocate. The pod may be there still, because somebody has to delete one that failed.
         """
-        return bool(self.boot and claim.boot) and claim.boot != self.boot
+        return bool(self.boot and entry.boot) and entry.boot != self.boot
 
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
         """What pods had that have ended, if a kubelet gives these ids away: it takes everything from a pod at once
@@ -176,14 +176,16 @@ class Holdings:
         if not self.kubelet or (in_use := self.in_use) is None:
             return frozenset()
         ids = (
-            i for i, claim in self.claims.items() if not claim.pods and i not in in_use and not self._outlived(claim)
+            i
+            for i, entry in self.unreleased.items()
+            if not entry.pods and i not in in_use and not self._outlived(entry)
         )
-        return frozenset(id_ for id_ in ids if self.claims[id_].kubelet not in (self.kubelet, NO_KUBELET))
+        return frozenset(id_ for id_ in ids if self.unreleased[id_].kubelet not in (self.kubelet, NO_KUBELET))
 
     @property
     def last_known(self) -> frozenset[str]:
         """The ids that a container may use. While the note can't be read, these are the ids that were used before."""
-        return self.claimed - self.freed
+        return self.taken - self.freed
 
     @property
     def named(self) -> Mapping[str, tuple[str, ...]]:
@@ -196,15 +198,15 @@ class Holdings:
         return {id_: who for id_, who in found.items() if id_ in self.last_known}
 
     @property
-    def claimed(self) -> frozenset[str]:
-        """The ids that a container may use, or that are free without anybody having been told."""
-        return frozenset(self.claims).union(self.living, self.granted, *self.in_flight)
+    def taken(self) -> frozenset[str]:
+        """The ids in use, and those that are free and not released to the driver yet."""
+        return frozenset(self.unreleased).union(self.living, self.granted, *self.in_flight)
 
     @cached_property
     def pods(self) -> frozenset[str]:
         """The uids of all pods that are named."""
         noted = (noted.pods for noted in (self.note or {}).values())
-        return frozenset().union(*noted, *(claim.pods for claim in self.claims.values()))
+        return frozenset().union(*noted, *(entry.pods for entry in self.unreleased.values()))
 
     @cached_property
     def ending(self) -> frozenset[str]:
@@ -221,24 +223,24 @@ class Holdings:
             return f"{listed.namespace}/{listed.pod}"
         if id_ in self.granted or self._flies(id_):
             return ""  # what was noted of it may be of an earlier container
-        claim, noted = self.claims.get(id_), (self.note or {}).get(id_)
-        pods = noted.pods if noted is not None else claim.pods if claim is not None else frozenset()
+        entry, noted = self.unreleased.get(id_), (self.note or {}).get(id_)
+        pods = noted.pods if noted is not None else entry.pods if entry is not None else frozenset()
         alive = sorted(pods - self.gone)
         return f"pod {alive[0]}" if alive and (noted is not None or len(alive) == 1) else ""
 
     def last_holder(self, id_: str) -> str:
-        """Who had the claimed id last, as far as anybody said."""
+        """Who had the id last, as far as anybody said."""
         if (last := self.last_listed.get(id_)) is not None:
             return str(last)
-        claim = self.claims.get(id_)
-        pods = sorted(claim.pods) if claim is not None else []
+        entry = self.unreleased.get(id_)
+        pods = sorted(entry.pods) if entry is not None else []
         return f"pod {pods[0]}" if len(pods) == 1 else "a container"
 
     def only_gave_since(self, before: Holdings) -> bool:
         """Whether nothing has happened but Allocates that succeeded, which free nothing."""
         ours = self.note, self.gone, self.unlisted, self.asked, self.remembers
         theirs = before.note, before.gone, before.unlisted, before.asked, before.remembers
-        return all(map(operator.is_, ours, theirs)) and self.claims.keys() >= before.claims.keys()
+        return all(map(operator.is_, ours, theirs)) and self.unreleased.keys() >= before.unreleased.keys()
 
     def is_news_after(self, before: Holdings) -> bool:
         """Whether anybody who watches has something to do: not if only times differ, such as when the kubelet wrote.
@@ -262,13 +264,13 @@ class Holdings:
         if not note or written < self.kubelet_since:
             return new
         boot = self.boot if written >= 0 else ""  # the clock begins with the boot (clock_gettime(2))
-        claims = {id_: self._claim(id_, note[id_].pods, boot) for id_ in new.living}
-        return replace(new, claims={**self.claims, **claims})
+        unreleased = {id_: self._entry(id_, note[id_].pods, boot) for id_ in new.living}
+        return replace(new, unreleased={**self.unreleased, **unreleased})
 
-    def _claim(self, id_: str, pods: frozenset[str], boot: str) -> Claim:
+    def _entry(self, id_: str, pods: frozenset[str], boot: str) -> Unreleased:
         """``boot``: during which the note was written; empty if that was an earlier one."""
-        claim = self.claims.get(id_) or Claim(self.kubelet)
-        return claim._replace(kubelet=self.kubelet, pods=pods, boot=boot or claim.boot)
+        entry = self.unreleased.get(id_) or Unreleased(self.kubelet)
+        return entry._replace(kubelet=self.kubelet, pods=pods, boot=boot or entry.boot)
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -294,18 +296,18 @@ class Holdings:
         """These are all pods of the node that may have started. Whoever has what is unclear is one of them: a kubelet
         makes a pod's directory before it starts a container, and this kubelet would have to ask for the devices again.
         """
-        unclear = {id_: self.claims[id_] for id_ in self.unclear}
+        unclear = {id_: self.unreleased[id_] for id_ in self.unclear}
         if not unclear:
             return self
         found = {i: c._replace(pods=pods) if pods else c._replace(kubelet=NO_KUBELET) for i, c in unclear.items()}
-        return replace(self, claims={**self.claims, **found})
+        return replace(self, unreleased={**self.unreleased, **found})
 
     def heard(self, listed: Mapping[str, Holder], asked: float) -> Holdings:
         """List was asked at ``asked``, and this is its answer."""
         told = {i: h for i, h in listed.items() if self.granted.get(i, LONG_AGO) < asked and not self._flies(i)}
         missing = [i for i in (*self.listed, *self.unlisted) if i not in listed]
         unlisted = {i: self.unlisted.get(i, asked) for i in missing}
-        last = {**{i: holder for i, holder in self.last_listed.items() if i in self.claims}, **told}
+        last = {**{i: holder for i, holder in self.last_listed.items() if i in self.unreleased}, **told}
         new = replace(self, listed=told, unlisted=unlisted, asked=asked, last_listed=last)
         return replace(new, doubted=asked) if new.in_doubt and asked - self.doubted >= DOUBT else new
 
@@ -313,16 +315,16 @@ class Holdings:
         return any(id_ in ids for ids in self.in_flight)
 
     def behind(self, hardware: Mapping[str, frozenset[str]], devices: Mapping[str, str] | None = None) -> Holdings:
-        """What is behind these ids, for the claims that don't say it yet; an earlier gateway may have said it."""
+        """What is behind these ids, for those that don't say it yet; an earlier gateway may have said it."""
         if not self.remembers:
             return self
         names = devices or {}
         new = {
-            id_: claim._replace(hardware=hardware[id_], device=claim.device or names.get(id_, ""))
-            for id_, claim in self.claims.items()
-            if not claim.hardware and id_ in hardware
+            id_: entry._replace(hardware=hardware[id_], device=entry.device or names.get(id_, ""))
+            for id_, entry in self.unreleased.items()
+            if not entry.hardware and id_ in hardware
         }
-        return replace(self, claims={**self.claims, **new}) if new else self
+        return replace(self, unreleased={**self.unreleased, **new}) if new else self
 
     def given_by(self, driver: str) -> Holdings:
         """What is given away from now on is this driver's, which is to be told when it is free; empty: nobody is."""
@@ -334,15 +336,15 @@ class Holdings:
         """
         new = {}
         for id_, names in hardware.items():
-            claim = self.claims.get(id_)
-            if claim is None or not claim.hardware or not names:
+            entry = self.unreleased.get(id_)
+            if entry is None or not entry.hardware or not names:
                 continue
             noted = (self.note or {}).get(id_)
             alone = noted is not None and len(noted.containers) == 1
-            behind = names if alone else claim.hardware | names
-            if behind != claim.hardware:
-                new[id_] = claim._replace(hardware=behind)
-        return replace(self, claims={**self.claims, **new}) if new else self
+            behind = names if alone else entry.hardware | names
+            if behind != entry.hardware:
+                new[id_] = entry._replace(hardware=behind)
+        return replace(self, unreleased={**self.unreleased, **new}) if new else self
 
     def began(self, ids: tuple[str, ...], hardware: Mapping[str, frozenset[str]] | None = None) -> Holdings:
         """An Allocate of ``ids`` is under way."""
@@ -361,9 +363,9 @@ class Holdings:
         new = {
             id_: self._new(NO_KUBELET, hardware.get(id_, frozenset()), names.get(id_, ""))
             for id_ in ids
-            if id_ not in self.claims
+            if id_ not in self.unreleased
         }
-        return replace(self, claims={**self.claims, **new})
+        return replace(self, unreleased={**self.unreleased, **new})
 
     def gave(
         self,
@@ -378,14 +380,14 @@ class Holdings:
         """
         granted = {**self.granted, **dict.fromkeys(ids, now)}
         behind, names = hardware or {}, devices or {}
-        claims = {
+        unreleased = {
             id_: self._new(self.kubelet, behind.get(id_, frozenset()), names.get(id_, ""))._replace(since=since)
             for id_ in ids
         }
-        return replace(self._landed(ids), granted=granted, claims={**self.claims, **claims})
+        return replace(self._landed(ids), granted=granted, unreleased={**self.unreleased, **unreleased})
 
-    def _new(self, kubelet: str, hardware: frozenset[str], device: str) -> Claim:
-        return Claim(kubelet, hardware=hardware, device=device, driver=self.driver, boot=self.boot)
+    def _new(self, kubelet: str, hardware: frozenset[str], device: str) -> Unreleased:
+        return Unreleased(kubelet, hardware=hardware, device=device, driver=self.driver, boot=self.boot)
 
     def failed(self, ids: tuple[str, ...]) -> Holdings:
         """The Allocate of ``ids`` failed: the ids are as they were before."""
@@ -393,17 +395,17 @@ class Holdings:
 
     def told(self, ids: Collection[str]) -> Holdings:
         """Whoever wants to know was told that these ids, which were freed, are free."""
-        return replace(self, claims=_without(self.claims, self.freed.intersection(ids)))
+        return replace(self, unreleased=_without(self.unreleased, self.freed.intersection(ids)))
 
-    def remembered(self, claims: Mapping[str, Claim], granted: Mapping[str, float] | None = None) -> Holdings:
+    def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> Holdings:
         """What an earlier gateway wrote down. It knew what was behind the ids when they were given away, and when.
 
         ``granted``: when it gave those that the note may not have yet.
         """
-        ours = {i: _joined(claim, claims[i]) if i in claims else claim for i, claim in self.claims.items()}
+        ours = {i: _joined(entry, unreleased[i]) if i in unreleased else entry for i, entry in self.unreleased.items()}
         note, written = self.note or {}, self.written
         unnoted = {i: at for i, at in (granted or {}).items() if not (i in note and written >= at - CLOCK_STEP)}
-        return replace(self, claims={**claims, **ours}, granted={**unnoted, **self.granted}, remembers=True)
+        return replace(self, unreleased={**unreleased, **ours}, granted={**unnoted, **self.granted}, remembers=True)
 
     def _landed(self, ids: tuple[str, ...]) -> Holdings:
         flights = list(self.in_flight)
@@ -412,11 +414,23 @@ class Holdings:
 
 
 _TOLD = operator.attrgetter(
-    *("note", "looked", "remembers", "gone", "listed", "doubted", "granted", "in_flight", "claims", "in_use", "freed")
+    *(
+        "note",
+        "looked",
+        "remembers",
+        "gone",
+        "listed",
+        "doubted",
+        "granted",
+        "in_flight",
+        "unreleased",
+        "in_use",
+        "freed",
+    )
 )
 
 
-def _joined(ours: Claim, earlier: Claim) -> Claim:
+def _joined(ours: Unreleased, earlier: Unreleased) -> Unreleased:
     """What is known of an id now, with what an earlier gateway knew. Of other pods it doesn't know when they got it."""
     since = earlier.since if ours.pods & earlier.pods else None
     known = earlier if earlier.hardware else ours

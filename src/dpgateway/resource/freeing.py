@@ -87,7 +87,7 @@ class Releases:
         devices: dict[str, Device] = {}
         ids = set()
         for id_ in sorted(freed):
-            foreign = holdings.claims[id_].driver not in (None, "", holdings.driver)
+            foreign = holdings.unreleased[id_].driver not in (None, "", holdings.driver)
             device = None if foreign else self._inventory.given(id_)
             if device is None:
                 self._tell_of_leak(id_, foreign=foreign)
@@ -103,8 +103,8 @@ class Releases:
     def _tell_of_leak(self, id_: str, *, foreign: bool) -> None:
         """Whatever the driver does when a device is free isn't done: it isn't told, perhaps for ever."""
         holdings = self._holdings.value
-        claim, driver = holdings.claims[id_], holdings.driver
-        if id_ in self._leaked or claim.driver == "" or (claim.driver is None and not driver):
+        entry, driver = holdings.unreleased[id_], holdings.driver
+        if id_ in self._leaked or entry.driver == "" or (entry.driver is None and not driver):
             return
         self._leaked.add(id_)
         seconds = self._ledger.back_until(id_) - self._inventory.clock.monotonic()
@@ -115,7 +115,7 @@ class Releases:
 
     def _note_hardware(self) -> None:
         holdings = self._holdings.value
-        devices = {id_: self._ledger.device(id_) for id_, claim in holdings.claims.items() if not claim.hardware}
+        devices = {id_: self._ledger.device(id_) for id_, entry in holdings.unreleased.items() if not entry.hardware}
         behind = {id_: hardware(device) for id_, device in devices.items() if device is not None}
         names = {id_: device.id for id_, device in devices.items() if device is not None}
         noted = holdings.behind({id_: names for id_, names in behind.items() if names}, names)

@@ -33,4 +33,4 @@ class HeldDevices:
                 known.result(PATIENCE)
             known.cancel()
         self._waits = False
-        return frozenset(map(device_id, self._holdings.value.claimed)) if not self._form else frozenset()
+        return frozenset(map(device_id, self._holdings.value.taken)) if not self._form else frozenset()

@@ -65,7 +65,7 @@ class Inventory:
         self._formed = bool(self._form)
         """Whether an id may have meant another device when it was given away."""
         self._odd = False
-        """Whether something is claimed under an id that the driver's last list doesn't offer."""
+        """Whether an id is taken that the driver's last list doesn't offer."""
         self._recalled = False
         """Whether what earlier gateways gave away has been looked at for that."""
         self._pool: Pool | None = None
@@ -194,13 +194,13 @@ class Inventory:
         self._tell_pool()
 
     def _look_for_odd(self) -> None:
-        self._odd = not self.ledger.presents(self.holdings.value.claims)
+        self._odd = not self.ledger.presents(self.holdings.value.unreleased)
 
     def _recall_meanings(self) -> None:
         """An id means the device that was given away under it, whatever ``shares`` says now."""
-        claims = self.holdings.value.claims
+        unreleased = self.holdings.value.unreleased
         if self.ledger.lost:
-            lost = {id_: claims[id_].device for id_ in self.ledger.lost if id_ in claims}
+            lost = {id_: unreleased[id_].device for id_ in self.ledger.lost if id_ in unreleased}
             self.ledger.meant({id_: device for id_, device in lost.items() if device})
 
     # what shares its hardware
@@ -274,9 +274,9 @@ class Inventory:
         holdings = self.holdings.value
         if holdings.remembers and not self._recalled:
             self._recalled = True
-            given = holdings.claims.items()
-            self._shared = self._shared or any(claim.hardware - {device_id(offered)} for offered, claim in given)
-            meant = ((claim.device, device_id(offered)) for offered, claim in given)
+            given = holdings.unreleased.items()
+            self._shared = self._shared or any(entry.hardware - {device_id(offered)} for offered, entry in given)
+            meant = ((entry.device, device_id(offered)) for offered, entry in given)
             self._formed = self._formed or any(was and was != now for was, now in meant)
             self._look_for_odd()
         return self._shared or self._may_crowd

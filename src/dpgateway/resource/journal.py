@@ -1,8 +1,8 @@
 """What one resource's containers were given, kept on disk until somebody was told that it is free again.
 
 One small JSON file for each resource, in ``state_dir``, written by the gateway that has the resource's lock. It is
-there only while something is claimed. Without the file, what is held is known from the kubelet alone, as if the gateway
-had never run here.
+there only while something is unreleased. Without the file, what is held is known from the kubelet alone, as if the
+gateway had never run here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from dpgateway.errors import KubeletError, describe
 from dpgateway.kit.directories import make_private, read
-from dpgateway.node.holders import Claim
+from dpgateway.node.holders import Unreleased
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024
@@ -24,7 +24,7 @@ LARGEST = 32 * 1024 * 1024
 LATEST = 2**36
 """Seconds since 1970: the year 4147, which every calendar has."""
 
-Claims = Mapping[str, Claim]
+Entries = Mapping[str, Unreleased]
 
 
 class Journal:
@@ -35,7 +35,7 @@ class Journal:
         self.path = state_dir / f"{name}.json"
         self._resource = resource
 
-    def load(self) -> Claims:
+    def load(self) -> Entries:
         """Empty if there is no file; raises KubeletError or OSError if there is one that can't be read."""
         try:
             raw = read(self.path, LARGEST)
@@ -43,9 +43,9 @@ class Journal:
             return {}
         return from_json(raw, self._resource, str(self.path))
 
-    def save(self, claims: Claims, *, sync: bool = True) -> None:
+    def save(self, unreleased: Entries, *, sync: bool = True) -> None:
         """Raises OSError; then the file is as it was before. ``sync``: so that a power cut doesn't undo it."""
-        if not claims:
+        if not unreleased:
             self.path.unlink(missing_ok=True)
             return
         make_private(self.path.parent)  # what is written there decides who gets a device
@@ -53,7 +53,7 @@ class Journal:
         temporary.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(to_json(claims, self._resource))
+            file.write(to_json(unreleased, self._resource))
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
@@ -75,29 +75,29 @@ def _sync(directory: Path) -> None:
         os.close(descriptor)
 
 
-def to_json(claims: Claims, resource: str) -> bytes:
-    ids = {id_: claim._asdict() for id_, claim in claims.items()}
+def to_json(unreleased: Entries, resource: str) -> bytes:
+    ids = {id_: entry._asdict() for id_, entry in unreleased.items()}
     return json.dumps({"version": VERSION, "resource": resource, "claims": ids}, default=sorted).encode()
 
 
-def from_json(raw: bytes, resource: str, path: str) -> Claims:
+def from_json(raw: bytes, resource: str, path: str) -> Entries:
     """Raises KubeletError for anything that :func:`to_json` doesn't write."""
     try:
-        return _claims(raw, resource)
+        return _entries(raw, resource)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise KubeletError(f"{path}: not a journal that this gateway wrote: {error!r:.300}") from error
 
 
-def _claims(raw: bytes, resource: str) -> Claims:
+def _entries(raw: bytes, resource: str) -> Entries:
     if len(raw) > LARGEST:
         raise ValueError(f"expected at most {LARGEST} bytes")
     document = json.loads(raw)
     if (document["version"], document["resource"]) != (VERSION, resource):
         raise ValueError(f"expected version {VERSION} of {resource}")
-    return {_text(id_): _claim(given) for id_, given in document["claims"].items()}
+    return {_text(id_): _entry(given) for id_, given in document["claims"].items()}
 
 
-def _claim(given: Mapping[str, Any]) -> Claim:
+def _entry(given: Mapping[str, Any]) -> Unreleased:
     kubelet = given["kubelet"]
     if not isinstance(kubelet, str):
         raise TypeError(f"expected a text, found {kubelet!r:.100}")
@@ -108,7 +108,7 @@ def _claim(given: Mapping[str, Any]) -> Claim:
     for text in (device, driver or "", boot):
         if not isinstance(text, str):
             raise TypeError(f"expected a text, found {text!r:.100}")
-    return Claim(kubelet, _texts(given["pods"]), _texts(given["hardware"]), since, device, driver, boot)
+    return Unreleased(kubelet, _texts(given["pods"]), _texts(given["hardware"]), since, device, driver, boot)
 
 
 def _texts(value: object) -> frozenset[str]:
@@ -124,11 +124,11 @@ def _text(value: object) -> str:
     return value
 
 
-def claims_of_others(
+def entries_of_others(
     state_dir: Path, device_plugins_dir: Path, resources: Collection[str]
-) -> tuple[dict[str, Claims], list[str]]:
+) -> tuple[dict[str, Entries], list[str]]:
     """What was written down of other resources than these, and what is wrong with files that can't be read."""
-    found: dict[str, Claims] = {}
+    found: dict[str, Entries] = {}
     complaints = []
     ours = {Journal(state_dir, device_plugins_dir, resource).path for resource in resources}
     for path in sorted(set(state_dir.glob("*.json")) - ours):

@@ -15,7 +15,7 @@ from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import within
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holdings import NOTED_WITHIN, Holdings
-from dpgateway.resource.journal import Claims, Journal
+from dpgateway.resource.journal import Entries, Journal
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Remembering:
         again: float = AGAIN,
     ) -> None:
         self._journal, self._holdings, self._threads, self._log = journal, holdings, threads, log
-        self._saved: Claims | None = {}
+        self._saved: Entries | None = {}
         """What is on the disk; None if that isn't known."""
         self._unread = False
         """Whether the disk may have what an earlier gateway wrote down, and nobody has read it."""
@@ -64,14 +64,14 @@ class Remembering:
 
     async def _read(self, seconds: float) -> None:
         """Publishes what the disk has. Raises OSError, GatewayError; a damaged file is put aside instead."""
-        claims: Claims = {}
+        unreleased: Entries = {}
         try:
-            claims = await self._on_disk(self._journal.load, seconds)
+            unreleased = await self._on_disk(self._journal.load, seconds)
         except KubeletError as error:
             aside = await self._on_disk(self._journal.put_aside, seconds)
             self._log.warning("%s, and the file is %s now: %s", KUBELET_ALONE, aside, error)
-        self._saved, self._unread = claims, False
-        self._holdings.publish(self._holdings.value.remembered(claims, _recent(claims)))
+        self._saved, self._unread = unreleased, False
+        self._holdings.publish(self._holdings.value.remembered(unreleased, _recent(unreleased)))
 
     async def follow(self) -> None:
         """Writes each change down; never returns."""
@@ -98,13 +98,13 @@ class Remembering:
         self._rests = False
 
     async def _save(self, seconds: float, *, sync: bool = True) -> None:
-        if self._rests or self._holdings.value.claims == self._saved:
+        if self._rests or self._holdings.value.unreleased == self._saved:
             return
         try:
             if self._unread:
                 await self._read(seconds)
             holdings = self._holdings.value
-            await self._on_disk(partial(self._journal.save, holdings.claims, sync=sync), seconds)
+            await self._on_disk(partial(self._journal.save, holdings.unreleased, sync=sync), seconds)
         except (GatewayError, OSError) as error:  # also if there is no thread left
             complaint = f"{self._journal.path}: {error}"
             if complaint != self.complaint:
@@ -113,7 +113,7 @@ class Remembering:
             return
         if self.complaint:
             self._log.info("what is given away is written down again")
-        self._saved, self.complaint = holdings.claims, ""
+        self._saved, self.complaint = holdings.unreleased, ""
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
         try:
@@ -129,10 +129,10 @@ class Remembering:
         return await asyncio.shield(future)
 
 
-def _recent(claims: Claims) -> dict[str, float]:
+def _recent(unreleased: Entries) -> dict[str, float]:
     """When those ids were given away that the kubelet's checkpoint, as it was read last, may not have yet: in seconds
     of the monotonic clock.
     """
     now, date = time.monotonic(), time.time()
-    ages = {id_: max(0.0, date - claim.since) for id_, claim in claims.items() if claim.since is not None}
+    ages = {id_: max(0.0, date - entry.since) for id_, entry in unreleased.items() if entry.since is not None}
     return {id_: now - age for id_, age in ages.items() if age < NOTED_WITHIN}

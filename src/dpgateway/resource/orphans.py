@@ -19,7 +19,7 @@ from dpgateway.kit.tasks import LONGEST_PAUSE, doubling
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
-from dpgateway.resource.journal import Claims, claims_of_others
+from dpgateway.resource.journal import Entries, entries_of_others
 
 WRITTEN = 0.1
 """Seconds until a journal has what was given away."""
@@ -31,13 +31,13 @@ _log = bind(__name__)
 
 def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: Holdings, id_: str, reason: str) -> None:
     """Tells of a device that is free although the driver that gave it away isn't told. ``id_``: as it was offered."""
-    claim = holdings.claims[id_]
-    device, holder = claim.device or id_, holdings.last_holder(id_)
+    entry = holdings.unreleased[id_]
+    device, holder = entry.device or id_, holdings.last_holder(id_)
     log.warning(
         "device %s of %s is free again, but %s isn't told, so what release() undoes stays: %s; last held by %s",
         device,
         resource,
-        f"driver {claim.driver}" if claim.driver else "its driver",
+        f"driver {entry.driver}" if entry.driver else "its driver",
         reason,
         holder,
         extra={"devices": [device], "ids": None if device == id_ else [id_], "reason": reason},
@@ -93,18 +93,18 @@ class Left:
             (resource, id_)
             for resource, holdings in held
             for id_ in holdings.last_known
-            if (claim := holdings.claims.get(id_)) is None or not claim.hardware
+            if (entry := holdings.unreleased.get(id_)) is None or not entry.hardware
         )
 
     async def look(self) -> bool:
         """Reads the journals, once more if another gateway may have written one since: whether all could be read."""
         recalled, whole = await self._recalled()
-        for resource, claims in recalled.items():
+        for resource, unreleased in recalled.items():
             if resource in self.configured:
                 continue  # since just now
             self._node.add(resource)
             holdings = self._node.holdings[resource]
-            self._publish(holdings, holdings.value.remembered(claims))
+            self._publish(holdings, holdings.value.remembered(unreleased))
             if resource not in self.holdings:
                 self.add(resource)
         return whole
@@ -130,9 +130,9 @@ class Left:
         """The resources that are."""
         return frozenset(self._node.holdings.keys() - self.holdings.keys())
 
-    async def _recalled(self) -> tuple[dict[str, Claims], bool]:
+    async def _recalled(self) -> tuple[dict[str, Entries], bool]:
         """What the journals say of resources that aren't configured, and whether that is all."""
-        find = partial(claims_of_others, self._state_dir, self._node.directory, self.configured)
+        find = partial(entries_of_others, self._state_dir, self._node.directory, self.configured)
         try:
             async with asyncio.timeout(PATIENCE):
                 found, complaints = await self._threads.call("journals", find)
@@ -159,10 +159,10 @@ class Left:
     def _tell_of_leaks(self) -> None:
         """No driver is told what is free. Those that have no ``release`` don't mind."""
         for resource, holdings in self.holdings.items():
-            claims = holdings.value.claims
+            unreleased = holdings.value.unreleased
             for id_ in sorted(holdings.value.freed):
-                known = resource, id_, claims[id_].since  # a journal that is read again has it again
-                if claims[id_].driver != "" and known not in self._leaked:
+                known = resource, id_, unreleased[id_].since  # a journal that is read again has it again
+                if unreleased[id_].driver != "" and known not in self._leaked:
                     self._leaked.add(known)
                     leak(_log, resource, holdings.value, id_, "the resource isn't configured any more")
 

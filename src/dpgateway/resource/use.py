@@ -79,13 +79,13 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
     """``device_of``: the present device of an offered id. What was behind an id when it was given away counts, not what
     its name means today. ``untold``: whether what is freed counts until its driver was told.
     """
-    ids = holdings.claimed if untold else holdings.last_known
+    ids = holdings.taken if untold else holdings.last_known
     behind: dict[str, list[str]] = {}
     devices: dict[str, str] = {}
     forgotten = ""
     for offered in sorted(ids, key=lambda id_: (id_ in holdings.freed, id_)):
-        claim, device = holdings.claims.get(offered), device_of(offered)
-        names = claim.hardware if claim is not None else frozenset()
+        entry, device = holdings.unreleased.get(offered), device_of(offered)
+        names = entry.hardware if entry is not None else frozenset()
         flights = [flight[offered] for flight in holdings.in_flight if offered in flight]
         if given := given_as(holdings, offered):
             devices[offered] = given
@@ -106,8 +106,8 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
 
 def given_as(holdings: Holdings, offered: str) -> str:
     """The device that was given away under the id; empty if nobody saw that, or if the id is being given away again."""
-    claim = holdings.claims.get(offered)
-    return "" if claim is None or any(offered in flight for flight in holdings.in_flight) else claim.device
+    entry = holdings.unreleased.get(offered)
+    return "" if entry is None or any(offered in flight for flight in holdings.in_flight) else entry.device
 
 
 def worked_on(resource: str, method: str, devices: Iterable[Device]) -> Used:

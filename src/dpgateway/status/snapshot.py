@@ -76,7 +76,7 @@ class Devices:
 
 def _held(holdings: Holdings) -> tuple[object, ...]:
     """The part of the holdings that devices show. The kubelet is asked often, and what it says is mostly the same."""
-    return holdings.last_known, holdings.claims, holdings.listed, holdings.note, holdings.gone
+    return holdings.last_known, holdings.unreleased, holdings.listed, holdings.note, holdings.gone
 
 
 def resource(
@@ -139,8 +139,8 @@ def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> 
 
 
 def _held_since(id_: str, holdings: Holdings) -> Time | None:
-    claim = holdings.claims.get(id_)
-    return None if claim is None or claim.since is None else _written(claim.since)
+    entry = holdings.unreleased.get(id_)
+    return None if entry is None or entry.since is None else _written(entry.since)
 
 
 def _holders(id_: str, holdings: Holdings) -> tuple[Holder, ...]:
@@ -148,8 +148,8 @@ def _holders(id_: str, holdings: Holdings) -> tuple[Holder, ...]:
     if (listed := holdings.listed.get(id_)) is not None:
         return (Holder(listed.namespace, listed.pod, container=listed.container),)
     noted = (holdings.note or {}).get(id_)
-    if noted is None and id_ in holdings.claims:  # known from the journal alone: one of these pods
-        pods = sorted(holdings.claims[id_].pods - holdings.gone)
+    if noted is None and id_ in holdings.unreleased:  # known from the journal alone: one of these pods
+        pods = sorted(holdings.unreleased[id_].pods - holdings.gone)
         return (Holder(pod_uid=pods[0]),) if len(pods) == 1 else ()
     containers = sorted(noted.containers) if noted is not None else ()
     containers = [one for one in containers if one.pod_uid not in holdings.gone]
