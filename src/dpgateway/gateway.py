@@ -19,6 +19,7 @@ from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.deviceplugin.handing import Handing
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
+from dpgateway.deviceplugin.server.sockets import left_behind
 from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError, NoThread
@@ -34,8 +35,8 @@ from dpgateway.node.pods import other_of_us, say_ending
 from dpgateway.node.runtime import SOCKETS, Runtime
 from dpgateway.resource.held import HeldDevices
 from dpgateway.resource.orphans import Left
+from dpgateway.resource.ownership import FOLDER, LAST
 from dpgateway.resource.pools import Pools
-from dpgateway.resource.sockets import FOLDER, LAST, left_behind
 from dpgateway.resource.specs import Keeping
 from dpgateway.status.overview import Overview, Served
 
@@ -155,7 +156,7 @@ class Gateway:
         removed = 0
         for names in left_behind(self._node.directory, self._serving):
             try:
-                removed += names.remove_unserved()
+                removed += names.remove_unowned()
             except (KubeletError, OSError) as error:
                 _log.warning("what an earlier gateway left behind stays: %s", error)
         if removed:

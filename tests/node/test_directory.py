@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dpgateway.deviceplugin.server.sockets import LONGEST_ENDPOINT, SocketNames, too_deep
 from dpgateway.kit.unix import LONGEST
 from dpgateway.node.directory import LARGEST_CHECKPOINT, Absence, is_there, misplaced, read_checkpoint, why_none
-from dpgateway.resource.sockets import LONGEST_ENDPOINT, SocketNames, too_deep
+from dpgateway.resource.ownership import Ownership
 from tests.support.counting import leading_to
 
 
@@ -23,11 +24,12 @@ def test_a_file_is(tmp_path):
     assert misplaced(tmp_path / "kubelet.sock").endswith(f"expected its directory: {tmp_path}")
 
 
-def test_a_path_is_too_long_when_what_is_registered_below_it_is(tmp_path):
-    names = SocketNames(tmp_path, "example.com/a")
-    names.make_folder()
+async def test_a_path_is_too_long_when_what_is_registered_below_it_is(tmp_path):
+    await (ownership := Ownership(tmp_path, "example.com/a")).acquire()
+    names = SocketNames(ownership)
     names.base.touch()
     registered = names.link()
+    names.remove()
     assert len(f"/{registered}") == len(LONGEST_ENDPOINT)
     fits = "/" + "x" * (LONGEST - len(LONGEST_ENDPOINT) - 1)
     assert too_deep(Path(fits)) == ""

@@ -729,12 +729,13 @@ async def waiting(live, tmp_path):
     threads.answer()
     await turns()
     threads.looks.clear()
-    (tmp_path / "dpgateway").mkdir()
-    with (tmp_path / "dpgateway" / f"{'0' * 16}.lock").open("w") as lock:
+    folder = tmp_path / "device-plugins" / "dpgateway"
+    folder.mkdir(parents=True)
+    with (folder / f"{'0' * 16}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        tasks = [asyncio.create_task(life.pools.others_ended(tmp_path)) for _ in range(64)]
+        tasks = [asyncio.create_task(life.pools.others_ended()) for _ in range(64)]
         await turns()
-        yield SimpleNamespace(life=life, lock=lock, tasks=tasks, threads=threads, directory=tmp_path)
+        yield SimpleNamespace(life=life, lock=lock, tasks=tasks, threads=threads)
 
 
 async def test_resources_that_wait_for_another_gateway_together_look_once_for_what_it_left(waiting):
@@ -750,7 +751,7 @@ async def test_a_resource_that_comes_while_the_journals_are_read_has_them_read_a
     """The other gateway may have written since."""
     waiting.lock.close()
     await until(lambda: waiting.threads.looks)
-    late = asyncio.create_task(waiting.life.pools.others_ended(waiting.directory))
+    late = asyncio.create_task(waiting.life.pools.others_ended())
     await turns()
     waiting.threads.answer()
     await asyncio.gather(*waiting.tasks)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway.node.pods import GATEWAYS
-from dpgateway.resource.sockets import FOLDER, LAST
+from dpgateway.resource.ownership import FOLDER, LAST
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import Kubelet
 from tests.scenarios.test_handover import ONE, watched

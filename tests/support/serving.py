@@ -20,6 +20,7 @@ from dpgateway.kit.log import Bound
 from dpgateway.kit.observable import Observable
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.ownership import Ownership
 from tests.support.resources import configured
 from tests.support.specs import cdi
 
@@ -109,7 +110,7 @@ class Served:
         self.resource = Resource(self.config, self.inventory, running(self.calls), cdi(), log)
         self.audience = Audience()
         self.handlers = Handlers(self.resource, APIS, self._opened, Pace(), log)
-        self.endpoint = Endpoint(directory, self.handlers, group(), log)
+        self.endpoint = Endpoint(Ownership(directory, self.handlers.name, log), self.handlers, group(), log)
 
     def _opened(self, agent: str) -> Hearer:
         self.resource.agent = agent

@@ -14,13 +14,13 @@ from dpgateway.daemon.config_reader import ConfigReader
 from dpgateway.daemon.ending import Patience
 from dpgateway.daemon.files import FileWatch
 from dpgateway.daemon.reloading import Source
+from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.drivers.options import preferring
 from dpgateway.kit import log
 from dpgateway.kit.limits import too_few
 from dpgateway.node.directory import forbidden, misplaced
-from dpgateway.resource.sockets import too_deep
 
 _log = log.bind(__name__)
 

@@ -17,13 +17,13 @@ from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_o
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.config import Configuration, Document, Place, Problem, in_lines, in_order, read
 from dpgateway.config.warnings import advise
+from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.discovery import Found
 from dpgateway.drivers.loading import PATIENCE, Loading
 from dpgateway.drivers.options import preferring, warned
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import is_there, misplaced, why_none
-from dpgateway.resource.sockets import too_deep
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.journal_writer import Remembering
 from dpgateway.resource.list_log import News
+from dpgateway.resource.ownership import Ownership
 from dpgateway.resource.pools import Pools
 
 _log = bind(__name__)
@@ -94,7 +95,10 @@ class Plugin:
         self._resource.api = front.client.apis[0]
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
         self._handlers.rpcs.tell(self._trouble.touch)
-        self._endpoint = Endpoint(node.directory, self._handlers, group, log)
+        self._ownership = Ownership(node.directory, config.name, log)
+        self._ownership.join(config.pool or "")
+        self._ownership.other.tell(self._owner_changed)
+        self._endpoint = Endpoint(self._ownership, self._handlers, group, log)
         self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
@@ -106,8 +110,6 @@ class Plugin:
         self._client = front.client
         if follows:
             self._endpoint.follow(self._warm, front.handing.retries(config.name))
-        self._endpoint.belong(config.pool or "")
-        self._endpoint.elsewhere.tell(self._owner_changed)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure), holders=self._holders)
         self._stranger = Stranger(config.name)
         self._telling: asyncio.Task[None] | None = None
@@ -124,7 +126,7 @@ class Plugin:
         self.driver.amend(config)
         self._resource.amend(config)
         self.inventory.amend(config)
-        self._endpoint.belong(config.pool or "")
+        self._ownership.join(config.pool or "")
         self._hear_driver()
 
     def _holders(self) -> Mapping[str, tuple[str, ...]]:
@@ -150,7 +152,7 @@ class Plugin:
     @property
     def elsewhere(self) -> str:
         """Which other gateway serves it, and when this one will; empty if none does."""
-        return self._endpoint.elsewhere.value
+        return self._ownership.other.value
 
     @property
     def unsaved(self) -> str:
@@ -182,7 +184,7 @@ class Plugin:
             self.driver.said,
             self._trouble,
             self._resource.repeating.outdated,
-            self._endpoint.elsewhere,
+            self._ownership.other,
         )
 
     @property
@@ -228,9 +230,9 @@ class Plugin:
     async def _serve(self) -> None:
         await self._node.there.wait()
         await self._endpoint.open()
-        if self._endpoint.waited and self._endpoint.taking is None:
-            await self._pools.others_ended(self._node.directory)
-        self._endpoint.waited = False  # what follows may fail, and be tried again
+        if self._ownership.waited and self._endpoint.taking is None:
+            await self._pools.others_ended()
+        self._ownership.caught_up()
         await self._remembering.load()
         self._pools.elsewhere.drop(self.name)
         self.served = True

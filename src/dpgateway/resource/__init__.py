@@ -12,8 +12,6 @@ freeing         tells the driver what is free
 journal         what was given away, on disk; journal_writer: keeps it up to date
 orphans         what containers still hold of resources that aren't configured any more
 specs           CDI specs, as long as containers need them
-lock            which gateway serves the resource
-sockets         the names of its socket
-elsewhere       what other gateways of the node serve
+ownership       which gateway of the node serves the resource; elsewhere: what others serve
 list_log        what the log says of the list's changes; flaps: of those that come back
 """

@@ -21,9 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dpgateway.kit.tasks import until_beat
-from dpgateway.resource.lock import Holder, this_gateway
 from dpgateway.resource.orphans import Left
-from dpgateway.resource.sockets import FOLDER, SocketNames, hash_of, left_behind
+from dpgateway.resource.ownership import FOLDER, Owner, Ownership, hash_of, others, this_gateway
 
 UNFREE = 0.25
 """Seconds between two looks at a stranger's lock: a kubelet has no device of the pool until it is free."""
@@ -44,7 +43,7 @@ class Elsewhere:
         self._folder: Path = left.directory / FOLDER
         self.served: dict[str, str] = {}
         """Of the resources that are configured here: those that another gateway serves, and how one says that."""
-        self._strangers: dict[str, Holder] = {}
+        self._strangers: dict[str, Owner] = {}
         """The same of others, by the hash of their name."""
         self._new: set[str] = set()
         """The configured resources that no other gateway served when they came."""
@@ -99,9 +98,9 @@ class Elsewhere:
         self._seen = changed if time.time_ns() - changed > TICK else 0
         self._strangers |= self._held()
 
-    def _held(self) -> dict[str, Holder]:
-        names = left_behind(self._left.directory, self._left.configured)
-        return {one.hash: held for one in names if (held := one.lock.held())}
+    def _held(self) -> dict[str, Owner]:
+        found = others(self._left.directory, self._left.configured)
+        return {one.hash: owner for one in found if (owner := one.owner())}
 
     async def run(self) -> None:
         """Follows the strangers, and what they give away, until it is cancelled."""
@@ -129,9 +128,9 @@ class Elsewhere:
     def configured(self, resource: str) -> None:
         """From now on its own lock tells who serves it."""
         self._strangers.pop(hash_of(resource), None)
-        holder = SocketNames(self._left.directory, resource).lock.held()
-        if holder is None:
+        owner = Ownership(self._left.directory, resource).owner()
+        if owner is None:
             self._new.add(resource)
-        elif holder.gateway != this_gateway():
+        elif owner.gateway != this_gateway():
             self._new.discard(resource)
-            self._older.add(holder.gateway)
+            self._older.add(owner.gateway)

@@ -13,7 +13,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.calls_after_close import UnendedCalls
@@ -21,8 +20,8 @@ from dpgateway.errors import KubeletError
 from dpgateway.resource.elsewhere import Elsewhere
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.orphans import Left
+from dpgateway.resource.ownership import others
 from dpgateway.resource.pool import Pool
-from dpgateway.resource.sockets import left_behind
 from dpgateway.resource.use import Used, certain, used, worked_on
 
 ENDING = 3.0
@@ -125,7 +124,7 @@ class Pools:
         if inventory.name in self._of:
             inventory.join(self._of[inventory.name])
 
-    async def others_ended(self, device_plugins: Path) -> None:
+    async def others_ended(self) -> None:
         """Another gateway has served until now, perhaps also resources that aren't configured here: waits until it is
         known what it gave away of these, because that hardware may be in any pool. One looks for all that wait.
         """
@@ -134,18 +133,18 @@ class Pools:
         async with self._looking:
             if self._looked >= mine:
                 return
-            await self._unserved(device_plugins)
+            await self._until_free()
             waiting = self._waiting
             await self._left.look()
             self._looked = waiting
 
-    async def _unserved(self, device_plugins: Path) -> None:
-        """Returns once no other gateway serves a resource that isn't configured here, or after ENDING."""
+    async def _until_free(self) -> None:
+        """Returns once no other gateway owns a resource that isn't configured here, or after ENDING."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ENDING):
-                for names in left_behind(device_plugins, self._left.configured):
+                for one in others(self._left.directory, self._left.configured):
                     with contextlib.suppress(KubeletError, OSError):  # whoever sweeps tells what is wrong with its lock
-                        await names.unserved()
+                        await one.until_free()
 
     async def known(self, name: str) -> None:
         """Waits until it is known what containers hold of each resource of this one's pool. A resource that is in none

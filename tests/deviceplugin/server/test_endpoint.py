@@ -20,6 +20,7 @@ from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.size import LARGEST_LIST
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
+from dpgateway.resource.ownership import Ownership
 from tests.support.serving import V1ALPHA, V1BETA1, group, health, status
 from tests.support.waiting import turns, until
 
@@ -211,6 +212,7 @@ import asyncio, sys
 from pathlib import Path
 from tests.support.logs import Records
 from dpgateway.kit.threads import Threads
+from dpgateway.resource.ownership import Ownership
 from tests.support.serving import Served
 async def main():
     served = Served(Path(sys.argv[1]), Records().bound())
@@ -270,7 +272,9 @@ async def test_who_has_served_before_takes_nothing_from_a_gateway_that_is_in_the
 
 async def test_a_stop_while_waiting_for_another_gateway_is_heard(serve, short_path, log):
     served = await serve()
-    waiting = asyncio.ensure_future(Endpoint(short_path, served.handlers, group(), log).open())
+    waiting = asyncio.ensure_future(
+        Endpoint(Ownership(short_path, served.handlers.name, log), served.handlers, group(), log).open()
+    )
     await turns()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

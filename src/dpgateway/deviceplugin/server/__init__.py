@@ -1,6 +1,5 @@
 """One unix socket per resource, with every version of the API on it at once. When to register is left to others.
 
-lock      who serves the resource
 sockets   the socket's name, and the hard links under which it is registered
 streams   ListAndWatch: the list, in bytes
 pace      lists one after another, for kubelets that can't take many at once

@@ -18,13 +18,13 @@ from pathlib import Path
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.deviceplugin.server.serving import Server
+from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.deviceplugin.server.taking import TAKE, Misunderstood, Retries, Taking
 from dpgateway.errors import KubeletError
 from dpgateway.kit import unix
-from dpgateway.kit.observable import Observable
 from dpgateway.kit.seqpacket import Gone, Listener, Peer
 from dpgateway.kit.tasks import within
-from dpgateway.resource.sockets import SocketNames
+from dpgateway.resource.ownership import Ownership
 
 UNARY = 0.5
 """Seconds that the last calls of an older server have to end, such as an Allocate of a kubelet that has gone."""
@@ -42,13 +42,13 @@ class Endpoint:
 
     def __init__(
         self,
-        device_plugins: Path,
+        ownership: Ownership,
         handlers: Handlers,
         group: asyncio.TaskGroup,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.handlers = handlers
-        self._names = SocketNames(device_plugins, handlers.name)
+        self._ownership, self._names = ownership, SocketNames(ownership)
         self._name, self._group, self._log = handlers.name, group, log
         self._servers: list[Server] = []
         self._older: list[Server] = []
@@ -61,19 +61,8 @@ class Endpoint:
         self._listener: Listener | None = None
         self.mutes = Mutes()
         self._frozen = False
-        self.waited = False
-        """Whether another gateway served the resource when this one came."""
-        self.elsewhere = Observable("")
-        """Which other gateway serves the resource now, as far as that was seen; empty if this one does."""
         self.taking: Taking | None = None
         """The talk with the gateway from which this one took over."""
-
-    def belong(self, pool: str) -> None:
-        """The resource is in this pool; empty: in none. Others learn it from the lock."""
-        if self._names.lock.pool != pool:
-            self._names.lock.pool = pool
-            if not self._names.lock.passed:
-                self._names.lock.sign()
 
     def follow(self, warm: Callable[[], Awaitable[bool]], retries: Retries | None = None) -> None:
         """Takes over from a gateway that serves already as soon as ``warm`` returns. Without this call it waits until
@@ -93,20 +82,13 @@ class Endpoint:
         async with self._opening:
             if self._is_bound():
                 return
-            self._names.make_folder()
             follows = self._warm is not None and self._bound is None  # a gateway that has served takes over from nobody
-            await self._names.lock.take(self._wait, self._ask if follows else None)
+            await self._ownership.acquire(self._ask if follows else None)
             self._names.sweep()
             await self._bind()
-            self.elsewhere.publish("")
             if self._listener is not None:  # the directory may be another one
                 before, self._listener = self._listener, Listener(self._names.next, self._asked)
                 before.close()
-
-    def _wait(self, text: str) -> None:
-        self.waited = True
-        self.elsewhere.publish(text)
-        self._log.warning("%s", text)
 
     async def _ask(self) -> int:
         """The lock's descriptor, once the gateway that serves has passed it."""
@@ -131,16 +113,15 @@ class Endpoint:
 
     async def _ask_once(self, *, healthy: bool) -> tuple[Taking, int]:
         taking, lock = await Taking.ask(self._names.next, healthy=healthy)
-        if self._names.lock.is_it(lock):
+        if self._ownership.is_it(lock):
             return taking, lock
         os.close(lock)
         taking.close()
-        raise Misunderstood(f"{self._names.next}: expected {self._names.lock.path}, locked, found another descriptor")
+        raise Misunderstood(f"{self._names.next}: expected {self._ownership.path}, locked, found another descriptor")
 
     def give(self, newer: Peer, api: str) -> None:
         """The newer gateway may serve from now on. Raises OSError."""
-        newer.send(f"{TAKE} {api}", self._names.lock.descriptor)
-        self._names.lock.passed = True
+        newer.send(f"{TAKE} {api}", self._ownership.lend())
 
     def check_given(self) -> None:
         """The newer gateway says that it serves. Raises OSError unless it has bound another socket than this one's."""
@@ -154,8 +135,7 @@ class Endpoint:
 
     def take_back(self) -> None:
         """The newer gateway has to let go."""
-        self._names.lock.passed = False
-        self._names.lock.sign()
+        self._ownership.take_back()
 
     def connections(self) -> list[int]:
         """The descriptors of the connections that it accepted, and of those that it holds for an older gateway."""
@@ -174,7 +154,7 @@ class Endpoint:
 
     def let_go(self) -> None:
         """The lock and all names are the newer gateway's."""
-        self._names.lock.free()
+        self._ownership.release()
 
     def _is_bound(self) -> bool:
         if self._bound is None:

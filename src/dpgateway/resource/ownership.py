@@ -1,0 +1,298 @@
+"""Which gateway of the node serves a resource, on all fronts: its owner, the one that holds the lock (flock(2)) on
+
+    <device-plugins>/dpgateway/<hash>.lock
+
+The name is hashed, because a resource's may be longer than a file's. The file tells others who the owner is:
+
+    pid 7 in pod kube-system/dpgateway-x2v9k, since 2026-01-31T12:00:00Z
+    example.com/thing
+    pool boards
+
+A pid alone says little, because each container counts its own. Gateways of the first releases wrote only ``pid 7``.
+
+Theory of operation
+    - The lock lives as long as any copy of its descriptor. A gateway that ends, however it ends, frees it, and one of
+      those that wait gets it.
+    - A lock counts only on the file that others find at the path, because the folder may be replaced while a gateway
+      serves. So :meth:`Ownership.acquire` locks first and compares then, again and again.
+    - A gateway that hands the resource over lends a copy of its descriptor. From then on both hold the lock, so
+      whichever ends leaves it to the other one; what is beside the lock belongs to the borrower, also its three lines.
+    - The folder has mode 0700 and our uid, so nobody else puts a file there between a look at it and its opening.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import socket
+import stat
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dpgateway.errors import KubeletError, naming
+from dpgateway.kit import locks
+from dpgateway.kit.log import bind
+from dpgateway.kit.observable import Observable
+
+FOLDER = "dpgateway"
+"""Below the kubelet's device-plugins directory: locks, and beside them whatever a front serves on."""
+LAST = "no-gateway-follows"
+"""A file in the folder: a gateway that lingers ends at once. The chart's clean-up writes it."""
+_NAME = re.compile(r"[0-9a-f]{16}\.lock")
+_POOL = "pool "
+_MOST_READ = 1000
+"""Bytes of a lock."""
+
+Ask = Callable[[], Awaitable[int]]
+"""Returns the descriptor of the lock once its owner has lent it."""
+
+_log = bind(__name__)
+
+
+class Owner(NamedTuple):
+    """Another gateway that serves a resource."""
+
+    text: str
+    """Which one, and which resource."""
+    pool: str | None
+    """Of the resource; empty if it is in none, None if the gateway doesn't say it."""
+    gateway: str
+    """Which gateway it is, in all of its locks."""
+
+
+def hash_of(resource: str) -> str:
+    """What the resource's files are called."""
+    return hashlib.sha256(resource.encode()).hexdigest()[:16]
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether it is a directory, and nobody else's. Raises OSError."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def others(device_plugins: Path, resources: Iterable[str]) -> Iterator[Ownership]:
+    """The locks of other resources than these, owned or not, if the folder is ours."""
+    folder, known = device_plugins / FOLDER, set(map(hash_of, resources))
+    with contextlib.suppress(OSError):  # whoever serves from the folder tells what is wrong with it
+        for path in sorted(folder.iterdir()) if is_ours(folder) else ():
+            if _NAME.fullmatch(path.name) and path.stem not in known:
+                yield Ownership(device_plugins, f"the resource {path.stem}", hash_=path.stem)
+
+
+def this_gateway() -> str:
+    """This process, as somebody finds it who has only the log of another one."""
+    pod = "/".join(filter(None, (os.environ.get("POD_NAMESPACE"), os.environ.get("POD_NAME"))))
+    where = f"in pod {pod}" if os.environ.get("POD_NAME") else f"on {socket.gethostname()}"
+    return f"pid {os.getpid()} {where}"
+
+
+class Ownership:
+    """Of one resource. Used from the event loop."""
+
+    def __init__(
+        self,
+        device_plugins: Path,
+        resource: str,
+        log: logging.LoggerAdapter[logging.Logger] = _log,
+        *,
+        hash_: str = "",
+    ) -> None:
+        """``hash_``: of a resource whose name isn't known."""
+        self.folder, self.hash = device_plugins / FOLDER, hash_ or hash_of(resource)
+        self.path = self.folder / f"{self.hash}.lock"
+        self.other = Observable("")
+        """Which other gateway is the owner, and when this one will be; empty if this one is, or hasn't looked."""
+        self.waited = False
+        """Whether another gateway was the owner, and what it gave away hasn't been read since."""
+        self._resource, self._log = resource, log
+        self._pool = ""
+        self._descriptor: int | None = None
+        self._lent = False
+
+    async def acquire(self, ask: Ask | None = None) -> None:
+        """Returns when this gateway is the owner: the other one has ended, or it has lent the lock to ``ask``.
+
+        Raises KubeletError or OSError.
+        """
+        self._make_folder()
+        while not self._is_found():
+            self.release()
+            descriptor = self._open()
+            try:
+                with naming(self.path):
+                    self._descriptor = await self._locked(descriptor, ask)
+            finally:
+                if self._descriptor != descriptor:
+                    os.close(descriptor)
+        self._sign()
+        self.other.publish("")
+
+    async def _locked(self, descriptor: int, ask: Ask | None) -> int:
+        """The descriptor that is locked: this one, or the other gateway's."""
+        if locks.take(descriptor):
+            return descriptor
+        when = "this one takes over when that one ends" if ask is None else "this one takes over once it is ready"
+        text = f"waiting because {self._owner(descriptor).text}; {when}"
+        self.waited = True
+        self.other.publish(text)
+        self._log.warning("%s", text)
+
+        # Whichever comes first: the other gateway's end frees the lock, and it lends the lock to whoever asks.
+        waiting = asyncio.ensure_future(locks.wait(descriptor))
+        asking = {asyncio.ensure_future(ask())} if ask is not None else set()
+        try:
+            await asyncio.wait({waiting, *asking}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            for asked in asking:  # it may have been lent just now, and nobody would let go of it
+                asked.add_done_callback(_close)
+            raise
+        else:
+            for asked in asking:
+                if asked.done():
+                    return asked.result()
+            await waiting
+            return descriptor
+        finally:
+            for task in (waiting, *asking):
+                task.cancel()
+            await asyncio.wait({waiting, *asking})
+
+    def try_to_acquire(self) -> bool:
+        """Whether this gateway is the owner now, because no other one was. Raises KubeletError or OSError."""
+        self._descriptor = self._open()
+        if locks.take(self._descriptor) and self._is_found():
+            return True
+        self.release()
+        return False
+
+    @property
+    def undivided(self) -> bool:
+        """Whether this gateway alone is the owner, so that all files of the resource are its own."""
+        return self._is_found() and not self._lent
+
+    def is_it(self, descriptor: int) -> bool:
+        """Whether this is the lock that others would find, and is held by whoever lent this copy."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.path.stat()) and locks.take(descriptor)
+        except OSError:
+            return False
+
+    def lend(self) -> int:
+        """The descriptor to send to the gateway that takes over; from now on that one is the owner, too."""
+        assert self._descriptor is not None  # noqa: S101  only an owner is asked
+        self._lent = True
+        return self._descriptor
+
+    def take_back(self) -> None:
+        """The gateway that took over has to let go."""
+        self._lent = False
+        self._sign()
+
+    def release(self) -> None:
+        """Another gateway may be the owner, or is it. The lock's file is left to it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def end(self) -> None:
+        """Nobody is to be the owner: removes the lock's file, unless another gateway has the lock, too."""
+        if self.undivided:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+        self.release()
+
+    def caught_up(self) -> None:
+        """What the owner before this gateway gave away has been read."""
+        self.waited = False
+
+    # what the lock's file tells others
+
+    def join(self, pool: str) -> None:
+        """The resource is in this pool; empty: in none."""
+        if self._pool != pool:
+            self._pool = pool
+            if not self._lent:
+                self._sign()
+
+    def _sign(self) -> None:
+        if self._descriptor is None:
+            return
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        text = f"{this_gateway()}, since {since}\n{self._resource}\n{_POOL}{self._pool}\n"
+        with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, text.encode(), 0)
+
+    def owner(self) -> Owner | None:
+        """The other gateway that is the owner, if any is. The look keeps nobody out."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:  # nobody has ever served it, or whoever serves from the folder tells what is wrong
+            return None
+        try:
+            return None if locks.is_free(descriptor) else self._owner(descriptor)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    async def until_free(self) -> None:
+        """Returns when no gateway is the owner. Raises KubeletError or OSError."""
+        if self.path.exists():
+            descriptor = self._open()
+            try:
+                await locks.wait(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _owner(self, descriptor: int) -> Owner:
+        text = ""
+        with contextlib.suppress(OSError):
+            text = os.pread(descriptor, _MOST_READ, 0).decode(errors="replace")
+        name, resource, pool, *_ = (*text.split("\n"), "", "", "")
+        who = f"another gateway serves {resource or self._resource}: {name or 'it left no name'}"
+        return Owner(who, pool.removeprefix(_POOL) if pool.startswith(_POOL) else None, name.partition(", since")[0])
+
+    # its file
+
+    def _make_folder(self) -> None:
+        """Raises KubeletError if the folder isn't ours alone. Never makes the kubelet's directory."""
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            ours = is_ours(self.folder)
+        except PermissionError as error:
+            raise KubeletError(f"uid {os.geteuid()} may not make {self.folder}; run as root") from error
+        except OSError as error:
+            raise KubeletError(f"can't make {self.folder}: {error.strerror}") from error
+        if not ours:
+            raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
+        self.folder.chmod(0o700)
+
+    def _open(self) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            found = self.path.lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                what = f"{stat.filemode(found.st_mode)} with {found.st_nlink} links"
+                expected = f"expected a lock, a file without another name, found {what}; remove it"
+                raise KubeletError(f"{self.path}: {expected}")
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def _is_found(self) -> bool:
+        """Whether the lock that we hold is the one that others would find."""
+        if self._descriptor is None:
+            return False
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        return False
+
+
+def _close(lent: asyncio.Future[int]) -> None:
+    if not lent.cancelled() and lent.exception() is None:
+        os.close(lent.result())

@@ -1,0 +1,218 @@
+"""Which gateway serves a resource: the lock, and what its file says."""
+
+import asyncio
+import fcntl
+import functools
+import os
+import re
+import resource
+import stat
+import threading
+
+import pytest
+
+from dpgateway.errors import KubeletError
+from dpgateway.resource.ownership import Ownership, others
+from tests.support.counting import descriptors, leading_to
+from tests.support.waiting import turns, until
+
+NAME = "example.com/thing"
+
+
+async def acquired(folder, name=NAME):
+    await (ownership := Ownership(folder, name)).acquire()
+    return ownership
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_the_folder_is_ours_alone_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        await acquired(tmp_path)
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "dpgateway") == 0o700
+
+
+async def test_a_folder_that_was_open_to_others_is_closed(tmp_path):
+    (tmp_path / "dpgateway").mkdir(mode=0o777)
+    await acquired(tmp_path)
+    assert mode(tmp_path / "dpgateway") == 0o700
+
+
+@pytest.mark.parametrize("what", ["file", "link"])
+async def test_a_folder_that_is_no_directory_is_refused_and_left_alone(tmp_path, what):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    folder = tmp_path / "dpgateway"
+    folder.write_text("precious") if what == "file" else folder.symlink_to(elsewhere)
+    with pytest.raises(KubeletError):
+        await acquired(tmp_path)
+    assert mode(elsewhere) == 0o755
+
+
+async def test_the_kubelets_directory_is_never_made(tmp_path):
+    with pytest.raises(KubeletError, match="can't make"):
+        await acquired(tmp_path / "kubelet" / "device-plugins")
+    assert not (tmp_path / "kubelet").exists()
+
+
+async def test_the_lock_says_who_holds_it(tmp_path):
+    mine = await acquired(tmp_path)
+    owner, resource, pool, end = mine.path.read_text().split("\n")
+    assert re.fullmatch(rf"pid {os.getpid()} on \S+, since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ", owner)
+    assert (resource, pool, end, mode(mine.path)) == (NAME, "pool ", "", 0o600)
+    mine.end()
+
+
+async def test_the_lock_names_the_pod_because_each_container_counts_its_own_pids(tmp_path, monkeypatch):
+    monkeypatch.setenv("POD_NAME", "dpgateway-x2v9k")
+    monkeypatch.setenv("POD_NAMESPACE", "devices")
+    mine = await acquired(tmp_path)
+    owner = mine.owner()
+    assert owner is not None
+    assert f"{NAME}: pid {os.getpid()} in pod devices/dpgateway-x2v9k, since " in owner.text
+    mine.end()
+    assert mine.owner() is None
+
+
+async def test_a_second_gateway_waits_and_says_who_holds_the_lock_and_takes_over(tmp_path, log, records):
+    first, second, third = (Ownership(tmp_path, NAME, log) for _ in range(3))
+    await first.acquire()
+    waiting = asyncio.ensure_future(second.acquire())
+    await until(lambda: second.other.value)
+    text = f"waiting because another gateway serves {NAME}: pid {os.getpid()}"
+    assert [one.startswith(text) for one in (second.other.value, *records.texts())] == [True] * 2
+    first.end()  # with the lock's file: the second one waited for the lock of a file that nobody finds any more
+    await waiting
+    assert (second.other.value, second.waited) == ("", True)
+    waiting = asyncio.ensure_future(third.acquire())
+    await until(lambda: third.other.value)
+    assert not waiting.done()
+    second.end()
+    await waiting
+    third.end()
+
+
+async def test_other_resources_have_other_locks(tmp_path):
+    one, another = await acquired(tmp_path), await acquired(tmp_path, "example.com/other")
+    one.end()
+    another.end()
+
+
+async def test_no_descriptor_and_no_thread_stays_when_nobody_waits_any_more(tmp_path):
+    first = await acquired(tmp_path)
+    before, threads = descriptors(), threading.active_count()
+    for _ in range(20):
+        one = Ownership(tmp_path, NAME)
+        waiting = asyncio.ensure_future(one.acquire())
+        await until(functools.partial(getattr, one, "waited"))
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    await until(lambda: descriptors() < before + 10)  # others come and go
+    await until(lambda: threading.active_count() <= threads)
+    first.end()
+    (await acquired(tmp_path)).end()  # nobody who waited once gets it
+
+
+def make_symbolic_link(lock, precious):
+    lock.symlink_to(precious)
+
+
+def make_hard_link(lock, precious):
+    os.link(precious, lock)
+
+
+def make_fifo(lock, precious):
+    os.mkfifo(lock)
+
+
+def make_device(lock, precious):
+    os.mknod(lock, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+
+
+@pytest.mark.parametrize("make", [make_symbolic_link, make_hard_link, make_fifo, make_device])
+async def test_a_lock_that_is_no_file_of_ours_is_refused_and_left_as_it_is(tmp_path, make):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    mine = Ownership(tmp_path, NAME)
+    mine.folder.mkdir()
+    make(mine.path, precious)
+    with pytest.raises(KubeletError, match=f"{mine.path}: expected a lock, .*; remove it"):
+        await mine.acquire()
+    assert precious.read_text() == "precious"
+    mine.path.unlink()
+    await mine.acquire()
+    mine.end()
+
+
+async def test_a_lock_that_is_lent_to_who_has_just_stopped_waiting_is_let_go(tmp_path):
+    owner, waits = await acquired(tmp_path), Ownership(tmp_path, NAME)
+
+    async def ask():
+        stopping.cancel()
+        return os.dup(owner.lend())
+
+    stopping = asyncio.ensure_future(waits.acquire(ask))
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    await until(lambda: leading_to(owner.path) == 1)
+    owner.release()
+
+
+async def test_a_full_disk_costs_only_the_name_of_who_holds_the_lock(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        first = await acquired(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    owner = Ownership(tmp_path, NAME).owner()
+    assert owner is not None
+    assert owner.text == f"another gateway serves {NAME}: it left no name"
+    first.end()
+
+
+async def test_the_lock_is_free_at_the_end(tmp_path):
+    mine = await acquired(tmp_path)
+    with mine.path.open("r+") as another:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        mine.end()
+        fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("lent", [False, True])
+async def test_what_is_lent_stays_the_other_gateways(tmp_path, lent):
+    mine = await acquired(tmp_path)
+    if lent:
+        mine.lend()
+    mine.join("p")
+    assert ("pool p" in mine.path.read_text(), mine.undivided) == (not lent, not lent)
+    mine.end()
+    assert mine.path.exists() == lent
+
+
+async def test_who_waits_for_the_end_of_another_gateway_hears_of_it_and_takes_nothing(tmp_path):
+    owner, other = await acquired(tmp_path), Ownership(tmp_path, NAME)
+    waiting = asyncio.ensure_future(other.until_free())
+    await turns()
+    assert not waiting.done()
+    owner.release()
+    await waiting
+    assert leading_to(owner.path) == 0
+    owner.path.unlink()
+    await other.until_free()  # nobody ever served it
+
+
+async def test_which_resources_others_have(tmp_path):
+    """The lock alone counts: nothing else is there before a gateway serves."""
+    mine, other = await acquired(tmp_path), await acquired(tmp_path, "example.com/other")
+    for name in ("README", "0.lock", "0123456789abcdef.sock"):
+        (mine.folder / name).touch()
+    assert [one.path for one in others(tmp_path, [NAME])] == [other.path]
+    mine.end()
+    other.end()
