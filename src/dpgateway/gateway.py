@@ -25,7 +25,7 @@ from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError, NoThread
 from dpgateway.kit import memory
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Bell
+from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import persist, whole
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
@@ -121,13 +121,13 @@ class Gateway:
         self._keeping = Keeping(own, self._node.holdings, left, self._threads)
         cdi = Cdi(specs, own, self._threads, Runtime(runtime).cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
-        self._node.written.tell(self._front.pace.wrote)
+        self._node.written.subscribe(self._front.pace.wrote)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None
         self._serving: dict[str, _Serving] = {}
-        self.changed = Bell()
-        """Rings when the status may be another one."""
+        self.changed = Signal()
+        """When the status may be another one."""
         self.overview = Overview(self._node_name, self._node, client, self._serving, self.changed)
         """What the gateway says of itself."""
 
@@ -209,7 +209,7 @@ class Gateway:
         self._pools.add(config)
         serving = self._serving[config.name] = _Serving(config, time.monotonic())
         serving.task = self._spawn(config.name, partial(self._serve, serving))
-        self.changed.ring()
+        self.changed.notify()
 
     async def _begin_again(self, config: ResourceConfig) -> None:
         """With another driver, or other options of it. As between two gateways, the old one serves until the new one
@@ -219,7 +219,7 @@ class Gateway:
         await self._stop_next(old)
         old.next = new = _Serving(config, time.monotonic(), record=old.record, old=old)
         new.task = self._spawn(config.name, partial(self._serve, new))
-        self.changed.ring()
+        self.changed.notify()
         placed = asyncio.create_task(new.placed.wait(), name=f"{config.name} placed")
         try:
             done, _ = await asyncio.wait({placed, new.task}, timeout=PROMPT, return_when=asyncio.FIRST_COMPLETED)
@@ -231,11 +231,9 @@ class Gateway:
 
     async def _take_the_place(self, new: _Serving, old: _Serving, driver: RunningDriver) -> None:
         """Returns once the old one has ended: it serves until there is no device to lose."""
-        driver.said.tell(self.changed.ring)
-        with self.changed.heard() as rung:
-            while old.has_devices and not driver.healthy:
-                rung.clear()
-                await rung.wait()
+        driver.said.subscribe(self.changed.notify)
+        while old.has_devices and not driver.healthy:
+            await self.changed.wait(self.changed.version)
         new.ours, new.follows = self._is_ours(old), old.follows
         await _ended(old.task)
         self._serving[new.config.name] = new
@@ -247,7 +245,7 @@ class Gateway:
         await self._stop_next(self._serving[config.name])
         await _ended(self._serving[config.name].task)
         del self._serving[config.name]
-        self.changed.ring()
+        self.changed.notify()
         self._pools.remove(config.name)
 
     async def _stop_next(self, serving: _Serving) -> None:
@@ -277,10 +275,10 @@ class Gateway:
                 await self._take_the_place(serving, serving.old, driver)
             plugin = serving.plugin = Plugin(serving.config, driver, self._front, group, follows=serving.follows)
             for value in plugin.values:
-                value.tell(self.changed.ring)
-                value.tell(serving.note)
+                value.subscribe(self.changed.notify)
+                value.subscribe(serving.note)
             serving.note()
-            self.changed.ring()
+            self.changed.notify()
             if self._node.kubelet:
                 plugin.registrar.kubelet(Change.NEW)
             given = False
@@ -294,7 +292,7 @@ class Gateway:
     # the kubelet
 
     def _kubelet_changed(self, change: Change) -> None:
-        self.changed.ring()
+        self.changed.notify()
         if change is Change.NEW:
             self._front.client.new_kubelet()
             self._settle()

@@ -10,7 +10,7 @@ import pytest
 
 from dpgateway.daemon import control
 from dpgateway.daemon.control import Control, Subject, Times
-from dpgateway.kit.observable import Bell
+from dpgateway.kit.observable import Signal
 from dpgateway.status import SCHEMA, Gateway, Reloads, Status
 from dpgateway.status.values import Kubelet, PodResources
 from tests.support.waiting import until
@@ -28,7 +28,7 @@ class Running:
     """One gateway's socket; ``node`` is what its clients hear."""
 
     def __init__(self, path, node, *, serves=True, times=QUICK):
-        self.path, self.status, self.changed, self.serves = path, status(node), Bell(), serves
+        self.path, self.status, self.changed, self.serves = path, status(node), Signal(), serves
         self.asked = []
         ready, configured = ({"gateway": {"node": word}} for word in ("ready", "configured"))
         subject = Subject(self.look, self.changed, lambda: ready, lambda: configured, lambda: self.serves)
@@ -40,7 +40,7 @@ class Running:
 
     def change(self, node):
         self.status = status(node)
-        self.changed.ring()
+        self.changed.notify()
 
     async def end(self):
         self.task.cancel()
@@ -120,7 +120,7 @@ async def test_who_watches_hears_of_changes_and_of_nothing_else(run):
     async with Client(running.path) as client:
         assert await client.asks("watch") == "1"
         running.status = replace(running.status, time="later")
-        running.changed.ring()
+        running.changed.notify()
         await until(lambda: len(running.asked) == 2)
         running.change("2")
         assert await client.hears() == "2"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dpgateway.daemon.ending import UNASKED, UNSEEN, Ending, Patience, linger
-from dpgateway.kit.observable import Bell
+from dpgateway.kit.observable import Signal
 from tests.support.time import advance, in_virtual_time
 
 MINUTES = 180.0
@@ -21,7 +21,7 @@ class Lingers:
 
     def __init__(self, tmp_path: Path, followed: bool | None = True) -> None:
         self.ours: tuple[str, ...] = (A, B)
-        self.changed, self.last = Bell(), tmp_path / "last"
+        self.changed, self.last = Signal(), tmp_path / "last"
         self.sign = followed
         self.given = False
         self.told: list[float] = []
@@ -75,11 +75,11 @@ async def test_it_ends_when_the_last_resource_is_another_gateways(tmp_path, told
     running = asyncio.create_task(one.run())
     await advance(20)
     one.ours = (B,)
-    one.changed.ring()
+    one.changed.notify()
     await advance(20)
     assert one.seconds is None
     one.ours = ()
-    one.changed.ring()
+    one.changed.notify()
     await running
     assert one.seconds == 40
     assert told() == "ending: other gateways have taken over every resource"
@@ -93,7 +93,7 @@ async def test_it_ends_when_the_one_that_took_the_others_over_does_not_ask_for_t
     await advance(100)
     assert one.seconds is None, "nobody has taken anything"
     one.ours, one.given = (B,), True
-    one.changed.ring()
+    one.changed.notify()
     await running
     assert one.seconds == pytest.approx(100 + UNASKED, abs=2)
     assert told().endswith(f"{B}: another gateway has taken over the others, and hasn't asked for this within 60 s")

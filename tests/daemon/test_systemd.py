@@ -8,7 +8,7 @@ import time
 import pytest
 
 from dpgateway.daemon.systemd import Notifier
-from dpgateway.kit.observable import Bell
+from dpgateway.kit.observable import Signal
 from dpgateway.status import Report
 from tests.support.gateway import Gateway
 from tests.support.time import advance, in_virtual_time
@@ -82,7 +82,7 @@ class TestNotifier:
 
     @in_virtual_time
     async def test_once_it_is_ready_it_looks_when_something_has_changed(self, short_path):
-        systemd, changed, texts, looks = Systemd(str(short_path / "notify")), Bell(), ["a"], []
+        systemd, changed, texts, looks = Systemd(str(short_path / "notify")), Signal(), ["a"], []
 
         def look():
             looks.append(texts[-1])
@@ -95,7 +95,7 @@ class TestNotifier:
         texts.append("b")
         looks.clear()
         for _ in range(3):
-            changed.ring()
+            changed.notify()
             await advance(0.01)
         await advance(1)
         assert looks == ["b"]
@@ -166,7 +166,7 @@ class Threads:
 async def told(notifier, systemd):
     """What a start of three looks tells."""
     looks = iter([Report(ready=False, text="a"), Report(ready=False, text="a")])
-    follow = asyncio.create_task(notifier.follow(lambda: next(looks, Report(ready=True, text="b")), Bell()))
+    follow = asyncio.create_task(notifier.follow(lambda: next(looks, Report(ready=True, text="b")), Signal()))
     await systemd.hears("READY=1")
     follow.cancel()
     notifier.close()

@@ -149,7 +149,7 @@ class Node:
         mine = {uid: board for uid, (whose, board) in self.noted.items() if whose == name}
         note = {board: Noted((), frozenset([Container(uid, "c")])) for uid, board in mine.items()}
         holdings, now = self.served[name].holdings, self.loop.clock.now
-        holdings.publish(holdings.value.noted(note, now, now).ended(frozenset(mine.keys() - self.pods.keys())))
+        holdings.set(holdings.value.noted(note, now, now).ended(frozenset(mine.keys() - self.pods.keys())))
 
     def kill(self):
         for name, one in self.served.items():

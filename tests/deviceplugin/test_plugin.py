@@ -127,7 +127,7 @@ async def test_whoever_follows_it_is_told_why_it_can_not_be_served(run, short_pa
     blocking.write_text("in the way")
     plugin, told = run(scripted()).plugin, []
     for value in plugin.values:
-        value.tell(lambda: told.append(plugin.failure))
+        value.subscribe(lambda: told.append(plugin.failure))
     await until(lambda: any("dpgateway" in failure for failure in told))
     blocking.unlink()
     await until(lambda: not told[-1])

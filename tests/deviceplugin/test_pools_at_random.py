@@ -107,7 +107,7 @@ class Node(RuleBasedStateMachine):
 
     def new_kubelet(self, name: str) -> None:
         if (holdings := self.life.node.holdings.get(name)) is not None:
-            holdings.publish(holdings.value.new_kubelet(self.kubelet_since, str(self.kubelets)))
+            holdings.set(holdings.value.new_kubelet(self.kubelet_since, str(self.kubelets)))
 
     @property
     def served(self) -> dict[str, Served]:
@@ -166,7 +166,7 @@ class Node(RuleBasedStateMachine):
                 note[id_] = Noted((), note.get(id_, Noted()).containers | {Container(pod, "c")})
         gone = frozenset(map(str, range(1, self.pods + 1))) - self.truth.has.keys()
         now = self.loop.clock.now
-        holdings.publish(holdings.value.noted(note, now, now).ended(gone))
+        holdings.set(holdings.value.noted(note, now, now).ended(gone))
 
     def note_all(self) -> None:
         for name in NAMES:

@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.api import APIS, Call
+from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.errors import DeviceUnavailable, DriverTimeout, RequestError
@@ -69,7 +68,7 @@ class Node:
     def __init__(self, calls, log, *directories, **config):
         self.calls, self.clock = calls, Clock()
         self.note = {}
-        self.holdings = Observable(Holdings().noted({}, 0.0, 0.0))
+        self.holdings = Observable(Holdings().noted({}, 0.0, 0.0), news=Holdings.is_news_after)
         self.inventory = Inventory(configured(**config), self.holdings, lambda: None, log, self.clock)
         self.list()
         cdi_ = cdi(*directories, runtime=True)
@@ -96,7 +95,7 @@ class Node:
     async def read(self):
         now = self.clock.monotonic()
         note = None if self.note is None else dict(self.note)
-        self.holdings.publish(self.holdings.value.noted(note, now, now))
+        self.holdings.set(self.holdings.value.noted(note, now, now))
 
     async def start(self, *ids):
         await self.resource.prepare(ids)
@@ -310,9 +309,7 @@ async def test_while_the_device_is_away_there_is_no_spec(make, tmp_path):
 @contextlib.asynccontextmanager
 async def following(node, *, asked=False):
     """What runs beside the resource. ``asked``: whether the kubelet asks before a start."""
-    if not asked:
-        node.resource.api = replace(BETA, rpcs=tuple(rpc for rpc in BETA.rpcs if rpc.call is not Call.PREPARE))
-    both = node.repeating.follow(), node.repeating.follow_notes()
+    both = node.repeating.follow(lambda: asked), node.repeating.follow_notes()
     tasks = [asyncio.ensure_future(one) for one in both]
     yield
     for task in tasks:
@@ -373,7 +370,7 @@ async def test_a_pod_that_has_ended_is_asked_about_no_more(make):
     node = make(Sticks(z="/dev/ttyUSB0"))
     await node.admit("z")
     await node.read()
-    node.holdings.publish(node.holdings.value.ended(frozenset(["1a"])))
+    node.holdings.set(node.holdings.value.ended(frozenset(["1a"])))
     async with following(node):
         node.repeating.look()
         await turns()

@@ -85,7 +85,7 @@ def make(log, clock):
 
     def new(calls, *, devices=(A, B, C), specs=(), runtime=None, **configured):
         config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
-        holdings = Observable(Holdings().noted({}, 0.0, clock.monotonic()))
+        holdings = Observable(Holdings().noted({}, 0.0, clock.monotonic()), news=Holdings.is_news_after)
         inventory = Inventory(config, holdings, lambda: None, log, clock)
         inventories.append(inventory)
         inventory.take(tuple(devices))
@@ -99,7 +99,7 @@ def make(log, clock):
 def note(resource, *ids, written=0.0):
     """The kubelet wrote down what containers hold, and the resource heard of it."""
     holdings = resource.inventory.holdings
-    holdings.publish(holdings.value.noted(dict.fromkeys(ids, Noted()), written, resource.inventory.clock.monotonic()))
+    holdings.set(holdings.value.noted(dict.fromkeys(ids, Noted()), written, resource.inventory.clock.monotonic()))
     resource.inventory.hold(holdings.value)
 
 
@@ -235,7 +235,7 @@ async def test_shares_with_another_plugins_ids_are_given_with_environment_by_the
     assert "unknown: this resource doesn't offer it" in await refusal(resource.allocate([("a",)], NEW))
     clashing = make(Calls(), shares=Shares(11, ids="{id}{share}"), devices=(Device("a"), Device("a1"))).inventory
     assert clashing.list.value is None
-    assert clashing.failure.startswith("a and a1 would both be offered as a10")
+    assert clashing.misfit.value.startswith("a and a1 would both be offered as a10")
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class Node(RuleBasedStateMachine):
         def start() -> None:
             self.life = Life(self.loop, self.folder, self.truth, lambda _: self.note(), Inline())
             holdings = self.life.node.holdings[NAME]
-            holdings.publish(holdings.value.new_kubelet(0.0, "1"))
+            holdings.set(holdings.value.new_kubelet(0.0, "1"))
 
         self.do(start)
 
@@ -125,7 +125,7 @@ class Node(RuleBasedStateMachine):
                 note[id_] = Noted((), note.get(id_, Noted()).containers | {Container(pod, "c")})
         gone = frozenset(map(str, range(1, self.pods + 1))) - self.truth.has.keys()
         holdings, now = self.life.node.holdings[NAME], self.loop.clock.now
-        holdings.publish(holdings.value.noted(note, now, now).ended(gone))
+        holdings.set(holdings.value.noted(note, now, now).ended(gone))
 
     # containers
 

@@ -73,7 +73,7 @@ async def test_everything_that_is_said_is_news_to_who_watches(run):
     seen = -1
     heard: list[tuple[Device, ...]] = []
     while heard[-1:] != [(B,)]:
-        seen = await one.driver.said.newer(seen)
+        seen = await one.driver.said.wait(seen)
         heard.append(one.said.devices)
     assert [said for said in dict.fromkeys(heard) if said] == [(A,), (A, B), (B,)]
 
@@ -396,7 +396,7 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
     driver = RunningDriver(config, "node-a", Hanging(hangs), log)
     running, began, seen = asyncio.ensure_future(driver.run()), asyncio.get_running_loop().time(), 0
     while not driver.said.value.overdue:
-        seen = await driver.said.newer(seen)
+        seen = await driver.said.wait(seen)
     assert asyncio.get_running_loop().time() - began == 1.5
     assert driver.said.value.failure
     assert driver.said.value.devices is None
@@ -409,7 +409,7 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
 async def test_a_driver_has_less_time_to_close_when_the_gateway_ends_and_what_hangs_is_said(log, records, ends):
     driver = RunningDriver(configured(driver_class=scripted(close=lambda: None)), "node-a", Hanging("close"), log)
     running = asyncio.ensure_future(driver.run())
-    await driver.said.newer(1)
+    await driver.said.wait(1)
     if ends == "with the gateway":
         driver.hurry()
     running.cancel()

@@ -2,16 +2,16 @@
 
 import asyncio
 
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from tests.support.waiting import turns
 
 
 async def test_who_waits_is_woken_by_the_next_change_and_not_before():
     some = Observable("a")
-    waiting = asyncio.ensure_future(some.newer(0))
+    waiting = asyncio.ensure_future(some.wait(0))
     await turns()
     assert not waiting.done()
-    some.publish("b")
+    some.set("b")
     assert await waiting == 1
     assert some.value == "b"
 
@@ -19,27 +19,63 @@ async def test_who_waits_is_woken_by_the_next_change_and_not_before():
 async def test_whoever_is_behind_gets_the_newest_at_once():
     some = Observable("a")
     for value in "bcd":
-        some.publish(value)
-    assert await asyncio.wait_for(some.newer(1), 20) == 3
-    assert await asyncio.wait_for(some.newer(-1), 20) == 3
+        some.set(value)
+    assert await asyncio.wait_for(some.wait(1), 20) == 3
+    assert await asyncio.wait_for(some.wait(-1), 20) == 3
     assert some.value == "d"
 
 
 async def test_all_who_wait_are_woken_and_one_that_gives_up_takes_nothing_away():
     some = Observable(0)
-    waiting = [asyncio.ensure_future(some.newer(0)) for _ in range(5)]
+    waiting = [asyncio.ensure_future(some.wait(0)) for _ in range(5)]
     await turns()
     waiting[2].cancel()
-    some.publish(1)
+    some.set(1)
     done = await asyncio.gather(*waiting, return_exceptions=True)
     assert [version for version in done if version == 1] == [1] * 4
 
 
-async def test_an_amended_value_wakes_nobody():
-    some = Observable("a")
-    waiting = asyncio.ensure_future(some.newer(0))
-    some.amend("b")
+async def test_a_value_that_is_no_news_wakes_nobody_and_tells_its_subscribers():
+    some, told = Observable("a", news=lambda new, old: len(new) != len(old)), []
+    some.subscribe(lambda: told.append(some.value))
+    waiting = asyncio.ensure_future(some.wait(0))
+    assert not some.set("b")
     await turns()
     assert not waiting.done()
-    assert (some.value, some.version) == ("b", 0)
-    waiting.cancel()
+    assert (some.value, some.version, told) == ("b", 0, ["b"])
+    assert some.set("bc")
+    assert await waiting == 1
+    assert told == ["b", "bc"]
+
+
+def test_the_same_value_again_is_told_to_nobody_unless_it_is_said_so():
+    some, value = Observable("", news=lambda new, old: True), "a"
+    assert some.set(value)
+    assert not some.set(value)
+    assert some.version == 1
+    some.notify()
+    assert some.version == 2
+
+
+async def test_a_subscriber_is_called_once_for_each_event():
+    signal, told = Signal(), []
+
+    def changed():
+        told.append(signal.version)
+
+    signal.subscribe(changed)
+    signal.subscribe(changed)
+    signal.notify()
+    signal.notify()
+    assert told == [1, 2]
+
+
+async def test_a_condition_is_waited_for_and_may_hold_already():
+    some = Observable(1)
+    await some.wait_for(lambda value: value == 1)
+    waiting = asyncio.ensure_future(some.wait_for(lambda value: value > 2))
+    for value in (2, 3):
+        await turns()
+        assert not waiting.done()
+        some.set(value)
+    await waiting

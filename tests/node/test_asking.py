@@ -33,7 +33,7 @@ class Asked:
         self.pod = root / "pods/uid-a"
         self.pod.mkdir(parents=True)
         (root / "pods/uid-other").mkdir()
-        self.holdings = Observable(self.held())
+        self.holdings = Observable(self.held(), news=Holdings.is_news_after)
         self.resources = {THING: self.holdings}
         self.threads = Threads()
         self.cri = Cri(root / "cri.sock")
@@ -93,7 +93,10 @@ async def test_who_has_what_is_known_from_the_kubelet(asked):
 async def test_resources_that_come_and_go_while_the_kubelet_is_asked_are_left_out(asked, gate):
     reading = gate()
     asked.threads.call = lambda name, function: Threads().call(name, lambda: (reading(), function())[1])
-    other, new = Observable(asked.held()), Observable(asked.held())
+    other, new = (
+        Observable(asked.held(), news=Holdings.is_news_after),
+        Observable(asked.held(), news=Holdings.is_news_after),
+    )
     asked.resources["example.com/other"] = other
     asked.start()
     await reading.entered()
@@ -109,7 +112,7 @@ async def test_nobody_is_asked_while_an_allocate_is_in_flight(asked):
     """Such a List has the kubelet give the same device to the next pod, too."""
     asked.start()
     await asked.more_calls(2)
-    asked.holdings.amend(asked.value.began(("b",), {"b": frozenset({"b"})}))
+    asked.holdings.set(asked.value.began(("b",), {"b": frozenset({"b"})}))
     asked.asking.hint()
     await until(lambda: not asked.asking._hint.is_set())
     await turns()
@@ -118,12 +121,12 @@ async def test_nobody_is_asked_while_an_allocate_is_in_flight(asked):
     await other.close()
     calls = asked.calls
     assert calls == 3
-    asked.holdings.publish(asked.value.failed(("b",)))
+    asked.holdings.set(asked.value.failed(("b",)))
     await until(lambda: asked.calls > calls)
 
 
 async def test_nobody_is_asked_while_nothing_is_taken(asked):
-    asked.holdings.publish(Holdings().noted({}, 0.0, 0.0))
+    asked.holdings.set(Holdings().noted({}, 0.0, 0.0))
     asked.start()
     asked.asking.hint()
     await turns()
@@ -131,18 +134,18 @@ async def test_nobody_is_asked_while_nothing_is_taken(asked):
     await other.list([THING])  # a question that was asked before would have come first
     await other.close()
     assert asked.calls == 1
-    asked.holdings.publish(asked.held())
+    asked.holdings.set(asked.held())
     await asked.more_calls()
 
 
 async def test_a_pod_is_looked_for_as_soon_as_it_is_known_so_that_its_end_is_seen(asked):
     """At the start the first hint comes before it is known what containers hold, and a pod may end just then."""
     held = asked.value
-    asked.holdings.publish(Holdings().noted({}, 0.0, 0.0))
+    asked.holdings.set(Holdings().noted({}, 0.0, 0.0))
     asked.start()
     asked.asking.hint()
     await turns()
-    asked.holdings.publish(held)
+    asked.holdings.set(held)
     asked.asking.hint()
     await turns()
     asked.pod.rmdir()
@@ -165,7 +168,7 @@ async def test_the_only_pod_may_have_gone_while_nobody_looked(asked):
     for directory in (asked.pod, asked.pod.with_name("uid-other")):
         directory.rmdir()
     long_ago = time.monotonic() - 2 * STARTED
-    asked.holdings.publish(Holdings().new_kubelet(long_ago, "kubelet").noted(NOTE, long_ago, long_ago))
+    asked.holdings.set(Holdings().new_kubelet(long_ago, "kubelet").noted(NOTE, long_ago, long_ago))
     asked.start()
     await until(lambda: asked.value.freed)
 
@@ -178,7 +181,7 @@ def unnoticed(note=None):
 
 
 async def test_what_an_earlier_kubelet_gave_to_nobody_knows_whom_is_free_once_no_pod_of_then_is_left(asked):
-    asked.holdings.publish(unnoticed())
+    asked.holdings.set(unnoticed())
     version = asked.holdings.version
     asked.start()
     await until(lambda: asked.value.unreleased["a"].pods)
@@ -195,7 +198,7 @@ async def test_what_an_earlier_kubelet_gave_to_nobody_knows_whom_is_free_once_no
 async def test_what_an_earlier_kubelet_gave_is_free_at_once_on_a_node_without_pods(asked):
     for directory in (asked.pod, asked.pod.with_name("uid-other")):
         directory.rmdir()
-    asked.holdings.publish(unnoticed())
+    asked.holdings.set(unnoticed())
     asked.start()
     await until(lambda: asked.value.freed == {"a"})
 
@@ -216,7 +219,7 @@ def just_now():
     ids=["noted", "no note", "no kubelet", "pods that start"],
 )
 async def test_nothing_is_concluded_of_what_may_be_a_pods_that_has_no_directory_yet(asked, holdings):
-    asked.holdings.publish(holdings())
+    asked.holdings.set(holdings())
     asked.start()
     await until(lambda: asked.asking.answered)
     await asked.more_calls(2)
@@ -297,7 +300,7 @@ async def test_the_answer_of_a_kubelet_that_was_replaced_meanwhile_counts_for_no
     asked.kubelet.answers["v1"] = late
     asked.start()
     await until(lambda: asked.calls == 1)
-    asked.holdings.publish(asked.value.new_kubelet(time.monotonic(), "another"))
+    asked.holdings.set(asked.value.new_kubelet(time.monotonic(), "another"))
     asked.asking.new_kubelet()
     asked.kubelet.answers["v1"] = empty
     go_on.set()

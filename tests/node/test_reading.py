@@ -24,7 +24,7 @@ class Read:
 
     def __init__(self, directory, threads=None):
         self.file = directory / checkpoint.NAME
-        self.holders = {name: Observable(Holdings()) for name in (THING, OTHER)}
+        self.holders = {name: Observable(Holdings(), news=Holdings.is_news_after) for name in (THING, OTHER)}
         self._reader = Reader(directory, self.holders, threads or Threads(), lambda: None)
         self.task = asyncio.ensure_future(self._reader.run())
 
@@ -87,7 +87,7 @@ async def test_what_is_freed_is_news_until_somebody_was_told(reads):
     assert await reads.told() == {THING}
     assert await reads.told() == {THING}
     holdings = reads.holders[THING]
-    holdings.publish(holdings.value.told(["a"]))
+    holdings.set(holdings.value.told(["a"]))
     assert await reads.told() == set()
 
 
@@ -176,7 +176,7 @@ async def test_a_checkpoint_from_the_future_tells_what_is_free(reads):
     """The clock was an hour ahead when a device was given away and the kubelet wrote that down."""
     reads.write(ago=-3600.0, thing=["a"])
     granted = await reads.read()
-    reads.holders[THING].amend(granted.began(("b",)).gave(("b",), time.monotonic()))
+    reads.holders[THING].set(granted.began(("b",)).gave(("b",), time.monotonic()))
     reads.write(ago=0.0, thing=["a", "b"])
     assert not (await reads.read()).granted
     reads.write(ago=0.0, thing=["b"])

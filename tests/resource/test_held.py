@@ -16,7 +16,7 @@ async def test_the_first_question_waits_until_the_note_is_read():
     held = HeldDevices(holdings, None)
     asked = asyncio.create_task(asyncio.to_thread(held))
     asyncio.get_running_loop().call_soon(
-        holdings.publish, replace(holdings.value, note={"a+b": NOTED, "c+d::1": NOTED}, looked=True)
+        holdings.set, replace(holdings.value, note={"a+b": NOTED, "c+d::1": NOTED}, looked=True)
     )
     assert await asked == {"a+b", "c+d"}
 

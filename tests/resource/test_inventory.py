@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.config import ResourceConfig, Shares
-from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT, ListEncoder
+from dpgateway.deviceplugin.api import APIS, ListEncoder
 from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.size import LARGEST_LIST, too_long
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.observable import Observable
 from dpgateway.model import HEALTHY, Device, Health
@@ -59,7 +60,7 @@ class Node:
         self.log = logging.LoggerAdapter(logging.getLogger("inventory"), {})
         self.on_file, self.written = on_file, written
         self.reads = 0
-        self.holdings = Observable(Holdings())
+        self.holdings = Observable(Holdings(), news=Holdings.is_news_after)
         config, calls = configured(shares, keep_lost), Calls()
         self.freed = calls.freed
         self.inventory = Inventory(config, self.holdings, self.read, self.log, self.clock)
@@ -86,10 +87,12 @@ class Node:
         self.reads += 1
         now, value = self.clock.monotonic(), self.holdings.value
         if self.on_file == "missing":
-            self.holdings.publish(value.missing(now))
+            found = value.missing(now)
         else:
             note = None if self.on_file == "damaged" else dict.fromkeys(self.on_file, Noted())
-            self.holdings.publish(value.noted(note, self.written, now))
+            found = value.noted(note, self.written, now)
+        if not self.holdings.set(found):
+            self.holdings.notify()
 
     def write(self, on_file):
         """The kubelet writes its checkpoint."""
@@ -97,7 +100,7 @@ class Node:
         self.run(self.read)
 
     def take(self, *devices):
-        self.run(self.inventory.take, devices, LIST_LIMIT)
+        self.run(self.inventory.take, devices)
 
     def amend(self, shares, keep_lost):
         """Another configuration; the driver's last list is taken again."""
@@ -110,7 +113,7 @@ class Node:
         return self.inventory.ledger.resolve(ids, self.clock.monotonic())
 
     def new_kubelet(self):
-        self.run(self.holdings.publish, self.holdings.value.new_kubelet(self.clock.monotonic(), "another"))
+        self.run(self.holdings.set, self.holdings.value.new_kubelet(self.clock.monotonic(), "another"))
 
     def begin(self, *ids):
         """An Allocate is in flight until the function that this returns is called with whether it worked."""
@@ -375,7 +378,7 @@ def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_fr
 
 
 def test_what_the_driver_does_not_list_when_it_is_freed_is_called_a_leak_once(node, caplog):
-    node.run(node.holdings.amend, node.holdings.value.given_by("fpga"))
+    node.run(node.holdings.set, node.holdings.value.given_by("fpga"))
     node.take(A, B)
     node.allocate("a")
     node.sleep(NOTED_WITHIN + 1)
@@ -395,7 +398,7 @@ def test_what_the_driver_does_not_list_when_it_is_freed_is_called_a_leak_once(no
 def test_what_a_driver_without_release_gave_is_no_leak(node, caplog, gave):
     node.take(A)
     if gave is not None:
-        node.run(node.holdings.amend, node.holdings.value.given_by(gave))
+        node.run(node.holdings.set, node.holdings.value.given_by(gave))
     node.allocate("a")
     node.take()
     node.sleep(NOTED_WITHIN + 1)
@@ -473,9 +476,9 @@ def test_devices_that_begin_to_share_hardware_exclude_each_other(node):
 def test_numbers_of_nodes_that_make_a_list_too_long_are_noticed_though_its_ids_stay(node):
     long = [Device(str(number).zfill(83)) for number in range(33_000)]
     node.take(*long)
-    assert not node.inventory.failure
+    assert not node.inventory.misfit.value
     node.take(*[Device(device.id, numa_nodes=tuple(range(20))) for device in long])
-    assert node.inventory.failure
+    assert node.inventory.misfit.value
 
 
 def test_after_the_end_no_timer_is_set_whatever_happens(node):
@@ -533,7 +536,7 @@ def test_a_list_that_fewer_shares_make_short_enough_is_offered(make):
     node.amend(2, 10)
     node.take(*devices)
     assert len(node.listed) == 3000, "what fitted stays"
-    assert node.inventory.failure
+    assert node.inventory.misfit.value
 
 
 # a list that is too long for the kubelet
@@ -552,17 +555,17 @@ def test_a_first_list_that_is_too_long_is_not_offered(node, caplog):
     for _ in range(2):
         node.take(*many(4000))
     assert node.listed is None
-    assert node.inventory.failure.startswith("the list of 4000 ids takes 42")
-    assert "the kubelet accepts 4194304; offer fewer devices, fewer shares" in node.inventory.failure
+    assert node.inventory.misfit.value.startswith("the list of 4000 ids takes 42")
+    assert "the kubelet accepts 4194304; offer fewer devices, fewer shares" in node.inventory.misfit.value
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     node.take(A)
     assert node.listed == {"a": True}
-    assert not node.inventory.failure
+    assert not node.inventory.misfit.value
 
 
 def test_whoever_follows_the_list_is_told_why_there_is_none(node):
     told = []
-    node.inventory.list.tell(lambda: told.append(node.inventory.failure[:8]))
+    node.inventory.misfit.subscribe(lambda: told.append(node.inventory.misfit.value[:8]))
     node.take(*many(4000))
     node.take(A)
     assert told[0] == "the list"
@@ -577,13 +580,15 @@ def test_the_longest_first_list_is_one_that_fits_with_all_of_it_unhealthy(make, 
         return [Device(f"{number:06}".ljust(length, "x")) for number in range(count)]
 
     broken = APIS[0].to_offer(Offer(listed(1)[0].id, WET))
-    most = LARGEST // len(broken)
+    most = LARGEST_LIST // len(broken)
     node = make()
     node.take(*listed(most + 1))
     assert node.offers is None
-    assert f"the list of {most + 1} ids takes {(most + 1) * len(broken)} bytes" in node.inventory.failure
+    assert f"the list of {most + 1} ids takes {(most + 1) * len(broken)} bytes" in node.inventory.misfit.value
+    assert too_long(listed(most + 1), 1) == node.inventory.misfit.value
     node.take(*listed(most))
     assert len(node.listed) == most
+    assert too_long(listed(most), 1) == ""
 
 
 class Unshared(str):
@@ -602,7 +607,7 @@ def test_a_list_that_is_much_too_long_is_not_even_made(make):
     node.take(*(Device(Unshared(f"{number:06}")) for number in range(100_000)))
     node.take(A)
     node.take(A, *(Device(Unshared(f"{number:06}")) for number in range(100_000)))
-    assert node.inventory.failure.startswith("the list of 100001000 ids takes 21000160")
+    assert node.inventory.misfit.value.startswith("the list of 100001000 ids takes 21000160")
     assert len(node.listed) == 1000
 
 
@@ -611,8 +616,8 @@ def test_a_list_that_grows_too_long_keeps_its_ids_and_follows_their_health(node)
     node.take(*many(2000), *many(2500, first=2500, health=WET))
     listed = list(node.listed.values())
     assert (len(listed), sum(listed)) == (3000, 2000)
-    assert sent(node) <= LARGEST
-    assert node.inventory.failure
+    assert sent(node) <= LARGEST_LIST
+    assert node.inventory.misfit.value
     reasons = Counter(offer.health.reason for offer in node.offers.values())
     assert reasons == {None: 2000, "its device is gone": 500, "wet": 500}
     assert isinstance(node.resolve(many(1, first=4000)[0].id), Refusal)
@@ -624,7 +629,7 @@ def test_a_list_that_was_too_long_recovers_whole(node, caplog):
     node.take(*many(4500))
     node.take(*many(3500))
     assert list(node.listed.values()) == [True] * 3500
-    assert not node.inventory.failure
+    assert not node.inventory.misfit.value
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
 
 
@@ -632,7 +637,7 @@ def test_ids_that_are_lost_count_until_they_leave(node):
     node.take(*many(2500))
     node.take(*many(2500, first=2500))
     assert sum(node.listed.values()) == 0, "all are lost, and the new ones don't fit beside them"
-    assert sent(node) <= LARGEST
+    assert sent(node) <= LARGEST_LIST
     node.sleep(10.1)
     node.take(*many(2500, first=2500))
     assert list(node.listed.values()) == [True] * 2500
@@ -641,12 +646,12 @@ def test_ids_that_are_lost_count_until_they_leave(node):
 def test_a_list_fits_even_when_everything_on_it_turns_unhealthy(node):
     (device,) = many(1)
     healthy, unhealthy = (len(APIS[0].to_offer(Offer(device.id, health))) for health in (HEALTHY, WET))
-    node.take(*many(LARGEST // healthy))
-    assert node.inventory.failure
-    node.take(*many(LARGEST // unhealthy - 10))
-    assert not node.inventory.failure
+    node.take(*many(LARGEST_LIST // healthy))
+    assert node.inventory.misfit.value
+    node.take(*many(LARGEST_LIST // unhealthy - 10))
+    assert not node.inventory.misfit.value
     node.fail("no answer")
-    assert LARGEST - 20 * unhealthy < sent(node) <= LARGEST
+    assert LARGEST_LIST - 20 * unhealthy < sent(node) <= LARGEST_LIST
 
 
 def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(node, caplog):
@@ -654,8 +659,8 @@ def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(n
     node.take(*many(2500))
     node.write({*held, many(1)[0].id})
     assert node.listed == {many(1)[0].id: True} | dict.fromkeys(held, False)
-    assert sent(node) <= LARGEST
-    assert node.inventory.failure.startswith("the list of 4500 ids takes 47")
+    assert sent(node) <= LARGEST_LIST
+    assert node.inventory.misfit.value.startswith("the list of 4500 ids takes 47")
     node.take(*many(2500, health=WET))
     assert len(node.listed) == 2001
     node.write(NOBODY)
@@ -669,7 +674,7 @@ def test_what_containers_hold_keeps_a_first_list_that_is_too_long_from_failing_t
     node.take(*many(4000))
     node.write({"z"})
     assert node.listed is None
-    assert node.inventory.failure
+    assert node.inventory.misfit.value
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 

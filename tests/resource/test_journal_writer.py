@@ -44,7 +44,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def holdings():
-    return Observable(Holdings().noted({}, 0.0, 0.0))
+    return Observable(Holdings().noted({}, 0.0, 0.0), news=Holdings.is_news_after)
 
 
 class Started(Remembering):
@@ -71,7 +71,7 @@ async def test_what_was_given_away_just_now_is_held_although_the_checkpoint_lack
 async def test_what_the_checkpoint_has_already_is_held_as_long_as_it_says_so(disk, holdings, log):
     disk.save({"new": Unreleased("", since=int(time.time()))})
     now = time.monotonic()
-    holdings.publish(holdings.value.noted({"new": Noted()}, now, now))
+    holdings.set(holdings.value.noted({"new": Noted()}, now, now))
     await Remembering(disk, holdings, Threads(), log).load()
     assert not holdings.value.granted
 
@@ -86,7 +86,7 @@ async def one(disk, holdings, log):
 
 
 def give(holdings, *ids):
-    holdings.publish(holdings.value.began(ids).gave(ids, 1.0))
+    holdings.set(holdings.value.began(ids).gave(ids, 1.0))
 
 
 async def test_each_change_is_written_down(one, disk, holdings):
@@ -95,7 +95,7 @@ async def test_each_change_is_written_down(one, disk, holdings):
     await until(lambda: disk.load().keys() == {"a"})
     give(holdings, "b")
     await until(lambda: disk.load().keys() == {"a", "b"})
-    holdings.publish(holdings.value.noted({}, 100.0, 100.0).told({"a", "b"}))
+    holdings.set(holdings.value.noted({}, 100.0, 100.0).told({"a", "b"}))
     await until(lambda: not disk.path.exists())
 
 
@@ -198,7 +198,7 @@ async def test_a_disk_that_refused_has_nothing_to_write_once_all_is_as_before(di
     before = holdings.value
     give(holdings, "a")
     await until(lambda: one.complaint)
-    holdings.publish(before)
+    holdings.set(before)
     disk.path.parent.chmod(0o700)
     await until(lambda: not one.complaint)
     assert disk.load() == {}

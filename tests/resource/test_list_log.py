@@ -77,9 +77,9 @@ def told(records):
 
 
 async def test_each_line_names_its_devices_and_a_cause_is_said_once(followed, records):
-    followed.inventory.publish(listed(a="wet", b="wet", c="dry"))
+    followed.inventory.set(listed(a="wet", b="wet", c="dry"))
     await until(records.texts)
-    followed.inventory.publish(listed("a", b="wet", c="dry"))
+    followed.inventory.set(listed("a", b="wet", c="dry"))
     await until(lambda: len(records.records) == 3)
     assert told(records) == [
         (logging.WARNING, "2 devices are Unhealthy: wet", ["a", "b"]),
@@ -90,12 +90,12 @@ async def test_each_line_names_its_devices_and_a_cause_is_said_once(followed, re
 
 async def test_what_is_worse_names_its_holders_by_any_share_and_what_is_better_does_not(followed, records):
     followed.holders = {"a::1": ("shop/till-0 (app)",), "b": ("shop/till-1 (app)",), "c": ("pod 1-2-3 (c)",)}
-    followed.inventory.publish(listed("a", "a::1", "b", "c", d="dry"))
+    followed.inventory.set(listed("a", "a::1", "b", "c", d="dry"))
     await until(records.texts)
     records.records.clear()
-    followed.inventory.publish(listed("c", **dict.fromkeys(["a", "a::1", "b"], "wet")))
+    followed.inventory.set(listed("c", **dict.fromkeys(["a", "a::1", "b"], "wet")))
     await until(lambda: len(records.records) == 2)
-    followed.inventory.publish(listed("a", "a::1", "b"))
+    followed.inventory.set(listed("a", "a::1", "b"))
     await until(lambda: len(records.records) == 4)
     assert [(record.getMessage(), record.devices, record.holders) for record in records.records] == [
         (
@@ -111,7 +111,7 @@ async def test_what_is_worse_names_its_holders_by_any_share_and_what_is_better_d
 
 async def test_many_holders_do_not_fill_a_message(followed, records):
     followed.holders = {f"a{n}": (f"shop/till-{n} (app)",) for n in range(5)}
-    followed.inventory.publish(listed(**dict.fromkeys(followed.holders, "wet")))
+    followed.inventory.set(listed(**dict.fromkeys(followed.holders, "wet")))
     await until(records.texts)
     (line,) = records.records
     assert line.getMessage().endswith("; held by shop/till-0 (app), shop/till-1 (app), shop/till-2 (app) and 2 more")
@@ -120,9 +120,9 @@ async def test_many_holders_do_not_fill_a_message(followed, records):
 
 @pytest.mark.parametrize("followed", [0.5], indirect=True)
 async def test_what_is_undone_at_once_is_no_news(followed, records):
-    followed.inventory.publish(listed("a", "b"))
+    followed.inventory.set(listed("a", "b"))
     for offers in (listed("b", a="wet"), listed("a", "b"), listed("a"), listed("a", "b"), listed("a", b="dry")):
-        followed.inventory.publish(offers)
+        followed.inventory.set(offers)
         await asyncio.sleep(0)
     await until(records.texts)
     assert told(records) == [(logging.WARNING, "the device is Unhealthy: dry", ["b"])]
@@ -131,21 +131,21 @@ async def test_what_is_undone_at_once_is_no_news(followed, records):
 @in_virtual_time
 async def test_what_fails_as_a_whole_is_said_elsewhere(log, records):
     followed = Followed(log, 0.01)
-    followed.inventory.publish(listed(a="the driver failed", b="the driver failed"))
+    followed.inventory.set(listed(a="the driver failed", b="the driver failed"))
     followed.quiet = True
     await advance(60)
     assert records.texts() == []
     followed.quiet = False
-    followed.inventory.publish(listed("a", b="wet"))
+    followed.inventory.set(listed("a", b="wet"))
     await advance(60)
     assert told(records) == [(logging.WARNING, "the device is Unhealthy: wet", ["b"])]
 
 
 async def test_many_devices_and_many_causes_do_not_fill_the_log(followed, records):
     wet = {f"a{n}": "wet" for n in range(100)}
-    followed.inventory.publish(listed(**wet))
+    followed.inventory.set(listed(**wet))
     await until(records.texts)
-    followed.inventory.publish(listed(**wet, **{f"b{n}": f"{n} degrees" for n in range(100)}))
+    followed.inventory.set(listed(**wet, **{f"b{n}": f"{n} degrees" for n in range(100)}))
     await until(lambda: len(records.records) == 1 + MOST_LINES + 1)
     first, *lines, last = records.records
     assert first.getMessage() == "100 devices are Unhealthy: wet"
@@ -160,14 +160,14 @@ class Flapping:
     def __init__(self, log, *devices):
         self.devices = devices or ("a",)
         self.followed = Followed(log, 0.5)
-        self.followed.inventory.publish(listed(*self.devices, "b"))
+        self.followed.inventory.set(listed(*self.devices, "b"))
 
     async def flap(self, times, seconds):
         """So many times, each for half of the seconds."""
         for _ in range(times):
-            self.followed.inventory.publish(listed("b", **dict.fromkeys(self.devices, "wet")))
+            self.followed.inventory.set(listed("b", **dict.fromkeys(self.devices, "wet")))
             await advance(seconds / 2)
-            self.followed.inventory.publish(listed(*self.devices, "b"))
+            self.followed.inventory.set(listed(*self.devices, "b"))
             await advance(seconds / 2)
 
     async def end(self):
@@ -223,14 +223,14 @@ async def test_a_flapping_device_is_summed_up_as_it_is_now(log, records):
     device = Flapping(log, "a", "c")
     await advance(1)
     await device.flap(20, 2)
-    device.followed.inventory.publish(listed("b", "c", a="wet"))
+    device.followed.inventory.set(listed("b", "c", a="wet"))
     await advance(60)
     assert records.texts()[2 * FEW :] == [
         "the device is flapping: Unhealthy 21 times in the last minute, Unhealthy now: wet",
         "the device is flapping: Unhealthy 20 times in the last minute, Healthy now",
     ]
     assert [record.reason for record in records.records[-2:]] == ["wet", None]
-    device.followed.inventory.publish(listed("b"))
+    device.followed.inventory.set(listed("b"))
     await advance(60)
     assert told(records)[-1] == (logging.INFO, "2 devices are not listed any more", ["c", "a"])
     await device.end()

@@ -49,7 +49,7 @@ class Watched:
 
     def publish(self, resource, change):
         holdings = self.node.holdings[resource]
-        holdings.publish(change(holdings.value))
+        holdings.set(change(holdings.value))
 
 
 @pytest.fixture

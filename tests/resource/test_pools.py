@@ -74,7 +74,7 @@ class Served:
     """One resource of the pool while a gateway lives."""
 
     def __init__(self, name, pool, clock, devices=BOARDS, **config):
-        self.holdings = Observable(Holdings())
+        self.holdings = Observable(Holdings(), news=Holdings.is_news_after)
         self.inventory = Inventory(configured(name=name, **config), self.holdings, self.note_again, LOG, clock)
         self.inventory.join(pool)
         self.calls: Any = Calls()
@@ -88,16 +88,16 @@ class Served:
         self.resource.releases.tell()
 
     def remember(self, unreleased=()):
-        self.holdings.publish(self.holdings.value.remembered(dict(unreleased)))
+        self.holdings.set(self.holdings.value.remembered(dict(unreleased)))
 
     def note(self, *ids, pod="1a"):
         now, noted = self._clock.monotonic(), Noted((), frozenset([Container(pod, "c")]))
-        self.holdings.publish(self.holdings.value.noted(dict.fromkeys(ids, noted), now, now))
+        self.holdings.set(self.holdings.value.noted(dict.fromkeys(ids, noted), now, now))
 
     def note_again(self):
         holdings = self.holdings.value
         note = None if holdings.note is None else dict(holdings.note)
-        self.holdings.publish(holdings.noted(note, holdings.written, self._clock.monotonic()))
+        self.holdings.set(holdings.noted(note, holdings.written, self._clock.monotonic()))
 
     def allocate(self, *ids):
         return asyncio.ensure_future(self.resource.allocate([ids], APIS[0]))
@@ -231,7 +231,7 @@ async def test_what_is_free_again_is_healthy_again_and_its_own_driver_was_told_b
     aes.note("b0")
     await turns()
     assert fft.reasons == {"b0": "held as example.com/aes by pod 1a"}
-    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
     await turns()
     assert (aes.calls.released, fft.calls.released) == (["b0"], [])
     assert fft.reasons == {}
@@ -250,13 +250,13 @@ async def test_a_kubelet_that_may_have_refused_a_pod_gets_the_list_again_because
     aes = await make(AES)
     await aes.give("b0")
     aes.note("b0", pod="refused")
-    aes.holdings.publish(aes.holdings.value.ended(frozenset(), frozenset(["refused"])))
+    aes.holdings.set(aes.holdings.value.ended(frozenset(), frozenset(["refused"])))
     await turns()
     lists, listed = aes.inventory.list.version, aes.inventory.list.value
-    aes.holdings.publish(aes.holdings.value.heard({}, aes._clock.monotonic() + 1))
+    aes.holdings.set(aes.holdings.value.heard({}, aes._clock.monotonic() + 1))
     await turns()
     assert (aes.inventory.list.version, aes.inventory.list.value) == (lists + 1, listed)
-    aes.holdings.publish(aes.holdings.value.heard({}, aes._clock.monotonic() + 1.1))
+    aes.holdings.set(aes.holdings.value.heard({}, aes._clock.monotonic() + 1.1))
     await turns()
     assert aes.inventory.list.version == lists + 1
 
@@ -287,14 +287,14 @@ async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp
         pools.join(inventories[name])
         inventories[name].take(tuple(BOARDS))
         noted, now = Noted((), frozenset([Container("1a", "c")])), time.monotonic()
-        holdings.publish(holdings.value.remembered(unreleased).noted(dict.fromkeys(unreleased, noted), now, now))
+        holdings.set(holdings.value.remembered(unreleased).noted(dict.fromkeys(unreleased, noted), now, now))
     await asyncio.wait_for(pools.known(FFT), 5)
     pools.remove(AES)
     await turns()
     assert not inventories[FFT].ledger.offers()["b0"].health.ok
     assert inventories[FFT].ledger.offers()["b1"].health.ok
     later = time.monotonic() + 60
-    node.holdings[AES].publish(node.holdings[AES].value.noted({}, later, later))
+    node.holdings[AES].set(node.holdings[AES].value.noted({}, later, later))
     await until(lambda: inventories[FFT].ledger.offers()["b0"].health.ok)
     for inventory in inventories.values():
         inventory.close()
@@ -320,7 +320,7 @@ async def test_a_driver_that_is_not_there_keeps_nothing_from_others_and_is_not_t
     aes.note()
     aes.inventory.fail("it crashed", overdue=False, deaf=True)
     await turns()
-    aes.holdings.publish(aes.holdings.value.noted({}, 1e6, 1e6))  # long after the Allocate
+    aes.holdings.set(aes.holdings.value.noted({}, 1e6, 1e6))  # long after the Allocate
     await turns()
     assert fft.reasons == {}
     await fft.give("b0")
@@ -368,7 +368,7 @@ async def test_hardware_of_a_deleted_pod_is_held_until_a_prepare_that_outlived_i
         await aes.resource.prepare(["b0"])
     await held.entered()
     aes.note("b0")
-    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
     await turns()
     assert (held.running, fft.reasons.keys()) == (1, {"b0"})
     held.open()
@@ -406,7 +406,7 @@ async def test_two_that_have_the_same_hardware_keep_it_from_everybody_until_both
     held = {name: f"char 188:0 is held as {other}" for name, other in (("by-id-1", "ttyUSB0"), ("ttyUSB0", "by-id-1"))}
     for name, reason in held.items():
         assert await serial.refusal(f"{name}::1") == f"resource {AES}: device {name}::1 is unhealthy: {reason}"
-    serial.holdings.publish(serial.holdings.value.noted({}, 1e6, 1e6))
+    serial.holdings.set(serial.holdings.value.noted({}, 1e6, 1e6))
     serial.note(*held.keys() - {free})
     await turns()
     assert serial.reasons == dict.fromkeys((free, f"{free}::1"), held[free])
@@ -421,7 +421,7 @@ async def test_of_two_that_had_the_same_hardware_the_one_that_has_it_still_is_na
     for number in (0, 1):
         noted = {f"b0{'::1' * share}": Noted((), frozenset([Container(str(share), "c")])) for share in (0, 1)}
         now = aes._clock.monotonic()
-        aes.holdings.publish(aes.holdings.value.noted(noted, now, now).ended(frozenset([str(1 - number)])))
+        aes.holdings.set(aes.holdings.value.noted(noted, now, now).ended(frozenset([str(1 - number)])))
         await turns()
         assert fft.reasons == {"b0": f"held as example.com/aes by pod {number}"}
 
@@ -470,7 +470,7 @@ async def test_what_another_name_of_the_resource_has_is_neither_prepared_nor_rel
     with pytest.raises(RequestError, match="by-id-1 can't be prepared: char 188:0 is held as ttyUSB0"):
         await serial.resource.prepare(["by-id-1"])
     await serial.resource.prepare(["ttyUSB0"])
-    serial.holdings.publish(serial.holdings.value.noted({}, 1e6, 1e6))
+    serial.holdings.set(serial.holdings.value.noted({}, 1e6, 1e6))
     serial.note("ttyUSB0")
     await turns()
     serial.note()
@@ -513,7 +513,7 @@ def write_down(member, containers):
     """The kubelet writes down which containers have which ids."""
     now = member._clock.monotonic()
     noted = {id_: Noted((), frozenset(Container("1a", name) for name in names)) for id_, names in containers.items()}
-    member.holdings.publish(member.holdings.value.noted(noted, now, now))
+    member.holdings.set(member.holdings.value.noted(noted, now, now))
 
 
 async def test_what_became_other_hardware_is_not_prepared_before_the_rest_of_the_pool_is_known(make):
@@ -566,7 +566,7 @@ async def test_what_is_gone_and_whose_pod_ended_is_given_up_although_the_kubelet
     aes.note("both")
     aes.devices = BOARDS
     aes.list()
-    aes.holdings.publish(aes.holdings.value.ended(frozenset(["1a"])))
+    aes.holdings.set(aes.holdings.value.ended(frozenset(["1a"])))
     await advance(59)
     assert aes.reasons.keys() == {"both", "b0", "b1"}
     await advance(2)
@@ -635,7 +635,7 @@ def note(life, name, *gone, **pods):
     life.loop.clock.now += 1
     now, holdings = life.loop.clock.now, life.node.holdings[name]
     noted = {id_: Noted((), frozenset([Container(pod, "c")])) for id_, pod in pods.items()}
-    holdings.publish(holdings.value.noted(noted, now, now).ended(frozenset(gone)))
+    holdings.set(holdings.value.noted(noted, now, now).ended(frozenset(gone)))
 
 
 async def give(life, name, *ids):
@@ -898,7 +898,7 @@ class Events(RuleBasedStateMachine):
         }
         holdings, now = self.served[name].holdings, self.loop.clock.now
         gone = frozenset(self.noted.keys() - self.running.keys())
-        holdings.publish(holdings.value.noted(note, now, now).ended(gone))
+        holdings.set(holdings.value.noted(note, now, now).ended(gone))
 
     @rule(picks=st.lists(PICKS, min_size=1, max_size=3, unique_by=lambda pick: (pick[0], pick[1].id)))
     def allocates_begin(self, picks):

@@ -91,7 +91,7 @@ async def test_a_spec_goes_when_none_of_its_devices_is_held_any_more(keep, given
     await until(lambda: not other.spec.exists() and not other.record.exists())
     assert one.spec.exists()
     assert two.spec.exists()
-    holdings.publish(FREE)
+    holdings.set(FREE)
     await until(lambda: not one.spec.exists() and not two.spec.exists())
 
 

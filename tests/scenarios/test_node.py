@@ -162,7 +162,7 @@ async def known(holdings: Observable[Holdings], condition: Callable[[Holdings], 
     version = 0
     async with asyncio.timeout(30):
         while not condition(holdings.value):
-            version = await holdings.newer(version)
+            version = await holdings.wait(version)
 
 
 async def test_a_pod_is_the_holder_of_its_device_until_it_is_deleted(

@@ -39,7 +39,7 @@ class Node:
     def _figures(self):
         """They are those that a look at everything finds, although most resources aren't looked at."""
         shown = self.gateway.overview.figures()
-        self.gateway.changed.ring()
+        self.gateway.changed.notify()
         assert self.gateway.overview.figures().resources == shown.resources
         return shown
 

@@ -98,7 +98,7 @@ class _Group:
 
 
 def nobody_holds_anything() -> Observable[Holdings]:
-    return Observable(Holdings().noted({}, 0.0, 0.0))
+    return Observable(Holdings().noted({}, 0.0, 0.0), news=Holdings.is_news_after)
 
 
 class Served:

@@ -235,7 +235,7 @@ async def test_figures_are_made_once_while_nothing_changes(short_path):
         await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
         first, second = (node.gateway.overview.figures().resources for _ in range(2))
         assert second is first
-        node.gateway.changed.ring()
+        node.gateway.changed.notify()
         third = node.gateway.overview.figures().resources
         assert (third is first, third[0] is first[0]) == (False, True)
 

@@ -20,20 +20,20 @@ async def refused(port):
 
 async def test_they_come_go_and_move_with_the_configuration(pages):
     first = await pages.port()
-    pages.wanted.publish(Web())
+    pages.wanted.set(Web())
     await pages.said("the pages have left")
     assert await refused(first)
-    pages.wanted.publish(Web("127.0.0.1:0"))
+    pages.wanted.set(Web("127.0.0.1:0"))
     second = await pages.port()
     assert (await ask(second, "/text")).status == 200
-    pages.wanted.publish(Web("[::1]:0"))
+    pages.wanted.set(Web("[::1]:0"))
     await pages.said("the pages are at http://[::1]:")
     assert await refused(second)
 
 
 async def test_on_an_address_of_the_network_any_name_is_right(pages):
     await pages.port()
-    pages.wanted.publish(Web("0.0.0.0:0"))
+    pages.wanted.set(Web("0.0.0.0:0"))
     text = await pages.said("the pages are at http://0.0.0.0:")
     assert (await ask(int(text.rstrip("/").rpartition(":")[2]), "/text", host="node-1.example.com")).status == 200
 
@@ -44,7 +44,7 @@ async def test_a_port_that_is_taken_is_told_and_tried_again(pages):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        pages.wanted.publish(Web(f"127.0.0.1:{port}"))
+        pages.wanted.set(Web(f"127.0.0.1:{port}"))
         await pages.said(f"the pages can't be served at http://127.0.0.1:{port}/, which is tried again: [Errno 98] ")
     assert await pages.port() == port
     assert (await ask(port, "/text")).status == 200

@@ -21,8 +21,8 @@ from pathlib import Path
 from dpgateway.daemon.shared_socket import OneSocket
 from dpgateway.kit.accepted import credentials
 from dpgateway.kit.directories import make_private
-from dpgateway.kit.observable import Bell
-from dpgateway.kit.tasks import until_beat
+from dpgateway.kit.observable import Signal
+from dpgateway.kit.tasks import first, until_beat
 from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8
@@ -38,7 +38,7 @@ class Subject:
 
     status: Callable[[str], Status]
     """Of one resource, or of all of them if there is no name."""
-    changed: Bell
+    changed: Signal
     """Rings when the status is another one."""
     readiness: Callable[[], object]
     """Whether the kubelet has every resource, for JSON."""
@@ -131,24 +131,20 @@ class Control:
         self._watchers += 1
         self._clients -= 1
         try:
-            await self._watch(reader, writer, name)
+            await first(_end_of(reader), self._watch(writer, name))
         finally:
             self._watchers -= 1
             self._clients += 1
 
-    async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
-        with self._gateway.changed.heard() as changed:
-            gone = asyncio.create_task(_end_of(reader, changed), name="does who watches still listen")
-            try:
-                last = self._gateway.status(name)
-                await self._send(writer, pieces(last))
-                while await changed.wait() and not gone.done():
-                    await asyncio.sleep(self._times.gathering)
-                    changed.clear()
-                    if (now := self._gateway.status(name)) != last:
-                        await self._send(writer, pieces(last := now))
-            finally:
-                gone.cancel()
+    async def _watch(self, writer: asyncio.StreamWriter, name: str) -> None:
+        seen, last = self._gateway.changed.version, self._gateway.status(name)
+        await self._send(writer, pieces(last))
+        while True:
+            await self._gateway.changed.wait(seen)
+            await asyncio.sleep(self._times.gathering)
+            seen = self._gateway.changed.version
+            if (now := self._gateway.status(name)) != last:
+                await self._send(writer, pieces(last := now))
 
     async def _send(self, writer: asyncio.StreamWriter, text: Iterable[str]) -> None:
         async with asyncio.timeout(self._times.patience):
@@ -158,10 +154,9 @@ class Control:
                 await asyncio.sleep(0)  # a container that wants its devices comes first
 
 
-async def _end_of(reader: asyncio.StreamReader, ended: asyncio.Event) -> None:
+async def _end_of(reader: asyncio.StreamReader) -> None:
     with contextlib.suppress(OSError):
         await reader.read(1)
-    ended.set()
 
 
 def _may_ask(writer: asyncio.StreamWriter) -> bool:

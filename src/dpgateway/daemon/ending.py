@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from dpgateway.gateway import Gateway
 from dpgateway.kit.log import bind
+from dpgateway.kit.tasks import first
 
 UNSEEN = 15.0
 """Seconds in which the pod of the next gateway comes to the node, if one does: a controller, the scheduler and the
@@ -64,17 +65,16 @@ async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -
     gateway.overview.linger(time.monotonic() + seconds)
     gateway.say_ending(patience.pod)
     seen, taken, ours = now(), now(), gateway.ours
-    with gateway.changed.heard() as rung:
-        while True:
-            rung.clear()
-            if gateway.followed(patience.pod) is not False:
-                seen = now()
-            if gateway.ours != ours:
-                ours, taken = gateway.ours, now()
-            waits = Waits(over - now(), alone=now() - seen, unasked=now() - taken if gateway.given else 0.0)
-            if why := _why_end(gateway, at_once, waits):
-                break
-            await _first(rung, at_once, seconds=min(_LOOK, over - now()))
+    while True:
+        version = gateway.changed.version
+        if gateway.followed(patience.pod) is not False:
+            seen = now()
+        if gateway.ours != ours:
+            ours, taken = gateway.ours, now()
+        waits = Waits(over - now(), alone=now() - seen, unasked=now() - taken if gateway.given else 0.0)
+        if why := _why_end(gateway, at_once, waits):
+            break
+        await first(gateway.changed.wait(version), at_once.wait(), within=min(_LOOK, over - now()))
     if left := gateway.ours:
         _log.warning("ending, though no gateway has taken over %s: %s", _named(left), why)
     else:
@@ -106,16 +106,6 @@ def _why_end(gateway: Gateway, at_once: asyncio.Event, waits: Waits) -> str:
     if waits.unasked >= UNASKED:
         return f"another gateway has taken over the others, and hasn't asked for this within {UNASKED:g} s"
     return "the time is over" if waits.left <= 0 else ""
-
-
-async def _first(*events: asyncio.Event, seconds: float) -> None:
-    """Until one of them is set, but so many seconds at most."""
-    waiting = [asyncio.create_task(event.wait(), name="linger") for event in events]
-    try:
-        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
 
 
 def _named(resources: tuple[str, ...], most: int = 3) -> str:

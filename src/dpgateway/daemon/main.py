@@ -98,7 +98,13 @@ async def _tell(gateway: Gateway, web: Observable[Web], path: Path | None) -> No
     """Says how the gateway is to those who ask."""
     if path is None:
         return
-    log.recent().added = partial(gateway.changed.ring_from, asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+
+    def added() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+            loop.call_soon_threadsafe(gateway.changed.notify)
+
+    log.recent().added = added
     overview = gateway.overview
     looks = (overview.status, gateway.changed, overview.readiness)
     served = Subject(*looks, lambda: gateway.configuration(web.value), serves=lambda: gateway.serves)

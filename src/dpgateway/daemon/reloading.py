@@ -99,7 +99,7 @@ class Reloading:
                 _log.warning("%s changes with the next start of the gateway only", key)
             self._wanted = replace(self._wanted, resources=new.resources, web=new.web)
             if moved := new.web != self.web.value:
-                self.web.publish(new.web)
+                self.web.set(new.web)
             self._wait_for_drivers(new.resources)
             found = await self._apply(gateway)
             gateway.overview.took_over()

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 
 from dpgateway.errors import describe
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Bell
+from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import until_beat
 from dpgateway.status import Report
 
@@ -54,19 +54,17 @@ class Notifier:
         except OSError as error:
             _log.debug("systemd can't be told: %s", error)
 
-    async def follow(self, look: Callable[[], Report], changed: Bell) -> None:
-        """Sends the result of ``look`` whenever it changes. ``changed`` rings when it may have."""
+    async def follow(self, look: Callable[[], Report], changed: Signal) -> None:
+        """Sends the result of ``look`` whenever it changes. ``changed`` says when it may have."""
         status = ""
-        with changed.heard() as rung:
-            while True:
-                rung.clear()
-                now = look()
-                if now.text != status:
-                    self.send(f"STATUS={now.text}")
-                if now.ready and not self._ready:
-                    self.send("READY=1")
-                self._ready, status = self._ready or now.ready, now.text
-                await (_rung(rung) if self._ready else asyncio.sleep(STARTING))
+        while True:
+            seen, now = changed.version, look()
+            if now.text != status:
+                self.send(f"STATUS={now.text}")
+            if now.ready and not self._ready:
+                self.send("READY=1")
+            self._ready, status = self._ready or now.ready, now.text
+            await (_next_look(changed, seen) if self._ready else asyncio.sleep(STARTING))
 
     async def reassure(self, works: Callable[[], Awaitable[object]]) -> None:
         """Tells the watchdog, if there is one, that this event loop runs and that ``works`` returns."""
@@ -95,8 +93,8 @@ class Notifier:
         self._socket.close()
 
 
-async def _rung(rung: asyncio.Event) -> None:
+async def _next_look(changed: Signal, seen: int) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(until_beat(SLOW)):
-            await rung.wait()
+            await changed.wait(seen)
             await asyncio.sleep(GATHERING)

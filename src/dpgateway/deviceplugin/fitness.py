@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.size import too_large
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.model import Allocation, Mount
 from dpgateway.resource.additions import Additions, add, hidden
@@ -31,7 +32,7 @@ class Fitness:
             complete, _ = add(allocation, self._extra)
         except ValueError as error:
             return str(error)
-        return APIS[0].too_large((Grant((device,), complete),))
+        return too_large([Grant((device,), complete)], APIS[0])
 
 
 def missing(mounts: Sequence[Mount]) -> dict[int, str]:

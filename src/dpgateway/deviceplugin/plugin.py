@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dpgateway.config import Place, ResourceConfig
-from dpgateway.deviceplugin.api import LIST_LIMIT
+from dpgateway.deviceplugin.api import Call
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing, Member
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -32,7 +31,7 @@ from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.kit.call_stats import Tally
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.reminder import Reminder
 from dpgateway.kit.tasks import persist
 from dpgateway.kit.threads import Threads
@@ -94,10 +93,9 @@ class Plugin:
         self._resource = Resource(config, self.inventory, driver, front.cdi, log, reread=node.reader.read)
         self._resource.api = front.client.apis[0]
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
-        self._handlers.rpcs.tell(self._trouble.touch)
         self._ownership = Ownership(node.directory, config.name, log)
         self._ownership.join(config.pool or "")
-        self._ownership.other.tell(self._owner_changed)
+        self._ownership.other.subscribe(self._owner_changed)
         self._endpoint = Endpoint(self._ownership, self._handlers, group, log)
         self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
@@ -142,7 +140,7 @@ class Plugin:
     @property
     def failure(self) -> str:
         """Why there is nothing that a kubelet could give to a container; empty if there may be."""
-        return self._trouble.value or self.driver.said.value.failure or self.inventory.failure
+        return self._trouble.value or self.driver.said.value.failure or self.inventory.misfit.value
 
     @property
     def stranger(self) -> str:
@@ -175,13 +173,16 @@ class Plugin:
         return self._handlers.rpcs
 
     @property
-    def values(self) -> tuple[Observable[Any], ...]:
+    def values(self) -> tuple[Signal, ...]:
         """All that changes while it runs, for those who follow everything."""
         return (
             self.inventory.list,
             self._holdings,
             self.registrar.standing,
+            self.inventory.misfit,
             self.driver.said,
+            self.driver.called,
+            self._handlers.rpcs,
             self._trouble,
             self._resource.repeating.outdated,
             self._ownership.other,
@@ -206,7 +207,7 @@ class Plugin:
         for name, follow in (
             ("list", self._follow_driver),
             ("holdings", self._resource.releases.follow_holdings),
-            ("answers", self._resource.repeating.follow),
+            ("answers", partial(self._resource.repeating.follow, self._asked_before_starts)),
             ("notes of answers", self._resource.repeating.follow_notes),
             ("journal", self._remembering.follow),
             ("stranger", self._follow_registered),
@@ -224,6 +225,9 @@ class Plugin:
         elif self.served:
             self._pools.elsewhere.drop(self.name)
 
+    def _asked_before_starts(self) -> bool:
+        return self._resource.api.can(Call.PREPARE)
+
     async def _serve(self) -> None:
         await self._node.there.wait()
         await self._endpoint.open()
@@ -233,9 +237,9 @@ class Plugin:
         await self._remembering.load()
         self._pools.elsewhere.drop(self.name)
         self.served = True
-        self._trouble.publish("")
+        self._trouble.set("")
         self._reminder.hear(self.failure)
-        await self.inventory.list.newer(0)
+        await self.inventory.list.wait(0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WRITING):
                 await self._holdings_known()
@@ -257,10 +261,8 @@ class Plugin:
 
     async def _warm(self) -> bool:
         """Returns when the resource could be served at once: whether there is a healthy device."""
-        await self.inventory.list.newer(0)
-        version = 0
-        while self.failure:
-            version = await self.driver.said.newer(version)
+        await self.inventory.list.wait(0)
+        await self.driver.said.wait_for(lambda _: not self.failure)
         await self._noted()
         return self.driver.healthy
 
@@ -278,7 +280,7 @@ class Plugin:
         self._handing.retries(self.name).succeeded()
 
     async def _tell(self, taking: Taking) -> None:
-        await self.registrar.standing.until(lambda standing: standing.listed)
+        await self.registrar.standing.wait_for(lambda standing: standing.listed)
         taking.listed()
 
     def _begin_again(self, error: TakenBack) -> None:
@@ -298,16 +300,14 @@ class Plugin:
         await self._pools.known(self.name)
 
     async def _noted(self) -> None:
-        version = 0
-        while not self._holdings.value.known:
-            version = await self._holdings.newer(version)
+        await self._holdings.wait_for(lambda holdings: holdings.known)
 
     def _failed(self, error: Exception) -> None:
         """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
         if not isinstance(error, KubeletError | OSError):
             raise error
         level = logging.DEBUG if str(error) == self._trouble.value else logging.ERROR
-        self._trouble.publish(str(error))
+        self._trouble.set(str(error))
         self._reminder.hear(self.failure)
         self._log.log(level, "the resource can't be served: %s", error, extra={"reason": str(error)})
 
@@ -339,7 +339,7 @@ class Plugin:
     async def _follow_driver(self) -> None:
         seen = 0
         while True:
-            seen = await self.driver.said.newer(seen)
+            seen = await self.driver.said.wait(seen)
             self._hear_driver()
 
     async def _follow_registered(self) -> None:
@@ -349,24 +349,23 @@ class Plugin:
             before = seen
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again):
-                    seen = await registered.newer(seen)
+                    seen = await registered.wait(seen)
             again = SETTLED + 1.0 if seen != before else None  # once for each that is written
             (ids, written), ours = registered.value, self.inventory.list.value or {}
             found = ids.get(self.name, ()), written, ours.keys(), self.inventory.published
             if self._stranger.look(*found, self.registrar.listed_since, time.monotonic()):
-                self._trouble.touch()
+                self._trouble.notify()
                 if text := self._stranger.complaint:
                     self._log.warning("%s", text, extra={"reason": text})
 
     def _hear_driver(self) -> None:
         said, calls = self.driver.said.value, self.driver.calls
         if calls is not None:
-            self._holdings.amend(
-                self._holdings.value.given_by(self._driver_name if "release" in calls.abilities else "")
-            )
+            released_by = self._driver_name if "release" in calls.abilities else ""
+            self._holdings.set(self._holdings.value.given_by(released_by))
         if said.devices is not None and (said.devices is not self._taken or not said.failure):
             self._taken = said.devices
-            self.inventory.take(said.devices, LIST_LIMIT)
+            self.inventory.take(said.devices)
             self._resource.releases.tell()
         if said.failure:
             deaf = self.driver.calls is None or said.devices is None

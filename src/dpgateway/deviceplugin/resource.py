@@ -20,6 +20,7 @@ from dpgateway.deviceplugin.api import APIS, Api, Call
 from dpgateway.deviceplugin.cdi import Asked, Cdi
 from dpgateway.deviceplugin.preferring import Preferring
 from dpgateway.deviceplugin.repeating import Repeating, Reread, up_to_date
+from dpgateway.deviceplugin.size import too_large
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
@@ -68,7 +69,7 @@ class Resource:
         self.releases = Releases(inventory, driver, log)
         self._preferring = Preferring(config, inventory.ledger, driver, log)
         self._extra = Additions(config.env, config.annotations, config.mounts)
-        self.repeating = Repeating(inventory, driver, cdi, self._complete, log, api=lambda: self.api, reread=reread)
+        self.repeating = Repeating(inventory, driver, cdi, self._complete, log, reread=reread)
         self._logged: set[str] = set()
 
     def amend(self, config: ResourceConfig) -> None:
@@ -146,16 +147,16 @@ class Resource:
         found = {id_: device for id_ in ids if (device := self._ledger.device(id_)) is not None}
         behind = {id_: hardware(device) for id_, device in found.items()}
         devices = {id_: device.id for id_, device in found.items()}
-        holdings.amend(holdings.value.began(ids, behind))
+        holdings.set(holdings.value.began(ids, behind))
         self.inventory.use()
         try:
             yield behind
         except BaseException:
-            holdings.publish(holdings.value.failed(ids))
+            holdings.set(holdings.value.failed(ids))
             self.inventory.use()
             self.releases.tell()
             raise
-        holdings.publish(holdings.value.gave(ids, self._clock.monotonic(), behind, int(time.time()), devices))
+        holdings.set(holdings.value.gave(ids, self._clock.monotonic(), behind, int(time.time()), devices))
 
     def _found(self, ids: tuple[str, ...], over: _Over) -> Mapping[str, Device]:
         """The device of each of ``ids``."""
@@ -221,7 +222,7 @@ class Resource:
         return allocation
 
     def _check_size(self, grants: Sequence[Grant], api: Api) -> None:
-        if failure := api.too_large(tuple(grants)):
+        if failure := too_large(grants, api):
             raise RequestError(
                 f"resource {self.name}: {failure}; let the driver {self._config.driver}, or the configuration at "
                 f"{self._config.where}, give a container less env, annotations, mounts, device nodes or CDI devices: "
@@ -285,7 +286,7 @@ class Resource:
         if reason := self.inventory.unsure:
             what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
             raise RequestError(f"resource {self.name}: {what}")
-        self._holdings.publish(prepared)
+        self._holdings.set(prepared)
         self.inventory.use()
 
     async def _prepare(self, calls: Lanes, ids: Sequence[str], devices: Sequence[Device], *, once: bool) -> None:

@@ -32,7 +32,7 @@ class UnendedCalls:
         def ended(done: asyncio.Future[Any]) -> None:
             if not done.cancelled():
                 done.exception()  # nobody waits for it
-            self.now.publish(tuple(one for one in self.now.value if one is not call))
+            self.now.set(tuple(one for one in self.now.value if one is not call))
 
-        self.now.publish((*self.now.value, call))
+        self.now.set((*self.now.value, call))
         future.add_done_callback(ended)

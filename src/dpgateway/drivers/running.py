@@ -24,7 +24,7 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError, GatewayError
 from dpgateway.kit.log import of_driver
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import persist
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
@@ -68,6 +68,8 @@ class RunningDriver:
         self._unended = unended or UnendedCalls()
         self.said = Observable(Said())
         """Published with each list, with each failure, and when ``calls`` changes."""
+        self.called = Signal()
+        """A call has begun or ended."""
         self.calls: Lanes | None = None
         """None while there is no driver to ask."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
@@ -118,19 +120,19 @@ class RunningDriver:
 
     def hurry(self) -> None:
         """The gateway ends, so a driver has less time to close."""
-        self._hurried.publish(value=True)
+        self._hurried.set(value=True)
 
     def _first_list_is_due(self, seconds: float) -> None:
         said = self.said.value
         if said.devices is None and not said.failure:
             self._fail(f"the driver hasn't listed its devices within {seconds:g} s", overdue=True)
         else:
-            (self.said.publish if said.failure else self.said.amend)(replace(said, overdue=True))
+            self.said.set(replace(said, overdue=True))
 
     def _fail(self, reason: str, *, overdue: bool = False) -> None:
         said = self.said.value
         erred = said.erred if reason == said.failure else time.monotonic()
-        self.said.publish(replace(said, failure=reason, error=reason, erred=erred, overdue=overdue or said.overdue))
+        self.said.set(replace(said, failure=reason, error=reason, erred=erred, overdue=overdue or said.overdue))
 
     def _failed(self, raised: Exception) -> None:
         error: BaseException = raised
@@ -150,10 +152,10 @@ class RunningDriver:
             self._driver = driver = await self._make(announcements.changed)
             async with asyncio.TaskGroup() as group:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
-                self.calls.tally.tell(self.said.touch)
-                self.calls.preparing.tell(self.said.touch)
+                self.calls.tally.subscribe(self.called.notify)
+                self.calls.preparing.changed.subscribe(self.called.notify)
                 self.calls.preparing.unended = self._unended
-                self.said.publish(self.said.value)
+                self.said.notify()
                 self._lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.tally)
                 try:
                     async with contextlib.aclosing(self._lane.listen(driver, self._fitting)) as heard:
@@ -171,13 +173,13 @@ class RunningDriver:
             return
         if self.calls is not None:
             self.calls.preparing.listed(answer)
-        self.said.publish(replace(self.said.value, devices=answer, failure="", listed=time.monotonic()))
+        self.said.set(replace(self.said.value, devices=answer, failure="", listed=time.monotonic()))
 
     def _detach(self) -> None:
         if self.calls is not None:
             self.calls.close()
         self.calls = self._lane = None
-        self.said.publish(self.said.value)
+        self.said.notify()
 
     async def _load(self) -> None:
         """Waits until the driver is loaded and has checked its options."""
@@ -242,7 +244,7 @@ class RunningDriver:
 
     async def _wait_for(self, future: asyncio.Future[Any]) -> None:
         """Waits for a driver that closes, for as long as it has."""
-        hurried = asyncio.create_task(self._hurried.until(bool), name=f"{self._config.name} hurry")
+        hurried = asyncio.create_task(self._hurried.wait_for(bool), name=f"{self._config.name} hurry")
         try:
             await asyncio.wait({future, hurried}, timeout=CLOSING, return_when=asyncio.FIRST_COMPLETED)
             if hurried.done():

@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from dpgateway.kit.observable import Signal
 
 BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
 """Seconds. A call takes a millisecond; a kubelet waits 30 s for a preparation."""
@@ -34,18 +36,14 @@ class _Counting:
     seconds: float = 0.0
 
 
-class Tally:
-    """Calls by name. Used from one thread."""
+class Tally(Signal):
+    """Calls by name; notifies after each call. Used from one thread."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._counted: dict[str, _Counting] = {}
         self._read: dict[str, Calls] | None = {}
         """What was read last; None if there were calls since."""
-        self._told: Callable[[], object] = lambda: None
-
-    def tell(self, changed: Callable[[], object]) -> None:
-        """``changed`` is called after each call, and does no work: it is for who reads later."""
-        self._told = changed
 
     def add(self, name: str, outcome: str, began: float) -> None:
         """A call of this name ends now; it began at ``began``, by time.monotonic()."""
@@ -57,7 +55,7 @@ class Tally:
         counted.durations[bisect_left(BOUNDS, seconds)] += 1
         counted.seconds += seconds
         self._read = None
-        self._told()
+        self.notify()
 
     def read(self) -> Mapping[str, Calls]:
         """By name. The same again, if there were no calls since."""

@@ -1,60 +1,47 @@
-"""A value that changes, and ways to learn of its changes."""
+"""Values and events that several tasks of one event loop watch.
+
+A watcher waits for a version, or subscribes. Nothing is queued: all see the same value, a slow watcher skips to the
+newest, and one that stops takes nothing away from the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import operator
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
-class Observable(Generic[T]):
-    """One owner publishes it, and any number of others on the same event loop watch it.
+class Signal:
+    """An event without a value, and how often it has happened."""
 
-    It is a value with a version, not a queue of changes: all watchers see the same value, a slow watcher skips to the
-    newest, and a watcher that stops takes nothing away from the others.
-    """
-
-    def __init__(self, value: T) -> None:
-        self.value = value
+    def __init__(self) -> None:
         self.version = 0
-        """How often the value has changed."""
         self._waiting: tuple[asyncio.Future[None], ...] = ()  # not an asyncio.Event, which takes 0.9 kB
-        self._told: tuple[Callable[[], object], ...] = ()
+        self._subscribers: tuple[Callable[[], object], ...] = ()
 
-    def publish(self, value: T) -> None:
-        self.value = value
+    def notify(self) -> None:
+        """Wakes all waiters, and calls all subscribers."""
         self.version += 1
         waiting, self._waiting = self._waiting, ()
         for future in waiting:
             if not future.done():
                 future.set_result(None)
-        self._tell()
+        self._call()
 
-    def amend(self, value: T) -> None:
-        """Replaces the value and wakes nobody, because the difference matters to no watcher."""
-        self.value = value
-        self._tell()
-
-    def touch(self) -> None:
-        """The value is the same, but something that is shown beside it is another one."""
-        self._tell()
-
-    def tell(self, changed: Callable[[], object]) -> None:
-        """``changed`` is called at once for each new value, also an amended one, and does no work: it is for those who
-        follow hundreds of values, and look at them later.
-        """
-        if changed not in self._told:
-            self._told = (*self._told, changed)
-
-    def _tell(self) -> None:
-        for changed in self._told:
+    def _call(self) -> None:
+        for changed in self._subscribers:
             changed()
 
-    async def newer(self, version: int) -> int:
-        """Waits until the version is above ``version``, and returns it."""
+    def subscribe(self, changed: Callable[[], object]) -> None:
+        """``changed`` is called at once, and so does next to nothing; twice the same is called once."""
+        if changed not in self._subscribers:
+            self._subscribers = (*self._subscribers, changed)
+
+    async def wait(self, version: int) -> int:
+        """Returns the version, once it is above ``version``."""
         while self.version <= version:
             future = asyncio.get_running_loop().create_future()
             self._waiting = (*self._waiting, future)
@@ -64,41 +51,28 @@ class Observable(Generic[T]):
                 self._waiting = tuple([one for one in self._waiting if one is not future])
         return self.version
 
-    async def until(self, holds: Callable[[T], bool]) -> None:
-        """Waits until the value is one for which ``holds`` is true."""
+
+class Observable(Signal, Generic[T]):
+    """A value with one owner, who sets it. Its version counts the values that were news."""
+
+    def __init__(self, value: T, news: Callable[[T, T], bool] = operator.ne) -> None:
+        """``news(new, old)``: whether waiters have something to do. Subscribers hear of every other value."""
+        super().__init__()
+        self.value = value
+        self._news = news
+
+    def set(self, value: T) -> bool:
+        """Returns whether it is news."""
+        before, self.value = self.value, value
+        if value is before:
+            return False
+        if self._news(value, before):
+            self.notify()
+            return True
+        self._call()
+        return False
+
+    async def wait_for(self, holds: Callable[[T], object]) -> None:
+        """Returns once ``holds(value)`` is true."""
         while not holds(self.value):
-            await self.newer(self.version)
-
-
-class Bell:
-    """Rings when something has changed, whatever it is; for those who then look at everything. Waiters don't hold up
-    each other, and a ring costs nothing while nobody waits.
-    """
-
-    def __init__(self) -> None:
-        self._heard: set[asyncio.Event] = set()
-
-    def ring(self) -> None:
-        """From the event loop's thread."""
-        for event in self._heard:
-            event.set()
-
-    def ring_from(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From any thread; ``loop`` is the one of those who wait."""
-        if self._heard:
-            with suppress(RuntimeError):  # the loop is closed: the process ends
-                loop.call_soon_threadsafe(self.ring)
-
-    def hear(self) -> asyncio.Event:
-        """From now on each ring sets the event, which its waiter clears."""
-        self._heard.add(event := asyncio.Event())
-        return event
-
-    @contextmanager
-    def heard(self) -> Iterator[asyncio.Event]:
-        """The same, but only within."""
-        event = self.hear()
-        try:
-            yield event
-        finally:
-            self._heard.remove(event)
+            await self.wait(self.version)

@@ -57,6 +57,19 @@ async def persist(
         await asyncio.sleep(doubling(failures, longest, first))
 
 
+async def first(*awaited: Coroutine[Any, Any, object], within: float | None = None) -> None:
+    """Returns when one of them has returned, or after ``within`` seconds, and cancels the others. Raises what it
+    raises.
+    """
+    tasks = [asyncio.ensure_future(one) for one in awaited]
+    try:
+        for done in (await asyncio.wait(tasks, timeout=within, return_when=asyncio.FIRST_COMPLETED))[0]:
+            done.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 async def whole(work: Coroutine[Any, Any, T]) -> T:
     """The result of ``work``. A cancellation of the caller doesn't interrupt it, and is raised after it."""
     task = asyncio.create_task(work, name="what is done whole")

@@ -154,10 +154,7 @@ class Asking:
             after = before.ended(gone & before.pods, self._pods.starting & before.pods)
             if self._pods.started is not None:
                 after = after.among(self._pods.started)
-            if after.gone != before.gone or after.unreleased is not before.unreleased:
-                holdings.publish(after)
-            elif after.starting != before.starting:
-                holdings.amend(after)
+            holdings.set(after)
 
     async def _given(self) -> None:
         """Returns when no Allocate is in flight.
@@ -194,5 +191,4 @@ class Asking:
         self.complaint, self.answered, self._failures = "", asked, 0
         for resource in listing.keys() & self._holdings.keys():  # some may have come or gone meanwhile
             holdings = self._holdings[resource]
-            before, heard = holdings.value, holdings.value.heard(listing[resource], asked)
-            (holdings.publish if heard.is_news_after(before) else holdings.amend)(heard)
+            holdings.set(holdings.value.heard(listing[resource], asked))

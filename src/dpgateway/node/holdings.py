@@ -243,10 +243,10 @@ class Holdings:
         return all(map(operator.is_, ours, theirs)) and self.unreleased.keys() >= before.unreleased.keys()
 
     def is_news_after(self, before: Holdings) -> bool:
-        """Whether anybody who watches has something to do: not if only times differ, such as when the kubelet wrote.
-        What is freed is news until somebody was told, because perhaps nobody could be told yet.
+        """Whether watchers have something to do: not if only times differ, such as when the kubelet wrote, nor when an
+        Allocate begins. Freed ids are news until they are told of, because perhaps nobody could be told yet.
         """
-        return bool(self.freed or _TOLD(self) != _TOLD(before))
+        return bool(len(self.in_flight) < len(before.in_flight) or self.freed or _TOLD(self) != _TOLD(before))
 
     def look_again(self, lost: Iterable[str]) -> float | None:
         """Seconds after which one of the ``lost`` ids may be free although the note doesn't change; None: never."""
@@ -290,7 +290,7 @@ class Holdings:
 
     def ended(self, pods: frozenset[str], starting: frozenset[str] = frozenset()) -> Holdings:
         """Those of the named pods that are gone now, and those that have no directory and may get one yet."""
-        return replace(self, gone=pods, starting=starting)
+        return self if (pods, starting) == (self.gone, self.starting) else replace(self, gone=pods, starting=starting)
 
     def among(self, pods: frozenset[str]) -> Holdings:
         """These are all pods of the node that may have started. Whoever has what is unclear is one of them: a kubelet
@@ -414,19 +414,7 @@ class Holdings:
 
 
 _TOLD = operator.attrgetter(
-    *(
-        "note",
-        "looked",
-        "remembers",
-        "gone",
-        "listed",
-        "doubted",
-        "granted",
-        "in_flight",
-        "unreleased",
-        "in_use",
-        "freed",
-    )
+    *("note", "looked", "remembers", "gone", "listed", "doubted", "granted", "unreleased", "living", "freed")
 )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import Threads
 from dpgateway.node.asking import Asking
 from dpgateway.node.directory import SOCKET, Absence, Places, is_there
@@ -45,21 +45,21 @@ class Node:
         self.there = asyncio.Event()
         """Set once there is such a directory."""
         self._boot = boot()
-        self.holdings = {resource: Observable(Holdings(boot=self._boot)) for resource in resources}
+        self._since: tuple[float, str] | None = None
+        """When this kubelet appeared, and which incarnation it is."""
+        self.holdings = {resource: self._observable() for resource in resources}
         """By resource."""
         self._changed, self._streaming = changed, streaming
         self._incarnations = Incarnations()
         self._absence = Absence(directory)
         self.asking = Asking(self.holdings, places, threads)
         self.reader = Reader(directory, self.holdings, threads, self.asking.hint)
-        self.written: Observable[None] = Observable(None)
-        """Published when the kubelet may have written its checkpoint."""
+        self.written = Signal()
+        """When the kubelet may have written its checkpoint."""
         self._watch = DirectoryWatch(directory, self._look, self._checkpoint_changed)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self.appearances = 0
         """How many kubelets have appeared."""
-        self._since: tuple[float, str] | None = None
-        """When this kubelet appeared, and which incarnation it is."""
         self.kubelet = False
         """Whether there is a kubelet's socket, as ``changed`` was told last."""
         self.since = time.monotonic()
@@ -85,15 +85,18 @@ class Node:
     def add(self, resource: str) -> None:
         """From now on the holdings of this resource are known, too. It may be there already."""
         if resource not in self.holdings:
-            holdings = Holdings(boot=self._boot)
-            self.holdings[resource] = Observable(holdings.new_kubelet(*self._since) if self._since else holdings)
+            self.holdings[resource] = self._observable()
             self.reader.ask()
+
+    def _observable(self) -> Observable[Holdings]:
+        holdings = Holdings(boot=self._boot)
+        return Observable(holdings.new_kubelet(*self._since) if self._since else holdings, news=Holdings.is_news_after)
 
     def drop(self, resource: str) -> None:
         del self.holdings[resource]
 
     def _checkpoint_changed(self) -> None:
-        self.written.publish(None)
+        self.written.notify()
         self.reader.ask_soon()
 
     def _look(self, created: bool) -> None:
@@ -108,8 +111,7 @@ class Node:
             self._since = since = (stamped(found.ctime / 1e9) if found else time.monotonic(), str(found))
             self.since = since[0]
             for holdings in self.holdings.values():
-                before, under_it = holdings.value, holdings.value.new_kubelet(*since)
-                (holdings.publish if under_it.is_news_after(before) else holdings.amend)(under_it)
+                holdings.set(holdings.value.new_kubelet(*since))
             self.asking.new_kubelet()
         if change in (Change.GONE, Change.BACK):
             self.since = time.monotonic()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpgateway.errors import GatewayError
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import T, Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import read_checkpoint
@@ -57,7 +57,7 @@ class Reader:
         self._wanted: set[str] = set()
         """The resources for which the next look is published, also if it finds the same again."""
         self._begun = 0
-        self._finished: Observable[None] = Observable(None)
+        self._finished = Signal()
         """Its version counts the reads that have finished."""
         self._last: tuple[object, float] = (None, LONG_AGO)
         """Which file was read last, and when it was written."""
@@ -74,7 +74,7 @@ class Reader:
                 self._begun = self._finished.version + 1
                 wanted, self._wanted = self._wanted, set()
                 await self._read(wanted)
-                self._finished.publish(None)
+                self._finished.notify()
                 self._published()
         finally:
             self._ask_no_more()
@@ -92,7 +92,7 @@ class Reader:
     async def read(self) -> None:
         """Returns when a read that began after this moment has been published."""
         self.ask()
-        await self._finished.newer(self._begun)
+        await self._finished.wait(self._begun)
 
     def _ask_no_more(self) -> None:
         self._asked.clear()
@@ -108,7 +108,7 @@ class Reader:
             written = self._written(found)
             content = await self._call(partial(checkpoint.content, raw))
             notes = known = content.notes
-            self.registered.publish((content.registered, written))
+            self.registered.set((content.registered, written))
         except FileNotFoundError:
             self._publish(lambda _, holdings: holdings.missing(time.monotonic()), wanted)
             return
@@ -142,9 +142,8 @@ class Reader:
     def _publish(self, change: Callable[[str, Holdings], Holdings], wanted: Collection[str]) -> None:
         """Most looks tell most resources nothing, and a kubelet that starts writes its checkpoint for each of them."""
         for resource, holdings in self._holders.items():
-            before, found = holdings.value, change(resource, holdings.value)
-            news = resource in wanted or found.is_news_after(before)
-            (holdings.publish if news else holdings.amend)(found)
+            if not holdings.set(change(resource, holdings.value)) and resource in wanted:
+                holdings.notify()
 
     def _complain(self, text: str, written: float) -> None:
         """Logs ``text`` once, but not while a kubelet may be writing the file: 1.8 and 1.9 write it in place."""

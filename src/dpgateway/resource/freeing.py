@@ -43,7 +43,7 @@ class Releases:
         """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
         seen, before = 0, Holdings()
         while True:
-            seen = await self._holdings.newer(seen)
+            seen = await self._holdings.wait(seen)
             holdings = self._holdings.value
             if holdings.note is not before.note:
                 self._inventory.hold(holdings)
@@ -120,7 +120,7 @@ class Releases:
         names = {id_: device.id for id_, device in devices.items() if device is not None}
         noted = holdings.behind({id_: names for id_, names in behind.items() if names}, names)
         if noted is not holdings:
-            self._holdings.publish(noted)
+            self._holdings.set(noted)
 
     def _told(self, ids: set[str]) -> None:
         """What is being given away just now was left out, perhaps; it is told again, unless a container gets it."""
@@ -129,7 +129,7 @@ class Releases:
         flying = self._flying()
         done = {id_ for id_ in ids if (device := self._inventory.given(id_)) is None or device.id not in flying}
         if done:
-            self._holdings.publish(self._holdings.value.told(done))
+            self._holdings.set(self._holdings.value.told(done))
 
     def _flying(self) -> set[str]:
         """The devices of Allocates that are under way."""
@@ -141,7 +141,7 @@ class Releases:
         """
         if self._driver.calls is not None and _concerned(self._driver.calls):
             devices = {id_: device.id for id_, device in found.items()}
-            self._holdings.amend(self._holdings.value.owed(ids, hardware, devices))
+            self._holdings.set(self._holdings.value.owed(ids, hardware, devices))
 
     def allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """Nobody got the devices by that call; another call may have given them away meanwhile."""

@@ -28,7 +28,7 @@ class HeldDevices:
 
     def __call__(self) -> frozenset[str]:
         if self._waits and not self._holdings.value.known:
-            known = asyncio.run_coroutine_threadsafe(self._holdings.until(lambda one: one.known), self._loop)
+            known = asyncio.run_coroutine_threadsafe(self._holdings.wait_for(lambda one: one.known), self._loop)
             with suppress(TimeoutError):
                 known.result(PATIENCE)
             known.cancel()

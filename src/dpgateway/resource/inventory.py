@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin import size
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, changed, replaced
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.ledger import Ledger
-from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.pool import Pool
 from dpgateway.resource.shares import clash, device_id
@@ -49,9 +49,9 @@ class Inventory:
         """``reread`` has the kubelet's checkpoint read and ``holdings`` published. Called before a drop, which is then
         made by :meth:`hold`.
         """
-        self.list: Observable[Offers | None] = Observable(None)
+        self.list: Observable[Offers | None] = Observable(None, news=_differ)
         """None until the resource can be offered."""
-        self.failure = ""
+        self.misfit = Observable("")
         """Why the resource can't be offered as its driver lists it."""
         self._shares, self._form = config.shares.count, config.shares.ids or ""
         self.ledger = Ledger(self._shares, config.keep_lost.total_seconds(), self._form)
@@ -62,7 +62,6 @@ class Inventory:
         """The driver's last list if all of it is offered as the driver says; else empty."""
         self._shared = False
         """Whether devices may share hardware, or one has what an earlier one had."""
-        self._limit: ListLimit | None = None
         self._formed = bool(self._form)
         """Whether an id may have meant another device when it was given away."""
         self._odd = False
@@ -95,9 +94,8 @@ class Inventory:
 
     # what the driver says
 
-    def take(self, devices: tuple[Device, ...], limit: ListLimit | None = None) -> None:
-        """The driver's whole list. One that is over the front's ``limit`` changes no ids, only their health."""
-        self._limit = limit
+    def take(self, devices: tuple[Device, ...]) -> None:
+        """The driver's whole list."""
         new = None if self._taken is None else replaced(self._taken, devices)
         if new == []:
             return  # most drivers return the same values while nothing changes
@@ -139,22 +137,19 @@ class Inventory:
         self._tell_pool()
 
     def _fits(self, devices: tuple[Device, ...]) -> bool:
+        lost, present = self.ledger.lost, self.ledger.devices
+        besides = size.bound(lost.values(), lost)
+        if present.keys() != {device.id for device in devices}:
+            besides += size.bound(present.values(), present, self._shares)
         failure = clash(tuple(device.id for device in devices), self._shares, self._form) if self._form else ""
-        if not failure and (limit := self._limit) is not None:
-            lost, present = self.ledger.lost, self.ledger.devices
-            besides = limit.bound(lost.values(), lost)
-            if present.keys() != {device.id for device in devices}:
-                besides += limit.bound(present.values(), present, self._shares)
-            failure = limit.too_long(
-                devices, self._shares, self._form, besides, lambda: self.ledger.after(devices).values()
-            )
-        if failure and not self.failure:
+        failure = failure or size.too_long(
+            devices, self._shares, besides, lambda: self.ledger.after(devices).values(), self._form
+        )
+        if failure and not self.misfit.value:
             self._log.error("the resource failed: %s", failure, extra={"reason": failure})
-        if self.failure and not failure:
+        if self.misfit.value and not failure:
             self._log.info("the resource recovered")
-        if failure != self.failure:
-            self.failure = failure
-            self.list.touch()
+        self.misfit.set(failure)
         return not failure
 
     # what containers hold
@@ -352,23 +347,20 @@ class Inventory:
         genericDeviceUpdateCallback, from 1.10 on).
         """
         if self.list.value is not None:
-            self.list.publish(self.list.value)
+            self.list.notify()
 
     def _publish(self) -> None:
         self._stop_settling()
-        offers, listed = self.ledger.offers(), self.list.value
-        if listed is not None and _look_alike(listed, offers):
-            self.list.amend(offers)
-        else:
-            self.list.publish(offers)
+        if self.list.set(self.ledger.offers()):
             self.published = self.clock.monotonic()
         self.look_later()
 
 
-def _look_alike(old: Offers, new: Offers) -> bool:
-    """Whether a kubelet would see no difference. The reason isn't sent, so another reason makes none."""
-    others = changed(old, new)
-    return len(old) == len(new) and all(id_ in old and _looks(old[id_]) == _looks(new[id_]) for id_ in others)
+def _differ(new: Offers | None, old: Offers | None) -> bool:
+    """Whether a kubelet sees a difference. The reason isn't sent, so another reason makes none."""
+    if new is None or old is None or len(new) != len(old):
+        return True
+    return any(id_ not in old or _looks(old[id_]) != _looks(new[id_]) for id_ in changed(old, new))
 
 
 def _looks(offer: Offer) -> tuple[bool, tuple[int, ...]]:

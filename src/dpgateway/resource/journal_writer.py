@@ -60,7 +60,8 @@ class Remembering:
         except (GatewayError, OSError) as error:  # also if there is no thread left
             self._log.warning("%s until the journal can be read: %s", KUBELET_ALONE, error)
             self._saved, self.complaint = None, f"{self._journal.path} can't be read: {error}"
-            self._holdings.publish(self._holdings.value.remembered({}))
+            self._holdings.set(self._holdings.value.remembered({}))
+            self._holdings.notify()  # what is remembered already is to be written
 
     async def _read(self, seconds: float) -> None:
         """Publishes what the disk has. Raises OSError, GatewayError; a damaged file is put aside instead."""
@@ -71,7 +72,7 @@ class Remembering:
             aside = await self._on_disk(self._journal.put_aside, seconds)
             self._log.warning("%s, and the file is %s now: %s", KUBELET_ALONE, aside, error)
         self._saved, self._unread = unreleased, False
-        self._holdings.publish(self._holdings.value.remembered(unreleased, _recent(unreleased)))
+        self._holdings.set(self._holdings.value.remembered(unreleased, _recent(unreleased)))
 
     async def follow(self) -> None:
         """Writes each change down; never returns."""
@@ -79,7 +80,7 @@ class Remembering:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._again if self.complaint else None):
-                    await self._holdings.newer(seen)
+                    await self._holdings.wait(seen)
             await asyncio.sleep(GATHERING)  # many Allocates are one change, and none waits for a disk or a thread
             seen = self._holdings.version
             await self._save(PATIENCE)

@@ -79,7 +79,7 @@ class News:
             due = min(self._gathered, self._minute)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due if due < math.inf else None):
-                    await self._list.newer(version)
+                    await self._list.wait(version)
                     await asyncio.sleep(LATER)
                     version, now = self._list.version, self._list.value
                     self._count(before, now, loop.time())

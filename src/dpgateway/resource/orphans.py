@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpgateway.errors import GatewayError
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Bell, Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import LONGEST_PAUSE, doubling
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holdings import Holdings
@@ -53,7 +53,7 @@ class Left:
         self.holdings: dict[str, Observable[Holdings]] = {}
         """By resource; each of them is held."""
         self._node, self._state_dir, self._threads = node, state_dir, threads
-        self._bell = Bell()
+        self._changed = Signal()
         self._complaints: list[str] = []
         self._leaked: set[tuple[str, str, int | None]] = set()
         """What the log has told of: resource, id, and since when that was held."""
@@ -64,27 +64,26 @@ class Left:
         Another gateway may still serve a resource that went, and write down what it gives away; the kubelet's
         checkpoint may have that sooner. So while an id has no hardware, the journals are read again.
         """
-        with self._bell.heard() as heard:
-            await self.look()
-            self.known.set()
-            lacked: frozenset[tuple[str, str]] = frozenset()
-            looks, due = 0, 0.0
-            while True:
-                self._tell_of_leaks()
-                self._forget()
-                changed()
-                lacking = self._lacking()
-                if not lacking <= lacked:
-                    looks, due = 1, asyncio.get_running_loop().time() + WRITTEN
-                lacked = lacking
-                try:
-                    async with asyncio.timeout_at(due if lacking else None):
-                        await heard.wait()
-                except TimeoutError:
-                    await self.look()
-                    looks += 1
-                    due = asyncio.get_running_loop().time() + doubling(looks, LONGEST_PAUSE, WRITTEN)
-                heard.clear()
+        await self.look()
+        self.known.set()
+        lacked: frozenset[tuple[str, str]] = frozenset()
+        looks, due = 0, 0.0
+        while True:
+            seen = self._changed.version
+            self._tell_of_leaks()
+            self._forget()
+            changed()
+            lacking = self._lacking()
+            if not lacking <= lacked:
+                looks, due = 1, asyncio.get_running_loop().time() + WRITTEN
+            lacked = lacking
+            try:
+                async with asyncio.timeout_at(due if lacking else None):
+                    await self._changed.wait(seen)
+            except TimeoutError:
+                await self.look()
+                looks += 1
+                due = asyncio.get_running_loop().time() + doubling(looks, LONGEST_PAUSE, WRITTEN)
 
     def _lacking(self) -> frozenset[tuple[str, str]]:
         """The ids that are held, and of which it isn't known what is behind them."""
@@ -113,7 +112,7 @@ class Left:
     def _publish(holdings: Observable[Holdings], found: Holdings) -> None:
         """Most looks find what the one before found."""
         if found != holdings.value:
-            holdings.publish(found)
+            holdings.set(found)
 
     @property
     def directory(self) -> Path:
@@ -149,8 +148,8 @@ class Left:
         """The resource isn't configured any more."""
         holdings = self._node.holdings[resource]
         self.holdings[resource] = holdings
-        holdings.tell(self._bell.ring)
-        self._bell.ring()
+        holdings.subscribe(self._changed.notify)
+        self._changed.notify()
 
     def drop(self, resource: str) -> None:
         """The resource is configured again."""

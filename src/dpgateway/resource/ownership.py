@@ -132,7 +132,7 @@ class Ownership:
                 if self._descriptor != descriptor:
                     os.close(descriptor)
         self._sign()
-        self.other.publish("")
+        self.other.set("")
 
     async def _locked(self, descriptor: int, ask: Ask | None) -> int:
         """The descriptor that is locked: this one, or the other gateway's."""
@@ -141,7 +141,7 @@ class Ownership:
         when = "this one takes over when that one ends" if ask is None else "this one takes over once it is ready"
         text = f"waiting because {self._owner(descriptor).text}; {when}"
         self.waited = True
-        self.other.publish(text)
+        self.other.set(text)
         self._log.warning("%s", text)
 
         # Whichever comes first: the other gateway's end frees the lock, and it lends the lock to whoever asks.

@@ -65,7 +65,7 @@ class Pools:
     async def _follow_calls(self) -> None:
         seen = 0
         while True:
-            seen = await self._unended.newer(seen)
+            seen = await self._unended.wait(seen)
             self._left_changed()
 
     def _left_changed(self) -> None:

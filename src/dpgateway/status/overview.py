@@ -11,7 +11,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.kit.log import recent
-from dpgateway.kit.observable import Bell
+from dpgateway.kit.observable import Signal
 from dpgateway.node.node import Node
 from dpgateway.status import figures as counted
 from dpgateway.status import snapshot
@@ -59,14 +59,13 @@ class Overview:
     """Used from the event loop."""
 
     def __init__(
-        self, node_name: str, node: Node, client: KubeletClient, serving: Mapping[str, Served], changed: Bell
+        self, node_name: str, node: Node, client: KubeletClient, serving: Mapping[str, Served], changed: Signal
     ) -> None:
-        """``serving``: by resource, as its owner keeps it. ``changed`` rings whenever something of them may be another
+        """``serving``: by resource, as its owner keeps it. ``changed`` says whenever something of them may be another
         one, and after a reload.
         """
         self._node_name, self._node, self._client, self._serving = node_name, node, client, serving
-        self._changed, self._moved = changed, changed.hear()
-        self._moved.set()
+        self._changed, self._counted_at = changed, -1
         self._counted: tuple[ResourceFigures, ...] = ()
         """As they were when something moved last."""
         self._began, self._version = time.monotonic(), VERSION
@@ -84,11 +83,11 @@ class Overview:
     def linger(self, until: float) -> None:
         """It was told to end, and serves on for now. ``until``: in seconds of the monotonic clock."""
         self._lingers = snapshot.stamp(until)
-        self._changed.ring()
+        self._changed.notify()
 
     def _reloaded(self, reloads: Reloads) -> None:
         self._reloads = reloads
-        self._changed.ring()
+        self._changed.notify()
 
     def status(self, only: str = "") -> Status:
         """Everything; or ``only`` one resource, and none if there is none of that name."""
@@ -117,8 +116,8 @@ class Overview:
 
     def figures(self) -> Figures:
         """The same in numbers, without the devices; with the same resources again, if nothing has changed."""
-        if self._moved.is_set():
-            self._moved.clear()
+        if self._counted_at != self._changed.version:
+            self._counted_at = self._changed.version
             self._counted = tuple([self._count(one) for one in self._serving.values()])
         return counted.figures(self._version, self._reloads, self._node, self._counted)
 

@@ -40,11 +40,11 @@ class Serving:
         while True:
             version, address = self._wanted.version, self._wanted.value.address
             if address is None:
-                await self._wanted.newer(version)
+                await self._wanted.wait(version)
                 continue
             serving = asyncio.create_task(self._persist(*address), name="pages")
             try:
-                await self._wanted.newer(version)
+                await self._wanted.wait(version)
             finally:
                 serving.cancel()
                 await asyncio.wait({serving})

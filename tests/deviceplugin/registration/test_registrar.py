@@ -314,7 +314,7 @@ async def test_whoever_follows_it_is_told_once_that_the_list_was_sent(log):
         stream = await rig.serve()
         assert not rig.standing.value.listed
         told = []
-        rig.standing.tell(lambda: told.append(rig.standing.value.listed))
+        rig.standing.subscribe(lambda: told.append(rig.standing.value.listed))
         for _ in range(3):
             stream.listed()
         assert told == [True]

@@ -18,7 +18,7 @@ PACED = replace(APIS[0], pause=0.01, forgetful=())
 
 def inventory() -> Listed:
     made = Listed(None)
-    made.publish({"a": Offer("a")})
+    made.set({"a": Offer("a")})
     return made
 
 
@@ -86,7 +86,7 @@ async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
     sending = asyncio.ensure_future(sent(Lists(one, pace), PACED, []))
     await asyncio.sleep(0)
     newest = Offer("a", health=Health.unhealthy("burnt"))
-    one.publish({"a": newest})
+    one.set({"a": newest})
     assert await sending == [PACED.to_offer(newest)]
 
 

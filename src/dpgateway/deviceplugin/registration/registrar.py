@@ -150,8 +150,7 @@ class Registrar:
         listed = any(stream.listed for stream in self._streams)
         api = self._api.name if registered else None
         now = Standing(state, since, registered, self.streaming, listed, api, self._complaint or None)
-        if now != before:
-            self.standing.publish(now)
+        self.standing.set(now)
 
     def _nothing(self) -> None:
         pass
@@ -248,7 +247,7 @@ class Registrar:
 
     def _count(self, api: Api, outcome: str) -> None:
         self.attempts = {**self.attempts, (api.name, outcome): self.attempts.get((api.name, outcome), 0) + 1}
-        self.standing.touch()
+        self.standing.notify()
 
     def _complain(self, text: str) -> None:
         """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days."""

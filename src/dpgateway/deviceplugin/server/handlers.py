@@ -234,11 +234,11 @@ class Handlers:
 
     async def idle(self) -> None:
         """Returns at a moment when each call was answered; the next one may come as soon as the caller waits."""
-        await self.calls.until(operator.not_)
+        await self.calls.wait_for(operator.not_)
 
     async def still(self) -> None:
         """Returns when the end of each stream has been sent."""
-        await self.streaming.until(operator.not_)
+        await self.streaming.wait_for(operator.not_)
 
     def make_ready(self) -> None:
         """Encodes the list for a kubelet that is about to ask for it, in the API of the Register."""
@@ -254,7 +254,7 @@ class Handlers:
 
     async def quiet(self) -> None:
         """Returns when no Allocate is in flight, and each answer has been sent."""
-        await self._allocating.until(operator.not_)
+        await self._allocating.wait_for(operator.not_)
 
 
 def _count_until_sent(number: Observable[int]) -> None:
@@ -264,8 +264,8 @@ def _count_until_sent(number: Observable[int]) -> None:
     """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  a coroutine runs in one
-    number.publish(number.value + 1)
-    task.add_done_callback(lambda _: number.publish(number.value - 1))
+    number.set(number.value + 1)
+    task.add_done_callback(lambda _: number.set(number.value - 1))
 
 
 def _short(text: str) -> str:

@@ -82,7 +82,7 @@ class Lists:
     async def _is_next(self, version: int, api: Api, end: End) -> bool:
         """Returns when it is the turn of a list after ``version``; False once the end is said."""
         async with end.interrupts():
-            await self._list.newer(version)
+            await self._list.wait(version)
             await self._pace.turn(api.pause, writes=api.writes)
             if self.hushed:
                 await asyncio.get_running_loop().create_future()  # until the end is said
