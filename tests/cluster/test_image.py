@@ -1,7 +1,9 @@
 """The image, as an archive: what is in it, how large it is, and that it runs as it is."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import tarfile
 import tomllib
@@ -81,7 +83,7 @@ def test_it_has_no_shell_no_compiler_no_installer_and_no_more_rights_than_its_us
         for folder in ("bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin")
         for path in (root / folder).glob("*")
     }
-    assert programs == {"python3", "python3.11", "dpgateway"}
+    assert programs == {"python3", "python3.11", "tini", "dpgateway"}
     assert [str(path) for name in ("pip", "setuptools", "wheel") for path in root.rglob(f"{name}*/__init__.py")] == []
     others = [path for path in root.rglob("*") if not path.is_symlink()]
     assert [path for path in others if path.stat().st_mode & 0o6000] == []
@@ -114,6 +116,35 @@ def test_every_module_is_there_as_bytecode_because_nothing_can_be_written(root):
     sources = [path for folder in ("usr/lib", "usr/local/lib") for path in (root / folder).rglob("*.py")]
     plain = [path for path in sources if not list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))]
     assert [path.name for path in plain if path.name != "sitecustomize.py"] == []
+
+
+CONFIG = """
+kubelet: {device_plugins_dir: /run/dp}
+state_dir: /run/state
+resources: [{name: example.com/thing, driver: simulated}]
+"""
+CONTAINER = """
+mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"
+mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mount -t tmpfs run "$0/run"
+mkdir "$0/run/dp" && echo "$CONFIG" >"$0/run/config.yaml"
+exec chroot "$0" "$@"
+"""
+
+
+def test_tini_is_its_first_process_and_passes_the_end_on(root, archive):
+    words = [*archive.config["Entrypoint"], *archive.config["Cmd"], "--config=/run/config.yaml"]
+    unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", CONTAINER, root, *words]
+    environment = {"CONFIG": CONFIG, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    with subprocess.Popen(unshare, stderr=subprocess.PIPE, text=True, env=environment) as container:
+        try:
+            assert container.stderr is not None
+            assert any('"message": "serving' in line for line in container.stderr)
+            (first,) = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
+            assert Path(f"/proc/{first}/comm").read_text() == "tini\n"
+            os.kill(int(first), signal.SIGTERM)
+            assert container.wait(20) == 0
+        finally:
+            container.kill()
 
 
 def test_its_name_is_the_charts_default_one(archive):

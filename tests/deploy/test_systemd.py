@@ -63,6 +63,11 @@ class TestUnit:
         assert installed("deploy/systemd/dpgateway@.service") == "/etc/systemd/system/dpgateway@.service"
         assert f"cat > {one('EnvironmentFile').removeprefix('-')} <<" in PAGE.text
 
+    def test_it_kills_a_gateway_that_hangs_when_the_pages_say(self):
+        seconds = f"{one('TimeoutStopSec').removesuffix('s')} s"
+        assert f"isn't ready within {seconds} (`TimeoutStopSec=`)" in PAGE.text
+        assert f"systemd after `TimeoutStopSec=`, which is {seconds} in" in Page("reference/command-line.md").text
+
     def test_the_page_removes_all_that_it_and_the_service_make(self):
         removed = {path for line in COMMANDS if line[0] == "rm" for path in line[2:] if path.startswith("/")}
         state = f"/run/{one('RuntimeDirectory')}"

@@ -19,7 +19,7 @@ MEDIA = "application/vnd.oci.image"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
 CONFIG = {
-    "Entrypoint": ["/usr/local/bin/dpgateway"],
+    "Entrypoint": ["/usr/bin/tini", "--", "/usr/local/bin/dpgateway"],
     "Cmd": ["run"],
     "Env": ["PATH=/usr/local/bin:/usr/bin", "PYTHONUNBUFFERED=1"],
     "User": "0:0",

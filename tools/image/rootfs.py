@@ -20,13 +20,14 @@ from tools.packages import OWN, ROOT, build
 PYTHON = "/usr/bin/python3"
 DEBIAN = """
     base-files libbz2-1.0 libc6 libexpat1 libffi8 libgcc-s1 liblzma5 libpython3.11-minimal libpython3.11-stdlib
-    libsqlite3-0 libssl3 libstdc++6 libuuid1 python3-minimal python3.11-minimal zlib1g
+    libsqlite3-0 libssl3 libstdc++6 libuuid1 python3-minimal python3.11-minimal tini zlib1g
 """.split()  # noqa: SIM905  a list of words is easier to read
-"""grpcio needs libstdc++6, and that libgcc-s1; the others are what Python is made of, and what its modules load."""
+"""grpcio needs libstdc++6, and that libgcc-s1; tini is PID 1; the others are Python, and what its modules load."""
 NOT_NEEDED = (
     "boot", "home", "media", "mnt", "opt", "srv", "usr/games", "var/local", "usr/include", "usr/src", "usr/share/man",
     "usr/share/info", "usr/share/lintian", "usr/share/locale", "usr/share/python3", "usr/bin/py3clean",
-    "usr/bin/py3compile", "usr/bin/py3versions", "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/aarch64-linux-gnu/gconv",
+    "usr/bin/py3compile", "usr/bin/py3versions", "usr/bin/tini-static",
+    "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/aarch64-linux-gnu/gconv",
     "usr/lib/python3.11/pydoc_data", "usr/lib/python3.11/idlelib",
 )  # fmt: skip
 SITE = "usr/local/lib/python3.11/dist-packages"
