@@ -26,7 +26,7 @@ from dpgateway.errors import KubeletError, NoThread
 from dpgateway.kit import memory
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
-from dpgateway.kit.tasks import persist, whole
+from dpgateway.kit.tasks import retry, uncancelled
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.incarnation import Change
@@ -285,7 +285,7 @@ class Gateway:
             try:
                 given = await plugin.run()
             finally:
-                await whole(_leave(plugin, driving))  # also if it is stopped while it begins again
+                await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
                 serving.ours = (serving.ours or plugin.served) and not (given or plugin.taken_back)
             raise _Over(given=given)
 
@@ -410,4 +410,4 @@ async def supervised(name: str, run: Callable[[], Awaitable[None]]) -> None:
         else:
             _log.error("a bug: %s failed, and starts again", name, exc_info=error)
 
-    await persist(run, failed)
+    await retry(run, failed)

@@ -190,7 +190,7 @@ async def test_each_call_is_counted_by_its_outcome(make, gate, answer, outcome):
         await lanes.prepare([A])
     lanes.release([A], told=told.set)
     await told.wait()
-    assert {name: calls.outcomes for name, calls in lanes.tally.read().items()} == {
+    assert {name: calls.outcomes for name, calls in lanes.stats.read().items()} == {
         "prepare": {outcome: 1},
         "release": {outcome: 1},
     }
@@ -205,7 +205,7 @@ async def test_calls_whose_time_is_over_or_whose_caller_went_are_counted_as_such
     await slow.entered(2)
     waiting.cancel()
     await asyncio.wait([waiting])
-    counted = lanes.tally.read()
+    counted = lanes.stats.read()
     assert (counted["allocate"].outcomes, counted["prefer"].outcomes) == ({"timeout": 1}, {"cancelled": 1})
     assert counted["allocate"].seconds >= 0.05
 

@@ -10,7 +10,7 @@ import uvloop
 
 from dpgateway import Device, DriverError
 from dpgateway.drivers.listing import Announcements, ListLane
-from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.threads import Threads
 from tests.support.resources import NoOptions, configured, scripted
 from tests.support.time import advance, in_virtual_time
@@ -31,11 +31,11 @@ class Lane:
 
     def __init__(self, log):
         self.heard, self._log, self._tasks = Heard(), log, []
-        self.announcements, self.tally = Announcements(), Tally()
+        self.announcements, self.stats = Announcements(), CallStats()
 
     def start(self, devices, *, deadline=10.0, refresh=NEVER):
         config = configured(timeouts={"list": deadline}, refresh=refresh)
-        self.lane = lane = ListLane(config, Threads(), self.announcements, self._log, self.tally)
+        self.lane = lane = ListLane(config, Threads(), self.announcements, self._log, self.stats)
         driver = type("Driver", (), {"devices": staticmethod(devices)})()
         self._tasks.append(asyncio.ensure_future(self._listen(lane.listen(driver))))
 
@@ -219,14 +219,14 @@ async def test_each_call_is_counted_once_also_one_that_answers_late(lane, gate):
     lane.start(devices)
     for outcome in ("error", "fault", "success", "timeout"):
         counted[outcome] = 1
-        await until(lambda: lane.tally.read().get("devices") and lane.tally.read()["devices"].outcomes == counted)
+        await until(lambda: lane.stats.read().get("devices") and lane.stats.read()["devices"].outcomes == counted)
         if outcome == "success":
             lane.lane.amend(configured(timeouts={"list": 0.05}, refresh=NEVER))
         lane.announcements.changed()
     lane.lane.amend(configured(refresh=NEVER))  # from the next call on, which has time
     slow.open()
     await until(lambda: lane.heard.taken == [(A,), (A, B), (A, B)])  # the late one, and the one after it
-    assert lane.tally.read()["devices"].outcomes == {**counted, "success": 2}
+    assert lane.stats.read()["devices"].outcomes == {**counted, "success": 2}
 
 
 async def test_the_same_failure_is_logged_once(lane, records):
@@ -308,7 +308,7 @@ async def asked_at(log, devices, seconds, refresh):
         return devices(announcements, len(times))
 
     driver: Any = scripted(devices=ask)(NoOptions(), None)
-    lane = ListLane(configured(refresh=refresh), AtOnce(), announcements, log, Tally())
+    lane = ListLane(configured(refresh=refresh), AtOnce(), announcements, log, CallStats())
     began = loop.time()
 
     async def listen():

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from dpgateway.kit.call_stats import BOUNDS, Tally
+from dpgateway.kit.call_stats import BOUNDS, CallStats
 
 
 def test_each_call_counts_under_its_name_and_outcome():
-    tally = Tally()
+    stats = CallStats()
     for name, outcome in (("a", "good"), ("a", "good"), ("a", "bad"), ("b", "bad")):
-        tally.add(name, outcome, time.monotonic())
-    assert {name: calls.outcomes for name, calls in tally.read().items()} == {
+        stats.add(name, outcome, time.monotonic())
+    assert {name: calls.outcomes for name, calls in stats.read().items()} == {
         "a": {"good": 2, "bad": 1},
         "b": {"bad": 1},
     }
@@ -20,26 +20,26 @@ def test_each_call_counts_under_its_name_and_outcome():
 
 @pytest.mark.parametrize("place", range(len(BOUNDS) + 1))
 def test_a_duration_counts_below_the_next_bound(place):
-    tally, before = Tally(), (0.0, *BOUNDS)[place]
-    tally.add("a", "good", time.monotonic() - before - 0.0002)
-    calls = tally.read()["a"]
+    stats, before = CallStats(), (0.0, *BOUNDS)[place]
+    stats.add("a", "good", time.monotonic() - before - 0.0002)
+    calls = stats.read()["a"]
     assert calls.seconds > before
     between = zip((0.0, *BOUNDS), (*BOUNDS, math.inf), strict=True)
     assert calls.durations == tuple(int(lower < calls.seconds <= upper) for lower, upper in between)
 
 
 def test_what_was_read_stays_as_it_was():
-    tally = Tally()
-    tally.add("a", "good", time.monotonic())
-    read = tally.read()
-    tally.add("a", "good", time.monotonic())
+    stats = CallStats()
+    stats.add("a", "good", time.monotonic())
+    read = stats.read()
+    stats.add("a", "good", time.monotonic())
     assert (read["a"].outcomes, sum(read["a"].durations)) == ({"good": 1}, 1)
 
 
 def test_without_calls_since_nothing_is_made_again():
-    tally = Tally()
-    tally.add("a", "good", time.monotonic())
-    read = tally.read()
-    assert tally.read() is read
-    tally.add("b", "good", time.monotonic())
-    assert tally.read().keys() == {"a", "b"}
+    stats = CallStats()
+    stats.add("a", "good", time.monotonic())
+    read = stats.read()
+    assert stats.read() is read
+    stats.add("b", "good", time.monotonic())
+    assert stats.read().keys() == {"a", "b"}

@@ -2,14 +2,14 @@ import asyncio
 
 import pytest
 
-from dpgateway.kit.tasks import LONGEST_PAUSE, doubling, persist, until_beat, whole, within
+from dpgateway.kit.tasks import LONGEST_PAUSE, aligned, backoff, retry, uncancelled, wait_for
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns
 
 
 def test_pauses_double_up_to_the_longest_for_ever():
-    assert [doubling(failures, 10.0) for failures in (1, 2, 3, 4, 5, 100_000)] == [1, 2, 4, 8, 10, 10]
-    assert doubling(3, 1.0, 0.01) == 0.04
+    assert [backoff(failures, 10.0) for failures in (1, 2, 3, 4, 5, 100_000)] == [1, 2, 4, 8, 10, 10]
+    assert backoff(3, 1.0, 0.01) == 0.04
 
 
 @in_virtual_time
@@ -18,7 +18,7 @@ async def test_all_who_look_now_and_then_look_together():
 
     async def look(every):
         while True:
-            await asyncio.sleep(until_beat(every))
+            await asyncio.sleep(aligned(every))
             looks[every].add(round(asyncio.get_running_loop().time(), 6))
 
     tasks = []
@@ -38,7 +38,7 @@ async def test_all_who_look_now_and_then_look_together():
 async def test_a_pause_until_the_next_beat_is_neither_short_nor_long():
     for _ in range(30):
         await advance(0.37)
-        assert 1.0 <= until_beat(2.0) <= 3.0
+        assert 1.0 <= aligned(2.0) <= 3.0
 
 
 class Failing:
@@ -57,7 +57,7 @@ class Failing:
 @in_virtual_time
 async def test_what_fails_is_told_and_run_again_after_pauses_that_double():
     one, began = Failing(4), asyncio.get_running_loop().time()
-    task = asyncio.ensure_future(persist(one.run, one.errors.append, longest=5))
+    task = asyncio.ensure_future(retry(one.run, one.errors.append, longest=5))
     await advance(100)
     assert task.done()
     await task
@@ -73,7 +73,7 @@ async def test_what_the_teller_raises_ends_it():
         raise error
 
     with pytest.raises(LookupError, match="a bug"):
-        await persist(run, tell)
+        await retry(run, tell)
 
 
 @in_virtual_time
@@ -86,7 +86,7 @@ async def test_a_cancelled_task_that_fails_while_it_ends_is_not_run_again():
         finally:
             raise LookupError("while it ended")
 
-    task = asyncio.ensure_future(persist(run, errors.append))
+    task = asyncio.ensure_future(retry(run, errors.append))
     await advance(1)
     task.cancel()
     await advance(100)
@@ -97,7 +97,7 @@ async def test_a_cancelled_task_that_fails_while_it_ends_is_not_run_again():
 @in_virtual_time
 async def test_a_cancelled_task_ends_at_once_and_is_no_failure():
     one = Failing(1, lives=LONGEST_PAUSE)
-    task = asyncio.ensure_future(persist(one.run, one.errors.append))
+    task = asyncio.ensure_future(retry(one.run, one.errors.append))
     await advance(1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -113,9 +113,9 @@ async def test_a_task_that_was_cancelled_waits_no_longer_than_it_may_and_does_wh
         try:
             await asyncio.sleep(10)
         finally:
-            done.append(await within(1, asyncio.sleep(0.5, "in time")))
+            done.append(await wait_for(asyncio.sleep(0.5, "in time"), 1))
             with pytest.raises(TimeoutError):
-                await within(1, asyncio.sleep(10))
+                await wait_for(asyncio.sleep(10), 1)
             done.append("all else")
 
     task = asyncio.ensure_future(run())
@@ -129,7 +129,7 @@ async def test_a_task_that_was_cancelled_waits_no_longer_than_it_may_and_does_wh
 @in_virtual_time
 async def test_a_task_that_is_cancelled_just_when_its_work_is_done_ends():
     work = asyncio.Event()
-    task = asyncio.ensure_future(within(1, work.wait()))
+    task = asyncio.ensure_future(wait_for(work.wait(), 1))
     await turns()
     (inner,) = asyncio.all_tasks() - {task, asyncio.current_task()}
     inner.add_done_callback(lambda _: task.cancel())
@@ -148,15 +148,15 @@ async def slow(gate, result="done", error=None):
 async def test_what_is_done_whole_returns_and_raises_as_if_it_were_awaited():
     opened = asyncio.Event()
     opened.set()
-    assert await whole(slow(opened)) == "done"
+    assert await uncancelled(slow(opened)) == "done"
     with pytest.raises(LookupError):
-        await whole(slow(opened, error=LookupError()))
+        await uncancelled(slow(opened, error=LookupError()))
 
 
 @pytest.mark.parametrize("error", [None, LookupError()])
 async def test_what_is_done_whole_is_done_however_often_the_caller_is_cancelled(error):
     opened = asyncio.Event()
-    task = asyncio.ensure_future(whole(slow(opened, error=error)))
+    task = asyncio.ensure_future(uncancelled(slow(opened, error=error)))
     for _ in range(3):
         await turns()
         task.cancel()

@@ -22,7 +22,7 @@ from dpgateway.daemon.shared_socket import OneSocket
 from dpgateway.kit.accepted import credentials
 from dpgateway.kit.directories import make_private
 from dpgateway.kit.observable import Signal
-from dpgateway.kit.tasks import first, until_beat
+from dpgateway.kit.tasks import aligned, first
 from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8
@@ -93,7 +93,7 @@ class Control:
                     ):
                         claimed = await self._socket.claim(lambda *who: self._connected(group, *who), LONGEST_REQUEST)
                     pause = self._times.hold if self._socket.is_ours() else self._times.look
-                    await asyncio.sleep(until_beat(pause))
+                    await asyncio.sleep(aligned(pause))
             finally:
                 self._socket.end()
 

@@ -19,7 +19,7 @@ from asyncinotify import Mask
 
 from dpgateway.kit.inotify import Subscription
 from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import until_beat
+from dpgateway.kit.tasks import aligned
 from dpgateway.kit.threads import Threads
 
 T = TypeVar("T")
@@ -58,12 +58,12 @@ class FileWatch:
             with Subscription() as events:
                 while await self._watched_look(events) == self._seen:
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(until_beat(self._poll)):
+                        async with asyncio.timeout(aligned(self._poll)):
                             await events.get()
                             return
         except OSError as error:
             _log.debug("can't watch %s, so it is looked at every %g s: %s", self._path, self._poll, error)
-            await asyncio.sleep(until_beat(self._poll))
+            await asyncio.sleep(aligned(self._poll))
 
     async def _watched_look(self, events: Subscription) -> Seen:
         """What changes after it makes an event, also in directories that weren't there at the last one."""

@@ -25,7 +25,7 @@ from dpgateway.gateway import Gateway, supervised
 from dpgateway.kit import log
 from dpgateway.kit.memory import keep_what_is_there
 from dpgateway.kit.observable import Observable
-from dpgateway.kit.tasks import persist
+from dpgateway.kit.tasks import retry
 from dpgateway.web.pages import Sources, pages
 from dpgateway.web.serving import Serving
 
@@ -109,7 +109,7 @@ async def _tell(gateway: Gateway, web: Observable[Web], path: Path | None) -> No
     looks = (overview.status, gateway.changed, overview.readiness)
     served = Subject(*looks, lambda: gateway.configuration(web.value), serves=lambda: gateway.serves)
     control = Control(path, served)
-    await persist(control.run, partial(_untold, path))
+    await retry(control.run, partial(_untold, path))
 
 
 def _untold(path: Path, error: Exception) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dpgateway.errors import describe
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
-from dpgateway.kit.tasks import until_beat
+from dpgateway.kit.tasks import aligned
 from dpgateway.status import Report
 
 STARTING = 0.02
@@ -95,6 +95,6 @@ class Notifier:
 
 async def _next_look(changed: Signal, seen: int) -> None:
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(until_beat(SLOW)):
+        async with asyncio.timeout(aligned(SLOW)):
             await changed.wait(seen)
             await asyncio.sleep(GATHERING)

@@ -28,7 +28,7 @@ from dpgateway.deviceplugin.server.successor import Decided, Successor
 from dpgateway.deviceplugin.server.taking import ASK, BACK, LISTED, POOR, REGISTER, SERVES, Retries
 from dpgateway.kit.log import bind
 from dpgateway.kit.seqpacket import Gone, Peer
-from dpgateway.kit.tasks import within
+from dpgateway.kit.tasks import wait_for
 from dpgateway.resource.journal_writer import Remembering
 
 ASKING = 1.0
@@ -343,7 +343,7 @@ class Handing:
         if member.given.done() and member.given.result():
             await asyncio.sleep(LINGER)
             with contextlib.suppress(TimeoutError):  # what was passed on is answered
-                await within(grace, member.settle())
+                await wait_for(member.settle(), grace)
         await member.end()
 
 

@@ -29,11 +29,11 @@ from dpgateway.deviceplugin.server.taking import TakenBack, Taking
 from dpgateway.deviceplugin.server.throttle import Pace
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
-from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.reminder import Reminder
-from dpgateway.kit.tasks import persist
+from dpgateway.kit.tasks import retry
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 from dpgateway.node.node import Node
@@ -168,7 +168,7 @@ class Plugin:
         return self._handlers.refused
 
     @property
-    def rpcs(self) -> Tally:
+    def rpcs(self) -> CallStats:
         """What was asked of it."""
         return self._handlers.rpcs
 
@@ -213,7 +213,7 @@ class Plugin:
             ("stranger", self._follow_registered),
         ):
             self._group.create_task(follow(), name=f"{self.name} {name}")
-        await persist(self._serve, self._failed)
+        await retry(self._serve, self._failed)
         given = await asyncio.shield(self._member.given)
         self._pools.elsewhere.add(self.name, "another gateway has taken it over" if given else "a handover failed")
         return given

@@ -24,7 +24,7 @@ from dpgateway.drivers.allocating import AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
 from dpgateway.drivers.preparing import Ended, Free, PrepareLane
 from dpgateway.errors import Busy, DriverFault, DriverTimeout, GatewayError
-from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 
@@ -49,7 +49,7 @@ class Lanes:
     ) -> None:
         self.abilities = abilities(driver)
         self.preparing = PrepareLane(config.name, threads, group, log)
-        self.tally = Tally()
+        self.stats = CallStats()
         """The calls of all lanes, as their callers see them: the time that a call waits for its turn counts."""
         self._driver: Any = driver  # it has the methods that are among its abilities
         self._config, self._log = config, log
@@ -171,7 +171,7 @@ class Lanes:
         if future.cancelled():
             return
         error = future.exception()
-        self.tally.add("release", "success" if error is None else answers.outcome(error), asked)
+        self.stats.add("release", "success" if error is None else answers.outcome(error), asked)
         if error is not None:
             reason = str(answers.fault("release", error))
             fields = {"method": "release", "devices": devices, "reason": reason, "exception": answers.trace(error)}
@@ -202,7 +202,7 @@ class Lanes:
                 self._log.error("the driver broke its contract: %s", error, extra=fields)
             raise kind(text) from error
         finally:
-            self.tally.add(method, outcome, asked)
+            self.stats.add(method, outcome, asked)
 
 
 async def _until_free(ask: Callable[[float], Awaitable[T]], end: float) -> T:

@@ -16,8 +16,8 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
 from dpgateway.drivers.fitting import Fitting
-from dpgateway.kit.call_stats import Tally
-from dpgateway.kit.tasks import doubling
+from dpgateway.kit.call_stats import CallStats
+from dpgateway.kit.tasks import backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 
@@ -62,12 +62,12 @@ class ListLane:
         threads: Threads,
         announcements: Announcements,
         log: logging.LoggerAdapter[logging.Logger],
-        tally: Tally,
+        stats: CallStats,
     ) -> None:
         self._name = config.name
         self._deadline = config.timeouts.list.total_seconds()
         self._refresh = config.refresh.total_seconds()
-        self._threads, self._announcements, self._log, self._tally = threads, announcements, log, tally
+        self._threads, self._announcements, self._log, self._stats = threads, announcements, log, stats
         self._failures = 0
         self._last_failure = ""
         self._last: tuple[Device, ...] = ()
@@ -96,8 +96,8 @@ class ListLane:
                     yield answer
             restless = restless + 1 if self._announcements.event.is_set() else 0
             if restless > PATIENCE:
-                await asyncio.sleep(doubling(restless - PATIENCE, LONGEST_REST, FIRST_REST))
-            pause = doubling(self._failures, self._refresh, FIRST_RETRY) if self._failures else self._refresh
+                await asyncio.sleep(backoff(restless - PATIENCE, LONGEST_REST, FIRST_REST))
+            pause = backoff(self._failures, self._refresh, FIRST_RETRY) if self._failures else self._refresh
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._announcements.event.wait()
@@ -116,19 +116,19 @@ class ListLane:
             done, _ = await asyncio.wait({future}, timeout=self._deadline)
             if not done:
                 late = True
-                self._tally.add("devices", "timeout", asked)
+                self._stats.add("devices", "timeout", asked)
                 yield self._failed(f"the driver hasn't answered for {self._deadline:g} s")
             self._last, devices = await future
         except Exception as raised:
             self._failures += 1
             if not late:
-                self._tally.add("devices", answers.outcome(raised), asked)
+                self._stats.add("devices", answers.outcome(raised), asked)
             yield self._failed(f"the driver failed: {answers.fault('devices', raised)}", raised)
             return
         finally:
             future.cancel()  # nobody wants an answer that comes after the lane's end
         if not late:
-            self._tally.add("devices", "success", asked)
+            self._stats.add("devices", "success", asked)
         if self._last_failure:
             seconds = time.monotonic() - asked
             self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})

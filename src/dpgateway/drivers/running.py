@@ -25,7 +25,7 @@ from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError, GatewayError
 from dpgateway.kit.log import of_driver
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.kit.tasks import persist
+from dpgateway.kit.tasks import retry
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 
@@ -113,7 +113,7 @@ class RunningDriver:
         seconds = self._deadline
         timer = asyncio.get_running_loop().call_later(seconds, self._first_list_is_due, seconds)
         try:
-            await persist(self._run_once, self._failed)
+            await retry(self._run_once, self._failed)
         finally:
             timer.cancel()
             await self._close()
@@ -152,11 +152,11 @@ class RunningDriver:
             self._driver = driver = await self._make(announcements.changed)
             async with asyncio.TaskGroup() as group:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
-                self.calls.tally.subscribe(self.called.notify)
+                self.calls.stats.subscribe(self.called.notify)
                 self.calls.preparing.changed.subscribe(self.called.notify)
                 self.calls.preparing.unended = self._unended
                 self.said.notify()
-                self._lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.tally)
+                self._lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.stats)
                 try:
                     async with contextlib.aclosing(self._lane.listen(driver, self._fitting)) as heard:
                         async for answer in heard:

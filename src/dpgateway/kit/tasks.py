@@ -1,6 +1,4 @@
-"""Runs again what failed, after a pause that doubles; does whole what must be; waits no longer than it may, also at the
-end; and looks now and then together with all others who do.
-"""
+"""Helpers for asyncio: retry with backoff, a race, no cancellation, a timeout, and wake-ups aligned across tasks."""
 
 from __future__ import annotations
 
@@ -15,34 +13,32 @@ LONGEST_PAUSE = 60.0
 """Seconds."""
 
 
-def doubling(failures: int, longest: float, first: float = 1.0) -> float:
+def backoff(failures: int, longest: float, first: float = 1.0) -> float:
     """Seconds to wait after so many failures in a row: ``first``, then twice as long each time, up to ``longest``."""
     doublings = min(failures - 1, 40)  # days of failures would be more than a float holds
     return min(longest, first * 2.0**doublings)
 
 
-def until_beat(seconds: float) -> float:
-    """How many seconds it is until everybody who looks every ``seconds`` looks; half of that at least, and one and a
-    half of that at most.
+def aligned(seconds: float) -> float:
+    """Seconds until the next whole multiple of ``seconds``; half of ``seconds`` at least, and one and a half at most.
 
-    A process that wakes finds its code and data outside the processor's caches. Many looks at once cost little more
-    than one of them, so all are made at whole multiples of their own pause.
+    A process that wakes finds its code and data outside the processor's caches. Many periodic tasks that wake together
+    cost little more than one of them.
     """
     left = seconds - asyncio.get_running_loop().time() % seconds
     return left if left > seconds / 2 else left + seconds
 
 
-async def persist(
+async def retry(
     run: Callable[[], Awaitable[None]],
     failed: Callable[[Exception], object],
     *,
     first: float = 1.0,
     longest: float = LONGEST_PAUSE,
 ) -> None:
-    """Runs ``run`` until it returns; tells ``failed`` what it raised, and runs it again.
+    """Runs ``run`` again after each exception, until it returns. ``failed`` gets the exception, and may raise it.
 
-    The first pause is ``first`` seconds; pauses double up to ``longest``. A run that lived longer than
-    ``LONGEST_PAUSE`` counts as a success: the pause after it is the first one again.
+    Pauses double from ``first`` to ``longest`` seconds, and begin anew after a run that lasted over LONGEST_PAUSE.
     """
     failures = 0
     while True:
@@ -54,12 +50,12 @@ async def persist(
             failed(error)
             if (task := asyncio.current_task()) is not None and task.cancelling():  # an error came up while it ended
                 raise asyncio.CancelledError from error
-        await asyncio.sleep(doubling(failures, longest, first))
+        await asyncio.sleep(backoff(failures, longest, first))
 
 
 async def first(*awaited: Coroutine[Any, Any, object], within: float | None = None) -> None:
-    """Returns when one of them has returned, or after ``within`` seconds, and cancels the others. Raises what it
-    raises.
+    """Returns when the first of them has returned, or after ``within`` seconds, and cancels the others. Raises its
+    exception.
     """
     tasks = [asyncio.ensure_future(one) for one in awaited]
     try:
@@ -70,9 +66,9 @@ async def first(*awaited: Coroutine[Any, Any, object], within: float | None = No
             task.cancel()
 
 
-async def whole(work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``. A cancellation of the caller doesn't interrupt it, and is raised after it."""
-    task = asyncio.create_task(work, name="what is done whole")
+async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, which a cancellation of the caller doesn't interrupt; it is raised afterwards."""
+    task = asyncio.create_task(work, name="uncancelled")
     interrupted = None
     while not task.done():
         try:
@@ -84,13 +80,13 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+async def wait_for(work: Coroutine[Any, Any, T], seconds: float) -> T:
     """The result of ``work``. Raises TimeoutError after so many seconds, also in a task that was cancelled and ends.
 
     There ``asyncio.timeout`` raises CancelledError before Python 3.11.4 (python/cpython#102780), and what is to be done
     after it isn't done. ``asyncio.wait_for`` loses a cancellation before Python 3.12 (python/cpython#86296).
     """
-    task = asyncio.create_task(work, name="what may take so long")
+    task = asyncio.create_task(work, name="a deadline")
     try:
         if not (await asyncio.wait({task}, timeout=seconds))[0]:
             raise TimeoutError

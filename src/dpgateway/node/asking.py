@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dpgateway.errors import GatewayError
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
-from dpgateway.kit.tasks import doubling, until_beat
+from dpgateway.kit.tasks import aligned, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.holdings import DOUBT, Holdings
@@ -113,13 +113,13 @@ class Asking:
     def _patience(self) -> float:
         """Seconds until a look without a hint. A kubelet that starts serves this API a little later than the other."""
         if self._failures:
-            return doubling(self._failures, SLOW)
+            return backoff(self._failures, SLOW)
         if self._settles():
             return PAUSE
         if any(holdings.value.in_doubt for holdings in self._holdings.values()):
             return DOUBT
         hinted = (self._pods.seen and self._pods.watched) or not self._taken
-        return until_beat(SLOW if hinted else BLIND)
+        return aligned(SLOW if hinted else BLIND)
 
     def _settles(self) -> bool:
         """Whether a pod's sandbox has stopped, and its kubelet may still list it."""

@@ -14,7 +14,7 @@ from asyncinotify import Mask
 
 from dpgateway.kit.inotify import Subscription
 from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import persist
+from dpgateway.kit.tasks import retry
 
 STARTED = 60.0
 """Seconds from an Allocate until the pod has its directory for sure, if its kubelet runs."""
@@ -73,7 +73,7 @@ class PodDirectories:
 
     async def run(self) -> None:
         """Watches until it is cancelled. A directory that can't be watched, or isn't there, is looked for again."""
-        await persist(self._watch, self._failed, first=self._poll, longest=self._poll)
+        await retry(self._watch, self._failed, first=self._poll, longest=self._poll)
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, OSError):

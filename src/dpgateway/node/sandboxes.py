@@ -17,7 +17,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import persist
+from dpgateway.kit.tasks import retry
 from dpgateway.node.runtime import SERVICE, called, dialled, serving
 from dpgateway.node.wire import cri_pb2 as wire
 
@@ -42,7 +42,7 @@ class Sandboxes:
 
     async def run(self) -> None:
         """Follows the runtime's events until it is cancelled. One that isn't there, or tells none, is tried again."""
-        await persist(self._follow, self._failed)
+        await retry(self._follow, self._failed)
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, _NO_ANSWER):

@@ -18,7 +18,7 @@ from asyncinotify import Mask
 
 from dpgateway.kit.inotify import Event, Subscription
 from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import persist, until_beat
+from dpgateway.kit.tasks import aligned, retry
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import SOCKET
 
@@ -53,7 +53,7 @@ class DirectoryWatch:
     async def run(self) -> None:
         """Watches until it is cancelled."""
         while True:
-            await persist(self._follow_once, self._failed, first=POLL_BLIND, longest=POLL_BLIND)
+            await retry(self._follow_once, self._failed, first=POLL_BLIND, longest=POLL_BLIND)
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, OSError):
@@ -77,7 +77,7 @@ class DirectoryWatch:
             _log.info("watching %s with inotify again", place)
         self._look_everywhere(created=place != self._directory)
         clock = asyncio.get_running_loop().time
-        here, due = True, clock() + until_beat(self._poll)
+        here, due = True, clock() + aligned(self._poll)
         while here:
             event = await _next(events, due - clock())
             if event is not None and event.mask & _LOST:
@@ -86,7 +86,7 @@ class DirectoryWatch:
             if event is not None and within:
                 self._dispatch(event)
             if clock() >= due:
-                due = clock() + until_beat(self._poll)
+                due = clock() + aligned(self._poll)
                 self._look_everywhere(created=False)
             elif within:
                 continue  # this was the right place a moment ago, and something happens in it

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dpgateway.kit.tasks import until_beat
+from dpgateway.kit.tasks import aligned
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.ownership import FOLDER, Owner, Ownership, hash_of, others, this_gateway
 
@@ -123,7 +123,7 @@ class Elsewhere:
             if self._strangers != told:
                 told = dict(self._strangers)
                 self._tell()
-            await asyncio.sleep(UNFREE if self._strangers else until_beat(SELDOM))
+            await asyncio.sleep(UNFREE if self._strangers else aligned(SELDOM))
 
     def configured(self, resource: str) -> None:
         """From now on its own lock tells who serves it."""

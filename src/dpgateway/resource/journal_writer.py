@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dpgateway.errors import GatewayError, KubeletError
 from dpgateway.kit.observable import Observable
-from dpgateway.kit.tasks import within
+from dpgateway.kit.tasks import wait_for
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holdings import NOTED_WITHIN, Holdings
 from dpgateway.resource.journal import Entries, Journal
@@ -118,7 +118,7 @@ class Remembering:
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
         try:
-            return await within(seconds, self._in_turn(function))
+            return await wait_for(self._in_turn(function), seconds)
         except TimeoutError:
             raise TimeoutError(f"the disk hasn't answered for {seconds:g} s") from None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from dpgateway.errors import GatewayError
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.kit.tasks import LONGEST_PAUSE, doubling
+from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
@@ -83,7 +83,7 @@ class Left:
             except TimeoutError:
                 await self.look()
                 looks += 1
-                due = asyncio.get_running_loop().time() + doubling(looks, LONGEST_PAUSE, WRITTEN)
+                due = asyncio.get_running_loop().time() + backoff(looks, LONGEST_PAUSE, WRITTEN)
 
     def _lacking(self) -> frozenset[tuple[str, str]]:
         """The ids that are held, and of which it isn't known what is behind them."""

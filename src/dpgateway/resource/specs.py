@@ -18,7 +18,7 @@ from dpgateway.cdi.own import OwnSpecs, Written
 from dpgateway.errors import GatewayError
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
-from dpgateway.kit.tasks import until_beat
+from dpgateway.kit.tasks import aligned
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holdings import NOTED_WITHIN, Holdings
 from dpgateway.resource.orphans import Left
@@ -55,7 +55,7 @@ class Keeping:
         await self._left.known.wait()
         while True:
             await self._try(self._look)
-            await asyncio.sleep(until_beat(self._pause))
+            await asyncio.sleep(aligned(self._pause))
 
     async def _restore(self) -> None:
         """All were needed when the gateway ended."""

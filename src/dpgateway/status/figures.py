@@ -99,7 +99,7 @@ class Resource:
             plugin.driver.said.value,
             plugin.failure,
             plugin.rpcs.read(),
-            calls and (calls.tally.read(), calls.preparing.running),
+            calls and (calls.stats.read(), calls.preparing.running),
             offers.version,
             offers.value,
             ledger.losses,
@@ -127,7 +127,7 @@ def _made(name: str, driver: str, plugin: Plugin, holdings: Holdings) -> Resourc
         ledger.losses,
         ledger.returns,
         plugin.rpcs.read(),
-        calls.tally.read() if calls is not None else {},
+        calls.stats.read() if calls is not None else {},
         calls.preparing.running if calls is not None else 0,
         len(plugin.outdated),
     )

@@ -14,7 +14,7 @@ from typing import Any
 from dpgateway.config import Web
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
-from dpgateway.kit.tasks import persist
+from dpgateway.kit.tasks import retry
 from dpgateway.kit.threads import Threads
 from dpgateway.web.answers import Application, Limits, Page
 
@@ -53,7 +53,7 @@ class Serving:
     async def _persist(self, host: IPv4Address | IPv6Address, port: int) -> None:
         self._complaint = ""
         failed = partial(self._failed, _url(host, port))
-        await persist(partial(self._serve, host, port), failed, longest=LONGEST_PAUSE)
+        await retry(partial(self._serve, host, port), failed, longest=LONGEST_PAUSE)
 
     def _failed(self, url: str, error: Exception) -> None:
         if not isinstance(error, OSError):

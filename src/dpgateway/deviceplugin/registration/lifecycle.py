@@ -30,7 +30,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpgateway.kit.tasks import doubling
+from dpgateway.kit.tasks import backoff
 
 
 class State(enum.StrEnum):
@@ -202,4 +202,4 @@ class Backoff:
             self._early += 1
             return float(0.01 * 2 ** (self._early - 1))
         self._failures += 1
-        return doubling(self._failures, 60.0) * (1 + self.random() / 4)
+        return backoff(self._failures, 60.0) * (1 + self.random() / 4)

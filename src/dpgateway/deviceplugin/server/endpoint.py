@@ -23,7 +23,7 @@ from dpgateway.deviceplugin.server.taking import TAKE, Misunderstood, Retries, T
 from dpgateway.errors import KubeletError
 from dpgateway.kit import unix
 from dpgateway.kit.seqpacket import Gone, Listener, Peer
-from dpgateway.kit.tasks import within
+from dpgateway.kit.tasks import wait_for
 from dpgateway.resource.ownership import Ownership
 
 UNARY = 0.5
@@ -204,7 +204,7 @@ class Endpoint:
         """Refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
         self.handlers.refusing = True
         with contextlib.suppress(TimeoutError):
-            await within(grace, self.handlers.quiet())
+            await wait_for(self.handlers.quiet(), grace)
 
     async def close(self) -> None:
         """Ends the streams and the servers, and removes the names."""
@@ -221,7 +221,7 @@ class Endpoint:
         # Each stream ends before its connection. If a stream is open when the connection says goodbye, a kubelet 1.8 or
         # 1.9 (grpc-go 1.3.0) never sees the stream's end, and goes on counting the resource's devices.
         with contextlib.suppress(TimeoutError):
-            await within(FAREWELL, self.handlers.still())
+            await wait_for(self.handlers.still(), FAREWELL)
         # A client that finds an answer and the end of its connection at once may take the end for the answer.
         servers = [*self._older, *self._servers]
         await unix.read_by_peers(self.paths(), HEARING)

@@ -32,7 +32,7 @@ from dpgateway.errors import (
     RequestError,
     encodable,
 )
-from dpgateway.kit.call_stats import Tally
+from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
 
 CODES: tuple[tuple[type[GatewayError], grpc.StatusCode], ...] = (
@@ -111,7 +111,7 @@ class Handlers:
         self.refusing = False
         """Whether new calls are refused, because the resource ends."""
         self._refused: dict[str, tuple[str, float]] = {}
-        self.rpcs = Tally()
+        self.rpcs = CallStats()
         """Those that were answered, by name, with gRPC's codes."""
 
     @property

@@ -26,7 +26,7 @@ from pathlib import Path
 from dpgateway.deviceplugin.server.mute import Mutes
 from dpgateway.errors import KubeletError
 from dpgateway.kit.seqpacket import Peer
-from dpgateway.kit.tasks import LONGEST_PAUSE, doubling
+from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
 
 ASK, POOR, TAKE, SERVES = "ask 1", "ask 1 without healthy devices", "take", "serves"
 REGISTER, LISTED, BACK = "register", "listed", "back"
@@ -49,7 +49,7 @@ class Retries:
     def failed(self, why: str) -> bool:
         """Whether that is news: the last failure had another cause."""
         self._failures += 1
-        pause = doubling(self._failures, LONGEST_PAUSE) * (1 + random.random() / 4)  # noqa: S311  no secret
+        pause = backoff(self._failures, LONGEST_PAUSE) * (1 + random.random() / 4)  # noqa: S311  no secret
         self._due = asyncio.get_running_loop().time() + pause
         self._why, before = why, self._why
         return why != before
