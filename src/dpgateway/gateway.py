@@ -217,7 +217,7 @@ class Gateway:
         """
         old = self._serving[config.name]
         await self._stop_next(old)
-        old.next = new = _Serving(config, time.monotonic(), record=old.record, old=old)
+        old.next = new = _Serving(config, time.monotonic(), history=old.history, old=old)
         new.task = self._spawn(config.name, partial(self._serve, new))
         self.changed.notify()
         placed = asyncio.create_task(new.placed.wait(), name=f"{config.name} placed")
@@ -276,7 +276,7 @@ class Gateway:
             plugin = serving.plugin = Plugin(serving.config, driver, self._front, group, follows=serving.follows)
             for value in plugin.values:
                 value.subscribe(self.changed.notify)
-                value.subscribe(serving.note)
+            plugin.registrar.standing.subscribe(serving.note)
             serving.note()
             self.changed.notify()
             if self._node.kubelet:

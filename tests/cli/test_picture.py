@@ -27,7 +27,7 @@ def resource(name, *devices, **others):
     ill = sum(not one["healthy"] for one in devices)
     counts = {"healthy": len(devices) - ill, "unhealthy": ill, "held": 0, "free": len(devices) - ill, "lost": 0}
     usual = {
-        "registration": {"state": "serving", "since": at("11:00:00"), "streaming": True},
+        "registrations": [{"state": "serving", "since": at("11:00:00"), "streaming": True}],
         "counts": counts,
         "failure": None,
         "driver": {"name": "fake", "version": "1.2", "listed": at("11:59:50"), "error": None},
@@ -86,7 +86,7 @@ def test_much_is_wrong(drawn):
     driver = {"name": "fake", "version": None, "listed": None, "error": error}
     ill = device("x", healthy=False, reason="too hot", numa_nodes=[0, 1], attributes={"vendor": "1d0f", "ok": True})
     gone = device("y", healthy=False, lost=True, reason="it is gone", held=True, held_since=at("11:00:00"))
-    first = resource(R, ill, gone, device("z"), registration=unheard)
+    first = resource(R, ill, gone, device("z"), registrations=[unheard])
     second = resource(S, driver=driver, failure={"since": at("11:59:00"), "reason": "no such driver"})
     refusal = {"time": at("11:50:00"), "problems": ["config.yaml:3: wrong", "config.yaml:4: wrong too"]}
     troubles = [
@@ -220,7 +220,7 @@ def on_terminal(status):
 
 def test_what_is_wrong_is_in_colour(coloured):
     silent = {"state": "waiting", "since": at("11:00:00"), "streaming": False}
-    good, waiting = resource(R, device("x")), resource("silent", registration=silent)
+    good, waiting = resource(R, device("x")), resource("silent", registrations=[silent])
     ill = resource("ill", device("y", healthy=False, reason="hot"), device("z"))
     broken = resource("broken", device("x"), failure={"since": None, "reason": "no bus"})
     kubelet = {"there": True, "since": None, "api": None, "release": None}

@@ -101,7 +101,7 @@ class Chart:
         def served() -> bool:
             try:
                 since = kubelet.stat().st_ctime - ROUNDED
-                found = [one["registration"] for one in self.status(node)["resources"]]
+                found = [one for each in self.status(node)["resources"] for one in each["registrations"]]
             except (OSError, KeyError):  # the pod, or its kubelet, isn't there yet
                 return False
             return all(one["state"] == "serving" and at(one["since"]) > since for one in found)

@@ -11,8 +11,8 @@ import pytest
 from dpgateway.daemon import control
 from dpgateway.daemon.control import Control, Subject, Times
 from dpgateway.kit.observable import Signal
-from dpgateway.status import SCHEMA, Gateway, Reloads, Status
-from dpgateway.status.values import Kubelet, PodResources
+from dpgateway.status import SCHEMA, GatewayStatus, Reloads, Status
+from dpgateway.status.values import KubeletStatus, PodResourcesStatus
 from tests.support.waiting import until
 
 QUICK = Times(patience=20, gathering=0.01, look=0.01, hold=0.01)
@@ -20,8 +20,11 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def status(node):
-    kubelet, asked = Kubelet(there=False, since=NOW, incarnation=None, api=None, release=None), PodResources(None, None)
-    return Status(SCHEMA, NOW, Gateway("1", 1, node, NOW), Reloads(NOW), kubelet, asked, (), (), ())
+    kubelet, asked = (
+        KubeletStatus(there=False, since=NOW, incarnation=None, api=None, release=None),
+        PodResourcesStatus(None, None),
+    )
+    return Status(SCHEMA, NOW, GatewayStatus("1", 1, node, NOW), Reloads(NOW), kubelet, asked, (), (), ())
 
 
 class Running:

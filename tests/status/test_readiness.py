@@ -4,20 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from dpgateway.status import Standing, readiness
-from dpgateway.status.readiness import DAMPED, NO_KUBELET, Past, Record
-from dpgateway.status.values import Failure, Registration
+from dpgateway.resource.standing import Standing
+from dpgateway.status import ResourceStatus, readiness
+from dpgateway.status.readiness import DAMPED, NO_KUBELET, History, Past
+from dpgateway.status.values import DriverStatus, Failure
 
-SERVING = Registration("serving", None, registered=True, streaming=True, listed=True, api="v1beta1", failure=None)
-READY = Standing("example.com/a", started=True, registration=SERVING, failure=None)
+SERVING = Standing("deviceplugin", "serving", registered=True, streaming=True, listed=True, api="v1beta1")
+READY = ResourceStatus("example.com/a", True, (SERVING,), None, DriverStatus("x", "1", None, None, None))
 
 
 def other(wrong=None, **registration):
     changed = replace(SERVING, **{"streaming": False, "listed": False, **registration})
-    return replace(READY, name="example.com/b", registration=changed, failure=wrong)
+    return replace(READY, name="example.com/b", registrations=(changed,), failure=wrong)
 
 
-def test_it_is_ready_when_the_kubelet_has_the_list_of_each():
+def test_ready_when_each_list_is_there():
     found = readiness([READY, replace(READY, name="example.com/b")], kubelet=True)
     assert (found.ready, found.reason) == (True, None)
     assert [(one.name, one.ready, one.reason) for one in found.resources] == [
@@ -27,7 +28,7 @@ def test_it_is_ready_when_the_kubelet_has_the_list_of_each():
 
 
 @pytest.mark.parametrize(
-    ("standing", "reason"),
+    ("one", "reason"),
     [
         (other(streaming=True), "the kubelet has asked for its list, which isn't sent yet"),
         (other(), "the kubelet accepted its registration, but hasn't asked for its list yet"),
@@ -37,8 +38,8 @@ def test_it_is_ready_when_the_kubelet_has_the_list_of_each():
         (other(streaming=True, listed=True, failure="another plugin's"), "another plugin's"),
     ],
 )
-def test_each_cause_is_told_of_the_resource_and_leaves_the_others_ready(standing, reason):
-    found = readiness([READY, standing], kubelet=True)
+def test_reason_of_one_that_is_not_ready(one, reason):
+    found = readiness([READY, one], kubelet=True)
     assert (found.ready, found.reason) == (False, "not ready: example.com/b")
     assert [one.reason for one in found.resources] == [None, reason]
 
@@ -50,23 +51,23 @@ def test_without_a_kubelet_nothing_is_ready():
     assert not readiness([], kubelet=False).ready
 
 
-def test_a_socket_that_is_gone_under_an_open_stream_is_told_though_the_kubelet_has_the_list():
+def test_socket_gone_under_an_open_stream():
     found = readiness([READY], kubelet=False)
     assert (found.ready, found.reason, found.resources[0].ready) == (False, NO_KUBELET, True)
 
 
-def test_a_driver_that_fails_is_no_cause_where_there_never_was_a_device():
+def test_failing_driver_that_never_had_devices():
     assert readiness([replace(READY, failure=Failure("no bus", None))], kubelet=True).ready
 
 
-def test_a_driver_that_fails_is_one_where_there_were_devices_and_hardware_that_goes_is_none():
+def test_failing_driver_that_had_devices():
     past = Past(deprived=frozenset({READY.name}))
     found = readiness([replace(READY, failure=Failure("no bus", None))], kubelet=True, past=past)
     assert (found.ready, found.resources[0].reason) == (False, "no device is Healthy any more: no bus")
     assert readiness([READY], kubelet=True, past=past).ready
 
 
-def test_what_was_ready_a_moment_ago_is_ready_still_and_says_what_is_under_way():
+def test_ready_a_moment_ago_with_its_reason():
     away = other(registered=False)
     found = readiness([READY, away], kubelet=True, past=Past(ready=frozenset({away.name})))
     assert (found.ready, found.reason) == (True, None)
@@ -75,36 +76,42 @@ def test_what_was_ready_a_moment_ago_is_ready_still_and_says_what_is_under_way()
     assert (found.ready, found.kubelet, found.resources[0].reason) == (True, False, NO_KUBELET)
 
 
-GOOD = {"listed": True, "healthy": True, "failed": False}
-
-
 def noted(*looks):
-    record = Record()
-    for now, change in looks:
-        record.note(now, **{**GOOD, **change})
-    return record
+    history = History()
+    for now, listed in looks:
+        history.note(now, listed=listed, had_devices=True)
+    return history
 
 
 @pytest.mark.parametrize(
-    ("looks", "kubelet_since", "end"),
+    ("looks", "deprived_since", "kubelet_since", "end"),
     [
-        pytest.param([(0, {}), (100, {"listed": False})], 0, 100 + DAMPED, id="its stream ends"),
-        pytest.param([(0, {}), (9, {"listed": False}), (15, {"listed": False})], 0, 9 + DAMPED, id="from the first"),
-        pytest.param([(0, {}), (5, {"listed": False})], 300, 300 + DAMPED, id="the next kubelet is late"),
-        pytest.param([(0, {}), (5, {"healthy": False, "failed": True})], 0, 5 + DAMPED, id="its driver fails"),
+        pytest.param([(0, True), (100, False)], None, 0, 100 + DAMPED, id="its stream ends"),
+        pytest.param([(0, True), (9, False), (15, False)], None, 0, 9 + DAMPED, id="from the first"),
+        pytest.param([(0, True), (5, False)], None, 300, 300 + DAMPED, id="the next kubelet is late"),
+        pytest.param([(0, True)], 5, 0, 5 + DAMPED, id="its driver fails"),
+        pytest.param([(0, True), (7, False)], 5, 0, 5 + DAMPED, id="then its stream ends"),
     ],
 )
-def test_it_counts_as_ready_for_a_while_after_it_was(looks, kubelet_since, end):
-    record = noted(*looks)
-    assert record.passing(end - 0.1, kubelet_since)
-    assert not record.passing(end, kubelet_since)
+def test_ready_for_a_while_longer(looks, deprived_since, kubelet_since, end):
+    history = noted(*looks)
+    assert history.passing(end - 0.1, kubelet_since, deprived_since)
+    assert not history.passing(end, kubelet_since, deprived_since)
 
 
-def test_what_was_never_ready_has_no_while():
-    assert not noted((0, {"listed": False, "healthy": False})).passing(0, 0)
+def test_never_ready_has_no_while():
+    assert not noted((0, False)).passing(0, 0)
 
 
-def test_a_driver_that_fails_before_there_was_a_device_deprives_nobody():
-    assert not noted((0, {"healthy": False, "failed": True})).deprived
-    assert noted((0, {}), (1, {"healthy": False})).deprived
-    assert not noted((0, {}), (1, {"healthy": False}), (2, {})).deprived
+def test_deprived_after_having_had_devices():
+    new = History()
+    assert not new.deprived(had_devices=False, healthy=False)
+    assert new.deprived(had_devices=True, healthy=False)
+    assert not new.deprived(had_devices=True, healthy=True)
+    assert noted((0, True)).deprived(had_devices=False, healthy=False), "it began anew"
+
+
+def test_every_front_has_to_be_ready():
+    away = replace(SERVING, front="dra", streaming=False, listed=False, failure="registering failed: no")
+    found = readiness([replace(READY, registrations=(SERVING, away))], kubelet=True)
+    assert (found.ready, found.resources[0].reason) == (False, "registering failed: no")

@@ -7,37 +7,34 @@ from typing import Any
 import pytest
 
 from dpgateway.config import ResourceConfig, Timeouts
-from dpgateway.deviceplugin.registration.lifecycle import State
-from dpgateway.deviceplugin.registration.standing import Standing
 from dpgateway.model import Device
 from dpgateway.node.holders import Holder
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.ledger import Ledger
-from dpgateway.status.snapshot import Devices, release, standing
+from dpgateway.resource.standing import Standing
+from dpgateway.status.snapshot import Devices, release, resource
 
 
 @pytest.mark.parametrize(("seconds", "overdue"), [(10, 11), (58, 59), (59, 60), (600, 60)])
-def test_a_resource_that_never_comes_holds_up_the_start_no_longer_than_its_list_may_take(seconds, overdue):
+def test_start_of_a_resource_that_never_comes(seconds, overdue):
+    """It holds the gateway's start up for no longer than its list may take."""
     config = ResourceConfig("example.com/a", "x", timeouts=Timeouts(list=timedelta(seconds=seconds)))
     for age, started in ((overdue - 0.1, False), (overdue, True)):
-        found = standing(config, None, age, directory=True)
-        assert (found.name, found.started, found.registration.state) == ("example.com/a", started, "unready")
+        found = resource(config, None, age, directory=True)
+        assert (found.name, found.started, found.registrations[0].state) == ("example.com/a", started, "unready")
 
 
-def plugin(*, served=True, listed=True, failure="", state=State.AWAY) -> Any:
-    """What is looked at of one."""
-    streaming = state is State.SERVING
-    registered = state in {State.EXPECTING, State.SERVING}
-    api = "v1beta1" if registered else None
-    where = Standing(state, registered=registered, streaming=streaming, listed=streaming, api=api)
+def plugin(*, served=True, listed=True, failure="", streaming=False, **others) -> Any:
+    """What a snapshot reads of one."""
+    standing = Standing("deviceplugin", "serving", streaming=streaming, listed=streaming)
+    usual = {"stranger": "", "failed_since": 0.0, "elsewhere": "", "unsaved": "", "refused": None}
     return SimpleNamespace(
+        **{**usual, **others},
         served=served,
-        stranger="",
         failure=failure,
-        failed_since=0.0,
-        elsewhere="",
+        driver=SimpleNamespace(said=SimpleNamespace(value=SimpleNamespace(listed=None, failure="", error=""))),
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
-        registrar=SimpleNamespace(standing=SimpleNamespace(value=where)),
+        registrar=SimpleNamespace(standing=SimpleNamespace(value=standing)),
     )
 
 
@@ -45,27 +42,25 @@ def plugin(*, served=True, listed=True, failure="", state=State.AWAY) -> Any:
     ("one", "directory", "started", "streaming", "failure"),
     [
         (plugin(), True, True, False, None),
-        (plugin(state=State.SERVING), True, True, True, None),
+        (plugin(streaming=True), True, True, True, None),
         (plugin(served=False), True, False, False, None),
         (plugin(served=False), False, True, False, None),
         (plugin(listed=False), True, False, False, None),
         (plugin(served=False, listed=False), False, False, False, None),
         (plugin(listed=False, failure="no bus"), True, True, False, "no bus"),
-        (plugin(failure="no bus", state=State.SERVING), True, True, True, "no bus"),
+        (plugin(failure="no bus", streaming=True), True, True, True, "no bus"),
     ],
 )
-def test_a_resource_is_started_once_it_is_served_and_listed_or_has_failed(one, directory, started, streaming, failure):
-    found = standing(ResourceConfig("a", "x"), one, 0.0, directory=directory)
-    assert (found.started, found.registration.streaming) == (started, streaming)
+def test_started_once_listed_or_failed(one, directory, started, streaming, failure):
+    found = resource(ResourceConfig("a", "x"), one, 0.0, directory=directory)
+    assert (found.started, found.registrations[0].streaming) == (started, streaming)
     assert (found.failure and found.failure.reason) == failure
 
 
-@pytest.mark.parametrize(
-    ("state", "registered"), [(State.AWAY, False), (State.REGISTERING, False), (State.EXPECTING, True)]
-)
-def test_it_is_registered_with_the_present_kubelet_once_that_accepted_it(state, registered):
-    found = standing(ResourceConfig("a", "x"), plugin(state=state), 0.0, directory=True).registration
-    assert (found.state, found.registered, found.api) == (state.value, registered, "v1beta1" if registered else None)
+@pytest.mark.parametrize("others", [{"elsewhere": "another gateway serves it"}, {"stranger": "another plugin's"}])
+def test_what_the_registrar_does_not_know(others):
+    (found,) = resource(ResourceConfig("a", "x"), plugin(**others), 0.0, directory=True).registrations
+    assert found.failure == next(iter(others.values()))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +74,7 @@ def test_it_is_registered_with_the_present_kubelet_once_that_accepted_it(state, 
         ("v1beta1", "v1", "1.20 or later"),
     ],
 )
-def test_a_kubelets_release_is_told_as_far_as_its_apis_tell_it(api, pod_resources, told):
+def test_release_of_a_kubelet_from_its_apis(api, pod_resources, told):
     assert release(api, pod_resources) == told
 
 
@@ -92,7 +87,7 @@ class TestDevices:
         inventory = SimpleNamespace(ledger=ledger, list=SimpleNamespace(value=ledger.offers()))
         return SimpleNamespace(inventory=inventory, outdated={})
 
-    def test_they_are_looked_at_again_when_the_list_is_another_one(self, one):
+    def test_anew_after_another_list(self, one):
         devices, holdings = Devices(), Holdings()
         devices.look(one, holdings)
         before = devices.all
@@ -104,14 +99,14 @@ class TestDevices:
         assert [device.reason for device in devices.all] == ["no answer"] * 2
         assert (devices.counts.listed, devices.counts.healthy) == (2, 0)
 
-    def test_they_are_looked_at_again_when_a_container_is_outdated(self, one):
+    def test_anew_after_an_outdated_container(self, one):
         devices, holdings = Devices(), Holdings()
         devices.look(one, holdings)
         one.outdated = {"a": "this container was given /dev/0, and it is /dev/1 now"}
         devices.look(one, holdings)
         assert [device.outdated for device in devices.all] == [one.outdated["a"], None]
 
-    def test_they_are_looked_at_again_when_somebody_else_holds_one_and_not_when_that_is_only_said_again(self, one):
+    def test_anew_after_another_holder_only(self, one):
         devices, holder = Devices(), Holder("team", "encoder-0", "main")
         holdings = Holdings().noted({}, 0.0, 0.0).began(("a",)).gave(("a",), 1.0)
         devices.look(one, holdings)

@@ -30,18 +30,11 @@ class Node:
         async with asyncio.TaskGroup() as group:
             self.gateway = Gateway(configuration, "node-a", group)
             self.gateway.start()
-            self._page = Metrics(self._figures).answer
+            self._page = Metrics(self.gateway.overview.figures).answer
             try:
                 yield self
             finally:
                 await self.gateway.close()
-
-    def _figures(self):
-        """They are those that a look at everything finds, although most resources aren't looked at."""
-        shown = self.gateway.overview.figures()
-        self.gateway.changed.notify()
-        assert self.gateway.overview.figures().resources == shown.resources
-        return shown
 
     async def reload(self, *resources):
         await self.gateway.apply(changes(self.gateway.resources, resources), [one.name for one in resources])

@@ -5,7 +5,7 @@ import pytest
 
 from dpgateway.config import Web
 from dpgateway.kit.observable import Observable
-from dpgateway.web.answers import TEXT, Answer, Limits
+from dpgateway.web.answers import TEXT, Limits, Response
 from dpgateway.web.serving import Serving
 from tests.support.serving import group
 from tests.support.waiting import until
@@ -26,7 +26,7 @@ class Pages:
         self.task = group().create_task(serving.run(), name="pages")
 
     async def _text(self):
-        return Answer(TEXT, self.text.encode())
+        return Response(TEXT, self.text.encode())
 
     async def _bug(self):
         raise ZeroDivisionError("oops")

@@ -230,24 +230,6 @@ async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
         assert (healthy, held, sum(one.holders.values())) == (3, 2, 2)
 
 
-async def test_figures_are_made_once_while_nothing_changes(short_path):
-    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
-        await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
-        first, second = (node.gateway.overview.figures().resources for _ in range(2))
-        assert second is first
-        node.gateway.changed.notify()
-        third = node.gateway.overview.figures().resources
-        assert (third is first, third[0] is first[0]) == (False, True)
-
-
-async def test_the_page_says_the_same_again_while_nothing_changes(short_path):
-    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
-        await until(lambda: node.shows(2, "dpgateway_devices", resource=R))
-        page = Metrics(node.gateway.overview.figures).answer
-        first, second = [(await page()).body for _ in range(2)]
-        assert first == second
-
-
 async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_path):
     odd = 'x"} 1\n# TYPE y \\'
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
@@ -260,22 +242,6 @@ async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_p
             families = text_string_to_metric_families((await page()).body.decode())
             (family,) = [one for one in families if one.name == "dpgateway_holdings"]
             assert [sample.labels["pod"] for sample in family.samples] == names
-
-
-async def test_who_asks_in_vain_takes_nothing_from_the_next(short_path):
-    async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
-        whole = node.gateway.overview.figures()
-        (one,) = whole.resources
-        many = tuple(replace(one, name=f"{R}-{number}") for number in range(100))
-        page = Metrics(lambda: replace(whole, resources=many)).answer
-        asking = asyncio.ensure_future(page())
-        await asyncio.sleep(0)  # some lines are made
-        await asyncio.sleep(0)
-        asking.cancel()
-        await asyncio.wait({asking})
-        assert asking.cancelled()
-        body = (await page()).body.decode()
-        assert all(f'dpgateway_devices_held{{resource="{other.name}"}} 0.0' in body for other in many)
 
 
 async def test_others_have_their_turn_while_a_long_page_is_made(short_path):

@@ -9,15 +9,16 @@ import weakref
 import pytest
 
 from dpgateway.errors import NoThread
-from dpgateway.status import Standing, readiness
-from dpgateway.status.values import Registration
-from dpgateway.web.answers import Answer
+from dpgateway.resource.standing import Standing
+from dpgateway.status import ResourceStatus, readiness
+from dpgateway.status.values import DriverStatus
+from dpgateway.web.answers import Response
 from dpgateway.web.pages import Sources, gathered, kept, pages
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns
 from tests.web.test_statusz import status
 
-AWAY = Registration("away", None, registered=False, streaming=False, listed=False, api=None, failure=None)
+AWAY = Standing("deviceplugin", "away")
 
 
 async def works():
@@ -66,7 +67,8 @@ async def test_whether_the_kubelet_has_everything(kubelet, status):
 
 
 async def test_which_resource_it_has_not():
-    found = readiness([Standing("example.com/a", started=True, registration=AWAY, failure=None)], kubelet=True)
+    resource = ResourceStatus("example.com/a", True, (AWAY,), None, DriverStatus("x", "1", None, None, None))
+    found = readiness([resource], kubelet=True)
     status, told = await said(table(found=found)["/readyz"])
     assert (status, told["reason"]) == (503, "not ready: example.com/a")
     assert told["resources"] == [{"name": "example.com/a", "ready": False, "reason": "not registered yet"}]
@@ -99,7 +101,7 @@ async def test_what_is_made_for_one_is_made_for_all_who_ask_meanwhile():
 
     async def page():
         await asyncio.sleep(0)
-        return Answer("x", str(next(numbers)).encode())
+        return Response("x", str(next(numbers)).encode())
 
     one = kept(page)
     assert [answer.body for answer in await asyncio.gather(one(), one(), one())] == [b"1"] * 3
@@ -131,7 +133,7 @@ async def test_what_was_made_is_forgotten_once_nobody_asks_any_more():
         await kept(fails)()
 
 
-class Kept(Answer):
+class Kept(Response):
     """One that can be referred to weakly."""
 
     __slots__ = ("__weakref__",)

@@ -3,24 +3,37 @@
 import re
 
 from dpgateway.kit.log import Event
-from dpgateway.status import SCHEMA, Gateway, Reloads, Resource, Status
-from dpgateway.status.values import Counts, Device, Driver, Holder, Kubelet, PodResources, Registration, Trouble
+from dpgateway.resource.standing import Standing
+from dpgateway.status import SCHEMA, GatewayStatus, Reloads, ResourceStatus, Status
+from dpgateway.status.values import (
+    Counts,
+    DeviceStatus,
+    DriverStatus,
+    HolderStatus,
+    KubeletStatus,
+    PodResourcesStatus,
+    Trouble,
+)
 from dpgateway.web.statusz import lines
 
 STARTED, NOW = "2026-01-01T00:00:05Z", "2026-01-01T03:04:00Z"
-SERVING = Registration("serving", NOW, registered=True, streaming=True, listed=True, api="v1beta1", failure=None)
-FREE = Device("free", "free", True, None, None, False, False, None, (), (), {})
-SICK = Device("sick\x1b[2J", "sick", False, "no\nanswer", NOW, False, False, None, (), (), {})
-HELD = Device("held", "held", True, None, None, False, True, None, (Holder("ns", "pod", None, "c"),), (), {})
+SERVING = Standing("deviceplugin", "serving", NOW, registered=True, streaming=True, listed=True, api="v1beta1")
+FREE = DeviceStatus("free", "free", True, None, None, False, False, None, (), (), {})
+SICK = DeviceStatus("sick\x1b[2J", "sick", False, "no\nanswer", NOW, False, False, None, (), (), {})
+HELD = DeviceStatus(
+    "held", "held", True, None, None, False, True, None, (HolderStatus("ns", "pod", None, "c"),), (), {}
+)
 
 
 def status(troubles=()):
     devices = FREE, SICK, HELD
     counts = Counts(listed=3, healthy=2, unhealthy=1, held=1, free=1, lost=0)
-    resource = Resource("example.com/a", True, SERVING, None, Driver("x", "1", NOW, None, None), counts, devices)
-    gateway, kubelet = Gateway("1.2", 1, "node-a", STARTED), Kubelet(True, NOW, None, "v1beta1", None)
+    resource = ResourceStatus(
+        "example.com/a", True, (SERVING,), None, DriverStatus("x", "1", NOW, None, None), counts, devices
+    )
+    gateway, kubelet = GatewayStatus("1.2", 1, "node-a", STARTED), KubeletStatus(True, NOW, None, "v1beta1", None)
     events = tuple(Event(NOW, "info", f"event {number}", "example.com/a", ("held",)) for number in range(60))
-    asked = PodResources(None, None)
+    asked = PodResourcesStatus(None, None)
     return Status(SCHEMA, NOW, gateway, Reloads(NOW), kubelet, asked, troubles, (resource,), events)
 
 

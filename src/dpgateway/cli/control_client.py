@@ -1,4 +1,7 @@
-"""Asks the running gateway how it is. What it says comes from its socket, as one JSON value for each line."""
+"""Asks the running gateway for its status. Each answer is a line of JSON on the gateway's control socket.
+
+The gateway may be of another version than this command: :func:`current` turns an older answer into one of SCHEMA.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,16 @@ def _connect(connection: socket.socket, path: Path) -> None:
 def _answers(connection: socket.socket, lines: Iterator[str], path: Path) -> Iterator[Any]:
     try:
         for line in lines:
-            yield json.loads(line)
+            yield current(json.loads(line))
             connection.settimeout(None)  # the next answer comes when something has changed
     except (OSError, ValueError) as error:
         raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
+
+
+def current(answer: Any) -> Any:  # noqa: ANN401  JSON
+    """The same answer in the present schema. Schema 1 had one registration for each resource: the device plugin's."""
+    if isinstance(answer, dict) and answer.get("schema") == 1:
+        for resource in answer["resources"]:
+            resource["registrations"] = [{"front": "deviceplugin", **resource.pop("registration")}]
+        answer["schema"] = 2
+    return answer

@@ -61,18 +61,18 @@ def _head(status: Value) -> Iterator[tuple[str, str]]:
 def _style(resource: Value) -> str:
     if resource["failure"]:
         return "red"
-    return "" if resource["registration"]["streaming"] and not resource["counts"]["unhealthy"] else "yellow"
+    streaming = all(one["streaming"] for one in resource["registrations"])
+    return "" if streaming and not resource["counts"]["unhealthy"] else "yellow"
 
 
 def _resource(resource: Value, now: str) -> Sequence[str]:
-    registration, counts, driver = resource["registration"], resource["counts"], resource["driver"]
+    registrations, counts, driver = resource["registrations"], resource["counts"], resource["driver"]
     numbers = [str(counts[name]) for name in ("healthy", "unhealthy", "held", "free", "lost")]
     listed = _age(driver["listed"], now)
-    name, state, since = resource["name"], registration["state"], _age(registration["since"], now)
     return (
-        name,
-        state,
-        since,
+        resource["name"],
+        ", ".join(one["state"] for one in registrations),
+        ", ".join(_age(one["since"], now) for one in registrations),
         *numbers,
         " ".join(filter(None, (driver["name"], driver["version"]))),
         f"{listed} ago" if driver["listed"] else "never",

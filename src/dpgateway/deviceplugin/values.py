@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from dpgateway.model import Allocation
 
+FRONT = "deviceplugin"
+"""The name of this front."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

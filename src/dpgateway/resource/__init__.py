@@ -7,6 +7,7 @@ shares          the ids under which a device is offered
 use             who uses which hardware, and what that excludes
 pool, pools     resources whose devices may be the same hardware
 additions       what the configuration adds to an allocation
+standing        how a front's registration of it stands
 held            which devices containers hold, for drivers that ask
 freeing         tells the driver what is free
 journal         what was given away, on disk; journal_writer: keeps it up to date

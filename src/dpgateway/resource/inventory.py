@@ -53,6 +53,8 @@ class Inventory:
         """None until the resource can be offered."""
         self.misfit = Observable("")
         """Why the resource can't be offered as its driver lists it."""
+        self.had_healthy = False
+        """Whether a list of it ever had a Healthy device."""
         self._shares, self._form = config.shares.count, config.shares.ids or ""
         self.ledger = Ledger(self._shares, config.keep_lost.total_seconds(), self._form)
         self.name = config.name
@@ -351,7 +353,9 @@ class Inventory:
 
     def _publish(self) -> None:
         self._stop_settling()
-        if self.list.set(self.ledger.offers()):
+        offers = self.ledger.offers()
+        self.had_healthy = self.had_healthy or any(offer.health.ok for offer in offers.values())
+        if self.list.set(offers):
             self.published = self.clock.monotonic()
         self.look_later()
 

@@ -1,4 +1,4 @@
-"""The gateway in numbers, for metrics: no device is named, so thousands of them are counted in milliseconds."""
+"""The gateway in numbers, for metrics. No device is named, so thousands of them are counted in milliseconds."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dpgateway.deviceplugin.plugin import Plugin
-from dpgateway.deviceplugin.registration.standing import Standing
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
 from dpgateway.node.holders import Holder
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
 from dpgateway.resource.offers import Offers
-from dpgateway.status.values import Counts, Reloads
+from dpgateway.resource.standing import Standing
+from dpgateway.status.values import UNSERVED, Counts, Reloads
 
 UNNAMED = Holder("", "", "")
-"""Whoever holds what PodResources doesn't name."""
+"""The holder of an id that PodResources doesn't name."""
 
 Moment = float
 """Seconds since 1970."""
@@ -26,34 +26,33 @@ Moment = float
 
 @dataclass(frozen=True, slots=True)
 class ResourceFigures:
-    """One resource: how it stands, and what happened since it is served, which begins at nothing with each start."""
+    """One resource: its state, and what happened since it is served. Each start of it counts from zero."""
 
     name: str
     driver: str
-    standing: Standing = Standing()  # noqa: RUF009  it is frozen
-    """Where it stands with the kubelet."""
+    registrations: tuple[Standing, ...] = (UNSERVED,)
     attempts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """How often Register was sent, by API and outcome."""
+    """Registrations that were tried, by API and outcome."""
     failed: bool = False
     """Whether there is nothing that a kubelet could give to a container."""
     listed: Moment | None = None
     """When its driver last listed its devices."""
     counts: Counts = Counts()  # noqa: RUF009  it is frozen
     holders: Mapping[Holder, int] = field(default_factory=dict)
-    """How many ids each container has."""
+    """Number of ids that each container has."""
     updates: int = 0
-    """How often its list has changed."""
+    """Changes of its list."""
     losses: int = 0
-    """How many ids were lost."""
+    """Ids that were lost."""
     returns: int = 0
-    """How many of these came back."""
+    """Lost ids that came back."""
     rpcs: Mapping[str, Calls] = field(default_factory=dict)
     calls: Mapping[str, Calls] = field(default_factory=dict)
-    """Its driver's."""
+    """Of its driver."""
     preparing: int = 0
-    """How many preparations are under way."""
+    """Preparations under way."""
     outdated: int = 0
-    """How many ids are held by containers that can't be started again."""
+    """Ids held by containers that can't be started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +62,14 @@ class KubeletFigures:
     there: bool
     appearances: int
     asked: Mapping[str, int]
-    """How often it was asked which pods have what, by outcome."""
+    """Requests to PodResources, by outcome."""
     answered: Moment | None
-    """When it last said so."""
+    """The last success of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All of it."""
+    """All numbers at one moment."""
 
     version: str
     reloads: Reloads
@@ -79,50 +78,20 @@ class Figures:
     resources: tuple[ResourceFigures, ...]
 
 
-class Resource:
-    """The figures of one resource. They are made again only when something that they show is another one, because most
-    scrapes find what the one before them found.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._seen: tuple[object, ...] = ()
-        self._figures = ResourceFigures(name, "")
-
-    def look(self, driver: str, plugin: Plugin | None, holdings: Holdings) -> ResourceFigures:
-        """``plugin``: None until it is made."""
-        if plugin is None:
-            return ResourceFigures(self._figures.name, driver)
-        calls, offers, ledger = plugin.driver.calls, plugin.inventory.list, plugin.inventory.ledger
-        seen = (
-            plugin.registrar.standing.value,
-            plugin.registrar.attempts,
-            plugin.driver.said.value,
-            plugin.failure,
-            plugin.rpcs.read(),
-            calls and (calls.stats.read(), calls.preparing.running),
-            offers.version,
-            offers.value,
-            ledger.losses,
-            ledger.returns,
-            holdings,
-            plugin.outdated,
-        )
-        if seen != self._seen:
-            self._seen, self._figures = seen, _made(self._figures.name, driver, plugin, holdings)
-        return self._figures
-
-
-def _made(name: str, driver: str, plugin: Plugin, holdings: Holdings) -> ResourceFigures:
+def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) -> ResourceFigures:
+    """``plugin``: None until it is made."""
+    if plugin is None:
+        return ResourceFigures(name, driver)
     used, ledger, calls = holdings.last_known, plugin.inventory.ledger, plugin.driver.calls
     return ResourceFigures(
         name,
         driver,
-        plugin.registrar.standing.value,
+        (plugin.registrar.standing.value,),
         plugin.registrar.attempts,
         bool(plugin.failure),
         _moment(plugin.driver.said.value.listed),
         counts(plugin.inventory.list.value or {}, used, ledger.lost),
-        {who or UNNAMED: count for who, count in Counter(map(holdings.listed.get, used)).items()},
+        {holder or UNNAMED: count for holder, count in Counter(map(holdings.listed.get, used)).items()},
         plugin.inventory.list.version,
         ledger.losses,
         ledger.returns,
@@ -148,7 +117,7 @@ def counts(offers: Offers, used: Iterable[str], lost: Iterable[str]) -> Counts:
 
 
 def _moment(seconds: float | None) -> Moment | None:
-    """``seconds``: of the monotonic clock. To a tenth, because the two clocks are read one after the other, and what
-    stays the same is to look the same.
+    """``seconds``: of the monotonic clock. Rounded to a tenth: the two clocks are read one after the other, and a
+    moment that stays the same should look the same.
     """
     return None if seconds is None else round(time.time() - (time.monotonic() - seconds), 1)

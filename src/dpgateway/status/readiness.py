@@ -1,8 +1,8 @@
-"""Whether the present kubelet has each resource, and devices of it, as far as the gateway can bring that about.
+"""Readiness: whether the present kubelet has each resource's list, and devices on it.
 
-It says so to those who act on it: a rollout gives an old gateway up that isn't ready. So what passes by itself is no
-cause: a kubelet that starts again, or a driver that begins anew, has DAMPED seconds before it counts. That isn't given
-to a resource that has never been ready, because the start of a gateway is over when it is.
+A rollout ends the old gateway once the new one is ready, so a state that passes by itself doesn't count: after a
+restart of the kubelet, or when a driver begins anew, a resource that was ready stays ready for DAMPED seconds. A
+resource that was never ready gets no such time, because a gateway's start is over when it is ready.
 """
 
 from __future__ import annotations
@@ -10,39 +10,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpgateway.status.values import Standing, Time
+from dpgateway.resource.standing import Standing
+from dpgateway.status.values import Failure, ResourceStatus, Time
 
 DAMPED = 10.0
-"""Seconds for which what was ready counts as ready still, since it isn't, or since the kubelet is new."""
+"""Seconds for which a resource still counts as ready after it ceased to be, or after the kubelet came."""
 
 NO_KUBELET = "there is no kubelet.sock"
 
 
-class Record:
-    """What one resource was until now, however often it began anew."""
+class History:
+    """What readiness has to know of a resource's past, however often the resource began anew."""
 
     def __init__(self) -> None:
-        self._served = False
-        self._since: float | None = None
-        self._healthy = self._had_devices = False
+        self._was_listed = False
+        self._unlisted_since: float | None = None
+        self._had_devices = False
 
-    @property
-    def deprived(self) -> bool:
-        """Whether it had a Healthy device, and has none now."""
-        return self._had_devices and not self._healthy
+    def note(self, now: float, *, listed: bool, had_devices: bool) -> None:
+        """Called when a registration changes. ``now``: in seconds of the monotonic clock; ``listed``: whether the
+        kubelet has the list; ``had_devices``: whether that ever had a Healthy device.
+        """
+        self._had_devices = self._had_devices or had_devices
+        if listed:
+            self._was_listed, self._unlisted_since = True, None
+        elif self._unlisted_since is None:
+            self._unlisted_since = now
 
-    def note(self, now: float, *, listed: bool, healthy: bool, failed: bool) -> None:
-        """How it is. ``now``: in seconds of the monotonic clock; ``listed``: whether the kubelet has its list."""
-        self._healthy = healthy
-        self._had_devices = self._had_devices or healthy
-        if listed and not (failed and self.deprived):
-            self._served, self._since = True, None
-        elif self._since is None:
-            self._since = now
+    def deprived(self, *, had_devices: bool, healthy: bool) -> bool:
+        """Whether the resource had a Healthy device, and has none now."""
+        return (self._had_devices or had_devices) and not healthy
 
-    def passing(self, now: float, kubelet_since: float) -> bool:
-        """Whether it was ready until a moment ago, or the kubelet is new. ``kubelet_since``: when that came or went."""
-        return self._served and (self._since is None or now < max(self._since, kubelet_since) + DAMPED)
+    def passing(self, now: float, kubelet_since: float, deprived_since: float | None = None) -> bool:
+        """Whether the resource was ready until a moment ago, or the kubelet is new. ``kubelet_since``: when the kubelet
+        came or went; ``deprived_since``: since when the driver fails, if that took the Healthy devices away.
+        """
+        since = min((moment for moment in (self._unlisted_since, deprived_since) if moment is not None), default=None)
+        return self._was_listed and (since is None or now < max(since, kubelet_since) + DAMPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,37 +85,39 @@ class Readiness:
 
 
 def readiness(
-    standings: Iterable[Standing], *, kubelet: bool, past: Past | None = None, lingers: Time | None = None
+    resources: Iterable[ResourceStatus], *, kubelet: bool, past: Past | None = None, lingers: Time | None = None
 ) -> Readiness:
     """``kubelet``: whether there is one."""
     past = past or Past()
-    resources = []
-    for one in standings:
+    found = []
+    for one in resources:
         reason = unready(one, kubelet=kubelet, deprived=one.name in past.deprived)
-        resources.append(ResourceReadiness(one.name, reason is None or one.name in past.ready, reason))
-    names = [one.name for one in resources if not one.ready]
+        found.append(ResourceReadiness(one.name, reason is None or one.name in past.ready, reason))
+    names = [one.name for one in found if not one.ready]
     there = kubelet or past.kubelet
     reason = NO_KUBELET if not there else f"not ready: {', '.join(names)}" if names else None
-    return Readiness(there and not names, kubelet, reason, tuple(resources), lingers)
+    return Readiness(there and not names, kubelet, reason, tuple(found), lingers)
 
 
-def unready(standing: Standing, *, kubelet: bool, deprived: bool = False) -> str | None:
-    """Why the kubelet hasn't got its list, or no device any more; None if it has. ``kubelet``: whether there is one;
-    ``deprived``: whether the resource had a Healthy device, and has none now. If its driver says so, it is ready: that
-    is hardware, which no other gateway would find either.
+def unready(resource: ResourceStatus, *, kubelet: bool, deprived: bool = False) -> str | None:
+    """Why a front of the resource isn't ready; None if all are. ``kubelet``: whether there is one; ``deprived``:
+    whether the resource had a Healthy device, and has none now.
     """
-    registration = standing.registration
-    if registration.streaming and registration.listed:
-        taken = standing.failure if deprived else None
-        return f"no device is Healthy any more: {taken.reason}" if taken else registration.failure
-    if registration.streaming:
+    reasons = (why_unready(one, resource.failure, kubelet=kubelet, deprived=deprived) for one in resource.registrations)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def why_unready(one: Standing, failure: Failure | None, *, kubelet: bool, deprived: bool = False) -> str | None:
+    """Why one registration isn't ready. ``failure``: why the resource has nothing that a kubelet could give away."""
+    if one.streaming and one.listed:
+        # a device that its driver calls Unhealthy is no cause: another gateway wouldn't find better hardware
+        return f"no device is Healthy any more: {failure.reason}" if failure and deprived else one.failure
+    if one.streaming:
         return "the kubelet has asked for its list, which isn't sent yet"
     if not kubelet:
         return NO_KUBELET
-    return registration.failure or _unregistered(standing)
-
-
-def _unregistered(standing: Standing) -> str:
-    if standing.registration.registered:
+    if one.failure:
+        return one.failure
+    if one.registered:
         return "the kubelet accepted its registration, but hasn't asked for its list yet"
-    return f"not registered: {standing.failure.reason}" if standing.failure else "not registered yet"
+    return f"not registered: {failure.reason}" if failure else "not registered yet"

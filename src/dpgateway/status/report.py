@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpgateway.status.values import Refusal, Standing
+from dpgateway.status.values import RefusedReload, ResourceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +16,15 @@ class Report:
     text: str
 
 
-def report(standings: Iterable[Standing], refusal: Refusal | None = None, *, kubelet: bool) -> Report:
+def report(resources: Iterable[ResourceStatus], refusal: RefusedReload | None = None, *, kubelet: bool) -> Report:
     """``kubelet``: whether there is one; ``refusal``: of the last change of the configuration."""
-    standings = tuple(standings)
-    parts = [f"{len(standings)} resource{'s' if len(standings) != 1 else ''}"]
-    streaming = sum(one.registration.streaming for one in standings)
+    resources = tuple(resources)
+    parts = [f"{len(resources)} resource{'s' if len(resources) != 1 else ''}"]
+    streaming = sum(any(registration.streaming for registration in one.registrations) for one in resources)
     parts.append(f"{streaming} streaming" if kubelet else "waiting for a kubelet")
-    failed = [one.name for one in standings if one.failure]
+    failed = [one.name for one in resources if one.failure]
     if failed:
         parts.append(f"{len(failed)} failed: {failed[0]}{', ...' if len(failed) > 1 else ''}")
     if refusal is not None:
         parts.append("the new configuration is refused")
-    return Report(all(one.started for one in standings), ", ".join(parts))
+    return Report(all(one.started for one in resources), ", ".join(parts))

@@ -1,34 +1,34 @@
-"""Looks at the parts of the gateway, and says as values how they are. Nothing here waits, or changes anything."""
+"""Snapshots of the gateway's parts as status values. Nothing here waits, or changes anything."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from functools import lru_cache
+from dataclasses import replace
 from types import MappingProxyType
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.plugin import Plugin
-from dpgateway.deviceplugin.registration import standing as standings
 from dpgateway.node import versions
 from dpgateway.node.holdings import Holdings
 from dpgateway.node.node import Node
 from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.shares import device_id
+from dpgateway.resource.standing import Standing
 from dpgateway.status.figures import counts
 from dpgateway.status.values import (
+    UNSERVED,
     Counts,
-    Device,
-    Driver,
+    DeviceStatus,
+    DriverStatus,
     Failure,
-    Holder,
-    Kubelet,
-    PodResources,
-    Registration,
-    Resource,
-    Standing,
+    HolderStatus,
+    KubeletStatus,
+    PodResourcesStatus,
+    ResourceStatus,
     Time,
+    rfc3339,
+    stamp,
+    stamped,
 )
 
 LONGEST_START = 60.0
@@ -39,16 +39,34 @@ KNOWN_AFTER = 1.0
 _NO_ATTRIBUTES: Mapping[str, str | int | float | bool] = MappingProxyType({})
 
 
-def standing(config: ResourceConfig, plugin: Plugin | None, age: float, *, directory: bool) -> Standing:
-    """How one resource is. ``age``: seconds since the start; ``directory``: whether the kubelet's directory exists."""
+def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, directory: bool) -> ResourceStatus:
+    """One resource without its devices. ``plugin``: None until it is made; ``age``: seconds since the start;
+    ``directory``: whether the kubelet's directory exists.
+    """
     overdue = age >= min(config.timeouts.list.total_seconds() + KNOWN_AFTER, LONGEST_START)
+    name, version = config.driver, config.driver_version or None
     if plugin is None:
-        return Standing(config.name, overdue, _registration(standings.Standing()), None)
-    failure = Failure(plugin.failure, _time(plugin.failed_since)) if plugin.failure else None
+        driver = DriverStatus(name, version, None, config.failure or None, None)
+        return ResourceStatus(config.name, overdue, (UNSERVED,), None, driver)
+    said, refused, elsewhere = plugin.driver.said.value, plugin.refused, plugin.elsewhere
+    error = Failure(said.error, stamped(said.erred)) if said.error else None
+    failure = Failure(plugin.failure, stamped(plugin.failed_since)) if plugin.failure else None
     listed = plugin.inventory.list.value is not None
-    started = failure is not None or ((plugin.served or not directory) and listed) or overdue
-    registration = _registration(plugin.registrar.standing.value, plugin.elsewhere or plugin.stranger)
-    return Standing(config.name, started, registration, failure)
+    return ResourceStatus(
+        config.name,
+        failure is not None or ((plugin.served or not directory) and listed) or overdue,
+        (_registration(plugin.registrar.standing.value, elsewhere or plugin.stranger),),
+        failure,
+        DriverStatus(name, version, stamped(said.listed), said.failure or None, error),
+        unsaved=plugin.unsaved or None,
+        refused=Failure(refused[0], stamped(refused[1])) if refused is not None else None,
+        elsewhere=elsewhere or None,
+    )
+
+
+def _registration(one: Standing, besides: str) -> Standing:
+    """``besides``: what the registrar doesn't know of, such as another plugin with the resource's name."""
+    return replace(one, failure=besides) if besides and one.failure is None else one
 
 
 class Devices:
@@ -57,7 +75,7 @@ class Devices:
     """
 
     def __init__(self) -> None:
-        self.all: tuple[Device, ...] = ()
+        self.all: tuple[DeviceStatus, ...] = ()
         self.counts = Counts()
         self._offers: Offers | None = None
         self._outdated: Mapping[str, str] = {}
@@ -79,55 +97,21 @@ def _held(holdings: Holdings) -> tuple[object, ...]:
     return holdings.last_known, holdings.unreleased, holdings.listed, holdings.note, holdings.gone
 
 
-def resource(
-    config: ResourceConfig, standing: Standing, plugin: Plugin | None, holdings: Holdings, devices: Devices
-) -> Resource:
-    """``devices``: those of this resource, as they were seen last."""
-    if plugin is not None:
-        devices.look(plugin, holdings)
-    said = plugin.driver.said.value if plugin is not None else None
-    refused = plugin.refused if plugin is not None else None
-    driver = Driver(
-        config.driver,
-        config.driver_version or None,
-        _time(said.listed) if said else None,
-        (said.failure if said else config.failure) or None,
-        Failure(said.error, _time(said.erred)) if said and said.error else None,
-    )
-    return Resource(
-        standing.name,
-        standing.started,
-        standing.registration,
-        standing.failure,
-        driver,
-        devices.counts,
-        devices.all,
-        (plugin.unsaved if plugin is not None else "") or None,
-        Failure(refused[0], _time(refused[1])) if refused is not None else None,
-        (plugin.elsewhere if plugin is not None else "") or None,
-    )
-
-
-def _registration(one: standings.Standing, besides: str = "") -> Registration:
-    failure = one.failure or besides or None
-    return Registration(one.state, one.since, one.registered, one.streaming, one.listed, one.api, failure)
-
-
-def _devices(plugin: Plugin, holdings: Holdings) -> tuple[Device, ...]:
+def _devices(plugin: Plugin, holdings: Holdings) -> tuple[DeviceStatus, ...]:
     used = holdings.last_known
     offers = plugin.inventory.list.value or {}
     return tuple([_device(plugin, holdings, offer, held=offer.id in used) for offer in offers.values()])
 
 
-def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> Device:
+def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> DeviceStatus:
     ledger = plugin.inventory.ledger
     device = ledger.device(offer.id)
-    return Device(
+    return DeviceStatus(
         offer.id,
         device_id(offer.id) if device is None else device.id,
         offer.health.ok,
         offer.health.reason,
-        None if offer.health.ok else _time(ledger.unhealthy_since(offer.id)),
+        None if offer.health.ok else stamped(ledger.unhealthy_since(offer.id)),
         offer.id in ledger.lost,
         held,
         _held_since(offer.id, holdings) if held else None,
@@ -140,25 +124,25 @@ def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> 
 
 def _held_since(id_: str, holdings: Holdings) -> Time | None:
     entry = holdings.unreleased.get(id_)
-    return None if entry is None or entry.since is None else _written(entry.since)
+    return None if entry is None or entry.since is None else rfc3339(entry.since)
 
 
-def _holders(id_: str, holdings: Holdings) -> tuple[Holder, ...]:
+def _holders(id_: str, holdings: Holdings) -> tuple[HolderStatus, ...]:
     """PodResources names pods as people do; the checkpoint has only their uids."""
     if (listed := holdings.listed.get(id_)) is not None:
-        return (Holder(listed.namespace, listed.pod, container=listed.container),)
+        return (HolderStatus(listed.namespace, listed.pod, container=listed.container),)
     noted = (holdings.note or {}).get(id_)
     if noted is None and id_ in holdings.unreleased:  # known from the journal alone: one of these pods
         pods = sorted(holdings.unreleased[id_].pods - holdings.gone)
-        return (Holder(pod_uid=pods[0]),) if len(pods) == 1 else ()
+        return (HolderStatus(pod_uid=pods[0]),) if len(pods) == 1 else ()
     containers = sorted(noted.containers) if noted is not None else ()
     containers = [one for one in containers if one.pod_uid not in holdings.gone]
-    return tuple([Holder(pod_uid=one.pod_uid, container=one.name) for one in containers])
+    return tuple([HolderStatus(pod_uid=one.pod_uid, container=one.name) for one in containers])
 
 
-def kubelet(node: Node, api: str | None) -> Kubelet:
+def kubelet(node: Node, api: str | None) -> KubeletStatus:
     """``api``: the one that this kubelet accepted."""
-    return Kubelet(node.kubelet, stamp(node.since), node.incarnation or None, api, release(api, node.asking.api))
+    return KubeletStatus(node.kubelet, stamp(node.since), node.incarnation or None, api, release(api, node.asking.api))
 
 
 def release(api: str | None, pod_resources: str | None) -> str | None:
@@ -170,20 +154,5 @@ def release(api: str | None, pod_resources: str | None) -> str | None:
     return str(by_api.within(by_pods) or by_api)
 
 
-def pod_resources(node: Node) -> PodResources:
-    return PodResources(_time(node.asking.answered), node.asking.complaint or None)
-
-
-def _time(moment: float | None) -> Time | None:
-    return None if moment is None else stamp(moment)
-
-
-def stamp(moment: float) -> Time:
-    """``moment``: seconds of the monotonic clock."""
-    return _written(int(time.time() - (time.monotonic() - moment)))
-
-
-@lru_cache(maxsize=128)
-def _written(seconds: int) -> Time:
-    """``seconds``: since 1970."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+def pod_resources(node: Node) -> PodResourcesStatus:
+    return PodResourcesStatus(stamped(node.asking.answered), node.asking.complaint or None)

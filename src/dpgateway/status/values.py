@@ -1,4 +1,4 @@
-"""The values that a status is made of, and their JSON, whose names are the same.
+"""The status as values, and their JSON, whose names are those of the fields.
 
 docs/reference/status.md says what each field means.
 """
@@ -6,19 +6,25 @@ docs/reference/status.md says what each field means.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from datetime import UTC, datetime
+from functools import cache, lru_cache
 from typing import Any, cast
 
+from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.log import Event
+from dpgateway.resource.standing import Standing
 
-SCHEMA = 1
-"""The version of the value's JSON: another one if a field changes its meaning or goes, not if one is added."""
+SCHEMA = 2
+"""The version of the status' JSON: it grows when a field changes its meaning or goes, not when one is added."""
 VERSION = "0.1.0"
 """Of this package; not asked of importlib.metadata, which takes 3 MB."""
 Time = str
 """RFC 3339, UTC, to the second."""
+UNSERVED = Standing(FRONT, "unready")
+"""The registration of a resource that isn't served yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +36,8 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
-    """Where a resource stands with the kubelet."""
-
-    state: str
-    since: Time | None
-    registered: bool
-    streaming: bool
-    listed: bool
-    api: str | None
-    failure: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One resource, without its devices."""
-
-    name: str
-    started: bool
-    registration: Registration
-    failure: Failure | None
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds a device, as far as the kubelet says it."""
+class HolderStatus:
+    """A container that holds a device, as far as the kubelet names it."""
 
     namespace: str | None = None
     pod: str | None = None
@@ -63,7 +46,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceStatus:
     """One id, as the kubelet sees it."""
 
     id: str
@@ -74,7 +57,7 @@ class Device:
     lost: bool
     held: bool
     held_since: Time | None
-    holders: tuple[Holder, ...]
+    holders: tuple[HolderStatus, ...]
     numa_nodes: tuple[int, ...]
     attributes: Mapping[str, str | int | float | bool]
     outdated: str | None = None
@@ -83,7 +66,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many ids of a resource are so."""
+    """Numbers of a resource's ids, by state."""
 
     listed: int = 0
     healthy: int = 0
@@ -94,7 +77,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DriverStatus:
     """The driver of one resource."""
 
     name: str
@@ -105,14 +88,19 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Standing):
+class ResourceStatus:
     """One resource, with all that is known of it."""
 
-    driver: Driver
-    counts: Counts
-    devices: tuple[Device, ...]
+    name: str
+    started: bool
+    registrations: tuple[Standing, ...]
+    """One for each front that offers the resource."""
+    failure: Failure | None
+    driver: DriverStatus
+    counts: Counts = Counts()
+    devices: tuple[DeviceStatus, ...] = ()
     unsaved: str | None = None
-    """Why what it gives away isn't written down."""
+    """Why its grants aren't written to the journal."""
     refused: Failure | None = None
     """Why the last container got nothing of it."""
     elsewhere: str | None = None
@@ -120,7 +108,7 @@ class Resource(Standing):
 
 
 @dataclass(frozen=True, slots=True)
-class Kubelet:
+class KubeletStatus:
     """The kubelet of this node."""
 
     there: bool
@@ -131,15 +119,15 @@ class Kubelet:
 
 
 @dataclass(frozen=True, slots=True)
-class PodResources:
-    """What became of asking the kubelet which pods have what."""
+class PodResourcesStatus:
+    """The outcome of asking the kubelet which pods have what."""
 
     answered: Time | None = field(compare=False)
     failure: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
+class GatewayStatus:
     """The process."""
 
     version: str
@@ -149,7 +137,7 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedReload:
     """A changed configuration that wasn't taken over."""
 
     time: Time
@@ -158,18 +146,18 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Reloads:
-    """What became of changes of the configuration."""
+    """The outcomes of changes of the configuration."""
 
     read: Time
     succeeded: int = 0
     refused: int = 0
-    refusal: Refusal | None = None
+    refusal: RefusedReload | None = None
 
     def took_over(self, now: Time) -> Reloads:
         return Reloads(now, self.succeeded + 1, self.refused)
 
     def refuse(self, now: Time, problems: Iterable[str]) -> Reloads:
-        return replace(self, refused=self.refused + 1, refusal=Refusal(now, tuple(problems)))
+        return replace(self, refused=self.refused + 1, refusal=RefusedReload(now, tuple(problems)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +173,38 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All of it."""
+    """The gateway and its node at one moment."""
 
     schema: int
     time: Time = field(compare=False)
-    gateway: Gateway
+    gateway: GatewayStatus
     reloads: Reloads
-    kubelet: Kubelet
-    pod_resources: PodResources
+    kubelet: KubeletStatus
+    pod_resources: PodResourcesStatus
     troubles: tuple[Trouble, ...]
-    resources: tuple[Resource, ...]
+    resources: tuple[ResourceStatus, ...]
     events: tuple[Event, ...]
+
+
+# times
+
+
+def stamp(moment: float) -> Time:
+    """``moment``: seconds of the monotonic clock."""
+    return rfc3339(int(time.time() - (time.monotonic() - moment)))
+
+
+def stamped(moment: float | None) -> Time | None:
+    return None if moment is None else stamp(moment)
+
+
+@lru_cache(maxsize=128)
+def rfc3339(seconds: int) -> Time:
+    """``seconds``: since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+# JSON
 
 
 def to_json(value: object) -> str:
@@ -204,7 +213,7 @@ def to_json(value: object) -> str:
 
 
 def pieces(status: Status) -> Iterator[str]:
-    """The same, and its end of line, in pieces that are made in a moment each: thousands of devices take longer."""
+    """The JSON and its end of line, in pieces that take a moment each: thousands of devices take longer."""
     before = "{"
     for name in _names(Status):
         yield f'{before}"{name}": '

@@ -37,7 +37,7 @@ _log = bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What is sent."""
 
     content_type: str
@@ -56,7 +56,7 @@ class Limits:
     connections: int = 32
 
 
-Page = Callable[[], Awaitable[Answer]]
+Page = Callable[[], Awaitable[Response]]
 """Makes the answer. It doesn't hold up the event loop."""
 
 Headers = list[tuple[bytes, bytes]]
@@ -89,7 +89,7 @@ class Application:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _answer(self, scope: Scope) -> tuple[Answer, Headers]:
+    async def _answer(self, scope: Scope) -> tuple[Response, Headers]:
         """The answer, and further headers."""
         if self._local and not _ours(scope["headers"]):
             return _text(421, "this machine has no such name: ask for localhost or 127.0.0.1"), []
@@ -110,5 +110,5 @@ def _ours(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return all(_OWN_NAME.fullmatch(value) for name, value in headers if name == b"host")
 
 
-def _text(status: int, text: str) -> Answer:
-    return Answer(TEXT, f"{text}\n".encode(), status)
+def _text(status: int, text: str) -> Response:
+    return Response(TEXT, f"{text}\n".encode(), status)

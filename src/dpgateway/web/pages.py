@@ -14,7 +14,7 @@ from typing import Any
 from dpgateway.kit.threads import Threads
 from dpgateway.status import Figures, Readiness, Status, pieces, to_json
 from dpgateway.web import statusz
-from dpgateway.web.answers import JSON, TEXT, Answer, Page
+from dpgateway.web.answers import JSON, TEXT, Page, Response
 
 LATELY = 0.5
 """Seconds within which everything has to answer: a kubelet's probe waits for 1 s, unless told otherwise."""
@@ -72,13 +72,13 @@ class _Kept:
 
     def __init__(self, page: Page, seconds: float) -> None:
         self._page, self._seconds = page, seconds
-        self._last: Answer | None = None
+        self._last: Response | None = None
         self._old = 0.0
         """When the last answer doesn't count any more."""
         self._making = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> Response:
         clock = asyncio.get_running_loop().time
         async with self._making:
             if self._last is not None and clock() < self._old:
@@ -99,18 +99,18 @@ class _Kept:
 
 
 def _file(name: str) -> Page:
-    async def answer() -> Answer:
-        return Answer(_FILE_TYPES[name], (_FILES / name).read_bytes())  # small, and in the kernel's memory
+    async def answer() -> Response:
+        return Response(_FILE_TYPES[name], (_FILES / name).read_bytes())  # small, and in the kernel's memory
 
     return answer
 
 
-async def _status(look: Callable[[], Status]) -> Answer:
-    return Answer(JSON, await gathered(pieces(look())))
+async def _status(look: Callable[[], Status]) -> Response:
+    return Response(JSON, await gathered(pieces(look())))
 
 
-async def _statusz(look: Callable[[], Status], paths: Iterable[str]) -> Answer:
-    return Answer(TEXT, await gathered(statusz.lines(look(), paths)))
+async def _statusz(look: Callable[[], Status], paths: Iterable[str]) -> Response:
+    return Response(TEXT, await gathered(statusz.lines(look(), paths)))
 
 
 async def gathered(pieces: Iterable[str]) -> bytes:
@@ -125,7 +125,7 @@ async def gathered(pieces: Iterable[str]) -> bytes:
     return b"".join(texts)
 
 
-async def _health(works: Callable[[], Awaitable[object]]) -> Answer:
+async def _health(works: Callable[[], Awaitable[object]]) -> Response:
     """Whether the event loop and the threads do what they are given. A driver that hangs is no failure of them."""
     found = {"event_loop": await _answers(asyncio.sleep(0)), "workers": await _answers(works())}
     healthy = all(one["ok"] for one in found.values())
@@ -151,7 +151,7 @@ def _metrics(look: Callable[[], Figures]) -> Page:
     """Loads what makes the page when somebody first asks, because it takes megabytes."""
     made: list[Page] = []
 
-    async def page() -> Answer:
+    async def page() -> Response:
         if not made:
             load = partial(import_module, "dpgateway.web.metrics")
             module: Any = await Threads(idle=0).call("load the metrics", load)
@@ -161,10 +161,10 @@ def _metrics(look: Callable[[], Figures]) -> Page:
     return page
 
 
-async def _readiness(look: Callable[[], Readiness]) -> Answer:
+async def _readiness(look: Callable[[], Readiness]) -> Response:
     found = look()
     return _json(found, ok=found.ready)
 
 
-def _json(value: object, *, ok: bool) -> Answer:
-    return Answer(JSON, f"{to_json(value)}\n".encode(), 200 if ok else 503)
+def _json(value: object, *, ok: bool) -> Response:
+    return Response(JSON, f"{to_json(value)}\n".encode(), 200 if ok else 503)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from dpgateway.errors import printable
-from dpgateway.status import Resource, Status
-from dpgateway.status.values import Device, Trouble
+from dpgateway.status import ResourceStatus, Status
+from dpgateway.status.values import DeviceStatus, Trouble
 
 MOST_EVENTS = 50
 WARNING = (
@@ -55,16 +55,17 @@ def _trouble(trouble: Trouble) -> str:
     return f"  {trouble.level}: {about}{trouble.reason}{since}{f'; {trouble.advice}' if trouble.advice else ''}"
 
 
-def _resource(one: Resource) -> Iterator[str]:
+def _resource(one: ResourceStatus) -> Iterator[str]:
     counts = one.counts
     numbers = f"{counts.free} free, {counts.held} held, {counts.unhealthy} unhealthy of {counts.listed}"
-    yield f"  {one.name}: {numbers}; {one.registration.state}, driver {one.driver.name}"
+    states = ", ".join(registration.state for registration in one.registrations)
+    yield f"  {one.name}: {numbers}; {states}, driver {one.driver.name}"
     for device in one.devices:
         if device.held or not device.healthy:
             yield f"    {_device(device)}"
 
 
-def _device(device: Device) -> str:
+def _device(device: DeviceStatus) -> str:
     parts = [device.id]
     if not device.healthy:
         parts.append(f"Unhealthy{f' since {device.since}' if device.since else ''}: {device.reason}")
@@ -73,7 +74,7 @@ def _device(device: Device) -> str:
     return ", ".join(parts)
 
 
-def _holders(device: Device) -> Iterator[str]:
+def _holders(device: DeviceStatus) -> Iterator[str]:
     for one in device.holders:
         pod = f"{one.namespace}/{one.pod}" if one.pod else f"pod {one.pod_uid}"
         yield f"{pod} ({one.container})"

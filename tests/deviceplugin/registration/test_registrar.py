@@ -164,8 +164,9 @@ async def test_the_next_older_api_is_tried_in_the_same_attempt_spoken_before_it_
         assert [call.api for call in rig.calls] == ["v1beta1", "v1alpha2", "v1alpha1"]
         assert rig.plug.spoken == [call.api for call in rig.calls]
         assert len({call.registration.endpoint for call in rig.calls}) == 3
+        assert not rig.standing.value.registered
         await rig.answer()
-        assert rig.state is State.EXPECTING
+        assert (rig.state, rig.standing.value.api) == (State.EXPECTING, "v1alpha1")
         refused = {(api, "api_refused"): 1 for api in ("v1beta1", "v1alpha2")}
         assert rig.attempts == {**refused, ("v1alpha1", "accepted"): 1}
 

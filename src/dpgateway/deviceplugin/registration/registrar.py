@@ -17,14 +17,14 @@ from functools import partial
 from dpgateway.deviceplugin.api import Api
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Event, Lifecycle, State
-from dpgateway.deviceplugin.registration.standing import Standing, timestamp
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Hearer
-from dpgateway.deviceplugin.values import Options, Registration
+from dpgateway.deviceplugin.values import FRONT, Options, Registration
 from dpgateway.errors import GatewayError
 from dpgateway.kit.observable import Observable
 from dpgateway.node.incarnation import Change
+from dpgateway.resource.standing import Standing, timestamp
 
 STREAM_DUE = 15.0
 """Seconds from Register's success to ListAndWatch: a kubelet before 1.25 answers first, then dials for up to 10 s."""
@@ -53,7 +53,7 @@ class Registrar:
         self._resource, self._endpoint, self._client, self._group, self._log = resource, endpoint, client, group, log
         self._apis = client.apis
         self._lifecycle = Lifecycle(len(self._apis))
-        self.standing = Observable(Standing(since=timestamp()))
+        self.standing = Observable(Standing(FRONT, self._lifecycle.state, timestamp()))
         self._since = time.monotonic()
         """When the state was entered."""
         self._backoff = Backoff(random.random)
@@ -149,7 +149,7 @@ class Registrar:
             self._since, since = time.monotonic(), timestamp()
         listed = any(stream.listed for stream in self._streams)
         api = self._api.name if registered else None
-        now = Standing(state, since, registered, self.streaming, listed, api, self._complaint or None)
+        now = Standing(FRONT, state, since, registered, self.streaming, listed, api, self._complaint or None)
         self.standing.set(now)
 
     def _nothing(self) -> None:

@@ -111,10 +111,12 @@ function summary(resource, now) {
 }
 
 function facts(resource, now) {
-  const registration = resource.registration;
   const listed = resource.driver.listed ? `, asked ${age(resource.driver.listed, now)} ago` : "";
-  const state = registration.streaming ? `the kubelet listens, ${registration.api}` : registration.state;
-  return make("p", `${state} for ${age(registration.since, now)}; driver ${resource.driver.name}${listed}`, "faint");
+  const states = resource.registrations.map((one) => {
+    const state = one.streaming ? `the kubelet listens, ${one.api}` : one.state;
+    return `${state} for ${age(one.since, now)}`;
+  });
+  return make("p", `${states.join(", ")}; driver ${resource.driver.name}${listed}`, "faint");
 }
 
 function table(resource, now) {

@@ -1,4 +1,4 @@
-"""Where one resource stands with the kubelet, as the rest of the gateway sees it: status, metrics, readiness."""
+"""How a front's registration of a resource stands, as the rest of the gateway sees it: status, metrics, readiness."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dpgateway.deviceplugin.registration.lifecycle import State
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The default is that of a resource that isn't served yet. docs/reference/status.md describes each field."""
+    """The registration of one resource, by one front. docs/reference/status.md describes each field."""
 
-    state: State = State.UNREADY
+    front: str
+    """The front's name: ``deviceplugin``."""
+    state: str
+    """In the words of the front."""
     since: str | None = None
-    """When the state was entered, in RFC 3339, UTC, to the second."""
+    """When the state was entered, in RFC 3339, UTC, to the second; None if the resource isn't served yet."""
     registered: bool = False
-    """The present kubelet has accepted Register, or has opened a stream."""
+    """The present kubelet has accepted the registration, or has opened a stream."""
     streaming: bool = False
     """A stream of the present kubelet is open."""
     listed: bool = False
     """The list was sent on such a stream."""
     api: str | None = None
-    """The name of the API in which the present kubelet accepted Register; None if it hasn't."""
+    """The name of the API in which the present kubelet accepted the registration; None if it hasn't."""
     failure: str | None = None
     """Why no stream of the present kubelet is open, as far as that is known; None while one is."""
 

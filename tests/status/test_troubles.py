@@ -6,31 +6,29 @@ from typing import Any
 
 import pytest
 
-from dpgateway.status import Reloads, Resource, troubles
-from dpgateway.status.problems import of_left
+from dpgateway.resource.standing import Standing
+from dpgateway.status import Reloads, ResourceStatus, troubles
+from dpgateway.status.troubles import of_left
 from dpgateway.status.values import (
-    Counts,
-    Device,
-    Driver,
+    DeviceStatus,
+    DriverStatus,
     Failure,
-    Holder,
-    Kubelet,
-    PodResources,
-    Registration,
+    HolderStatus,
+    KubeletStatus,
+    PodResourcesStatus,
 )
 
 NOW = "2026-01-01T00:00:00Z"
-THERE = Kubelet(there=True, since=NOW, incarnation="1", api="v1beta1", release=None)
-ASKED = PodResources(NOW, None)
-SERVING = Registration("serving", NOW, registered=True, streaming=True, listed=True, api="v1beta1", failure=None)
-GOOD = Device("a", "a", True, None, None, False, False, None, (), (), {})
+THERE = KubeletStatus(there=True, since=NOW, incarnation="1", api="v1beta1", release=None)
+ASKED = PodResourcesStatus(NOW, None)
+SERVING = Standing("deviceplugin", "serving", NOW, registered=True, streaming=True, listed=True, api="v1beta1")
+GOOD = DeviceStatus("a", "a", True, None, None, False, False, None, (), (), {})
 SICK = replace(GOOD, healthy=False, reason="no answer", since=NOW)
 
 
 def resource(*devices, driver=None, **changes) -> Any:
-    counts = Counts(0, 0, 0, 0, 0, 0)
-    whole = Resource("example.com/a", True, SERVING, None, Driver("x", "1", NOW, driver, None), counts, devices)
-    return replace(whole, **changes)
+    whole = ResourceStatus("example.com/a", True, (SERVING,), None, DriverStatus("x", "1", NOW, driver, None))
+    return replace(whole, devices=devices, **changes)
 
 
 def found(*resources, reloads=None, kubelet=THERE, asked=ASKED):
@@ -38,7 +36,7 @@ def found(*resources, reloads=None, kubelet=THERE, asked=ASKED):
     return [(one.level, one.resource, one.reason) for one in wrong]
 
 
-def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_name():
+def test_none_while_healthy_or_excluded():
     assert found(resource(GOOD, replace(SICK, since=None))) == []
 
 
@@ -51,16 +49,18 @@ def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_na
         (resource(*5 * [SICK]), ("warning", "5 of 5 devices Unhealthy (a, a, a and 2 more): no answer")),
         (resource(SICK, failure=Failure("no driver", NOW)), ("error", "no driver")),
         (
-            resource(GOOD, registration=replace(SERVING, streaming=False, failure="registering failed: no")),
+            resource(GOOD, registrations=(replace(SERVING, streaming=False, failure="registering failed: no"),)),
             ("error", "registering failed: no"),
         ),
-        (resource(GOOD, registration=replace(SERVING, failure="another plugin's")), ("error", "another plugin's")),
+        (resource(GOOD, registrations=(replace(SERVING, failure="another plugin's"),)), ("error", "another plugin's")),
         (
-            resource(replace(SICK, lost=True, held=True, holders=(Holder("n", "p", None, "c"),))),
+            resource(replace(SICK, lost=True, held=True, holders=(HolderStatus("n", "p", None, "c"),))),
             ("warning", "a is gone, but n/p holds it"),
         ),
         (
-            resource(GOOD, replace(SICK, id="a::1", lost=True, held=True, holders=(Holder("n", "p", None, "c"),))),
+            resource(
+                GOOD, replace(SICK, id="a::1", lost=True, held=True, holders=(HolderStatus("n", "p", None, "c"),))
+            ),
             ("warning", "a::1 isn't offered any more, but n/p holds it"),
         ),
         (
@@ -68,7 +68,7 @@ def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_na
             ("warning", "the last container that wanted a device got none: worn out"),
         ),
         (
-            resource(SICK, elsewhere="another gateway serves it", registration=replace(SERVING, streaming=False)),
+            resource(SICK, elsewhere="another gateway serves it", registrations=(replace(SERVING, streaming=False),)),
             ("warning", "another gateway serves it"),
         ),
         (
@@ -80,29 +80,29 @@ def test_nothing_is_wrong_with_devices_that_are_healthy_or_held_under_another_na
         ),
     ],
 )
-def test_what_is_wrong_with_a_resource(one, told):
+def test_troubles_of_a_resource(one, told):
     assert found(one) == [(told[0], "example.com/a", told[1])]
 
 
-def test_without_a_kubelet_that_is_told_once():
-    away = resource(GOOD, registration=replace(SERVING, registered=False, streaming=False))
+def test_missing_kubelet_is_told_once():
+    away = resource(GOOD, registrations=(replace(SERVING, registered=False, streaming=False),))
     refused = replace(ASKED, failure="connection refused")
     assert found(away, away, kubelet=replace(THERE, there=False), asked=refused) == [
         ("error", "", "there is no kubelet: /dp has no kubelet.sock")
     ]
 
 
-def test_what_is_wrong_with_the_whole_comes_after_what_costs_containers_their_devices():
+def test_errors_before_warnings():
     refused = Reloads(NOW).refuse(NOW, ["a.yaml:1: wrong", "a.yaml:2: wrong"])
     failed = resource(failure=Failure("no driver", NOW))
-    assert found(failed, reloads=refused, asked=PodResources(None, "no answer")) == [
+    assert found(failed, reloads=refused, asked=PodResourcesStatus(None, "no answer")) == [
         ("error", "example.com/a", "no driver"),
         ("warning", "", "the kubelet doesn't say which pods have what: no answer"),
         ("warning", "", "a changed configuration is refused, and the old one goes on: a.yaml:1: wrong and 1 more"),
     ]
 
 
-def test_what_containers_hold_of_a_resource_that_went_has_its_holder():
+def test_held_of_a_removed_resource():
     (one,) = of_left({"example.com/gone": (("a", "n/p (c)"),), "example.com/over": ()})
     assert (one.level, one.resource) == ("warning", "example.com/gone")
     assert one.reason == "the resource isn't configured any more, but a is held by n/p (c)"
@@ -111,20 +111,20 @@ def test_what_containers_hold_of_a_resource_that_went_has_its_holder():
 @pytest.mark.parametrize(
     ("holder", "advice"),
     [
-        (Holder("n", "p$x", None, "c"), "delete the pod: kubectl delete pod --namespace n 'p$x'"),
-        (Holder(None, None, "uid", "c"), "plug it in again"),
+        (HolderStatus("n", "p$x", None, "c"), "delete the pod: kubectl delete pod --namespace n 'p$x'"),
+        (HolderStatus(None, None, "uid", "c"), "plug it in again"),
     ],
 )
-def test_how_a_device_that_is_gone_can_be_given_up(holder, advice):
+def test_advice_about_a_lost_device(holder, advice):
     lost = resource(replace(SICK, lost=True, held=True, holders=(holder,)))
     (one,) = troubles(Path("/dp"), Reloads(NOW), THERE, ASKED, [lost])
     assert one.advice is not None
     assert one.advice.endswith(advice)
 
 
-def test_a_container_that_cannot_be_started_again():
-    holder = Holder("n", "p", None, "c")
-    one = Device("a", "a", True, None, None, False, True, NOW, (holder,), (), {}, "was /dev/0: delete the pod")
+def test_outdated_container():
+    holder = HolderStatus("n", "p", None, "c")
+    one = DeviceStatus("a", "a", True, None, None, False, True, NOW, (holder,), (), {}, "was /dev/0: delete the pod")
     (found,) = troubles(Path("/dp"), Reloads(NOW), THERE, ASKED, [resource(one)])
     assert found.reason == "a, held by n/p: was /dev/0: delete the pod"
     assert found.advice == "delete the pod: kubectl delete pod --namespace n p"
@@ -136,12 +136,14 @@ def test_a_container_that_cannot_be_started_again():
         (replace(ASKED, failure="no answer"), resource(GOOD), "kubelet.pod_resources_socket"),
         (
             ASKED,
-            replace(resource(failure=Failure("it isn't installed", NOW)), driver=Driver("x", None, None, None, None)),
+            replace(
+                resource(failure=Failure("it isn't installed", NOW)), driver=DriverStatus("x", None, None, None, None)
+            ),
             "`dpgateway drivers`",
         ),
         (ASKED, resource(failure=Failure("no bus", NOW)), "`dpgateway devices`"),
     ],
 )
-def test_what_can_be_done_about_it(asked, one, advice):
+def test_advice(asked, one, advice):
     (found,) = troubles(Path("/dp"), Reloads(NOW), THERE, asked, [one])
     assert advice in (found.advice or "")

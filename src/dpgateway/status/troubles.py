@@ -1,4 +1,4 @@
-"""What is wrong, the worst first, and what to do about it where that is known. It follows from the other values."""
+"""What is wrong, errors first, and what to do about it where that is known. It follows from the other values."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from dpgateway.status.readiness import unready
-from dpgateway.status.values import Device, Kubelet, PodResources, Reloads, Resource, Time, Trouble
+from dpgateway.status.readiness import why_unready
+from dpgateway.status.values import (
+    DeviceStatus,
+    KubeletStatus,
+    PodResourcesStatus,
+    Reloads,
+    ResourceStatus,
+    Time,
+    Trouble,
+)
 
 MOST_NAMED = 3
 """Devices that one trouble names."""
@@ -28,7 +36,11 @@ TRY_DRIVER = "`dpgateway devices` shows what the driver finds, `dpgateway check`
 
 
 def troubles(
-    directory: Path, reloads: Reloads, kubelet: Kubelet, asked: PodResources, resources: Iterable[Resource]
+    directory: Path,
+    reloads: Reloads,
+    kubelet: KubeletStatus,
+    asked: PodResourcesStatus,
+    resources: Iterable[ResourceStatus],
 ) -> tuple[Trouble, ...]:
     """``directory``: the kubelet's."""
     found = [*_of_kubelet(directory, kubelet, asked), *_of_reloads(reloads)]
@@ -57,7 +69,7 @@ def of_left(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ...
     )
 
 
-def _of_kubelet(directory: Path, kubelet: Kubelet, asked: PodResources) -> Iterator[Trouble]:
+def _of_kubelet(directory: Path, kubelet: KubeletStatus, asked: PodResourcesStatus) -> Iterator[Trouble]:
     if not kubelet.there:
         advice = f"{LOOK_AT_KUBELET}; are its sockets in {directory}?"
         yield Trouble(ERROR, "", f"there is no kubelet: {directory} has no kubelet.sock", kubelet.since, advice)
@@ -73,17 +85,19 @@ def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
         yield Trouble(WARNING, "", text, refusal.time, CHECK)
 
 
-def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
+def _of_resource(one: ResourceStatus, *, kubelet: bool) -> Iterator[Trouble]:
     if one.failure is not None:  # each of its devices says the same
         advice = TRY_DRIVER if one.driver.version is not None else FIND_DRIVER
         yield Trouble(ERROR, one.name, one.failure.reason, one.failure.since, advice)
         return
     if one.elsewhere is not None:  # what else is wrong is that gateway's
-        yield Trouble(WARNING, one.name, one.elsewhere, one.registration.since, ONE_GATEWAY)
+        since = next((registration.since for registration in one.registrations), None)
+        yield Trouble(WARNING, one.name, one.elsewhere, since, ONE_GATEWAY)
         return
-    if kubelet and (reason := unready(one, kubelet=kubelet)) is not None:
-        advice = STOP_OTHER if one.registration.listed else LOOK_AT_KUBELET
-        yield Trouble(ERROR, one.name, reason, one.registration.since, advice)
+    for registration in one.registrations if kubelet else ():
+        if (reason := why_unready(registration, None, kubelet=True)) is not None:
+            advice = STOP_OTHER if registration.listed else LOOK_AT_KUBELET
+            yield Trouble(ERROR, one.name, reason, registration.since, advice)
     if one.driver.failure is not None:
         text = f"the driver doesn't list its devices now: {one.driver.failure}"
         yield Trouble(WARNING, one.name, text, None, TRY_DRIVER)
@@ -98,9 +112,9 @@ def _of_resource(one: Resource, *, kubelet: bool) -> Iterator[Trouble]:
     yield from _of_devices(one)
 
 
-def _of_devices(one: Resource) -> Iterator[Trouble]:
-    reasons: dict[str, list[Device]] = {}
-    strange = one.registration.listed and one.registration.failure is not None
+def _of_devices(one: ResourceStatus) -> Iterator[Trouble]:
+    reasons: dict[str, list[DeviceStatus]] = {}
+    strange = any(registration.listed and registration.failure for registration in one.registrations)
     present = {device.device for device in one.devices if not device.lost}
     for device in one.devices:
         if device.lost and device.held:
@@ -126,12 +140,12 @@ def _some(texts: Iterable[str], most: int) -> str:
     return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _holder(device: Device) -> str:
+def _holder(device: DeviceStatus) -> str:
     names = [f"{one.namespace}/{one.pod}" if one.pod else f"the pod {one.pod_uid}" for one in device.holders]
     return ", ".join(names) or "a container"
 
 
-def _end_of(device: Device, advice: str = "") -> str:
+def _end_of(device: DeviceStatus, advice: str = "") -> str:
     pods = [shlex.join(["--namespace", one.namespace, one.pod]) for one in device.holders if one.namespace and one.pod]
     delete = f"delete the pod: kubectl delete pod {pods[0]}" if pods else ""
     return f"{advice}, or {delete}" if advice and delete else delete or advice or "delete the pod"

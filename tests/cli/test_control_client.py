@@ -1,0 +1,71 @@
+"""The commands ask a gateway that may be of an older version."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from dpgateway.status import SCHEMA
+
+R = "example.com/a"
+NOW = "2026-01-01T00:00:00Z"
+WHERE = {"state": "serving", "since": NOW, "registered": True, "streaming": True, "listed": True, "api": "v1beta1"}
+DRIVER = {"name": "fake", "version": "1.2", "listed": NOW, "failure": None, "error": None}
+COUNTS = dict.fromkeys(("listed", "healthy", "unhealthy", "held", "free", "lost"), 0)
+OLD = {
+    "schema": 1,
+    "time": NOW,
+    "gateway": {"version": "0.1.0", "pid": 1, "node": "n1", "since": NOW},
+    "reloads": {"read": NOW, "succeeded": 0, "refused": 0, "refusal": None},
+    "kubelet": {"there": True, "since": NOW, "incarnation": None, "api": "v1alpha2", "release": "1.9"},
+    "pod_resources": {"answered": None, "failure": None},
+    "troubles": [],
+    "resources": [
+        {"name": R, "started": True, "registration": WHERE, "failure": None, "driver": DRIVER, "counts": COUNTS}
+        | {"devices": []}
+    ],
+    "events": [],
+}
+
+
+@pytest.fixture
+def older(short_path):
+    """The socket of a gateway that answers in schema 1."""
+    path = short_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(f"{json.dumps(OLD)}\n".encode())
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        yield path
+        answering.join()
+
+
+def test_schema_1_becomes_the_present_one(line, older):
+    told = json.loads(line("status", f"--control-socket={older}", "--output=json").stdout)
+    assert (told["schema"], told["resources"][0]["registrations"]) == (SCHEMA, [{"front": "deviceplugin", **WHERE}])
+    assert "registration" not in told["resources"][0]
+
+
+def test_schema_1_as_a_table(line, older):
+    table = line("status", f"--control-socket={older}").stdout
+    assert f"{R}  serving" in table
+
+
+@pytest.mark.usefixtures("fake_driver")
+def test_preflight_asks_an_older_gateway(line, older, tmp_path):
+    config = line.config(f"resources: [{{name: {R}, driver: fake, options: {{mode: list}}}}]\nstate_dir: {tmp_path}\n")
+    found = line(
+        *("preflight", f"--config={config}", f"--device-plugins-dir={tmp_path}", f"--control-socket={older}"),
+        *("--to=1.34", "--output=json"),
+    )
+    told = json.loads(found.stdout)
+    assert told["from"] == {"oldest": "1.9", "newest": "1.9", "clues": ["it accepted v1alpha2"]}
