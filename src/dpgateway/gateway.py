@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told
+from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told, watched
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.fitness import Fitness
@@ -73,13 +73,6 @@ class _Serving(Served):
     """The same resource as it is to be served, once the driver of that has devices."""
     placed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it is in the place of the one before it."""
-
-    def amend(self, config: ResourceConfig) -> None:
-        self.config = config
-        if self.plugin is not None:
-            self.plugin.amend(config)
-        elif self.driver is not None:
-            self.driver.amend(config)
 
     @property
     def has_devices(self) -> bool:
@@ -168,7 +161,7 @@ class Gateway:
     @property
     def resources(self) -> tuple[ResourceConfig, ...]:
         """Those that are served now, or will be once their drivers have devices."""
-        return tuple((serving.next or serving).config for serving in self._serving.values())
+        return tuple((serving.next or serving).config.value for serving in self._serving.values())
 
     def configuration(self, web: Web) -> dict[str, object]:
         """What it serves, as plain values, and for which node. ``web``: the pages, which others serve."""
@@ -180,11 +173,12 @@ class Gateway:
         new configuration has them.
         """
         for config in changes.same:
-            serving = self._wanted(config.name)
-            serving.amend(replace(serving.config.by_now(), where=config.where))
+            known = self._wanted(config.name).config
+            known.set(replace(known.value.by_now(), where=config.where))
         for config in changes.amended:
-            self._wanted(config.name).amend(config)
-        for config in (*changes.amended, *changes.added, *changes.restarted):  # each needs to know its whole pool
+            self._wanted(config.name).config.set(config)
+        moved = [config for config in changes.amended if "pool" in changes.keys[config.name]]
+        for config in (*moved, *changes.added, *changes.restarted):  # each needs to know its whole pool
             if not self._waits(config.name, changes):
                 self._pools.add(config)
         for config in changes.added:
@@ -207,7 +201,7 @@ class Gateway:
     def _begin(self, config: ResourceConfig) -> None:
         self._node.add(config.name)
         self._pools.add(config)
-        serving = self._serving[config.name] = _Serving(config, time.monotonic())
+        serving = self._serving[config.name] = _Serving(watched(config), time.monotonic())
         serving.task = self._spawn(config.name, partial(self._serve, serving))
         self.changed.notify()
 
@@ -217,7 +211,7 @@ class Gateway:
         """
         old = self._serving[config.name]
         await self._stop_next(old)
-        old.next = new = _Serving(config, time.monotonic(), history=old.history, old=old)
+        old.next = new = _Serving(watched(config), time.monotonic(), history=old.history, old=old)
         new.task = self._spawn(config.name, partial(self._serve, new))
         self.changed.notify()
         placed = asyncio.create_task(new.placed.wait(), name=f"{config.name} placed")
@@ -236,8 +230,9 @@ class Gateway:
             await self.changed.wait(self.changed.version)
         new.ours, new.follows = self._is_ours(old), old.follows
         await _ended(old.task)
-        self._serving[new.config.name] = new
-        self._pools.add(new.config)
+        config = new.config.value
+        self._serving[config.name] = new
+        self._pools.add(config)
         old.next = new.old = None
         new.placed.set()
 
@@ -265,15 +260,16 @@ class Gateway:
 
     async def _serve_once(self, serving: _Serving) -> None:
         """Raises _Over, in a group, when the resource is another gateway's, or must begin again."""
-        config = serving.config
-        log = bind(_log, resource=config.name, driver=config.driver)
+        config = serving.config = watched(serving.config.value)  # who read the last one has ended
+        name = config.value.name
+        log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
             driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._unended)
-            driver.inform(HeldDevices(self._node.holdings[config.name], config.shares.ids), Fitness)
-            driving = group.create_task(driver.run(), name=f"{config.name} driver")
+            driver.inform(HeldDevices(self._node.holdings[name], config), Fitness)
+            driving = group.create_task(driver.run(), name=f"{name} driver")
             if serving.old is not None:
                 await self._take_the_place(serving, serving.old, driver)
-            plugin = serving.plugin = Plugin(serving.config, driver, self._front, group, follows=serving.follows)
+            plugin = serving.plugin = Plugin(config, driver, self._front, group, follows=serving.follows)
             for value in plugin.values:
                 value.subscribe(self.changed.notify)
             plugin.registrar.standing.subscribe(serving.note)

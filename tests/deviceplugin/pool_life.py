@@ -13,6 +13,7 @@ from dpgateway.config import Shares
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.drivers.calls_after_close import Unended, UnendedCalls
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 from dpgateway.node.directory import Places
@@ -155,7 +156,8 @@ class Served:
     """One resource while it is served."""
 
     def __init__(self, name: str, life: "Life", setting: Setting) -> None:
-        config, holdings = life.config(name, setting), life.node.holdings[name]
+        self.config = config = Observable(life.config(name, setting))
+        holdings = life.node.holdings[name]
         clock = life.loop.clock
         self.inventory = Inventory(config, holdings, partial(life.reread, name), LOG, clock)
         life.pools.join(self.inventory)
@@ -217,8 +219,7 @@ class Life:
     def amend(self, name: str) -> None:
         served = self.served[name]
         served.setting, config = self.truth.settings[name], self.config(name)
-        served.resource.amend(config)
-        served.inventory.amend(config)
+        served.config.set(config)
         served.list()
         self.pools.add(config)
 

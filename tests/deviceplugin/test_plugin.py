@@ -14,6 +14,7 @@ from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
 from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.running import RunningDriver
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
 from dpgateway.node.node import Node
@@ -31,13 +32,13 @@ class Running:
     """A plugin that runs until the test ends."""
 
     def __init__(self, directory, log, group, config):
-        threads = Threads()
+        threads, self.config = Threads(), Observable(config)
         self.node = Node(Places.of(directory), [NAME], threads, lambda change: None, lambda: False)
-        self.driver = RunningDriver(config, "node-a", threads, log)
+        self.driver = RunningDriver(self.config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
         pools = Pools(Left(self.node, state, threads), UnendedCalls())
         front = Front(self.node, client, threads, state, pools, Handing(pools.together, group), cdi())
-        self.plugin = Plugin(config, self.driver, front, group)
+        self.plugin = Plugin(self.config, self.driver, front, group)
         for runs in (self.node.run, front.pools.run, self.driver.run, self.plugin.run):
             group.create_task(runs())
         self.directory = directory
@@ -137,7 +138,7 @@ async def test_other_shares_are_offered_at_once_because_the_driver_need_not_be_a
     driver = scripted()
     one = run(driver, refresh=3600)
     await until(lambda: one.plugin.inventory.list.value)
-    one.plugin.amend(configured(driver_class=driver, refresh=3600, shares=2))
+    one.config.set(configured(driver_class=driver, refresh=3600, shares=2))
     assert one.plugin.inventory.list.value.keys() == {"a", "a::1", "b", "b::1"}
 
 

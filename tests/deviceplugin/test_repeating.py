@@ -69,10 +69,11 @@ class Node:
         self.calls, self.clock = calls, Clock()
         self.note = {}
         self.holdings = Observable(Holdings().noted({}, 0.0, 0.0), news=Holdings.is_news_after)
-        self.inventory = Inventory(configured(**config), self.holdings, lambda: None, log, self.clock)
+        self.config = Observable(configured(**config))
+        self.inventory = Inventory(self.config, self.holdings, lambda: None, log, self.clock)
         self.list()
         cdi_ = cdi(*directories, runtime=True)
-        self.resource = Resource(configured(**config), self.inventory, running(calls), cdi_, log, reread=self.read)
+        self.resource = Resource(self.config, self.inventory, running(calls), cdi_, log, reread=self.read)
         self.resource.agent = KUBELET
         self.repeating = self.resource.repeating
         self.repeating.resting = False
@@ -246,7 +247,7 @@ async def test_a_driver_that_lists_its_devices_in_a_text(make):
 async def test_what_the_configuration_adds_is_not_compared(make):
     node = make(Sticks(z="/dev/ttyUSB0"), mounts=(Mount("/yesterday", "/m"),), env={"A": "1"})
     await node.admit("z")
-    node.resource.amend(configured(mounts=(Mount("/today", "/m"),), env={"A": "2"}))
+    node.config.set(configured(mounts=(Mount("/today", "/m"),), env={"A": "2"}))
     await node.start("z")
 
 

@@ -84,7 +84,7 @@ def make(log, clock):
     inventories = []
 
     def new(calls, *, devices=(A, B, C), specs=(), runtime=None, **configured):
-        config = ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured)
+        config = Observable(ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured))
         holdings = Observable(Holdings().noted({}, 0.0, clock.monotonic()), news=Holdings.is_news_after)
         inventory = Inventory(config, holdings, lambda: None, log, clock)
         inventories.append(inventory)
@@ -401,8 +401,8 @@ async def test_always_gives_a_cdi_name_of_its_own_and_otherwise_nothing_is_writt
     resource = make(Calls(allocation=FULL), specs=(tmp_path,), runtime=True)
     (plain,) = await resource.allocate([("a",)], NEW)
     assert (plain.allocation, own(tmp_path).all()) == (FULL, ())
+    resource = make(Calls(allocation=FULL), specs=(tmp_path,), runtime=True, cdi="always")
     resource.agent = "grpc-go/1.72.2"
-    resource.amend(ResourceConfig(NAME, "driver-name", cdi="always"))
     (named,) = await resource.allocate([("b", "a")], NEW)
     (written,) = own(tmp_path).all()
     assert named.allocation == Allocation(annotations={"n": "1"}, cdi_devices=(written.given.name,))

@@ -6,6 +6,7 @@ from dpgateway import Allocation, Busy, Device, DeviceNode, DeviceUnavailable, H
 from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.drivers import answers
 from dpgateway.drivers.fitting import Fitting
+from dpgateway.kit.observable import Observable
 from tests.support.resources import configured, scripted
 
 A, B = Device("a", hardware=("char 1:3",)), Device("b")
@@ -30,7 +31,7 @@ class Unpreviewed:
 
 
 def fitting(**config):
-    return Fitting(Fitness, configured(driver_class=scripted(), **config))
+    return Fitting(Fitness, Observable(configured(driver_class=scripted(), **config)))
 
 
 def reasons(devices):
@@ -101,14 +102,16 @@ def test_a_pod_knows_nothing_of_the_hosts_files(monkeypatch):
 
 
 def test_only_what_is_listed_anew_is_asked_again():
-    driver, one = Previewing(lambda _: NODE), fitting()
+    driver, config = Previewing(lambda _: NODE), Observable(configured())
+    one = Fitting(Fitness, config)
     one.judged(driver, (A, SICK, B))
     one.judged(driver, (A, SICK, B))
     assert driver.asked == [A, B]
     other = Device("b")
     one.judged(driver, (A, other))
     assert driver.asked[2:] == [other]
-    one.judged(driver, (A, other), anew=True)
+    config.set(configured(env={"A": "1"}))
+    one.judged(driver, (A, other))
     assert driver.asked[3:] == [A, other]
 
 
@@ -124,10 +127,11 @@ def test_what_could_not_be_given_is_asked_again_until_it_can_be():
 
 
 def test_another_configuration_is_judged_by_itself():
-    driver, one = Previewing(lambda _: NODE), fitting(mounts=(Mount("/etc", "/dev/a"),))
+    config = Observable(configured(mounts=(Mount("/etc", "/dev/a"),)))
+    driver, one = Previewing(lambda _: NODE), Fitting(Fitness, config)
     assert reasons(one.judged(driver, (A,))) != [None]
-    one.amend(configured(driver_class=scripted()))
-    assert reasons(one.judged(driver, (A,), anew=True)) == [None]
+    config.set(configured())
+    assert reasons(one.judged(driver, (A,))) == [None]
 
 
 def test_a_device_of_a_drivers_own_class_is_given_back_to_it():

@@ -8,6 +8,7 @@ from dpgateway import Allocation, Busy, Device, DeviceUnavailable, DriverError
 from dpgateway.drivers.contract import abilities
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.errors import DriverFault, DriverTimeout, GatewayError
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
@@ -20,7 +21,7 @@ class One(Lanes):
     """With a caller that notes late answers, and says what is free."""
 
     def __init__(self, driver, config, group, held, log):
-        super().__init__(driver, config, Threads(), group, log)
+        super().__init__(driver, Observable(config), Threads(), group, log)
         self.held, self.late = held, 0
 
     def free(self, devices):

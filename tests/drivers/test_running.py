@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import math
 import threading
 from concurrent.futures import Future
@@ -9,6 +10,7 @@ from dpgateway import Allocation, Device, DeviceNode, DriverError, Health, Mount
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.drivers.running import CLOSING, CLOSING_LAST, RunningDriver
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from tests.support.resources import Scripted, configured, scripted
 from tests.support.time import advance, in_virtual_time
@@ -21,7 +23,8 @@ class Running:
     """A driver that runs until the test ends."""
 
     def __init__(self, config, log):
-        self.driver = RunningDriver(config, "node-a", Threads(), log)
+        self.config = Observable(config)
+        self.driver = RunningDriver(self.config, "node-a", Threads(), log)
         self.task = asyncio.ensure_future(self.driver.run())
 
     @property
@@ -393,7 +396,7 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
         raise DriverError("no bus")
 
     config = configured(driver_class=scripted(devices=fails), timeouts={"list": 1.5})
-    driver = RunningDriver(config, "node-a", Hanging(hangs), log)
+    driver = RunningDriver(Observable(config), "node-a", Hanging(hangs), log)
     running, began, seen = asyncio.ensure_future(driver.run()), asyncio.get_running_loop().time(), 0
     while not driver.said.value.overdue:
         seen = await driver.said.wait(seen)
@@ -407,7 +410,9 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
 @pytest.mark.parametrize("ends", ["with the gateway", "alone", "alone, and the gateway ends meanwhile"])
 @in_virtual_time
 async def test_a_driver_has_less_time_to_close_when_the_gateway_ends_and_what_hangs_is_said(log, records, ends):
-    driver = RunningDriver(configured(driver_class=scripted(close=lambda: None)), "node-a", Hanging("close"), log)
+    driver = RunningDriver(
+        Observable(configured(driver_class=scripted(close=lambda: None))), "node-a", Hanging("close"), log
+    )
     running = asyncio.ensure_future(driver.run())
     await driver.said.wait(1)
     if ends == "with the gateway":
@@ -436,11 +441,32 @@ async def test_a_driver_is_closed_while_its_other_methods_hang(run, gate):
     assert closed.is_set()
 
 
+async def test_another_refresh_counts_at_once(run):
+    asked = itertools.count(1)
+    driver = scripted(devices=lambda: [A, Device(f"b{next(asked)}")])
+    one = run(driver, refresh=3600)
+    await one.listed()
+    one.config.set(configured(driver_class=driver, refresh=0.001))
+    await until(lambda: int(one.said.devices[1].id[1:]) > 3)
+
+
+@pytest.mark.parametrize("previews", [False, True])
+async def test_a_driver_is_asked_again_for_other_env_only_if_it_previews(run, previews):
+    asked = itertools.count(1)
+    methods = {"preview": lambda _: Allocation()} if previews else {}
+    driver = scripted(devices=lambda: [A, Device(f"b{next(asked)}")], **methods)
+    one = run(driver, refresh=3600)
+    await one.listed()
+    one.config.set(configured(driver_class=driver, refresh=3600, env={"A": "1"}, timeouts={"allocate": 5}))
+    await turns()
+    await until(lambda: one.said.devices == (A, Device(f"b{1 + previews}")))
+
+
 async def test_what_the_configuration_gives_is_judged_again_when_it_changes(run):
     node = Allocation(device_nodes=(DeviceNode("/dev/a"),))
     one = run(scripted(devices=lambda: [A], preview=lambda _: node), mounts=(Mount("/etc", "/dev/a"),))
     one.driver.inform(frozenset, Fitness)
     await one.listed()
     assert "mounts[0].container_path is '/dev/a'" in str(one.said.devices[0].health.reason)
-    one.driver.amend(configured(mounts=(Mount("/etc", "/x"),)))
+    one.config.set(configured(mounts=(Mount("/etc", "/x"),)))
     await until(lambda: one.said.devices == (A,))

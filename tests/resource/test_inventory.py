@@ -61,10 +61,10 @@ class Node:
         self.on_file, self.written = on_file, written
         self.reads = 0
         self.holdings = Observable(Holdings(), news=Holdings.is_news_after)
-        config, calls = configured(shares, keep_lost), Calls()
+        self.config, calls = Observable(configured(shares, keep_lost)), Calls()
         self.freed = calls.freed
-        self.inventory = Inventory(config, self.holdings, self.read, self.log, self.clock)
-        self.resource = Resource(config, self.inventory, running(calls), cdi(), self.log)
+        self.inventory = Inventory(self.config, self.holdings, self.read, self.log, self.clock)
+        self.resource = Resource(self.config, self.inventory, running(calls), cdi(), self.log)
         self.following = self.loop.create_task(self.resource.releases.follow_holdings())
         self.run(self.read)
 
@@ -104,7 +104,7 @@ class Node:
 
     def amend(self, shares, keep_lost):
         """Another configuration; the driver's last list is taken again."""
-        self.run(self.inventory.amend, configured(shares, keep_lost))
+        self.run(self.config.set, configured(shares, keep_lost))
 
     def fail(self, reason, *, overdue=False):
         self.run(self.inventory.fail, reason, overdue=overdue)

@@ -7,10 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dpgateway.config import Shares
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, Health
 from dpgateway.node.holders import Noted
 from dpgateway.resource.ledger import LEAVING, Ledger, Refusal
 from dpgateway.resource.offers import Offer
+from tests.support.resources import configured
 
 WET = Health.unhealthy("wet")
 A, B = Device("a", numa_nodes=(1,)), Device("b")
@@ -18,7 +21,7 @@ NOBODY: frozenset[str] = frozenset()
 
 
 def ledger(*devices, shares=1, keep_lost=10):
-    made = Ledger(shares, keep_lost)
+    made = Ledger(Observable(configured(shares=shares, keep_lost=keep_lost)))
     made.take(devices, 100)
     return made
 
@@ -126,7 +129,7 @@ def test_a_device_that_returns_is_what_it_was_and_is_lost_anew_later():
 
 
 def test_after_a_restart_held_ids_are_listed_before_and_after_the_driver_answers():
-    some = Ledger(1, 10)
+    some = Ledger(Observable(configured(keep_lost=10)))
     held = frozenset({"a::2", "gone::1"})
     some.hold(held, 100, {"gone::1": Noted((0, 1)), "a::2": Noted((7,))})
     assert [offer.health.reason for offer in some.offers().values()] == [
@@ -228,7 +231,7 @@ class Events(RuleBasedStateMachine):
     def start(self, shares, keep):
         self.now = 0
         self.shares, self.keep = shares, max(keep, 2)
-        self.ledger = Ledger(shares, keep)
+        self.ledger = Ledger(Observable(configured(shares=shares, keep_lost=keep)))
         self.devices = {}
         self.failing = False
         self.held = None
@@ -342,8 +345,10 @@ def test_an_id_is_never_split(name):
 
 
 def test_other_ids_of_shares_are_looked_up_and_the_old_ones_keep_their_meaning():
-    some = ledger(A, shares=2)
-    some.amend(2, 10, "{id}-{share}")
+    config = Observable(configured(shares=2, keep_lost=10))
+    some = Ledger(config)
+    some.take([A], 100)
+    config.set(configured(shares=Shares(2, ids="{id}-{share}"), keep_lost=10))
     some.take([A], 101)
     gone = Offer("a", Health.unhealthy("its share isn't offered any more"), (1,), "a-0")
     assert some.offers() == {
@@ -360,7 +365,7 @@ def test_other_ids_of_shares_are_looked_up_and_the_old_ones_keep_their_meaning()
 
 
 def test_pods_of_another_plugin_keep_their_devices_under_its_ids():
-    some = Ledger(8, 10, "kvm{share}")
+    some = Ledger(Observable(configured(shares=Shares(8, ids="kvm{share}"), keep_lost=10)))
     some.hold(frozenset({"kvm5", "kvm9"}), 100)  # what the kubelet's checkpoint has, before the driver has answered
     assert not some.offers()["kvm5"].health.ok
     kvm = Device("kvm")

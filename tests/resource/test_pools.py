@@ -75,11 +75,12 @@ class Served:
 
     def __init__(self, name, pool, clock, devices=BOARDS, **config):
         self.holdings = Observable(Holdings(), news=Holdings.is_news_after)
-        self.inventory = Inventory(configured(name=name, **config), self.holdings, self.note_again, LOG, clock)
+        self.config = Observable(configured(name=name, **config))
+        self.inventory = Inventory(self.config, self.holdings, self.note_again, LOG, clock)
         self.inventory.join(pool)
         self.calls: Any = Calls()
         self.driver = running(self.calls)
-        self.resource = Resource(configured(name=name, **config), self.inventory, self.driver, cdi(), LOG)
+        self.resource = Resource(self.config, self.inventory, self.driver, cdi(), LOG)
         self.following = asyncio.ensure_future(self.resource.releases.follow_holdings())
         self.devices, self._clock = devices, clock
 
@@ -283,7 +284,7 @@ async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp
     for name, unreleased in gave.items():
         pools.add(configured(name=name, pool="boards"))
         holdings = node.holdings[name]
-        inventories[name] = Inventory(configured(name=name), holdings, lambda: None, LOG, Clock())
+        inventories[name] = Inventory(Observable(configured(name=name)), holdings, lambda: None, LOG, Clock())
         pools.join(inventories[name])
         inventories[name].take(tuple(BOARDS))
         noted, now = Noted((), frozenset([Container("1a", "c")])), time.monotonic()
@@ -340,7 +341,7 @@ async def slow(make, gate):
         one = await make(AES)
         driver: Any = kind(NoOptions(), None)
         config = configured(name=AES, timeouts={"prepare": 0.01})
-        one.calls = one.driver.calls = Lanes(driver, config, Threads(), group, LOG)
+        one.calls = one.driver.calls = Lanes(driver, Observable(config), Threads(), group, LOG)
         yield one, held
         held.open()
 

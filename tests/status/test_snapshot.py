@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from dpgateway.config import ResourceConfig, Timeouts
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Device
 from dpgateway.node.holders import Holder
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.standing import Standing
 from dpgateway.status.snapshot import Devices, release, resource
+from tests.support.resources import configured
 
 
 @pytest.mark.parametrize(("seconds", "overdue"), [(10, 11), (58, 59), (59, 60), (600, 60)])
@@ -82,7 +84,7 @@ class TestDevices:
     @pytest.fixture
     def one(self) -> Any:
         """What is looked at of a plugin whose devices are ``a`` and ``b``."""
-        ledger = Ledger(1, 10)
+        ledger = Ledger(Observable(configured(keep_lost=10)))
         ledger.take([Device("a"), Device("b")], 100)
         inventory = SimpleNamespace(ledger=ledger, list=SimpleNamespace(value=ledger.offers()))
         return SimpleNamespace(inventory=inventory, outdated={})

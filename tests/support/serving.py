@@ -103,7 +103,7 @@ def nobody_holds_anything() -> Observable[Holdings]:
 
 class Served:
     def __init__(self, directory: Path, log: Bound, **config: Any) -> None:
-        self.config = configured(**config)
+        self.config = Observable(configured(**config))
         self.directory = directory
         self.inventory = Inventory(self.config, nobody_holds_anything(), lambda: None, log)
         self.calls = Calls()

@@ -15,6 +15,7 @@ from dpgateway.drivers.contract import Context, abilities
 from dpgateway.drivers.fitting import Fitting
 from dpgateway.errors import GatewayError
 from dpgateway.kit import log
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Candidate, Device
 from dpgateway.resource.shares import clash
@@ -76,7 +77,7 @@ class Question:
             self._driver = self._resource.driver_class(self._resource.options, self._context())
             method = "devices"
             devices = answers.devices(self._driver.devices())
-            devices = Fitting(Fitness, self._resource).judged(self._driver, devices)
+            devices = Fitting(Fitness, Observable(self._resource)).judged(self._driver, devices)
             able = abilities(self._driver)
             if self._explain is None or "explain" not in able:
                 return devices, None, able

@@ -4,7 +4,7 @@
 ``dpgateway.drivers.options``. No driver's code runs here. What is named here is what several parts of the gateway need.
 """
 
-from dpgateway.config.changes import Changes, changes, fixed, taken_over
+from dpgateway.config.changes import Changes, changes, fixed, taken_over, watched
 from dpgateway.config.checks import GRANTED_FIELD, SHARE_FIELD
 from dpgateway.config.document import Document, read
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
@@ -47,4 +47,5 @@ __all__ = [
     "read",
     "taken_over",
     "told",
+    "watched",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dpgateway.config.values import Configuration, ResourceConfig
+from dpgateway.kit.observable import Observable
 
 IN_PLACE = frozenset(
     {"nodes", "shares", "preference", "cdi", "pool", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
@@ -85,6 +86,11 @@ def _equal(old: object, new: object) -> bool:
         return bool(old == new)
     except Exception:  # raised by a driver's own class; a restart is right whatever it means
         return False
+
+
+def watched(config: ResourceConfig) -> Observable[ResourceConfig]:
+    """To be read where it is used. News is what changes in place: to compare options would run a driver's code."""
+    return Observable(config, lambda new, old: any(getattr(new, key) != getattr(old, key) for key in IN_PLACE))
 
 
 def fixed(old: Configuration, new: Configuration) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from dpgateway.config import Place, ResourceConfig
+from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import Call
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing, Member
@@ -67,15 +67,19 @@ class Plugin:
 
     def __init__(
         self,
-        config: ResourceConfig,
+        config: Observable[ResourceConfig],
         driver: RunningDriver,
         front: Front,
         group: asyncio.TaskGroup,
         *,
         follows: bool = True,
     ) -> None:
-        """``follows``: whether it takes over from a gateway that serves already, and doesn't only wait for its end."""
-        self.name = config.name
+        """``config`` changes in place (config/changes.py): the driver, the sockets and the streams stay, and what
+        containers hold stays listed. ``follows``: whether it takes over from a gateway that serves already, and doesn't
+        only wait for its end.
+        """
+        self.name = name = config.value.name
+        self._config, self._known = config, config.value
         self.driver = driver
         self.served = False
         self.taken_back = False
@@ -84,48 +88,47 @@ class Plugin:
         """Why the resource can't be served."""
         self._node = node = front.node
         self._group = group
-        self._source, self._driver_name = _source(config), config.driver
-        self._log = log = bind(_log, resource=config.name, driver=config.driver)
-        self._holdings = holdings = node.holdings[config.name]
-        self.inventory = Inventory(config, holdings, partial(node.reader.ask, config.name), log)
+        self._log = log = bind(_log, resource=name, driver=config.value.driver)
+        self._holdings = holdings = node.holdings[name]
+        self.inventory = Inventory(config, holdings, partial(node.reader.ask, name), log)
         self._pools = front.pools
         self._pools.join(self.inventory)
         self._resource = Resource(config, self.inventory, driver, front.cdi, log, reread=node.reader.read)
         self._resource.api = front.client.apis[0]
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
-        self._ownership = Ownership(node.directory, config.name, log)
-        self._ownership.join(config.pool or "")
+        self._ownership = Ownership(node.directory, name, log)
+        self._ownership.join(config.value.pool or "")
         self._ownership.other.subscribe(self._owner_changed)
         self._endpoint = Endpoint(self._ownership, self._handlers, group, log)
         self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
-        journal = Journal(front.state_dir, node.directory, config.name)
+        journal = Journal(front.state_dir, node.directory, name)
         self._remembering = Remembering(journal, holdings, front.threads, log)
         self._resource.releases.resting = True  # as long as another gateway may serve the resource
         self._handing = front.handing
         self._member = Member(self._resource, self._endpoint, self.registrar, self._remembering, log)
         self._client = front.client
         if follows:
-            self._endpoint.follow(self._warm, front.handing.retries(config.name))
+            self._endpoint.follow(self._warm, front.handing.retries(name))
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure), holders=self._holders)
-        self._stranger = Stranger(config.name)
+        self._stranger = Stranger(name)
         self._telling: asyncio.Task[None] | None = None
         self._taking: Taking | None = None
         """The talk with the gateway that served before, once this one may register."""
         self._taken: tuple[Device, ...] | None = None
         """The driver's list that the inventory took last."""
+        config.subscribe(self._configured)
 
-    def amend(self, config: ResourceConfig) -> None:
-        """Takes over other values of the keys that change in place (config/changes.py): the driver, the sockets and
-        the streams stay, and what containers hold stays listed. A call that is under way keeps its deadline.
-        """
-        self._source = _source(config)
-        self.driver.amend(config)
-        self._resource.amend(config)
-        self.inventory.amend(config)
-        self._ownership.join(config.pool or "")
-        self._hear_driver()
+    def _configured(self) -> None:
+        """What else changed is read when it is used."""
+        before, self._known = self._known, self._config.value
+        if before.pool != self._known.pool:
+            self._ownership.join(self._known.pool or "")
+        if before.shares != self._known.shares:
+            self._hear_driver()
+        elif before.preference != self._known.preference:
+            self.registrar.options_changed()
 
     def _holders(self) -> Mapping[str, tuple[str, ...]]:
         return self._holdings.value.named
@@ -251,7 +254,8 @@ class Plugin:
         self._resource.releases.tell()
         self._resource.repeating.look()
         if not self.inventory.list.value and not self.driver.said.value.failure:
-            self._log.warning("there are no devices yet: %s finds none for the options at %s", *self._source)
+            text = "there are no devices yet: driver %s finds none for the options at %s"
+            self._log.warning(text, self._config.value.driver, self._config.value.where)
         try:
             await self._register()
         except TakenBack as error:
@@ -361,7 +365,7 @@ class Plugin:
     def _hear_driver(self) -> None:
         said, calls = self.driver.said.value, self.driver.calls
         if calls is not None:
-            released_by = self._driver_name if "release" in calls.abilities else ""
+            released_by = self._config.value.driver if "release" in calls.abilities else ""
             self._holdings.set(self._holdings.value.given_by(released_by))
         if said.devices is not None and (said.devices is not self._taken or not said.failure):
             self._taken = said.devices
@@ -373,8 +377,3 @@ class Plugin:
         self._resource.repeating.look()
         self._reminder.hear(self.failure)
         self.registrar.options_changed()
-
-
-def _source(config: ResourceConfig) -> tuple[str, Place]:
-    """Which driver lists the devices, and where it is told which."""
-    return f"driver {config.driver}", config.where

@@ -19,6 +19,7 @@ from dpgateway.deviceplugin.values import Preference
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import DriverError, GatewayError
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 from dpgateway.resource.ledger import Ledger
@@ -32,16 +33,13 @@ class Preferring:
 
     def __init__(
         self,
-        config: ResourceConfig,
+        config: Observable[ResourceConfig],
         ledger: Ledger,
         driver: RunningDriver,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self._config, self._ledger, self._driver, self._log = config, ledger, driver, log
         self._threads, self._turn = Threads(usual=1), asyncio.Lock()
-
-    def amend(self, config: ResourceConfig) -> None:
-        self._config = config
 
     def wanted(self) -> bool:
         """Whether the kubelet should ask."""
@@ -56,9 +54,10 @@ class Preferring:
         """The order of the gateway's own preference, if the resource has one. With shares it usually has one, because
         shares of different devices are better than shares of one.
         """
-        if self._config.preference != "none":
-            return self._config.preference
-        return "spread" if self._config.shares.count > 1 and self._able() is None else None
+        config = self._config.value
+        if config.preference != "none":
+            return config.preference
+        return "spread" if config.shares.count > 1 and self._able() is None else None
 
     async def preferred(self, request: Preference) -> tuple[str, ...]:
         """The best ids; none leaves the choice to the kubelet."""
@@ -80,10 +79,10 @@ class Preferring:
         choose = partial(prefer, request, devices.get, order)
         if len(ids) <= FEW:
             return choose()
-        seconds = self._config.timeouts.prefer.total_seconds()
+        seconds = self._config.value.timeouts.prefer.total_seconds()
         try:
             async with asyncio.timeout(seconds), self._turn:
-                return await self._threads.call(f"{self._config.name} preference", choose, seconds)
+                return await self._threads.call(f"{self._config.value.name} preference", choose, seconds)
         except TimeoutError as error:
             raise GatewayError(f"choosing from {len(ids)} ids takes more than {seconds:g} s") from error
 
@@ -114,7 +113,7 @@ class Preferring:
         """What the driver may choose from: a device as often as it has free shares, unless they must be distinct."""
         devices = self._present(ids)
         distinct = {device.id: device for device in devices}
-        return list(distinct.values()) if self._config.shares.distinct == "require" else devices
+        return list(distinct.values()) if self._config.value.shares.distinct == "require" else devices
 
     def _present(self, ids: Iterable[str]) -> list[Device]:
         return [device for id_ in ids if (device := self._ledger.device(id_))]

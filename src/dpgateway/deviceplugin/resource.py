@@ -25,6 +25,7 @@ from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import CdiError, DriverError, RequestError
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device
 from dpgateway.resource.additions import Additions, add, hidden
 from dpgateway.resource.freeing import Behind, Releases
@@ -48,7 +49,7 @@ class Resource:
 
     def __init__(  # noqa: PLR0913  one for each part
         self,
-        config: ResourceConfig,
+        config: Observable[ResourceConfig],
         inventory: Inventory,
         driver: RunningDriver,
         cdi: Cdi,
@@ -56,8 +57,8 @@ class Resource:
         *,
         reread: Reread = up_to_date,
     ) -> None:
-        """``reread``: has what the kubelet wrote down read once more."""
-        self.name = config.name
+        """``config`` changes in place. ``reread``: has what the kubelet wrote down read once more."""
+        self.name = config.value.name
         self.inventory = inventory
         self.api: Api = APIS[0]
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
@@ -68,16 +69,9 @@ class Resource:
         self._log, self._clock = log, inventory.clock
         self.releases = Releases(inventory, driver, log)
         self._preferring = Preferring(config, inventory.ledger, driver, log)
-        self._extra = Additions(config.env, config.annotations, config.mounts)
         self.repeating = Repeating(inventory, driver, cdi, self._complete, log, reread=reread)
-        self._logged: set[str] = set()
-
-    def amend(self, config: ResourceConfig) -> None:
-        """Other values of what a container gets, and of what is preferred and required."""
-        self._config = config
-        self._extra = Additions(config.env, config.annotations, config.mounts)
-        self._preferring.amend(config)
-        self._logged.clear()
+        self._logged: set[tuple[int, str]] = set()
+        """By the version of the configuration."""
 
     def options(self) -> Options:
         """What the kubelet should ask for: always before a start, because what it repeats may be outdated."""
@@ -85,7 +79,7 @@ class Resource:
 
     def patience(self, call: Call, api: Api) -> float:
         """Seconds within which the kubelet is to have an answer."""
-        timeouts = self._config.timeouts
+        timeouts = self._config.value.timeouts
         if call is Call.PREPARE:
             return timeouts.prepare.total_seconds()
         if call is Call.ALLOCATE:
@@ -167,7 +161,7 @@ class Resource:
             text = f"device {full[0]} can't be given away: containers have all shares of it already, as {full[1]}"
             raise RequestError(f"resource {self.name}: {text}")
         devices = {device.id: device for device in found.values()}
-        if len(devices) < len(ids) and self._config.shares.distinct == "require":
+        if len(devices) < len(ids) and self._config.value.shares.distinct == "require":
             raise RequestError(
                 f"resource {self.name}: {', '.join(ids)} are shares of {len(devices)} devices, and "
                 "'shares: {distinct: require}' wants a device for each; ask for fewer, or let the kubelet (1.19 or "
@@ -194,11 +188,12 @@ class Resource:
             behind[id_] = now
 
     def _complete(self, allocation: Allocation, granted: int) -> Allocation:
-        extra, shares = self._extra, self._config.shares
+        config = self._config.value
+        extra, shares = Additions(config.env, config.annotations, config.mounts), config.shares
         if shares.env:
             extra = replace(extra, env={**environment(shares.env, granted, shares.count), **extra.env})
         if why := hidden(allocation, extra):
-            raise RequestError(f"resource {self.name}: {why}, at {self._config.where}")
+            raise RequestError(f"resource {self.name}: {why}, at {config.where}")
         complete, replaced = add(allocation, extra)
         for what in replaced:
             self._log_once(logging.INFO, f"the configuration replaces the driver's {what}")
@@ -206,8 +201,8 @@ class Resource:
 
     async def _with_cdi(self, allocation: Allocation, ids: tuple[str, ...], api: Api) -> Allocation:
         """The allocation as this kubelet and its runtime can take it."""
-        if allocation.cdi_devices or self._config.cdi == "always":
-            asked = Asked(self.name, ids, self._config.cdi, api.passes_cdi(self.agent))
+        if allocation.cdi_devices or self._config.value.cdi == "always":
+            asked = Asked(self.name, ids, self._config.value.cdi, api.passes_cdi(self.agent))
             try:
                 allocation, doubt = await self._cdi.passed(allocation, asked)
             except CdiError as error:
@@ -223,21 +218,24 @@ class Resource:
 
     def _check_size(self, grants: Sequence[Grant], api: Api) -> None:
         if failure := too_large(grants, api):
+            config = self._config.value
             raise RequestError(
-                f"resource {self.name}: {failure}; let the driver {self._config.driver}, or the configuration at "
-                f"{self._config.where}, give a container less env, annotations, mounts, device nodes or CDI devices: "
+                f"resource {self.name}: {failure}; let the driver {config.driver}, or the configuration at "
+                f"{config.where}, give a container less env, annotations, mounts, device nodes or CDI devices: "
                 f"device {', '.join(grants[-1].ids)}"
             )
 
     def _log_once(self, level: int, message: str) -> None:
-        """Logs the message once per resource, because it is the same for every allocation."""
-        if message not in self._logged:
-            self._logged.add(message)
+        """Logs the message once per configuration, because it is the same for every allocation."""
+        if (key := (self._config.version, message)) not in self._logged:
+            self._logged.add(key)
             self._log.log(level, message)
 
     def _calls(self) -> Lanes:
         if self.driver.calls is None:
-            raise RequestError(f"resource {self.name}: its driver {self._config.driver} isn't running; see the log")
+            raise RequestError(
+                f"resource {self.name}: its driver {self._config.value.driver} isn't running; see the log"
+            )
         return self.driver.calls
 
     # PreStartContainer

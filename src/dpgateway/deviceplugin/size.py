@@ -13,7 +13,7 @@ from dpgateway.deviceplugin.api import Api, Call
 from dpgateway.deviceplugin.api.v1beta1 import UNHEALTHY
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.model import Device
-from dpgateway.resource.ledger import Ledger, Lost
+from dpgateway.resource.ledger import Lost, offers_of
 from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import share_id
 
@@ -62,7 +62,7 @@ def too_long(
         return ""
     count, size = shares * len(devices), shares * (_text(ids) + _LEAST_FRAMING * len(devices))
     if size <= LARGEST_LIST:  # else the list needn't even be made
-        offers = after() if after else Ledger(shares, 0.0, form).after(devices).values()
+        offers = after() if after else offers_of(devices, shares, form).values()
         count, size = len(offers), worst(offers)
     if size <= LARGEST_LIST:
         return ""

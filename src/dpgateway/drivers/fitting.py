@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.errors import GatewayError
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device
 
 UNFIT = "it can't be given"
@@ -43,25 +44,24 @@ class Anything:
 class Fitting:
     """Of one running driver."""
 
-    def __init__(self, fits: Callable[[ResourceConfig], Fitness] | None, config: ResourceConfig) -> None:
-        self._fits = fits
+    def __init__(self, fits: Callable[[ResourceConfig], Fitness] | None, config: Observable[ResourceConfig]) -> None:
+        self._fits, self._config = fits, config
         self._judged: dict[str, tuple[Device, Device]] = {}
         """By id: what the driver listed, and what came of it."""
-        self._fitness: Fitness = Anything()
-        self.amend(config)
+        self._given: tuple[object, ...] = ()
+        """What the configuration gave containers when that was judged."""
 
-    def amend(self, config: ResourceConfig) -> None:
-        """The configuration lets containers have something else, from the next list on."""
-        self._fitness = Anything() if self._fits is None else self._fits(config)
-
-    def judged(self, driver: Any, devices: tuple[Device, ...], *, anew: bool = False) -> tuple[Device, ...]:  # noqa: ANN401
-        """The list, in which a device that can't be given is Unhealthy. ``anew``: also what was judged before."""
-        fitness, preview = self._fitness, getattr(driver, "preview", None)
+    def judged(self, driver: Any, devices: tuple[Device, ...]) -> tuple[Device, ...]:  # noqa: ANN401
+        """The list, in which a device that can't be given is Unhealthy."""
+        config, preview = self._config.value, getattr(driver, "preview", None)
+        fitness = Anything() if self._fits is None else self._fits(config)
+        if (gives := given(config)) != self._given:
+            self._given, self._judged = gives, {}
         lacking = f"{UNFIT}: {why}" if (why := fitness.lacks()) else ""
         if not lacking and not callable(preview):
             self._judged = {}
             return devices
-        before, self._judged = {} if anew or lacking else self._judged, {}
+        before, self._judged = {} if lacking else self._judged, {}
         listed: list[Device] = []
         for device in devices:
             known = before.get(device.id)
@@ -77,6 +77,11 @@ class Fitting:
             if not lacking:
                 self._judged[device.id] = device, listed[-1]
         return devices if all(map(operator.is_, listed, devices)) else tuple(listed)
+
+
+def given(config: ResourceConfig) -> tuple[object, ...]:
+    """What the configuration itself gives a container."""
+    return config.env, config.annotations, config.mounts, config.shares
 
 
 def _unfit(fitness: Fitness, preview: Any, device: Device) -> str:  # noqa: ANN401

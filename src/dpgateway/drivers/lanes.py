@@ -25,6 +25,7 @@ from dpgateway.drivers.contract import Driver, abilities
 from dpgateway.drivers.preparing import Ended, Free, PrepareLane
 from dpgateway.errors import Busy, DriverFault, DriverTimeout, GatewayError
 from dpgateway.kit.call_stats import CallStats
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 
@@ -42,22 +43,19 @@ class Lanes:
     def __init__(
         self,
         driver: Driver,
-        config: ResourceConfig,
+        config: Observable[ResourceConfig],
         threads: Threads,
         group: asyncio.TaskGroup,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
+        """``config``: its deadlines count from the next call on."""
         self.abilities = abilities(driver)
-        self.preparing = PrepareLane(config.name, threads, group, log)
+        self.preparing = PrepareLane(config.value.name, threads, group, log)
         self.stats = CallStats()
         """The calls of all lanes, as their callers see them: the time that a call waits for its turn counts."""
         self._driver: Any = driver  # it has the methods that are among its abilities
         self._config, self._log = config, log
-        self._allocating = AllocateLane(config.name, threads)
-
-    def amend(self, config: ResourceConfig) -> None:
-        """Other deadlines, from the next call on."""
-        self._config = config
+        self._allocating = AllocateLane(config.value.name, threads)
 
     async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
         """Asks the driver until the ``allocate`` deadline, once no release of the devices is under way. ``late`` is
@@ -66,7 +64,7 @@ class Lanes:
         devices = tuple(devices)
         if "prepare" in self.abilities:
             self.preparing.given(devices)
-        seconds = self._config.timeouts.allocate.total_seconds()
+        seconds = self._config.value.timeouts.allocate.total_seconds()
 
         def call() -> Allocation:
             return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
@@ -84,7 +82,7 @@ class Lanes:
         told then. Asked once, with the same deadline; a late answer changes nothing.
         """
         devices = tuple(devices)
-        seconds = self._config.timeouts.allocate.total_seconds()
+        seconds = self._config.value.timeouts.allocate.total_seconds()
 
         def call() -> Allocation:
             return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
@@ -94,7 +92,7 @@ class Lanes:
 
     async def preview(self, device: Device) -> Allocation:
         """What ``allocate`` would give for this device alone, of a driver that can say so; it does nothing to it."""
-        seconds = self._config.timeouts.allocate.total_seconds()
+        seconds = self._config.value.timeouts.allocate.total_seconds()
         (own,) = answers.own([device])
 
         def call() -> Allocation:
@@ -108,7 +106,7 @@ class Lanes:
     ) -> tuple[Device, ...]:
         """Asks the driver until the ``prefer`` deadline."""
         available, must = tuple(available), tuple(must_include)
-        seconds = self._config.timeouts.prefer.total_seconds()
+        seconds = self._config.value.timeouts.prefer.total_seconds()
 
         def call() -> tuple[Device, ...]:
             ask = partial(self._driver.prefer, answers.own(available), answers.own(must), size)
@@ -123,7 +121,7 @@ class Lanes:
         ``once``: a Busy driver isn't asked again, because the kubelet calls PreStartContainer again.
         """
         devices = tuple(devices)
-        seconds = self._config.timeouts.prepare.total_seconds()
+        seconds = self._config.value.timeouts.prepare.total_seconds()
 
         def call() -> None:
             answers.ask("prepare", lambda: self._driver.prepare(answers.own(devices)))
@@ -192,9 +190,9 @@ class Lanes:
             outcome = "cancelled"
             raise
         except GatewayError as error:
-            outcome = answers.outcome(error)
+            config, outcome = self._config.value, answers.outcome(error)
             named = f", device {', '.join(device.id for device in devices)}" if devices else ""
-            text = f"resource {self._config.name}{named}: driver {self._config.driver}: {error}"
+            text = f"resource {config.name}{named}: driver {config.driver}: {error}"
             kind = next(kind for kind in answers.KINDS if isinstance(error, kind))
             if kind is DriverFault:
                 names = [device.id for device in devices] or None

@@ -17,6 +17,7 @@ from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
 from dpgateway.drivers.fitting import Fitting
 from dpgateway.kit.call_stats import CallStats
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
@@ -58,33 +59,18 @@ class ListLane:
 
     def __init__(
         self,
-        config: ResourceConfig,
+        config: Observable[ResourceConfig],
         threads: Threads,
         announcements: Announcements,
         log: logging.LoggerAdapter[logging.Logger],
         stats: CallStats,
     ) -> None:
-        self._name = config.name
-        self._deadline = config.timeouts.list.total_seconds()
-        self._refresh = config.refresh.total_seconds()
+        """``config``: its deadline and its pause count from the next call on."""
+        self._config = config
         self._threads, self._announcements, self._log, self._stats = threads, announcements, log, stats
         self._failures = 0
         self._last_failure = ""
         self._last: tuple[Device, ...] = ()
-        self._anew = False
-        """Whether what was judged before has to be judged again."""
-
-    def amend(self, config: ResourceConfig) -> None:
-        """Another deadline, from the next call on, and another pause: it begins with a call at once."""
-        self._deadline = config.timeouts.list.total_seconds()
-        refresh, self._refresh = self._refresh, config.refresh.total_seconds()
-        if refresh != self._refresh:
-            self._announcements.event.set()
-
-    def judge_again(self) -> None:
-        """What containers may have is something else now."""
-        self._anew = True
-        self._announcements.event.set()
 
     async def listen(self, driver: Driver, fitting: Fitting | None = None) -> AsyncGenerator[Answer, None]:
         """What the driver says, one answer after another, without end; as ``fitting`` judges it."""
@@ -97,7 +83,8 @@ class ListLane:
             restless = restless + 1 if self._announcements.event.is_set() else 0
             if restless > PATIENCE:
                 await asyncio.sleep(backoff(restless - PATIENCE, LONGEST_REST, FIRST_REST))
-            pause = backoff(self._failures, self._refresh, FIRST_RETRY) if self._failures else self._refresh
+            refresh = self._config.value.refresh.total_seconds()
+            pause = backoff(self._failures, refresh, FIRST_RETRY) if self._failures else refresh
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._announcements.event.wait()
@@ -105,19 +92,19 @@ class ListLane:
     async def _ask(self, driver: Driver, fitting: Fitting | None) -> AsyncGenerator[Answer, None]:
         """One answer; or two, if the first says that the driver is late."""
         asked, late = time.monotonic(), False
-        anew, self._anew = self._anew, False
+        name, deadline = self._config.value.name, self._config.value.timeouts.list.total_seconds()
 
         def call() -> tuple[tuple[Device, ...], tuple[Device, ...]]:
             listed = answers.ask("devices", lambda: answers.devices(driver.devices(), self._last))
-            return listed, listed if fitting is None else fitting.judged(driver, listed, anew=anew)
+            return listed, listed if fitting is None else fitting.judged(driver, listed)
 
-        future = self._threads.call(f"{self._name} list", call, self._deadline)
+        future = self._threads.call(f"{name} list", call, deadline)
         try:
-            done, _ = await asyncio.wait({future}, timeout=self._deadline)
+            done, _ = await asyncio.wait({future}, timeout=deadline)
             if not done:
                 late = True
                 self._stats.add("devices", "timeout", asked)
-                yield self._failed(f"the driver hasn't answered for {self._deadline:g} s")
+                yield self._failed(f"the driver hasn't answered for {deadline:g} s")
             self._last, devices = await future
         except Exception as raised:
             self._failures += 1

@@ -19,7 +19,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.contract import Context, Driver, DriverClass
-from dpgateway.drivers.fitting import Fitness, Fitting
+from dpgateway.drivers.fitting import Fitness, Fitting, given
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError, GatewayError
@@ -58,13 +58,13 @@ class RunningDriver:
 
     def __init__(
         self,
-        config: ResourceConfig,
+        config: Observable[ResourceConfig],
         node_name: str,
         threads: Threads,
         log: logging.LoggerAdapter[logging.Logger],
         unended: UnendedCalls | None = None,
     ) -> None:
-        """``unended`` has the calls that go on when the driver has ended."""
+        """``config`` changes in place. ``unended`` has the calls that go on when the driver has ended."""
         self._unended = unended or UnendedCalls()
         self.said = Observable(Said())
         """Published with each list, with each failure, and when ``calls`` changes."""
@@ -73,10 +73,12 @@ class RunningDriver:
         self.calls: Lanes | None = None
         """None while there is no driver to ask."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
+        self._known = config.value
+        config.subscribe(self._configured)
         self._held: Callable[[], Collection[str]] = frozenset
         self._fitting = Fitting(None, config)
         self._driver: Driver | None = None
-        self._lane: ListLane | None = None
+        self._announcements: Announcements | None = None
         self._complaint = ""
         self._hurried = Observable(value=False)
 
@@ -87,26 +89,24 @@ class RunningDriver:
 
     @property
     def _deadline(self) -> float:
-        return self._config.timeouts.list.total_seconds()
+        return self._config.value.timeouts.list.total_seconds()
 
     @property
     def healthy(self) -> bool:
         """Whether its last list has a healthy device."""
         return any(device.health.ok for device in self.said.value.devices or ())
 
-    def amend(self, config: ResourceConfig) -> None:
-        """Other values of ``timeouts``, of ``refresh``, and of what is given to containers, with the same driver and
-        options. What is under way keeps its deadline.
+    def _configured(self) -> None:
+        """Asks for a list at once if what changed is how often, or whether its devices can be given: mounts may be
+        missing on the host, and of a driver that can say what it gives the whole answer is judged.
         """
-        before, self._config = self._config, config
-        if self.calls is not None:
-            self.calls.amend(config)
-        if self._lane is not None:
-            self._lane.amend(config)
-        if _given(before) != _given(config):
-            self._fitting.amend(config)
-            if self._lane is not None:
-                self._lane.judge_again()
+        before, self._known = self._known, self._config.value
+        if before.refresh == self._known.refresh and before.mounts == self._known.mounts:
+            previews = self.calls is not None and "preview" in self.calls.abilities
+            if not previews or given(before) == given(self._known):
+                return
+        if self._announcements is not None:
+            self._announcements.event.set()
 
     async def run(self) -> None:
         """Makes the driver and asks it, until it is cancelled; then closes it."""
@@ -138,7 +138,7 @@ class RunningDriver:
         error: BaseException = raised
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
-        reason = f"the driver {self._config.driver} isn't running: {answers.fault('__init__', error)}"
+        reason = f"the driver {self._config.value.driver} isn't running: {answers.fault('__init__', error)}"
         if reason != self._complaint:
             known = isinstance(error, GatewayError)
             fields = {"method": "__init__", "reason": reason, "exception": answers.trace(error)}
@@ -147,7 +147,7 @@ class RunningDriver:
         self._fail(reason)
 
     async def _run_once(self) -> None:
-        announcements = Announcements()
+        self._announcements = announcements = Announcements()
         try:
             self._driver = driver = await self._make(announcements.changed)
             async with asyncio.TaskGroup() as group:
@@ -156,9 +156,9 @@ class RunningDriver:
                 self.calls.preparing.changed.subscribe(self.called.notify)
                 self.calls.preparing.unended = self._unended
                 self.said.notify()
-                self._lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.stats)
+                lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.stats)
                 try:
-                    async with contextlib.aclosing(self._lane.listen(driver, self._fitting)) as heard:
+                    async with contextlib.aclosing(lane.listen(driver, self._fitting)) as heard:
                         async for answer in heard:
                             self._hear(answer)
                 finally:
@@ -178,27 +178,28 @@ class RunningDriver:
     def _detach(self) -> None:
         if self.calls is not None:
             self.calls.close()
-        self.calls = self._lane = None
+        self.calls = self._announcements = None
         self.said.notify()
 
     async def _load(self) -> None:
         """Waits until the driver is loaded and has checked its options."""
-        later = self._config.later
+        later = self._config.value.later
         if later is not None:
             loading = asyncio.wrap_future(later)
             await self._in_time(loading, "loaded")
-            if self._config.later is later:  # else it was amended meanwhile
-                self._config = loading.result()
+            if self._config.value.later is later:  # else it was amended meanwhile
+                self._config.set(loading.result())
 
     async def _make(self, changed: Callable[[], None]) -> Driver:
         await self._load()
-        make: DriverClass | None = self._config.driver_class
-        if self._config.failure or make is None:
-            raise DriverError(self._config.failure or "it isn't installed")
-        log = of_driver(self._config.driver, self._config.name)
-        context = Context(self._config.name, self._node_name, log, changed, self._held)
-        made = partial(_made, make, self._config.options, context)
-        future = self._threads.call(f"{self._config.name} make", made, self._deadline)
+        config = self._config.value
+        make: DriverClass | None = config.driver_class
+        if config.failure or make is None:
+            raise DriverError(config.failure or "it isn't installed")
+        log = of_driver(config.driver, config.name)
+        context = Context(config.name, self._node_name, log, changed, self._held)
+        made = partial(_made, make, config.options, context)
+        future = self._threads.call(f"{config.name} make", made, self._deadline)
         try:
             await self._in_time(future, "made")
         except asyncio.CancelledError:
@@ -211,7 +212,7 @@ class RunningDriver:
         seconds = self._deadline
         if (await asyncio.wait({future}, timeout=seconds))[0]:
             return
-        reason = f"the driver {self._config.driver} hasn't been {done} within {seconds:g} s"
+        reason = f"the driver {self._config.value.driver} hasn't been {done} within {seconds:g} s"
         self._log.error("the resource failed: %s", reason, extra={"reason": reason})
         self._fail(reason)
         await asyncio.wait({future})
@@ -221,7 +222,7 @@ class RunningDriver:
     def _made_in_vain(self, future: asyncio.Future[Driver]) -> None:
         """The resource stopped while its driver was being made: nobody else knows that there is one to close."""
         if future.exception() is None and callable(close := getattr(future.result(), "close", None)):
-            self._threads.call(f"{self._config.name} close", close)
+            self._threads.call(f"{self._config.value.name} close", close)
 
     async def _close(self) -> None:
         """Closes the driver, if there is one that has ``close``."""
@@ -229,7 +230,7 @@ class RunningDriver:
         close = getattr(driver, "close", None)
         if not callable(close):
             return
-        future = self._threads.call(f"{self._config.name} close", partial(answers.ask, "close", close))
+        future = self._threads.call(f"{self._config.value.name} close", partial(answers.ask, "close", close))
         now = asyncio.get_running_loop().time
         began = now()
         await self._wait_for(future)
@@ -244,18 +245,13 @@ class RunningDriver:
 
     async def _wait_for(self, future: asyncio.Future[Any]) -> None:
         """Waits for a driver that closes, for as long as it has."""
-        hurried = asyncio.create_task(self._hurried.wait_for(bool), name=f"{self._config.name} hurry")
+        hurried = asyncio.create_task(self._hurried.wait_for(bool), name=f"{self._config.value.name} hurry")
         try:
             await asyncio.wait({future, hurried}, timeout=CLOSING, return_when=asyncio.FIRST_COMPLETED)
             if hurried.done():
                 await asyncio.wait({future}, timeout=CLOSING_LAST)
         finally:
             hurried.cancel()
-
-
-def _given(config: ResourceConfig) -> tuple[object, ...]:
-    """What the configuration itself gives a container."""
-    return config.env, config.annotations, config.mounts, config.shares
 
 
 def _made(make: DriverClass, options: object, context: Context) -> Driver:

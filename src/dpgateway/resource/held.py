@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from dpgateway.config import ResourceConfig
 from dpgateway.kit.observable import Observable
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.shares import device_id
@@ -20,9 +21,9 @@ PATIENCE = 1.0
 class HeldDevices:
     """Made in the event loop, asked from any other thread."""
 
-    def __init__(self, holdings: Observable[Holdings], form: str | None) -> None:
-        """``form``: how the configuration wants ids. What was made with one doesn't say whose it is."""
-        self._holdings, self._form = holdings, form
+    def __init__(self, holdings: Observable[Holdings], config: Observable[ResourceConfig]) -> None:
+        """``config``: ids that were made as ``shares.ids`` says don't say which device each is of."""
+        self._holdings, self._config = holdings, config
         self._loop = asyncio.get_running_loop()
         self._waits = True
 
@@ -33,4 +34,5 @@ class HeldDevices:
                 known.result(PATIENCE)
             known.cancel()
         self._waits = False
-        return frozenset(map(device_id, self._holdings.value.taken)) if not self._form else frozenset()
+        formed = self._config.value.shares.ids
+        return frozenset() if formed else frozenset(map(device_id, self._holdings.value.taken))

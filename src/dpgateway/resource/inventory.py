@@ -40,14 +40,15 @@ class Inventory:
 
     def __init__(
         self,
-        config: ResourceConfig,
+        config: Observable[ResourceConfig],
         holdings: Observable[Holdings],
         reread: Callable[[], None],
         log: logging.LoggerAdapter[logging.Logger],
         clock: Clock = time,
     ) -> None:
-        """``reread`` has the kubelet's checkpoint read and ``holdings`` published. Called before a drop, which is then
-        made by :meth:`hold`.
+        """``config``: another ``keep_lost`` counts at once, other ``shares`` with the driver's next list, also if it is
+        the last one again. ``reread`` has the kubelet's checkpoint read and ``holdings`` published. Called before a
+        drop, which is then made by :meth:`hold`.
         """
         self.list: Observable[Offers | None] = Observable(None, news=_differ)
         """None until the resource can be offered."""
@@ -55,16 +56,17 @@ class Inventory:
         """Why the resource can't be offered as its driver lists it."""
         self.had_healthy = False
         """Whether a list of it ever had a Healthy device."""
-        self._shares, self._form = config.shares.count, config.shares.ids or ""
-        self.ledger = Ledger(self._shares, config.keep_lost.total_seconds(), self._form)
-        self.name = config.name
+        self.ledger = Ledger(config)
+        self.name = config.value.name
+        self._config, self._shares = config, config.value.shares
+        config.subscribe(self.look_later)
         self.holdings, self.clock = holdings, clock
         self._reread, self._log = reread, log
         self._taken: tuple[Device, ...] | None = None
         """The driver's last list if all of it is offered as the driver says; else empty."""
         self._shared = False
         """Whether devices may share hardware, or one has what an earlier one had."""
-        self._formed = bool(self._form)
+        self._formed = bool(self._shares.ids)
         """Whether an id may have meant another device when it was given away."""
         self._odd = False
         """Whether an id is taken that the driver's last list doesn't offer."""
@@ -82,22 +84,14 @@ class Inventory:
         self.published = float("-inf")
         """When the list changed last, in seconds of the monotonic clock."""
 
-    def amend(self, config: ResourceConfig) -> None:
-        """Other values of ``shares`` and ``keep_lost``. Other shares are offered with the next list that is taken, also
-        if it is the last one again.
-        """
-        shares, form = config.shares.count, config.shares.ids or ""
-        if (shares, form) != (self._shares, self._form):
-            self._taken = None
-        self._formed = self._formed or form != self._form
-        self._shares, self._form = shares, form
-        self.ledger.amend(shares, config.keep_lost.total_seconds(), form)
-        self.look_later()
-
     # what the driver says
 
     def take(self, devices: tuple[Device, ...]) -> None:
         """The driver's whole list."""
+        before, self._shares = self._shares, self._config.value.shares
+        if (before.count, before.ids) != (self._shares.count, self._shares.ids):
+            self._taken = None
+            self._formed = self._formed or before.ids != self._shares.ids
         new = None if self._taken is None else replaced(self._taken, devices)
         if new == []:
             return  # most drivers return the same values while nothing changes
@@ -142,11 +136,10 @@ class Inventory:
         lost, present = self.ledger.lost, self.ledger.devices
         besides = size.bound(lost.values(), lost)
         if present.keys() != {device.id for device in devices}:
-            besides += size.bound(present.values(), present, self._shares)
-        failure = clash(tuple(device.id for device in devices), self._shares, self._form) if self._form else ""
-        failure = failure or size.too_long(
-            devices, self._shares, besides, lambda: self.ledger.after(devices).values(), self._form
-        )
+            besides += size.bound(present.values(), present, self._shares.count)
+        count, form = self._shares.count, self._shares.ids or ""
+        failure = clash(tuple(device.id for device in devices), count, form)
+        failure = failure or size.too_long(devices, count, besides, lambda: self.ledger.after(devices).values(), form)
         if failure and not self.misfit.value:
             self._log.error("the resource failed: %s", failure, extra={"reason": failure})
         if self.misfit.value and not failure:
@@ -268,7 +261,7 @@ class Inventory:
             return self.ledger.exclude({})  # nothing is in use, so no device needs to be looked at
         devices, own = self.ledger.devices, own or self.used()
         taken = crowded(devices, self.ledger.ids, own)
-        return self.ledger.exclude(excluded(devices.values(), own, others, formed=bool(self._form)), taken)
+        return self.ledger.exclude(excluded(devices.values(), own, others, formed=bool(self._shares.ids)), taken)
 
     def _may_share(self) -> bool:
         holdings = self.holdings.value
@@ -305,7 +298,7 @@ class Inventory:
                 continue
             asked = [other for other in ids if (same := self.ledger.device(other)) is not None and same.id == device.id]
             others = dict.fromkeys(i for i in (*in_use.get(device.id, ()), *asked) if i != id_ and i not in over)
-            if len(others) >= self._shares:
+            if len(others) >= self._shares.count:
                 return id_, ", ".join(others)
         return None
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+from dpgateway.config.values import ResourceConfig
 from dpgateway.model import Device, Health
 from dpgateway.node.holders import Note
 from dpgateway.node.holdings import Held
@@ -45,20 +47,25 @@ class Refusal:
     reason: str
 
 
+class Configured(Protocol):
+    """What a resource is configured to do now; read where it is used, because it changes in place."""
+
+    @property
+    def value(self) -> ResourceConfig: ...
+
+
 class Ledger:
     """The ids of one resource. One owner; nothing here waits, reads a clock or touches the outside."""
 
-    def __init__(self, shares: int, keep_lost: float, form: str = "") -> None:
-        """``shares``: ids per device, in this form; ``keep_lost``: seconds."""
-        self.shares, self.form = shares, form
-        self._keep = max(keep_lost, LEAVING)
+    def __init__(self, config: Configured) -> None:
+        """``config``: another ``keep_lost`` counts at once, other ``shares`` with the next list of the driver."""
+        self._config = config
+        self.shares = config.value.shares
         self._devices: dict[str, Device] = {}
         self._offers: dict[str, Offer] = {}
         """Of present ids. An offer that doesn't change stays the same object, so comparing long lists is cheap. Never
         changed, because it is what :meth:`offers` returns while nothing is lost.
         """
-        self._whole = True
-        """Whether every share of every device is present."""
         self._lost: dict[str, Lost] = {}
         self._meaning: dict[str, str] = {}
         """The device of each id that is present or lost; but not of a present id that is its device's own."""
@@ -71,22 +78,23 @@ class Ledger:
         self.losses = self.returns = 0
         """How many ids were lost so far, and how many of these came back."""
 
-    def amend(self, shares: int, keep_lost: float, form: str = "") -> None:
-        """Other numbers. What other shares mean for the list is worked out with the next list of the driver."""
-        self._whole = self._whole and (shares, form) == (self.shares, self.form)
-        self.shares, self.form, self._keep = shares, form, max(keep_lost, LEAVING)
+    @property
+    def _keep(self) -> float:
+        """Seconds for which a lost id stays listed."""
+        return max(self._config.value.keep_lost.total_seconds(), LEAVING)
 
     def ids(self, device_id: str) -> tuple[str, ...]:
         """Those under which a device is offered, share 0 first."""
-        return share_ids(device_id, self.shares, self.form)
+        return share_ids(device_id, self.shares.count, self.shares.ids or "")
 
     def _first(self, device_id: str) -> str:
         """What an offer says of share 0."""
-        return share_id(device_id, 0, self.form) if self.form else ""
+        return share_id(device_id, 0, self.shares.ids) if self.shares.ids else ""
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
         """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
         before, self._devices = self._devices, {device.id: device for device in devices}
+        self.shares = self._config.value.shares
         self._failure = None
         self._take_ids(before, now, only)
         for device in self._devices.values():
@@ -105,9 +113,8 @@ class Ledger:
 
     def _take_ids(self, before: Mapping[str, Device], now: float, only: Collection[str] | None) -> None:
         """Which ids are present, and which have just been lost."""
-        self._whole = only is None
         gone, self._offers = self._offers, {}
-        wanted = None if only is None or self.form else {device_id(offered) for offered in only}
+        wanted = None if only is None or self.shares.ids else {device_id(offered) for offered in only}
         for device in self._devices.values():
             if wanted is not None and device.id not in wanted:
                 continue
@@ -172,7 +179,6 @@ class Ledger:
 
     def keep(self, ids: Collection[str]) -> None:
         """Lists nothing but these ids, because a list of all would be too long."""
-        self._whole = False
         for offered in self._offers.keys() - ids:
             self._meaning.setdefault(offered, offered)
         self._offers = {i: offer for i, offer in self._offers.items() if i in ids}
@@ -205,10 +211,10 @@ class Ledger:
         broken = Health.unhealthy(self._failure[0])
         return {i: replace(offer, health=broken) if offer.health.ok else offer for i, offer in listed.items()}
 
-    def after(self, devices: Iterable[Device]) -> dict[str, Offer]:
+    def after(self, devices: Collection[Device]) -> dict[str, Offer]:
         """What would be listed if the driver listed ``devices``, apart from the health of those that vanish."""
-        listed = {i: Offer(i, d.health, d.numa_nodes, self._first(d.id)) for d in devices for i in self.ids(d.id)}
-        return {**self.offers(), **listed}
+        shares = self._config.value.shares
+        return {**self.offers(), **offers_of(devices, shares.count, shares.ids or "")}
 
     def exclude(self, excluded: Mapping[str, str], crowded: Mapping[str, str] | None = None) -> bool:
         """Why present devices can't be given away although their driver calls them healthy, by device id; ``crowded``:
@@ -305,6 +311,16 @@ class Ledger:
     def devices(self) -> Mapping[str, Device]:
         """The driver's last list, by device id."""
         return self._devices
+
+
+def offers_of(devices: Collection[Device], shares: int, form: str = "") -> dict[str, Offer]:
+    """The offers of these devices alone, by id."""
+    first = {device.id: share_id(device.id, 0, form) if form else "" for device in devices}
+    return {
+        id_: Offer(id_, device.health, device.numa_nodes, first[device.id])
+        for device in devices
+        for id_ in share_ids(device.id, shares, form)
+    }
 
 
 def _differ(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:

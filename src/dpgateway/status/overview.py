@@ -15,7 +15,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.kit.log import recent
-from dpgateway.kit.observable import Signal
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.node.node import Node
 from dpgateway.status import figures, snapshot
 from dpgateway.status.figures import Figures
@@ -29,7 +29,7 @@ from dpgateway.status.values import SCHEMA, VERSION, GatewayStatus, Reloads, Res
 class Served:
     """One resource while it is served."""
 
-    config: ResourceConfig
+    config: Observable[ResourceConfig]
     began: float
     """In seconds of the monotonic clock."""
     plugin: Plugin | None = None
@@ -88,7 +88,7 @@ class Overview:
         served = [one for name, one in self._serving.items() if only in ("", name)]
         resources = tuple([self._with_devices(one) for one in served])
         wrong = troubles(directory, self._reloads, kubelet, asked, resources)
-        wrong += tuple(unserved(one.config.name, one.pending) for one in self._serving.values() if one.pending)
+        wrong += tuple(unserved(one.config.value.name, one.pending) for one in self._serving.values() if one.pending)
         if self._lingers is not None:
             wrong += (lingering(self._lingers),)
         wrong += of_left(self._left(only))
@@ -103,12 +103,12 @@ class Overview:
 
     def _with_devices(self, served: Served) -> ResourceStatus:
         if served.plugin is not None:
-            served.devices.look(served.plugin, self._node.holdings[served.config.name].value)
+            served.devices.look(served.plugin, self._node.holdings[served.config.value.name].value)
         return replace(self._resource(served), counts=served.devices.counts, devices=served.devices.all)
 
     def _resource(self, served: Served) -> ResourceStatus:
         age = time.monotonic() - served.began
-        return snapshot.resource(served.config, served.plugin, age, directory=self._node.there.is_set())
+        return snapshot.resource(served.config.value, served.plugin, age, directory=self._node.there.is_set())
 
     def _resources(self) -> Iterable[ResourceStatus]:
         return map(self._resource, self._serving.values())
@@ -117,7 +117,8 @@ class Overview:
         """The same in numbers, without the devices."""
         found = []
         for one in self._serving.values():
-            config, holdings = one.config, self._node.holdings[one.config.name].value
+            config = one.config.value
+            holdings = self._node.holdings[config.name].value
             found.append(figures.resource(config.name, config.driver, one.plugin, holdings))
         return figures.figures(VERSION, self._reloads, self._node, tuple(found))
 

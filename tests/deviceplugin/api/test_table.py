@@ -19,6 +19,7 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.throttle import Pace
 from dpgateway.deviceplugin.values import Grant, Options, Registration
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
+from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, Health
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.offers import Offer
@@ -204,9 +205,9 @@ async def channel(tmp_path):
     """To a gateway's resource that is served in all versions and the made-up one."""
     log = logging.LoggerAdapter(logging.getLogger(__name__), {})
     config = ResourceConfig("example.com/thing", "x")
-    inventory = Inventory(config, nobody_holds_anything(), lambda: None, log)
+    inventory = Inventory(Observable(config), nobody_holds_anything(), lambda: None, log)
     inventory.take((Device("a"), Device("b", Health.unhealthy("wet"))))
-    resource = Resource(config, inventory, running(Calls()), cdi(), log)
+    resource = Resource(Observable(config), inventory, running(Calls()), cdi(), log)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(tuple(Handlers(resource, (V1BETA2, *APIS), opened, Pace(), log).generic()))
     server.add_insecure_port(f"unix:{tmp_path}/plugin.sock")
