@@ -10,7 +10,6 @@ With ``always`` what a resource gives without names gets one, too, by a spec tha
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -101,10 +100,8 @@ class Cdi:
             raise CdiError(f"a CDI spec can't be made anew: {error}") from error
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
-        working = self._threads.call("CDI specs", function, self._patience)
         try:
-            async with asyncio.timeout(self._patience):
-                return await working
+            return await self._threads.call_within("CDI specs", function, self._patience)
         except TimeoutError:
             read = "the CDI specs, and what the gateway remembers of its own in state_dir, haven't been read"
             raise CdiError(f"{read} for {self._patience:g} s: a disk hangs, or there are too many specs") from None

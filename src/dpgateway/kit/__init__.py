@@ -1,8 +1,8 @@
 """Tools that know nothing of the gateway.
 
-observable    a value that others may follow
+observable    values and events that others watch
 tasks         retry, backoff, deadlines and shared wake-ups for asyncio
-threads       calls that block, each on a thread of its own; jobs: what one of them does
+threads       calls that block, on threads
 limits        how many threads and descriptors this process may have
 inotify       one inotify instance for the process
 locks         locks of files, and the wait for one

@@ -80,16 +80,17 @@ async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-async def wait_for(work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """The result of ``work``. Raises TimeoutError after so many seconds, also in a task that was cancelled and ends.
+async def wait_for(work: Awaitable[T], seconds: float, what: str = "it") -> T:
+    """The result of ``work``, which is cancelled after so many seconds. Raises TimeoutError then, which says that
+    ``what`` hasn't answered, also in a task that was cancelled and ends.
 
     There ``asyncio.timeout`` raises CancelledError before Python 3.11.4 (python/cpython#102780), and what is to be done
     after it isn't done. ``asyncio.wait_for`` loses a cancellation before Python 3.12 (python/cpython#86296).
     """
-    task = asyncio.create_task(work, name="a deadline")
+    task = asyncio.ensure_future(work)
     try:
         if not (await asyncio.wait({task}, timeout=seconds))[0]:
-            raise TimeoutError
+            raise TimeoutError(f"{what} hasn't answered for {seconds:g} s")
     finally:
         task.cancel()
     return task.result()

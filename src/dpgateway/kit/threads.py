@@ -1,19 +1,25 @@
-"""Daemon threads that run blocking calls: as few as do the work, and as many as it takes when calls hang.
+"""Daemon threads for calls that block: as few as do the work, and as many as it takes when calls hang.
 
 They are threads of our own, not those of ``asyncio.to_thread``, because the interpreter waits for the threads of its
 executor when it exits, and a driver, or a lock, may hang for ever.
 
-An idle thread takes a job at once. If none is idle, a thread is started for the job, up to the usual number of threads.
-Beyond that number the job waits, but not for long: when its patience is over, one more thread is started for it. So
-calls that return share a few threads, and a call that hangs takes one thread away from the others, and nothing else.
+Theory of operation. A job goes to an idle thread; if there is none, to a new thread, up to the usual number. A thread
+whose job has lasted longer than the patience doesn't count there, because that job may hang. Otherwise the job waits
+until a thread is free, or until its own patience is over: then a thread is started for it. So calls that return share a
+few threads, and a call that hangs takes one thread away from the others, and nothing else. While a thread is free, no
+job waits.
 
-Nobody polls: the caller's event loop has a timer while a job waits, and a caller without a loop waits anyway. A caller
-that can do neither begins a job that doesn't wait (``begin``).
+If the system refuses a thread, the job waits for one of those that there are, and asks for a thread again each time its
+patience is over. It fails when there is none.
+
+Nobody polls: a caller's event loop has a timer while its job waits, and a caller without a loop blocks anyway. A caller
+that can do neither begins a job that doesn't wait (:meth:`Threads.begin`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import queue
 import threading
@@ -23,56 +29,118 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from dpgateway.errors import NoThread
-from dpgateway.kit.jobs import Job
+from dpgateway.errors import NoThread, describe
 from dpgateway.kit.limits import on_threads
+from dpgateway.kit.tasks import wait_for
 
 T = TypeVar("T")
-_Inbox = queue.SimpleQueue[Job]
+_Inbox = queue.SimpleQueue["_Job"]
 
 IDLE = "idle"
 """The name of a thread that has nothing to do."""
 
-MOST_REFUSED = 20
-"""How often the system may refuse a thread for a job, which meanwhile waits for one of those that there are."""
+
+class _Job:
+    """A function, and who waits for its outcome: an event loop, or, without one, a thread.
+
+    Neither the job nor an error keeps what it doesn't need: a driver's object, and a traceback, can be large.
+    """
+
+    __slots__ = ("error", "function", "future", "loop", "name", "result")
+    result: Any
+    error: BaseException | None
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[], Any],
+        future: asyncio.Future[Any] | Future[Any],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.name, self.future, self.loop = name, future, loop
+        self.function: Callable[[], Any] | None = function
+
+    def run(self) -> None:
+        """Runs the function once, unless the future was cancelled, and drops it."""
+        function, self.function = self.function, None
+        self.result, self.error = (None, None) if self.future.cancelled() else _outcome(function)
+
+    def deliver(self) -> None:
+        """On the thread that ran the function."""
+        if self.loop is None:
+            self.settle()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+                self.loop.call_soon_threadsafe(self.settle)
+
+    def fail(self, error: Exception, cause: Exception) -> None:
+        error.__cause__ = cause
+        self.result, self.error = None, error
+        self.settle()
+
+    def settle(self) -> None:
+        """Gives the outcome to the future and keeps none of it: a thread or a timer may hold this job longer."""
+        future, result, error = self.future, self.result, self.error
+        del self.future, self.result, self.error
+        if future.done():  # cancelled
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            future.set_exception(error)
+        else:  # it would steer the event loop, or pass every ``except Exception``
+            tamed = RuntimeError(describe(error))
+            tamed.__cause__ = error
+            future.set_exception(tamed)
+
+
+def _outcome(function: Callable[[], Any] | None) -> tuple[Any, BaseException | None]:
+    """A function of its own, because the error that it returns holds its frame."""
+    assert function is not None  # noqa: S101  a job runs once
+    try:
+        return function(), None
+    except BaseException as error:
+        return None, error
 
 
 class Threads:
-    """A set of daemon threads that run blocking calls.
-
-    ``usual``: how many threads there are at most while calls return quickly. ``patience``: seconds that a job waits
-    for one of them before another thread is started for it; less if its caller waits for less than ten times as long,
-    because a call that hangs mustn't cost another one its deadline. ``idle``: seconds after which a thread without work
-    ends.
-
-    A thread has the name of the job that it runs. All methods may be called from any thread.
-    """
+    """Runs blocking calls. All methods may be called from any thread; a thread has the name of the job that it runs."""
 
     def __init__(self, usual: int = 8, patience: float = 0.05, idle: float = 10.0) -> None:
+        """``usual``: threads at most while calls return quickly. ``patience``: seconds that a job waits for one of
+        them; less if its caller waits for less than ten times as long, because a call that hangs mustn't cost another
+        one its deadline. ``idle``: seconds without work after which a thread ends.
+        """
         self._usual, self._patience, self._idle = usual, patience, idle
-        self._lock = threading.Lock()  # guards the fields below; while a thread is free, no job waits
+        self._lock = threading.Lock()  # guards the fields below
         self._count = 0
         self._began: dict[_Inbox, float] = {}
         """When each thread that has a job began with it."""
         self._free: list[_Inbox] = []  # taken from the end, so that threads that aren't needed stay idle, and end
-        self._waiting: OrderedDict[Job, None] = OrderedDict()
+        self._waiting: OrderedDict[_Job, None] = OrderedDict()
+
+    # for callers
 
     def call(self, name: str, function: Callable[[], T], seconds: float = math.inf) -> asyncio.Future[T]:
-        """Runs ``function`` on a thread, for the event loop that runs now. Never blocks.
+        """Runs ``function`` on a thread, for the running event loop. Never blocks.
 
         ``seconds``: how long the caller is going to wait. Nothing ends then.
 
         The future gets what the function returns or raises; SystemExit and others that would steer the event loop come
-        as the cause of a RuntimeError. The future also gets a NoThread when the system has no thread left and none
-        of ours could run the function. Cancelling the future abandons the result: a function that has
-        begun runs to its end, and one that hasn't is dropped.
+        as the cause of a RuntimeError. It gets a NoThread when the system has no thread left and none of ours could run
+        the function. Cancelling the future abandons the result: a function that has begun runs to its end, and one that
+        hasn't is dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        job = Job(name, function, future, loop)
+        job = _Job(name, function, future, loop)
         if self._place(job):
-            self._hurry_later(job, loop, self._patience_of(seconds))
+            self._start_later(job, loop, self._patience_of(seconds))
         return future
+
+    async def call_within(self, name: str, function: Callable[[], T], seconds: float) -> T:
+        """What ``function``, which waits for a disk, returns or raises. Raises TimeoutError after ``seconds``."""
+        return await wait_for(self.call(name, function, seconds), seconds, "the disk")
 
     def run(self, name: str, function: Callable[[], T], seconds: float) -> T:
         """Runs ``function`` on a thread and waits for it, ``seconds`` at most. Not for an event loop's own thread.
@@ -81,13 +149,13 @@ class Threads:
         function raises, which may be a TimeoutError of its own; for other errors see ``call``.
         """
         future: Future[T] = Future()
-        job = Job(name, function, future, None)
+        job = _Job(name, function, future)
         end, patience = time.monotonic() + seconds, self._patience_of(seconds)
         waits = self._place(job)
         while waits:
             left = end - time.monotonic()
             _done(future, min(left, patience))
-            waits = self._hurry(job) and left > 0
+            waits = self._start_waiting(job) and left > 0
         if not _done(future, end - time.monotonic()):
             raise TimeoutError(f"{name} hasn't returned after {seconds:g} s")
         try:
@@ -101,29 +169,38 @@ class Threads:
         The future gets what the function returns or raises; for other errors see ``call``.
         """
         future: Future[T] = Future()
-        job = Job(name, function, future, None)
+        job = _Job(name, function, future)
         if self._place(job):
-            self._hurry(job)
+            self._start_waiting(job)
         return future
 
-    def _place(self, job: Job) -> bool:
+    # a thread for a job
+
+    def _place(self, job: _Job) -> bool:
         """Gives the job to a thread. Returns whether it has to wait for one."""
         with self._lock:
             if self._free:
                 self._free.pop().put(job)
                 return False
-            if self._quick() >= self._usual:
+            now = time.monotonic()
+            if sum(now - began < self._patience for began in list(self._began.values())) >= self._usual:
                 self._waiting[job] = None
                 return True
             self._count += 1
         return self._start(job)
 
-    def _quick(self) -> int:
-        """How many threads are at a job that may end soon. A job that has lasted long may hang, so it doesn't count."""
-        now = time.monotonic()
-        return sum(now - began < self._patience for began in list(self._began.values()))
+    def _patience_of(self, seconds: float) -> float:
+        """Seconds that a job waits for a thread if its caller waits for it so long."""
+        return min(self._patience, seconds / 10)
 
-    def _hurry(self, job: Job) -> bool:
+    def _start_later(self, job: _Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+        def start() -> None:
+            if self._start_waiting(job):
+                self._start_later(job, loop, patience)
+
+        loop.call_later(patience, start)
+
+    def _start_waiting(self, job: _Job) -> bool:
         """Starts one more thread for a job that still waits. Returns whether it has to wait even so."""
         with self._lock:
             if job not in self._waiting:
@@ -132,18 +209,7 @@ class Threads:
             self._count += 1
         return self._start(job)
 
-    def _hurry_later(self, job: Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
-        def hurry() -> None:
-            if self._hurry(job):
-                self._hurry_later(job, loop, patience)
-
-        loop.call_later(patience, hurry)
-
-    def _patience_of(self, seconds: float) -> float:
-        """Seconds that a job waits for a thread if its caller waits for it so long."""
-        return min(self._patience, seconds / 10)
-
-    def _start(self, job: Job) -> bool:
+    def _start(self, job: _Job) -> bool:
         """Starts a thread, which is counted already, for the job. Returns whether the job has to wait."""
         inbox: _Inbox = queue.SimpleQueue()
         inbox.put(job)
@@ -157,39 +223,36 @@ class Threads:
                 if self._free:
                     self._free.pop().put(job)
                     return False
-                job.refused += 1
-                if self._count and job.refused < MOST_REFUSED:
+                if self._count:
                     self._waiting[job] = None
                     self._waiting.move_to_end(job, last=False)
                     return True
             job.fail(NoThread(f"the system has no thread left for {job.name}: {on_threads()}"), error)
         return False
 
+    # the life of a thread
+
     def _serve(self, inbox: _Inbox) -> None:
-        """The life of a thread. While the thread waits, it holds nothing of an earlier job."""
+        """While the thread waits, it holds nothing of an earlier job."""
         thread = threading.current_thread()
-        job: Job | None = inbox.get()
+        job: _Job | None = inbox.get()
         while job is not None:
             thread.name = job.name
             self._began[inbox] = time.monotonic()
             job.run()  # and drops the function: the last reference to a driver may run code that hangs when it goes
-            self._began.pop(inbox)
-            following = self._following(inbox)
-            if following is None:
-                thread.name = IDLE
-            job.deliver()  # last, so that whoever has the result finds this thread free
+            del self._began[inbox]
+            following: _Job | None = None
+            with self._lock:
+                if self._waiting:
+                    following, _ = self._waiting.popitem(last=False)
+                else:
+                    self._free.append(inbox)
+                    thread.name = IDLE
+            job.deliver()  # last, so that the caller that has the result finds this thread free
             job = None
             job = following or self._rest(inbox)
 
-    def _following(self, inbox: _Inbox) -> Job | None:
-        """The job that has waited longest. If none waits, the thread is noted as free."""
-        with self._lock:
-            if self._waiting:
-                return self._waiting.popitem(last=False)[0]
-            self._free.append(inbox)
-            return None
-
-    def _rest(self, inbox: _Inbox) -> Job | None:
+    def _rest(self, inbox: _Inbox) -> _Job | None:
         """The next job that comes; None if none came for so long that the thread ends."""
         try:
             return inbox.get(timeout=self._idle)

@@ -117,10 +117,7 @@ class Remembering:
         self._saved, self.complaint = holdings.unreleased, ""
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
-        try:
-            return await wait_for(self._in_turn(function), seconds)
-        except TimeoutError:
-            raise TimeoutError(f"the disk hasn't answered for {seconds:g} s") from None
+        return await wait_for(self._in_turn(function), seconds, "the disk")
 
     async def _in_turn(self, function: Callable[[], T]) -> T:
         """One after the other, also if somebody stopped waiting for the one before."""

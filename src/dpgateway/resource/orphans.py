@@ -133,10 +133,9 @@ class Left:
         """What the journals say of resources that aren't configured, and whether that is all."""
         find = partial(entries_of_others, self._state_dir, self._node.directory, self.configured)
         try:
-            async with asyncio.timeout(PATIENCE):
-                found, complaints = await self._threads.call("journals", find)
+            found, complaints = await self._threads.call_within("journals", find, PATIENCE)
         except (GatewayError, OSError) as error:  # also without a thread
-            found, complaints = {}, [str(error) or f"the disk hasn't answered for {PATIENCE:g} s"]
+            found, complaints = {}, [str(error)]
         for complaint in complaints:
             if complaint not in self._complaints:
                 text = "what containers hold of resources that aren't configured any more isn't known: %s"

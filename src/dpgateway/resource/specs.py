@@ -99,11 +99,7 @@ class Keeping:
             self._complaint = text
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                return await self._threads.call("keep CDI specs", function, PATIENCE)
-        except TimeoutError:
-            raise TimeoutError(f"the disk hasn't answered for {PATIENCE:g} s") from None
+        return await self._threads.call_within("keep CDI specs", function, PATIENCE)
 
 
 def needed(one: Written, holdings: Observable[Holdings] | None) -> bool:
