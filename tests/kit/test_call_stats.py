@@ -34,12 +34,3 @@ def test_what_was_read_stays_as_it_was():
     read = stats.read()
     stats.add("a", "good", time.monotonic())
     assert (read["a"].outcomes, sum(read["a"].durations)) == ({"good": 1}, 1)
-
-
-def test_without_calls_since_nothing_is_made_again():
-    stats = CallStats()
-    stats.add("a", "good", time.monotonic())
-    read = stats.read()
-    assert stats.read() is read
-    stats.add("b", "good", time.monotonic())
-    assert stats.read().keys() == {"a", "b"}

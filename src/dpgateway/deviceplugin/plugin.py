@@ -168,7 +168,7 @@ class Plugin:
     @property
     def refused(self) -> tuple[str, float] | None:
         """Why the last container got nothing, and since when each got nothing; None if one has got something since."""
-        return self._handlers.refused
+        return self._handlers.refused.value
 
     @property
     def rpcs(self) -> CallStats:
@@ -184,8 +184,7 @@ class Plugin:
             self.registrar.standing,
             self.inventory.misfit,
             self.driver.said,
-            self.driver.called,
-            self._handlers.rpcs,
+            self._handlers.refused,
             self._trouble,
             self._resource.repeating.outdated,
             self._ownership.other,

@@ -25,7 +25,6 @@ from dpgateway.drivers.answers import fault, trace
 from dpgateway.drivers.calls_after_close import Unended, UnendedCalls
 from dpgateway.drivers.unclaimed import Key, Success, Unseen, key_of
 from dpgateway.errors import DriverError, DriverTimeout
-from dpgateway.kit.observable import Signal
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 
@@ -86,8 +85,6 @@ class PrepareLane:
         """By device: since when a release of it has been under way, and what is done when it has ended."""
         self._tasks: set[asyncio.Task[Exception | None]] = set()
         self._unseen = Unseen(clock)
-        self.changed = Signal()
-        """``running`` may be another number."""
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
         """Returns when the devices are ready; raises DriverTimeout after ``deadline`` seconds, and goes on."""
@@ -158,7 +155,6 @@ class PrepareLane:
         key = key_of(devices)
         for other in [other for other in self._running if other != key and not key.isdisjoint(other)]:
             self._running.pop(other)[0].outdated = True
-            self.changed.notify()
 
     def listed(self, devices: Collection[Device]) -> None:
         """A new list: a device that changed may have lost what was prepared."""
@@ -174,7 +170,6 @@ class PrepareLane:
         """It isn't under way any more."""
         if not call.outdated:
             del self._running[key]
-        self.changed.notify()
 
     def _start(
         self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin
@@ -190,7 +185,6 @@ class PrepareLane:
         call.task = task
         if method == "prepare":
             self._running[key] = (call, future)
-            self.changed.notify()
         return call, future
 
     async def _run(self, call: _Call, key: Key, begin: Begin) -> Exception | None:

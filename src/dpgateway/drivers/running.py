@@ -24,7 +24,7 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError, GatewayError
 from dpgateway.kit.log import of_driver
-from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import retry
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
@@ -68,8 +68,6 @@ class RunningDriver:
         self._unended = unended or UnendedCalls()
         self.said = Observable(Said())
         """Published with each list, with each failure, and when ``calls`` changes."""
-        self.called = Signal()
-        """A call has begun or ended."""
         self.calls: Lanes | None = None
         """None while there is no driver to ask."""
         self._config, self._node_name, self._threads, self._log = config, node_name, threads, log
@@ -152,8 +150,6 @@ class RunningDriver:
             self._driver = driver = await self._make(announcements.changed)
             async with asyncio.TaskGroup() as group:
                 self.calls = Lanes(driver, self._config, self._threads, group, self._log)
-                self.calls.stats.subscribe(self.called.notify)
-                self.calls.preparing.changed.subscribe(self.called.notify)
                 self.calls.preparing.unended = self._unended
                 self.said.notify()
                 lane = ListLane(self._config, self._threads, announcements, self._log, self.calls.stats)

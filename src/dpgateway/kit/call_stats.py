@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dpgateway.kit.observable import Signal
-
 BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
 """Seconds. A call takes a millisecond; a kubelet waits 30 s for a preparation."""
 
@@ -32,14 +30,11 @@ class _Counting:
     seconds: float = 0.0
 
 
-class CallStats(Signal):
-    """Calls by name; notifies after each call. Used from one thread."""
+class CallStats:
+    """Calls by name. Used from one thread."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._counted: dict[str, _Counting] = {}
-        self._read: dict[str, Calls] | None = {}
-        """What was read last; None if there were calls since."""
 
     def add(self, name: str, outcome: str, began: float) -> None:
         """A call of this name ends now; it began at ``began``, by time.monotonic()."""
@@ -50,14 +45,9 @@ class CallStats(Signal):
         counted.outcomes[outcome] += 1
         counted.durations[bisect_left(BOUNDS, seconds)] += 1
         counted.seconds += seconds
-        self._read = None
-        self.notify()
 
     def read(self) -> Mapping[str, Calls]:
-        """By name. The same again, if there were no calls since."""
-        if self._read is None:
-            self._read = {
-                name: Calls(dict(one.outcomes), tuple(one.durations), one.seconds)
-                for name, one in self._counted.items()
-            }
-        return self._read
+        """By name."""
+        return {
+            name: Calls(dict(one.outcomes), tuple(one.durations), one.seconds) for name, one in self._counted.items()
+        }

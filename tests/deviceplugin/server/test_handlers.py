@@ -82,12 +82,12 @@ async def test_each_kind_of_error_has_its_code_and_its_text_and_is_logged(served
     assert await status(client.call("Allocate", allocate("a"))) == (code, str(error))
     assert records.texts() == [f"Allocate refused: {error}"]
     assert served.handlers.rpcs.read()["Allocate"].outcomes == {code.name: 1}
-    since = served.handlers.refused[1]
+    since = served.handlers.refused.value[1]
     await status(client.call("Allocate", allocate("a")))
-    assert served.handlers.refused == (str(error), since)
+    assert served.handlers.refused.value == (str(error), since)
     served.calls.error = None
     await client.call("Allocate", allocate("a"))
-    assert served.handlers.refused is None
+    assert served.handlers.refused.value is None
 
 
 async def test_a_newer_gateway_answers_and_refuses_instead_and_after_its_end_the_older_one_gives_nothing(
@@ -124,7 +124,7 @@ async def test_an_unknown_id_is_refused_by_name(served, client):
     assert code is CODE.FAILED_PRECONDITION
     assert "resource example.com/thing: device nobody is unknown" in text
     assert served.calls.allocated == []
-    assert served.handlers.refused is None
+    assert served.handlers.refused.value is None
 
 
 async def test_a_bug_of_the_gateway_is_an_internal_error_and_logged_with_its_traceback(served, client, records):

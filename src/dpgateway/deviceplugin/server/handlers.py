@@ -111,15 +111,13 @@ class Handlers:
         self.refusing = False
         """Whether new calls are refused, because the resource ends."""
         self._refused: dict[str, tuple[str, float]] = {}
-        self.rpcs = CallStats()
-        """Those that were answered, by name, with gRPC's codes."""
-
-    @property
-    def refused(self) -> tuple[str, float] | None:
+        """Why the last call of each RPC was refused, by name."""
+        self.refused: Observable[tuple[str, float] | None] = Observable(None)
         """Why the last container that asked for what can be given got nothing, and since when each got nothing, in
         seconds of the monotonic clock. None once one has got what it asked for.
         """
-        return next(iter(self._refused.values()), None)
+        self.rpcs = CallStats()
+        """Those that were answered, by name, with gRPC's codes."""
 
     def generic(self) -> list[grpc.GenericRpcHandler]:
         """For a gRPC server: each service's methods, by name."""
@@ -196,11 +194,13 @@ class Handlers:
             if not isinstance(error, RequestError):  # the next request is another one
                 _, since = self._refused.get(rpc.name, ("", time.monotonic()))
                 self._refused[rpc.name] = text, since
+                self.refused.set(next(iter(self._refused.values())))
             return next(code for kind, code in CODES if isinstance(error, kind)), text
         except Exception as error:
             self._log.exception("a bug: %s failed", rpc.name, extra={"api": api.name, "rpc": rpc.name})
             return grpc.StatusCode.INTERNAL, f"a bug of the gateway: {error!r}"
-        self._refused.pop(rpc.name, None)
+        if self._refused.pop(rpc.name, None) is not None:
+            self.refused.set(next(iter(self._refused.values()), None))
         return grpc.StatusCode.OK, answer
 
     @staticmethod
