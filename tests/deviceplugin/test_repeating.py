@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.errors import DeviceUnavailable, DriverTimeout, RequestError
@@ -310,7 +311,9 @@ async def test_while_the_device_is_away_there_is_no_spec(make, tmp_path):
 @contextlib.asynccontextmanager
 async def following(node, *, asked=False):
     """What runs beside the resource. ``asked``: whether the kubelet asks before a start."""
-    both = node.repeating.follow(lambda: asked), node.repeating.follow_notes()
+    if not asked:
+        node.resource.api = replace(BETA, rpcs=tuple(rpc for rpc in BETA.rpcs if rpc.call is not Call.PREPARE))
+    both = node.repeating.follow(), node.repeating.follow_notes()
     tasks = [asyncio.ensure_future(one) for one in both]
     yield
     for task in tasks:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.config import ResourceConfig, Shares
-from dpgateway.deviceplugin.api import APIS, ListEncoder
+from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT, ListEncoder
 from dpgateway.deviceplugin.resource import Resource
-from dpgateway.deviceplugin.size import LARGEST_LIST, too_long
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.observable import Observable
 from dpgateway.model import HEALTHY, Device, Health
@@ -100,7 +99,7 @@ class Node:
         self.run(self.read)
 
     def take(self, *devices):
-        self.run(self.inventory.take, devices)
+        self.run(self.inventory.take, devices, LIST_LIMIT)
 
     def amend(self, shares, keep_lost):
         """Another configuration; the driver's last list is taken again."""
@@ -580,15 +579,13 @@ def test_the_longest_first_list_is_one_that_fits_with_all_of_it_unhealthy(make, 
         return [Device(f"{number:06}".ljust(length, "x")) for number in range(count)]
 
     broken = APIS[0].to_offer(Offer(listed(1)[0].id, WET))
-    most = LARGEST_LIST // len(broken)
+    most = LARGEST // len(broken)
     node = make()
     node.take(*listed(most + 1))
     assert node.offers is None
     assert f"the list of {most + 1} ids takes {(most + 1) * len(broken)} bytes" in node.inventory.misfit.value
-    assert too_long(listed(most + 1), 1) == node.inventory.misfit.value
     node.take(*listed(most))
     assert len(node.listed) == most
-    assert too_long(listed(most), 1) == ""
 
 
 class Unshared(str):
@@ -616,7 +613,7 @@ def test_a_list_that_grows_too_long_keeps_its_ids_and_follows_their_health(node)
     node.take(*many(2000), *many(2500, first=2500, health=WET))
     listed = list(node.listed.values())
     assert (len(listed), sum(listed)) == (3000, 2000)
-    assert sent(node) <= LARGEST_LIST
+    assert sent(node) <= LARGEST
     assert node.inventory.misfit.value
     reasons = Counter(offer.health.reason for offer in node.offers.values())
     assert reasons == {None: 2000, "its device is gone": 500, "wet": 500}
@@ -637,7 +634,7 @@ def test_ids_that_are_lost_count_until_they_leave(node):
     node.take(*many(2500))
     node.take(*many(2500, first=2500))
     assert sum(node.listed.values()) == 0, "all are lost, and the new ones don't fit beside them"
-    assert sent(node) <= LARGEST_LIST
+    assert sent(node) <= LARGEST
     node.sleep(10.1)
     node.take(*many(2500, first=2500))
     assert list(node.listed.values()) == [True] * 2500
@@ -646,12 +643,12 @@ def test_ids_that_are_lost_count_until_they_leave(node):
 def test_a_list_fits_even_when_everything_on_it_turns_unhealthy(node):
     (device,) = many(1)
     healthy, unhealthy = (len(APIS[0].to_offer(Offer(device.id, health))) for health in (HEALTHY, WET))
-    node.take(*many(LARGEST_LIST // healthy))
+    node.take(*many(LARGEST // healthy))
     assert node.inventory.misfit.value
-    node.take(*many(LARGEST_LIST // unhealthy - 10))
+    node.take(*many(LARGEST // unhealthy - 10))
     assert not node.inventory.misfit.value
     node.fail("no answer")
-    assert LARGEST_LIST - 20 * unhealthy < sent(node) <= LARGEST_LIST
+    assert LARGEST - 20 * unhealthy < sent(node) <= LARGEST
 
 
 def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(node, caplog):
@@ -659,7 +656,7 @@ def test_what_containers_hold_is_listed_though_the_rest_does_not_fit_beside_it(n
     node.take(*many(2500))
     node.write({*held, many(1)[0].id})
     assert node.listed == {many(1)[0].id: True} | dict.fromkeys(held, False)
-    assert sent(node) <= LARGEST_LIST
+    assert sent(node) <= LARGEST
     assert node.inventory.misfit.value.startswith("the list of 4500 ids takes 47")
     node.take(*many(2500, health=WET))
     assert len(node.listed) == 2001

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpgateway.config import ResourceConfig, format_duration
+from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.deviceplugin.fitness import Fitness
-from dpgateway.deviceplugin.size import too_long
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, abilities
 from dpgateway.drivers.fitting import Fitting
@@ -58,7 +58,7 @@ class Question:
             return Answer(self._resource, failure=f"the driver failed: {error}")
         shares = self._resource.shares
         unfit = clash(tuple(device.id for device in devices), shares.count, shares.ids or "")
-        unfit = unfit or too_long(devices, shares.count, form=shares.ids or "")
+        unfit = unfit or LIST_LIMIT.too_long(devices, shares.count, shares.ids or "")
         return Answer(self._resource, devices, unfit or None, candidates, able)
 
     @property

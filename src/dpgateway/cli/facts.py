@@ -18,7 +18,7 @@ from dpgateway.cli.options import Settings
 from dpgateway.cli.output import apart
 from dpgateway.cli.reading import read_whole
 from dpgateway.config import Configuration
-from dpgateway.deviceplugin.api.v1beta1 import from_answer
+from dpgateway.deviceplugin.api import only
 from dpgateway.errors import GatewayError, KubeletError
 from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
@@ -68,8 +68,9 @@ async def _asked(
     places = Places.of(directory, configuration.kubelet.pod_resources_socket)
     gateway, no_gateway = await asyncio.to_thread(_gateway, control)
     pods, no_pods = await _pod_resources(places)
-    held = _held(directory)
-    found = (present,) if present else tuple(_clues(gateway, pods, held))
+    clues = (present,) if present else tuple(_clues(gateway, pods))
+    held = _held(directory, clues)
+    found = clues if present or not held.layouts else (*clues, detect_version.wrote(held.layouts))
     runtime, no_runtime = await _runtime(configuration.runtime.socket, configuration.runtime.cdi_dirs)
     answers = await ask_all(configuration.resources, settings.node_name)
     facts = Facts(
@@ -113,14 +114,20 @@ async def _pod_resources(places: Places) -> tuple[str | None, str]:
     return kubelet.api, ""
 
 
-def _held(directory: Path) -> Held:
-    """A kubelet that never gave anything away has no checkpoint; a directory that isn't there is no kubelet's."""
+def _held(directory: Path, clues: Iterable[Clue]) -> Held:
+    """A kubelet that never gave anything away has no checkpoint; a directory that isn't there is no kubelet's.
+
+    ``clues``: what else is known of the kubelet that wrote it.
+    """
     try:
         raw, _ = read_checkpoint(directory)
-        given = {name: [from_answer(one) for one in some] for name, some in checkpoint.answers(raw).items()}
+        layouts = checkpoint.layouts(raw)
+        known = (*clues, detect_version.wrote(layouts)) if layouts else clues
+        (api,) = only([detect_version.present(known).newest.api])
+        given = {name: [api.from_answer(one) for one in some] for name, some in checkpoint.answers(raw).items()}
         return Held(
             checkpoint.notes(raw),
-            checkpoint.layouts(raw),
+            layouts,
             frozenset(name for name, some in given.items() if any(one.annotations for one in some)),
             frozenset(name for name, some in given.items() if any(one.cdi_devices for one in some)),
         )
@@ -132,14 +139,12 @@ def _held(directory: Path) -> Held:
         return Held(unread=str(error))
 
 
-def _clues(gateway: Any, pods: str | None, held: Held) -> Iterator[Clue]:  # noqa: ANN401  JSON
+def _clues(gateway: Any, pods: str | None) -> Iterator[Clue]:  # noqa: ANN401  JSON
     api = gateway and gateway["kubelet"]["there"] and gateway["kubelet"]["api"]
     if api:
         yield detect_version.registered(api)
     if pods is not None:
         yield detect_version.lists_pods(pods)
-    if held.layouts:
-        yield detect_version.wrote(held.layouts)
 
 
 def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozenset[str]:  # noqa: ANN401  JSON

@@ -17,7 +17,7 @@ from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from dpgateway.config import checks
 from dpgateway.config.problems import NOWHERE, Place, Wrong
@@ -29,6 +29,8 @@ Distinct = Literal["prefer", "require"]
 PreferenceKind = Literal["none", "packed", "spread"]
 CdiKind = Literal["auto", "always", "never"]
 ApiName = Literal["v1beta1", "v1alpha2", "v1alpha1"]
+API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
+"""The versions of the device-plugin API, newest first: each is a module of deviceplugin/api."""
 
 DEVICE_PLUGINS_DIR = Path("/var/lib/kubelet/device-plugins")
 STATE_DIR = Path("/var/lib/dpgateway")
@@ -129,7 +131,7 @@ class Kubelet:
     """The mapping ``kubelet``: what is needed to find it, and to talk with it."""
 
     device_plugins_dir: Path = _checked(checks.absolute, DEVICE_PLUGINS_DIR)
-    apis: tuple[ApiName, ...] = _checked(checks.apis, ("v1beta1", "v1alpha2", "v1alpha1"))
+    apis: tuple[ApiName, ...] = _checked(checks.apis, API_NAMES)
     pod_resources_socket: Path | None = _checked(checks.absolute, None)
 
 

@@ -9,7 +9,6 @@ preferring    which ids a container should get; preference: the best ids of thos
 repeating     refuses a start with an outdated answer; outdated: which answers are
 fitness       what a container may have with a device
 cdi           how CDI names reach containers
-size          how long a list may be
 values        what the calls take and return, in no version's words
 api           one module per version of the API
 wire          the generated messages

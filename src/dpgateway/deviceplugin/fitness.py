@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.size import too_large
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.model import Allocation, Mount
 from dpgateway.resource.additions import Additions, add, hidden
@@ -32,7 +31,7 @@ class Fitness:
             complete, _ = add(allocation, self._extra)
         except ValueError as error:
             return str(error)
-        return too_large([Grant((device,), complete)], APIS[0])
+        return APIS[0].too_large((Grant((device,), complete),))
 
 
 def missing(mounts: Sequence[Mount]) -> dict[int, str]:

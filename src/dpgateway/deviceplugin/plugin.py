@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.api import Call
+from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.handing import Handing, Member
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -209,7 +209,7 @@ class Plugin:
         for name, follow in (
             ("list", self._follow_driver),
             ("holdings", self._resource.releases.follow_holdings),
-            ("answers", partial(self._resource.repeating.follow, self._asked_before_starts)),
+            ("answers", self._resource.repeating.follow),
             ("notes of answers", self._resource.repeating.follow_notes),
             ("journal", self._remembering.follow),
             ("stranger", self._follow_registered),
@@ -226,9 +226,6 @@ class Plugin:
             self._pools.elsewhere.add(self.name, text)
         elif self.served:
             self._pools.elsewhere.drop(self.name)
-
-    def _asked_before_starts(self) -> bool:
-        return self._resource.api.can(Call.PREPARE)
 
     async def _serve(self) -> None:
         await self._node.there.wait()
@@ -368,7 +365,7 @@ class Plugin:
             self._holdings.set(self._holdings.value.given_by(released_by))
         if said.devices is not None and (said.devices is not self._taken or not said.failure):
             self._taken = said.devices
-            self.inventory.take(said.devices)
+            self.inventory.take(said.devices, LIST_LIMIT)
             self._resource.releases.tell()
         if said.failure:
             deaf = self.driver.calls is None or said.devices is None

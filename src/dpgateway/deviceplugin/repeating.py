@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 
 from google.protobuf.message import DecodeError
 
-from dpgateway.deviceplugin.api import Answer, from_answer
+from dpgateway.deviceplugin.api import Answer, Api, Call
 from dpgateway.deviceplugin.cdi import Cdi
 from dpgateway.deviceplugin.outdated import answer, outdated, same_hardware, together
 from dpgateway.drivers.lanes import Lanes
@@ -58,15 +58,18 @@ class Repeating:
         complete: Complete,
         log: logging.LoggerAdapter[logging.Logger],
         *,
+        api: Callable[[], Api],
         reread: Reread,
     ) -> None:
+        """``api``: the version of the kubelet that asks, and whose checkpoint it is."""
         self.outdated: Observable[Mapping[str, str]] = Observable({})
         """Why the container of an offered id can't be started again."""
         self.resting = True
         """Whether another gateway serves the resource."""
         self._name, self._driver = inventory.name, driver
         self._holdings, self._ledger = inventory.holdings, inventory.ledger
-        self._cdi, self._complete, self._reread, self._log = cdi, complete, reread, log
+        self._cdi, self._complete, self._log = cdi, complete, log
+        self._api, self._reread = api, reread
         self._changed = asyncio.Event()
         self._known: dict[Ids, object] = {}
         """What was compared last, by the ids of a container."""
@@ -151,7 +154,7 @@ class Repeating:
 
     def _read(self, container: Container) -> Answer:
         try:
-            return from_answer(container.answer)
+            return self._api().from_answer(container.answer)
         except DecodeError as error:
             text = f"what container {container.name} of the pod {container.pod_uid} was given is no answer: {error}"
             raise RequestError(f"resource {self._name}: {text}") from error
@@ -184,8 +187,8 @@ class Repeating:
                 note = self._holdings.value.note
                 self.look()
 
-    async def follow(self, asked: Callable[[], bool]) -> None:
-        """Compares again what has changed; never returns. ``asked``: whether the kubelet asks before each start."""
+    async def follow(self) -> None:
+        """Compares again what has changed; never returns."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -197,21 +200,21 @@ class Repeating:
                 if container.pod_uid not in self._holdings.value.gone:
                     held.setdefault(ids, []).append(container)
             for ids, containers in held.items():
-                await self._follow(ids, containers, calls, asked=asked())
+                await self._follow(ids, containers, calls)
             for ids in self._known.keys() - held.keys():
                 del self._known[ids]
             self._find(dict.fromkeys(self._found.keys() - held.keys(), ""))
 
-    async def _follow(self, ids: Ids, containers: Sequence[Container], calls: Lanes, *, asked: bool) -> None:
+    async def _follow(self, ids: Ids, containers: Sequence[Container], calls: Lanes) -> None:
         found = {id_: self._ledger.device(id_) for id_ in sorted(ids)}
         devices = {device.id: device for device in found.values() if device is not None}
         whole = all(found.values()) and all(device.health.ok for device in devices.values())
-        known = frozenset(containers), tuple(devices.values()), calls
+        known = frozenset(containers), tuple(devices.values()), calls, self._api()
         if self._known.get(ids) == known or calls is self._hung or self.resting:
             return
         self._known[ids] = known
         try:
-            if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls, asked)):
+            if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls)):
                 reason = await self._compared(containers, tuple(devices.values()), len(ids), calls, allocation)
                 self._find({ids: reason or await self._renumbered(ids, containers)})
             elif not all(found.values()):
@@ -222,11 +225,11 @@ class Repeating:
             self._log.debug("what a container was given can't be compared: %s", error)
 
     async def _given_now(
-        self, devices: Sequence[Device], containers: Iterable[Container], calls: Lanes, asked: bool
+        self, devices: Sequence[Device], containers: Iterable[Container], calls: Lanes
     ) -> Allocation | None:
         """What the driver gives for the devices of a container now; None if that can't be known before a start."""
         if "preview" not in calls.abilities:
-            return None if asked else await calls.repeat(devices)
+            return None if self._api().can(Call.PREPARE) else await calls.repeat(devices)
         if len(devices) > 1 and any(
             self._cdi.wrote(name) for one in containers for name in self._read(one).cdi_devices
         ):

@@ -20,7 +20,6 @@ from dpgateway.deviceplugin.api import APIS, Api, Call
 from dpgateway.deviceplugin.cdi import Asked, Cdi
 from dpgateway.deviceplugin.preferring import Preferring
 from dpgateway.deviceplugin.repeating import Repeating, Reread, up_to_date
-from dpgateway.deviceplugin.size import too_large
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
@@ -69,7 +68,7 @@ class Resource:
         self._log, self._clock = log, inventory.clock
         self.releases = Releases(inventory, driver, log)
         self._preferring = Preferring(config, inventory.ledger, driver, log)
-        self.repeating = Repeating(inventory, driver, cdi, self._complete, log, reread=reread)
+        self.repeating = Repeating(inventory, driver, cdi, self._complete, log, api=lambda: self.api, reread=reread)
         self._logged: set[tuple[int, str]] = set()
         """By the version of the configuration."""
 
@@ -217,7 +216,7 @@ class Resource:
         return allocation
 
     def _check_size(self, grants: Sequence[Grant], api: Api) -> None:
-        if failure := too_large(grants, api):
+        if failure := api.too_large(tuple(grants)):
             config = self._config.value
             raise RequestError(
                 f"resource {self.name}: {failure}; let the driver {config.driver}, or the configuration at "

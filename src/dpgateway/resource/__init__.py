@@ -3,6 +3,7 @@
 offers          the values of its list
 inventory       its devices now, for anyone to follow
 ledger          which ids are listed, and what each one means: lost and held ones too
+limit           how long the list may be
 shares          the ids under which a device is offered
 use             who uses which hardware, and what that excludes
 pool, pools     resources whose devices may be the same hardware

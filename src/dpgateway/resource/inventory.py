@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin import size
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, changed, replaced
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.ledger import Ledger
+from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.pool import Pool
 from dpgateway.resource.shares import clash, device_id
@@ -66,6 +66,7 @@ class Inventory:
         """The driver's last list if all of it is offered as the driver says; else empty."""
         self._shared = False
         """Whether devices may share hardware, or one has what an earlier one had."""
+        self._limit: ListLimit | None = None
         self._formed = bool(self._shares.ids)
         """Whether an id may have meant another device when it was given away."""
         self._odd = False
@@ -86,8 +87,9 @@ class Inventory:
 
     # what the driver says
 
-    def take(self, devices: tuple[Device, ...]) -> None:
-        """The driver's whole list."""
+    def take(self, devices: tuple[Device, ...], limit: ListLimit | None = None) -> None:
+        """The driver's whole list. One that is over the front's ``limit`` changes no ids, only their health."""
+        self._limit = limit
         before, self._shares = self._shares, self._config.value.shares
         if (before.count, before.ids) != (self._shares.count, self._shares.ids):
             self._taken = None
@@ -133,13 +135,14 @@ class Inventory:
         self._tell_pool()
 
     def _fits(self, devices: tuple[Device, ...]) -> bool:
-        lost, present = self.ledger.lost, self.ledger.devices
-        besides = size.bound(lost.values(), lost)
-        if present.keys() != {device.id for device in devices}:
-            besides += size.bound(present.values(), present, self._shares.count)
         count, form = self._shares.count, self._shares.ids or ""
         failure = clash(tuple(device.id for device in devices), count, form)
-        failure = failure or size.too_long(devices, count, besides, lambda: self.ledger.after(devices).values(), form)
+        if not failure and (limit := self._limit) is not None:
+            lost, present = self.ledger.lost, self.ledger.devices
+            besides = limit.bound(lost.values(), lost)
+            if present.keys() != {device.id for device in devices}:
+                besides += limit.bound(present.values(), present, count)
+            failure = limit.too_long(devices, count, form, besides, lambda: self.ledger.after(devices).values())
         if failure and not self.misfit.value:
             self._log.error("the resource failed: %s", failure, extra={"reason": failure})
         if self.misfit.value and not failure:

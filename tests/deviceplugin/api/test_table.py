@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 from dataclasses import replace
-from typing import get_args
 
 import grpc.aio
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway.config import ResourceConfig, values
-from dpgateway.deviceplugin.api import APIS, Api, Call, ListEncoder, Rpc, only, v1alpha2, v1beta1
+from dpgateway.deviceplugin.api import APIS, Answer, Api, Call, ListEncoder, Rpc, only, v1alpha2, v1beta1
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.throttle import Pace
@@ -60,12 +59,12 @@ def test_only_v1beta1_can_do_everything():
 
 
 def test_the_configuration_knows_the_same_versions():
-    assert get_args(values.ApiName) == tuple(api.name for api in APIS) == values.Kubelet().apis
+    assert tuple(api.name for api in APIS) == values.API_NAMES == values.Kubelet().apis
 
 
 def test_lists_follow_one_another_at_once_unless_a_version_says_otherwise():
     api = v1beta1.API
-    row = Api(api.name, api.version, api.package, api.rpcs, api.to_register, api.to_offer)
+    row = Api(api.name, api.version, api.package, api.rpcs, api.to_register, api.to_offer, api.from_answer)
     assert (row.pause, row.forgetful, row.losses) == (0.0, (), ())
     assert [api.pause for api in APIS] == [0.0, 0.01, 0.01]
 
@@ -180,6 +179,7 @@ V1BETA2 = Api(
     ),
     to_register=lambda registration: registration.resource.encode(),
     to_offer=lambda offer: f"{offer.id}={offer.health.ok};".encode(),
+    from_answer=lambda raw: Answer(env=json.loads(raw)),
 )
 
 

@@ -16,8 +16,8 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from dpgateway import Device
+from dpgateway.deviceplugin.api import LARGEST
 from dpgateway.deviceplugin.server.endpoint import Endpoint
-from dpgateway.deviceplugin.size import LARGEST_LIST
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
 from dpgateway.resource.ownership import Ownership
@@ -53,9 +53,9 @@ async def test_a_question_may_be_twice_as_long_as_a_list_and_no_longer(serve, co
     client = connect(served.socket)
     question = v1beta1_pb2.PreferredAllocationRequest()
     container = question.container_requests.add(available_deviceIDs=["a"], allocation_size=1)
-    container.must_include_deviceIDs.append("x" * 2 * LARGEST_LIST)
-    container.must_include_deviceIDs[0] = "x" * (4 * LARGEST_LIST - question.ByteSize() + more)
-    assert question.ByteSize() == 2 * LARGEST_LIST + more
+    container.must_include_deviceIDs.append("x" * 2 * LARGEST)
+    container.must_include_deviceIDs[0] = "x" * (4 * LARGEST - question.ByteSize() + more)
+    assert question.ByteSize() == 2 * LARGEST + more
     call = client.call("GetPreferredAllocation", question)
     if refused:
         assert (await status(call))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED

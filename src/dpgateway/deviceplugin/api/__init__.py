@@ -1,18 +1,27 @@
-"""The kubelet's device-plugin API: one module per version, pure functions between its messages and the model.
+"""The kubelet's device-plugin API: one module per version, pure functions between its messages and plain values.
 
-``from_*`` turn wire bytes into model values, ``to_*`` model values into wire bytes. A version is an ``Api`` in
-``APIS``: a new version takes its module and its name there, nothing else. What the calls do is left to ``resource``.
+table     what a version is: an ``Api``, with a row for each RPC
+v1beta1   Kubernetes 1.10 and later
+v1alpha2  Kubernetes 1.9
+v1alpha1  Kubernetes 1.8
+
+``from_*`` turn wire bytes into values, ``to_*`` values into wire bytes. What the calls do is left to ``resource``.
+
+A new version takes a folder in protos/, its module here, and its name in ``config.values.ApiName``.
 """
 
 from collections.abc import Iterable
+from importlib import import_module
 
-from dpgateway.deviceplugin.api import v1alpha1, v1alpha2, v1beta1
-from dpgateway.deviceplugin.api.table import Answer, Api, Call, ListEncoder, Rpc
-from dpgateway.deviceplugin.api.v1beta1 import from_answer
+from dpgateway.config.values import API_NAMES
+from dpgateway.deviceplugin.api.table import LARGEST, Answer, Api, Call, ListEncoder, Rpc
 from dpgateway.deviceplugin.wire.pool import POOL
+from dpgateway.resource.limit import ListLimit
 
-APIS: tuple[Api, ...] = (v1beta1.API, v1alpha2.API, v1alpha1.API)
+APIS: tuple[Api, ...] = tuple(import_module(f"{__name__}.{name}").API for name in API_NAMES)
 """Newest first, the order in which a kubelet is asked."""
+
+LIST_LIMIT = ListLimit(LARGEST, APIS[0].largest)
 
 
 def only(names: Iterable[str], apis: Iterable[Api] = APIS) -> tuple[Api, ...]:
@@ -21,4 +30,4 @@ def only(names: Iterable[str], apis: Iterable[Api] = APIS) -> tuple[Api, ...]:
     return tuple(api for api in apis if api.name in wanted)
 
 
-__all__ = ["APIS", "POOL", "Answer", "Api", "Call", "ListEncoder", "Rpc", "from_answer", "only"]
+__all__ = ["APIS", "LARGEST", "LIST_LIMIT", "POOL", "Answer", "Api", "Call", "ListEncoder", "Rpc", "only"]

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from dpgateway.deviceplugin.values import Registration
-from dpgateway.model import changed
+from dpgateway.deviceplugin.values import Grant, Registration
+from dpgateway.model import Health, changed
 from dpgateway.resource.offers import Offer, Offers
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a list, or of an answer. A kubelet from 1.10 on ends a stream that sends it more, and fails the pod of an
+Allocate (grpc-go's default). Kubelets 1.8 and 1.9 would take more, but their node is upgraded one day."""
 
 _GRPC_GO = re.compile(r"grpc-go/(\d+)\.(\d+)")
 """How a kubelet names itself."""
+_SICK = Health.unhealthy("so that the list is as long as it can be")
+_MOST_OF_A_CHARACTER, _MOST_FRAMING = 4, 40
+"""Bytes at most: of a character, and of all that stands around one text of an answer."""
 
 
 class Call(enum.Enum):
@@ -75,6 +82,9 @@ class Api:
 
     Lists are repeated fields, so the bytes of a list are those of its parts, joined.
     """
+    from_answer: Callable[[bytes], Answer]
+    """What one container was given, as a kubelet that speaks this version keeps it in its checkpoint. Raises
+    google.protobuf.message.DecodeError."""
     forgetful: tuple[str, ...] = ()
     """User agents of kubelets that keep the health a device had when its plugin went away, and take the full list of
     the plugin that returned for no change (#62773, Kubernetes 1.9 to 1.12). They get every id Unhealthy first."""
@@ -103,12 +113,40 @@ class Api:
     def can(self, call: Call) -> bool:
         return any(rpc.call is call for rpc in self.rpcs)
 
+    def largest(self, offers: Iterable[Offer]) -> int:
+        """Bytes of the list of ``offers`` if each of them were Unhealthy."""
+        return sum(len(self.to_offer(Offer(one.id, _SICK, one.numa_nodes))) for one in offers)
+
+    def too_large(self, grants: tuple[Grant, ...]) -> str:
+        """Why no kubelet would take the answer to an Allocate that has these grants; empty if it would. A bound that is
+        quick to count is enough for nearly all of them.
+        """
+        texts = tuple(_texts(grants))
+        if _MOST_OF_A_CHARACTER * sum(map(len, texts)) + _MOST_FRAMING * len(texts) <= LARGEST:
+            return ""
+        size = len(next(rpc.encode for rpc in self.rpcs if rpc.call is Call.ALLOCATE)(grants))
+        return "" if size <= LARGEST else f"the answer takes {size} bytes, and the kubelet accepts {LARGEST}"
+
     def passes_cdi(self, agent: str) -> bool | None:
         """Whether the kubelet with this user agent passes CDI names on to the runtime; None if that isn't known."""
         if self.passes_cdi_from is None:
             return False
         version = _GRPC_GO.match(agent)
         return None if version is None else tuple(map(int, version.groups())) >= self.passes_cdi_from
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in it, of whichever field."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts((*value.keys(), *value.values()))
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _texts(each)
+    elif is_dataclass(value):
+        for one in fields(value):
+            yield from _texts(getattr(value, one.name))
 
 
 class ListEncoder:

@@ -8,7 +8,7 @@ allocate again when a container restarts.
 
 from __future__ import annotations
 
-from dpgateway.deviceplugin.api.table import Api, Call, Rpc
+from dpgateway.deviceplugin.api.table import Answer, Api, Call, Rpc
 from dpgateway.deviceplugin.values import Grant, Registration
 from dpgateway.deviceplugin.wire import v1alpha2_pb2 as wire
 from dpgateway.resource.offers import Offer
@@ -56,6 +56,15 @@ def to_allocations(grants: tuple[Grant, ...]) -> bytes:
     return answer.SerializeToString()
 
 
+def from_answer(raw: bytes) -> Answer:
+    answer = wire.AllocateResponse.FromString(raw)
+    return Answer(
+        nodes={one.container_path: one.host_path for one in answer.devices},
+        mounts={one.container_path: one.host_path for one in answer.mounts},
+        env=dict(answer.envs),
+    )
+
+
 API = Api(
     name="v1alpha2",
     version="v1alpha2",
@@ -66,6 +75,7 @@ API = Api(
     ),
     to_register=to_register,
     to_offer=to_offer,
+    from_answer=from_answer,
     forgetful=("grpc-go/1.3.0",),
     pause=PAUSE,
     writes=True,

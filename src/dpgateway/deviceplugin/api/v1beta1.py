@@ -82,7 +82,7 @@ def to_allocations(grants: tuple[Grant, ...]) -> bytes:
 
 
 def from_answer(raw: bytes) -> Answer:
-    """What a kubelet wrote down of an answer, also one of 1.9, whose fields have the same numbers."""
+    # What 1.9 wrote down is read here, too, because its fields have the same numbers.
     answer = wire.ContainerAllocateResponse.FromString(raw)
     return Answer(
         nodes={one.container_path: one.host_path for one in answer.devices},
@@ -114,6 +114,7 @@ API = Api(
     ),
     to_register=to_register,
     to_offer=to_offer,
+    from_answer=from_answer,
     forgetful=("grpc-go/1.7.5",),
     passes_cdi_from=(
         1,

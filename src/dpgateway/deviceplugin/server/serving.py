@@ -9,15 +9,15 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
+from dpgateway.deviceplugin.api import LARGEST
 from dpgateway.deviceplugin.server.reflecting import reflection
-from dpgateway.deviceplugin.size import LARGEST_LIST
 from dpgateway.kit import unix
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
     # GetPreferredAllocation, for one container (callGetPreferredAllocationIfAvailable, pkg/kubelet/cm/devicemanager),
     # names each free id, and perhaps again as one that must be included; each takes less than in the list
-    ("grpc.max_receive_message_length", 2 * LARGEST_LIST),
+    ("grpc.max_receive_message_length", 2 * LARGEST),
     ("grpc.max_send_message_length", -1),
 ]
 
