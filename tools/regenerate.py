@@ -17,15 +17,21 @@ ROOT = Path(__file__).resolve().parent.parent
 FRONT, NODE = Path("src/dpgateway/deviceplugin/wire"), Path("src/dpgateway/node/wire")
 SIMULATOR = Path("src/dpgateway_simulator/wire")  # generated code is in its sub-folders only
 
-# Each key is the file's name in the descriptor pool. The names are unique, so that our files never collide with
-# reflection or with a driver's own Kubernetes stubs. Each value is the source, and who of the gateway has the code.
-SOURCES = {
-    "v1beta1": ("protos/v1beta1/api.proto", FRONT),
-    "v1alpha2": ("protos/v1alpha/v1alpha2.proto", FRONT),
-    "v0_1": ("protos/v1alpha/v0_1.proto", FRONT),
-    "podresources": ("protos/podresources/api.proto", NODE),
-    "cri": ("protos/cri/api.proto", NODE),
-}
+NODES = {"podresources", "cri"}  # the folders whose code belongs to the node; the others are the front's
+
+
+def sources() -> dict[str, tuple[Path, Path]]:
+    """Each proto, and where the gateway has its code, by the proto's name in the descriptor pool.
+
+    The names are unique, so that our files never collide with reflection or with a driver's own Kubernetes stubs. A
+    folder's ``api.proto`` is named after the folder.
+    """
+    protos = sorted((ROOT / "protos").glob("*/*.proto"))
+    named = {path.parent.name if path.stem == "api" else path.stem: path for path in protos}
+    return {name: (path, NODE if path.parent.name in NODES else FRONT) for name, path in named.items()}
+
+
+SOURCES = sources()
 POOL_IMPORT = "from google.protobuf import descriptor_pool as _descriptor_pool"
 POOL_USE = "_descriptor_pool.Default()"
 
@@ -65,7 +71,7 @@ def generated(scratch: Path) -> dict[Path, str]:
     for name, (source, _) in SOURCES.items():
         copy = protos / f"dpgateway/wire/{name}.proto"
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text((ROOT / source).read_text())
+        copy.write_text(source.read_text())
     gateway, simulator = scratch / "gateway", scratch / "simulator"
     gateway.mkdir()
     generate_gateway(protos, gateway)

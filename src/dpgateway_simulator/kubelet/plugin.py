@@ -28,6 +28,7 @@ class PluginClient:
         limit = behaviour.receive_limit
         self._channel = GoChannel(path, endpoint, user_agent=behaviour.user_agent, authority=authority, limit=limit)
         self._stub = v1beta1.DevicePluginStub(self._channel)
+        self._unary = self._stub._unary_unary  # noqa: SLF001  the stub's own methods have the package in their paths
 
     async def dial(self) -> None:
         """Connects. OSError if nobody serves there."""
@@ -39,7 +40,7 @@ class PluginClient:
 
     async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
         """ListAndWatch: each list as it comes, until the stream ends."""
-        path = f"/{self._dialect.package}.DevicePlugin/ListAndWatch"
+        path = self._path("ListAndWatch")
         stream = cast(
             "AsyncGenerator[DeviceList]",
             self._stub._unary_stream(path, v1beta1.Empty(), DeviceList),  # noqa: SLF001
@@ -54,7 +55,8 @@ class PluginClient:
 
     async def options(self, deadline: Deadline | None = None) -> Options:
         """GetDevicePluginOptions."""
-        answer = await self._call(self._stub.get_device_plugin_options(v1beta1.Empty(), deadline=deadline))
+        path, empty = self._path("GetDevicePluginOptions"), v1beta1.Empty()
+        answer = await self._call(self._unary(path, empty, v1beta1.DevicePluginOptions, deadline=deadline))
         return Options(answer.pre_start_required, answer.get_preferred_allocation_available)
 
     async def allocate(self, ids: Sequence[str]) -> Answer | None:
@@ -67,13 +69,17 @@ class PluginClient:
     async def prefer(self, available: Sequence[str], must: Sequence[str], size: int) -> set[str]:
         """GetPreferredAllocation for one container, without a deadline."""
         one = v1beta1.ContainerPreferredAllocationRequest(list(available), list(must), size)
-        answer = await self._call(self._stub.get_preferred_allocation(v1beta1.PreferredAllocationRequest([one])))
+        path, request = self._path("GetPreferredAllocation"), v1beta1.PreferredAllocationRequest([one])
+        answer = await self._call(self._unary(path, request, v1beta1.PreferredAllocationResponse))
         return set(answer.container_responses[0].device_i_ds) if answer.container_responses else set()
 
     async def pre_start(self, ids: Sequence[str]) -> None:
         """PreStartContainer, within 30 seconds."""
-        request = v1beta1.PreStartContainerRequest(devices_ids=list(ids))
-        await self._call(self._stub.pre_start_container(request, timeout=PRE_START_TIMEOUT))
+        path, request = self._path("PreStartContainer"), v1beta1.PreStartContainerRequest(devices_ids=list(ids))
+        await self._call(self._unary(path, request, v1beta1.PreStartContainerResponse, timeout=PRE_START_TIMEOUT))
+
+    def _path(self, method: str) -> str:
+        return f"/{self._dialect.package}.DevicePlugin/{method}"
 
     async def _call(self, rpc: Awaitable[T]) -> T:
         try:
