@@ -9,16 +9,17 @@ from click.testing import CliRunner
 from dpgateway.cli import main
 
 IMPORTER = """
-from dpgateway.importing import Imported, Lost, Resource
+from dpgateway.importing import Imported, NotKept, ImportedResource
 
 def old(source):
     (config,) = source.configs("name")
     name = config.below("name")
     if not name:
         raise source.nothing("a name")
-    lost = (Lost(name.place, "the colour", "there are no colours", name.value),) if "red" in name.value else ()
+    not_kept = (NotKept(name.place, "the colour", "there are no colours", name.value),) if "red" in name.value else ()
     more = {"shares": 2}
-    return Imported((Resource(name.value, name.place, "some", {"paths": ["/dev/x"]}, more, ("Be warm.",)),), lost)
+    resource = ImportedResource(name.value, name.place, "some", {"paths": ["/dev/x"]}, more, ("Be warm.",))
+    return Imported((resource,), not_kept)
 """
 OURS = """\
 # What old served, made from theirs by dpgateway import.

@@ -3,10 +3,10 @@
 import pytest
 
 from dpgateway.node.versions import ANY, Span, release
-from dpgateway.preflight import Facts, Held, Served, features
+from dpgateway.preflight import Facts, Held, OfferedResource, features
 
 R = "example.com/thing"
-ALL_OF_IT = Served(R, "fake", numa=True, prepares=True, prefers=True, annotates=True)
+ALL_OF_IT = OfferedResource(R, "fake", numa=True, prepares=True, prefers=True, annotates=True)
 
 
 def findings(present, to, *served, held=Held()):  # noqa: B008  it is frozen
@@ -34,22 +34,22 @@ def test_what_comes_and_what_goes(present, to, expected):
 
 
 def test_what_nobody_uses_is_no_matter():
-    assert findings("1.37", "1.8", Served(R, "fake")) == {}
+    assert findings("1.37", "1.8", OfferedResource(R, "fake")) == {}
 
 
 @pytest.mark.parametrize(("to", "lost"), [("1.28", {"cdi-lost"}), ("1.29", set())])
 def test_containers_that_got_devices_by_name(to, lost):
-    found = findings("1.37", to, Served(R, "fake"), held=Held(named=frozenset({R})))
+    found = findings("1.37", to, OfferedResource(R, "fake"), held=Held(named=frozenset({R})))
     assert set(found) == lost
 
 
 def test_containers_that_got_annotations():
-    found = findings("1.10", "1.9", Served(R, "fake"), held=Held(annotated=frozenset({R})))
+    found = findings("1.10", "1.9", OfferedResource(R, "fake"), held=Held(annotated=frozenset({R})))
     assert (found["annotations-lost"].level, found["annotations-lost"].resource) == ("loss", R)
 
 
 def test_a_kubelet_that_may_have_it_already():
-    found = findings(None, "1.37", Served(R, "fake", prefers=True))
+    found = findings(None, "1.37", OfferedResource(R, "fake", prefers=True))
     assert found["preference-comes"].level == "change"
     assert found["preference-comes"].text.endswith(", if the kubelet is older than 1.19 now")
-    assert findings(None, "1.18", Served(R, "fake", prefers=True))["preference-lost"].level == "loss"
+    assert findings(None, "1.18", OfferedResource(R, "fake", prefers=True))["preference-lost"].level == "loss"

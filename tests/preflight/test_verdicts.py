@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.versions import ALL, ANY, Layout, Span, release
-from dpgateway.preflight import Facts, Finding, Held, Runtime, Served, judge, verdict
+from dpgateway.preflight import Facts, Finding, Held, OfferedResource, RuntimeFacts, judge, verdict
 
 R = "example.com/thing"
 POD = Noted(containers=frozenset({Container("uid", "c")}))
 HELD = Held({R: {"a": POD}}, frozenset({Layout.BY_NODE}))
-SERVED = Served(R, "fake", offered={"a": "", "b": ""})
+SERVED = OfferedResource(R, "fake", offered={"a": "", "b": ""})
 APIS = "v1beta1", "v1alpha2", "v1alpha1"
 
 
 def facts(present, to, **others):
     """A node where nothing is wrong, of which all is known."""
     span = Span(release(present), release(present))
-    runtime = Runtime("containerd", "2.1.0", cdi=True)
+    runtime = RuntimeFacts("containerd", "2.1.0", cdi=True)
     usual = Facts(span, release(to), HELD, (SERVED,), apis=APIS, runtime=runtime, cgroups=2)
     return replace(usual, **others)
 
@@ -204,13 +204,13 @@ class TestTheNode:
     )
     def test_a_runtime_and_cdi(self, cdi, named, present, to, expected):
         held = replace(HELD, named=frozenset({R} if named else ()))
-        runtime = Runtime("containerd", "1", cdi)
+        runtime = RuntimeFacts("containerd", "1", cdi)
         seen = [one for one in found(facts(present, to, held=held, runtime=runtime)) if one[1].startswith("cdi")]
         assert seen == expected
 
     @pytest.mark.parametrize(("to", "expected"), [("1.32", ["cdi-unread"]), ("1.28", [])])
     def test_a_runtime_that_reads_specs_elsewhere(self, to, expected):
-        runtime = Runtime("containerd", "2.4.2", cdi=True, unread_cdi_dirs=("/var/run/cdi",))
+        runtime = RuntimeFacts("containerd", "2.4.2", cdi=True, unread_cdi_dirs=("/var/run/cdi",))
         told = [one for one in judge(facts("1.28", to, runtime=runtime)) if one.code.startswith("cdi")]
         assert [one.code for one in told] == expected
         assert all("containerd 2.4.2 reads no CDI specs in /var/run/cdi" in one.text for one in told)
@@ -228,7 +228,7 @@ FACTS = st.builds(
     st.builds(Held, NOTES, LAYOUTS, st.frozensets(NAMES), st.frozensets(NAMES), st.sampled_from(["", "torn"])),
     st.tuples(
         st.builds(
-            Served,
+            OfferedResource,
             NAMES,
             st.just("fake"),
             st.sampled_from([None, "no"]),
@@ -241,7 +241,7 @@ FACTS = st.builds(
     ),
     st.frozensets(NAMES),
     st.sampled_from([APIS, APIS[:1], APIS[1:]]),
-    st.sampled_from([None, Runtime("", "", cdi=None), Runtime("containerd", "1.6", cdi=False)]),
+    st.sampled_from([None, RuntimeFacts("", "", cdi=None), RuntimeFacts("containerd", "1.6", cdi=False)]),
     st.just(""),
     st.sampled_from([None, 1, 2]),
 )

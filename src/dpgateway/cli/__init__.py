@@ -1,5 +1,23 @@
-"""The command line: ``dpgateway run | demo | check | devices | status | drivers | import | config | new-driver |
-simulate``."""
+"""The command line: one module for each command, and what they share.
+
+group           the group of all commands, which imports a command when it is called
+options         the options that several commands have, and the configuration that they name
+standard        ends a command in one line if standard output can't be written
+reading         this node's configuration, for commands that ask its drivers
+output          tables, JSON, lines in colour
+run             ``run``: the gateway; agent: what its process needs of the command line
+demo            ``demo``; demo_stage: the gateway and the kubelet of the demo
+check           ``check``; unfit: devices no container could get; pools: shared hardware
+compare         ``check --against-running``: what a reload would do
+devices         ``devices``; ask_drivers: asks drivers without a gateway
+status          ``status``; control_client: asks the running gateway; picture: draws a status
+preflight       ``preflight``; facts: asks the node; rehearsal: plays the upgrade
+drivers         ``drivers``
+import_         ``import``
+config          ``config``
+new_driver      ``new-driver``
+packages        what the commands of drivers' packages need
+"""
 
 import os
 

@@ -13,7 +13,7 @@ from dpgateway.daemon import main as process
 from dpgateway.daemon.config_reader import ConfigReader
 from dpgateway.daemon.ending import Patience
 from dpgateway.daemon.files import FileWatch
-from dpgateway.daemon.reloading import Source
+from dpgateway.daemon.reloading import ConfigSource
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
@@ -52,7 +52,7 @@ def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
     absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
-    source = Source(lambda: _again(absolute), files)
+    source = ConfigSource(lambda: _again(absolute), files)
     manner = process.Manner(control, Patience(lingers, pod))
     return process.run(configuration, settings.node_name, source, manner)
 

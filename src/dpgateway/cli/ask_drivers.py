@@ -25,7 +25,7 @@ CLOSING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DriverAnswer:
     """What a resource's driver said; or why it said nothing, or why that can't be offered."""
 
     resource: ResourceConfig
@@ -46,20 +46,20 @@ class Question:
         self._asked = threads.call(f"devices of {resource.name}", self._ask)
         self.closed = asyncio.create_task(self._closed(), name=f"close {resource.name}")
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> DriverAnswer:
         """Waits until the driver has answered, or the resource's list timeout is over."""
         timeout = self._resource.timeouts.list
         await asyncio.wait([self._asked], timeout=timeout.total_seconds())
         if not self._asked.done():
-            return Answer(self._resource, failure=f"the driver didn't answer within {format_duration(timeout)}")
+            return DriverAnswer(self._resource, failure=f"the driver didn't answer within {format_duration(timeout)}")
         try:
             devices, candidates, able = self._asked.result()
         except GatewayError as error:
-            return Answer(self._resource, failure=f"the driver failed: {error}")
+            return DriverAnswer(self._resource, failure=f"the driver failed: {error}")
         shares = self._resource.shares
         unfit = clash(tuple(device.id for device in devices), shares.count, shares.ids or "")
         unfit = unfit or LIST_LIMIT.too_long(devices, shares.count, shares.ids or "")
-        return Answer(self._resource, devices, unfit or None, candidates, able)
+        return DriverAnswer(self._resource, devices, unfit or None, candidates, able)
 
     @property
     def answered(self) -> bool:
@@ -99,7 +99,9 @@ class Question:
         return Context(self._resource.name, self._node_name, logger, lambda: None)
 
 
-async def ask_all(resources: Iterable[ResourceConfig], node_name: str, explain: str | None = None) -> list[Answer]:
+async def ask_all(
+    resources: Iterable[ResourceConfig], node_name: str, explain: str | None = None
+) -> list[DriverAnswer]:
     """All drivers are asked at once, so the slowest one alone decides how long it takes. ``explain``: they are also
     asked what they looked at, all of it if the text is empty.
     """
@@ -113,4 +115,4 @@ async def ask_all(resources: Iterable[ResourceConfig], node_name: str, explain: 
     found = dict(zip(questions, given, strict=True))
     if closing := [question.closed for question in questions.values() if question.answered]:
         await asyncio.wait(closing, timeout=CLOSING)
-    return [found.get(resource.name) or Answer(resource, failure=resource.failure) for resource in resources]
+    return [found.get(resource.name) or DriverAnswer(resource, failure=resource.failure) for resource in resources]

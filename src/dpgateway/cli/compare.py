@@ -46,7 +46,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class ResourceChange:
     """What a reload does to one resource, and because of which keys."""
 
     resource: str
@@ -58,18 +58,18 @@ class Fate:
 class Comparison:
     """What a reload does."""
 
-    fates: tuple[Fate, ...]
+    resources: tuple[ResourceChange, ...]
     next_start: tuple[str, ...]
     """The keys whose changes count from the next start of the gateway only."""
     taken_over: tuple[str, ...]
     """The keys outside of resources that change at once."""
 
     def as_json(self) -> dict[str, object]:
-        fates = [{"name": one.resource, "change": one.change, "keys": list(one.keys)} for one in self.fates]
-        return {"resources": fates, "next_start": list(self.next_start), "taken_over": list(self.taken_over)}
+        resources = [{"name": one.resource, "change": one.change, "keys": list(one.keys)} for one in self.resources]
+        return {"resources": resources, "next_start": list(self.next_start), "taken_over": list(self.taken_over)}
 
     def rows(self) -> list[tuple[str, str, str]]:
-        return [(one.resource, WORDS[one.change], ", ".join(one.keys) or "-") for one in self.fates]
+        return [(one.resource, WORDS[one.change], ", ".join(one.keys) or "-") for one in self.resources]
 
 
 def running(control: Path) -> Running:
@@ -93,7 +93,7 @@ def compare(running: Running, new: Configuration, settings: Settings) -> Compari
         raise _unlike(InvalidConfiguration(problems))
     new = replace(new, kubelet=replace(new.kubelet, device_plugins_dir=_directory(old, new, settings)))
     found = _changes(old, new)
-    return Comparison(tuple(_fates(found, new)), fixed(old, new), taken_over(old, new))
+    return Comparison(tuple(_of_resources(found, new)), fixed(old, new), taken_over(old, new))
 
 
 def _directory(old: Configuration, new: Configuration, settings: Settings) -> Path:
@@ -122,10 +122,10 @@ def _changes(old: Configuration, new: Configuration) -> Changes:
         raise GatewayError(f"a driver's options can't be compared within {PATIENCE:g} s") from error
 
 
-def _fates(found: Changes, new: Configuration) -> Iterator[Fate]:
+def _of_resources(found: Changes, new: Configuration) -> Iterator[ResourceChange]:
     which = {"untouched": found.same, "changed": found.amended, "restarted": found.restarted, "added": found.added}
     change = {one.name: what for what, resources in which.items() for one in resources}
     for resource in new.resources:
-        yield Fate(resource.name, change[resource.name], found.keys.get(resource.name, ()))
+        yield ResourceChange(resource.name, change[resource.name], found.keys.get(resource.name, ()))
     for resource in found.removed:
-        yield Fate(resource.name, "removed")
+        yield ResourceChange(resource.name, "removed")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from dpgateway.cli.ask_drivers import Answer, ask_all
+from dpgateway.cli.ask_drivers import DriverAnswer, ask_all
 from dpgateway.cli.options import Settings, configured, output_option
 from dpgateway.cli.output import apart, print_json, print_line, print_table
 from dpgateway.cli.reading import read_whole
@@ -65,7 +65,7 @@ def devices(context: click.Context, settings: Settings, explain: str | None, out
     context.exit(1 if failed or unknown else 0)
 
 
-def _as_json(answer: Answer) -> dict[str, object]:
+def _as_json(answer: DriverAnswer) -> dict[str, object]:
     count, form = answer.resource.shares.count, answer.resource.shares.ids or ""
     return {
         "resource": answer.resource.name,
@@ -110,7 +110,7 @@ def _source(resource: ResourceConfig) -> str:
     return f"driver {resource.driver} finds none for the options at {resource.where}"
 
 
-def _print(found: list[Answer]) -> None:
+def _print(found: list[DriverAnswer]) -> None:
     listed = [(answer.resource, device) for answer in found for device in answer.devices]
     if listed:
         styles = ["" if device.health.ok else "yellow" for _, device in listed]
@@ -120,7 +120,7 @@ def _print(found: list[Answer]) -> None:
     _print_failures(found)
 
 
-def _print_failures(found: list[Answer]) -> None:
+def _print_failures(found: list[DriverAnswer]) -> None:
     for answer in found:
         if answer.failure is not None:
             print_line(f"{answer.resource.name}: {answer.failure} (driver {answer.resource.driver})", "red")
@@ -128,13 +128,13 @@ def _print_failures(found: list[Answer]) -> None:
             print_line(f"{answer.resource.name}: no devices: {_source(answer.resource)}", "yellow")
 
 
-def _explained(answer: Answer) -> dict[str, object]:
+def _explained(answer: DriverAnswer) -> dict[str, object]:
     """``candidates``: null, if the driver can't say."""
     candidates = answer.candidates
     return {"candidates": None if candidates is None else [asdict(one) for one in candidates]}
 
 
-def _print_explained(found: list[Answer], about: str) -> None:
+def _print_explained(found: list[DriverAnswer], about: str) -> None:
     rows = [_why(answer, one) for answer in found for one in answer.candidates or ()]
     if rows:
         print_table(EXPLAINED, rows, ["" if row[3] == "-" else "yellow" for row in rows], ("resource", "device"))
@@ -150,7 +150,7 @@ def _print_explained(found: list[Answer], about: str) -> None:
             )
 
 
-def _why(answer: Answer, one: Candidate) -> tuple[str, ...]:
+def _why(answer: DriverAnswer, one: Candidate) -> tuple[str, ...]:
     """A device that isn't healthy passed all tests, and lacks something all the same."""
     if one.test is not None:
         return (answer.resource.name, one.name, "-", one.test, one.found or "-", one.expected or "-")
@@ -159,5 +159,5 @@ def _why(answer: Answer, one: Candidate) -> tuple[str, ...]:
     return (answer.resource.name, one.name, str(one.device), *failed)
 
 
-def _nothing(answer: Answer) -> str:
+def _nothing(answer: DriverAnswer) -> str:
     return f"driver {answer.resource.driver} found nothing to look at for the options at {answer.resource.where}"

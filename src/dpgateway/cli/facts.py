@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dpgateway.cli.ask_drivers import Answer, ask_all
+from dpgateway.cli.ask_drivers import DriverAnswer, ask_all
 from dpgateway.cli.control_client import NoGateway, asked
 from dpgateway.cli.options import Settings
 from dpgateway.cli.output import apart
@@ -24,10 +24,9 @@ from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
 from dpgateway.node.podresources import PodResources
-from dpgateway.node.runtime import SOCKETS
-from dpgateway.node.runtime import Runtime as AskedRuntime
+from dpgateway.node.runtime import SOCKETS, Runtime
 from dpgateway.node.versions import Release
-from dpgateway.preflight import Facts, Held, Runtime, Served, detect_version
+from dpgateway.preflight import Facts, Held, OfferedResource, RuntimeFacts, detect_version
 from dpgateway.preflight.detect_version import Clue
 from dpgateway.resource.journal import entries_of_others
 from dpgateway.resource.shares import share_ids
@@ -40,11 +39,11 @@ where it is otherwise.
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeFacts:
     """What was found on the node, and how."""
 
     facts: Facts
-    answers: tuple[Answer, ...]
+    answers: tuple[DriverAnswer, ...]
     """What the drivers said."""
     clues: tuple[Clue, ...]
     """From which the present kubelet's release is known."""
@@ -54,7 +53,7 @@ class Node:
     """The kubelet's device-plugins directory."""
 
 
-def find(settings: Settings, control: Path, to: Release, present: Clue | None) -> Node:
+def find(settings: Settings, control: Path, to: Release, present: Clue | None) -> NodeFacts:
     """Asks all. ``present``: what the operator says of the present kubelet. Raises ConfigurationError."""
     with apart():
         _, configuration = read_whole(settings)
@@ -63,7 +62,7 @@ def find(settings: Settings, control: Path, to: Release, present: Clue | None) -
 
 async def _asked(
     settings: Settings, configuration: Configuration, control: Path, to: Release, present: Clue | None
-) -> Node:
+) -> NodeFacts:
     directory = settings.device_plugins_dir(configuration)
     places = Places.of(directory, configuration.kubelet.pod_resources_socket)
     gateway, no_gateway = await asyncio.to_thread(_gateway, control)
@@ -85,7 +84,7 @@ async def _asked(
         cgroups(CGROUPS),
         allows_cgroup_v1(directory.parent / KUBELET_CONFIG),
     )
-    return Node(facts, tuple(answers), found, tuple(filter(None, (no_gateway, no_pods, no_runtime))), directory)
+    return NodeFacts(facts, tuple(answers), found, tuple(filter(None, (no_gateway, no_pods, no_runtime))), directory)
 
 
 def _gateway(control: Path) -> tuple[Any, str]:
@@ -155,23 +154,23 @@ def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozen
     return frozenset(serves | journals.keys())
 
 
-async def _runtime(socket: Path | None, cdi_dirs: Iterable[Path]) -> tuple[Runtime | None, str]:
-    said = await AskedRuntime(socket).said()
+async def _runtime(socket: Path | None, cdi_dirs: Iterable[Path]) -> tuple[RuntimeFacts | None, str]:
+    said = await Runtime(socket).said()
     if said is None:
         where = ", ".join(map(str, SOCKETS if socket is None else [socket]))
         return None, f"the container runtime can't be asked: expected one that answers CRI v1, at {where}"
     unread = tuple(map(str, said.cdi.unread(*cdi_dirs)))
-    return Runtime(said.name, said.version, said.cdi.by_name, unread), ""
+    return RuntimeFacts(said.name, said.version, said.cdi.by_name, unread), ""
 
 
-def _served(answer: Answer) -> Served:
+def _served(answer: DriverAnswer) -> OfferedResource:
     resource, shares = answer.resource, answer.resource.shares
     offered = {
         id_: device.health.reason or ("" if device.health.ok else "no reason")
         for device in answer.devices
         for id_ in share_ids(device.id, shares.count, shares.ids or "")
     }
-    return Served(
+    return OfferedResource(
         resource.name,
         resource.driver,
         answer.failure,

@@ -62,7 +62,7 @@ class Telling(click.Group):
             raise click.UsageError(f"{error.message}; --config names the configuration", error.ctx) from error
 
 
-class Group(Telling):
+class LazyGroup(Telling):
     """Imports a command when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -117,7 +117,7 @@ def unavailable(name: str, module: str, error: ModuleNotFoundError) -> Exception
     return error
 
 
-@click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(None, "--version", package_name="dpgateway", message="dpgateway %(version)s")
 def main() -> None:
     """One device plugin for a Kubernetes node: many resources, every kubelet's API, drivers as Python packages.

@@ -14,7 +14,7 @@ from dpgateway.cli.output import apart, print_json, print_table
 from dpgateway.config import did_you_mean
 from dpgateway.config.document import of_plain
 from dpgateway.errors import ConfigurationError, GatewayError
-from dpgateway.importing import Imported, Importer, Lost, Source, installed
+from dpgateway.importing import Imported, Importer, NotKept, Source, installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)
     _tell(imported, text, output, written=target.output_file is not None)
-    context.exit(1 if imported.lost else 0)
+    context.exit(1 if imported.not_kept else 0)
 
 
 def _list(importers: dict[str, Importer], output: str) -> None:
@@ -112,15 +112,15 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 def _tell(imported: Imported, text: str, output: str, *, written: bool) -> None:
     if output == "json":
         names = [one.name for one in imported.resources]
-        lost = [_as_json(one) for one in imported.lost]
-        print_json({"configuration": text, "resources": names, "not_kept": lost})
+        not_kept = [_as_json(one) for one in imported.not_kept]
+        print_json({"configuration": text, "resources": names, "not_kept": not_kept})
         return
     if not written:
         click.echo(text, nl=False)
-    for one in imported.lost:
+    for one in imported.not_kept:
         click.secho(f"not kept: {one}", fg="yellow", err=True)
 
 
-def _as_json(lost: Lost) -> dict[str, object]:
-    parts = asdict(lost)
+def _as_json(not_kept: NotKept) -> dict[str, object]:
+    parts = asdict(not_kept)
     return {**parts.pop("place"), **parts}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from dpgateway.cli.ask_drivers import Answer
+from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.config import Place, Problem
 from dpgateway.model import Device
 from dpgateway.resource.use import hardware
 
 
-def warnings(answers: Sequence[Answer]) -> tuple[Problem, ...]:
+def warnings(answers: Sequence[DriverAnswer]) -> tuple[Problem, ...]:
     told = [_problem(answer, f"its devices aren't known: {answer.failure}") for answer in answers if answer.failure]
     return (
         *told,
@@ -19,12 +19,12 @@ def warnings(answers: Sequence[Answer]) -> tuple[Problem, ...]:
     )
 
 
-def _problem(answer: Answer, text: str) -> Problem:
+def _problem(answer: DriverAnswer, text: str) -> Problem:
     where = answer.resource.where
     return Problem(Place(where.file, where.line), hint=f"{answer.resource.name}: {text}")
 
 
-def _of(first: Answer, second: Answer) -> Iterator[str]:
+def _of(first: DriverAnswer, second: DriverAnswer) -> Iterator[str]:
     """What there is to say of the second resource because of the first."""
     other, pool = first.resource.name, second.resource.pool
     if pool is None or pool != first.resource.pool:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import click
 
-from dpgateway.cli.facts import Node, find
+from dpgateway.cli.facts import NodeFacts, find
 from dpgateway.cli.group import unavailable
 from dpgateway.cli.options import CONTROL_SOCKET, Settings, configured, output_option
 from dpgateway.cli.output import print_json, print_line, print_table
@@ -102,7 +102,7 @@ def preflight(  # noqa: PLR0913  one for each option
     context.exit(0 if verdict(findings) == "safe" else 1)
 
 
-def _rehearsed(to: str, node: Node) -> Rehearsal | None:
+def _rehearsed(to: str, node: NodeFacts) -> Rehearsal | None:
     """None if who holds what isn't known, which is a finding already."""
     try:
         from dpgateway.cli import rehearsal  # noqa: PLC0415  an installation may lack the simulator
@@ -113,7 +113,7 @@ def _rehearsed(to: str, node: Node) -> Rehearsal | None:
 
 
 def _as_json(
-    settings: Settings, node: Node, findings: tuple[Finding, ...], rehearsal: Rehearsal | None
+    settings: Settings, node: NodeFacts, findings: tuple[Finding, ...], rehearsal: Rehearsal | None
 ) -> dict[str, object]:
     facts = node.facts
     return {
@@ -149,7 +149,7 @@ def _as_json(
     }
 
 
-def _print(node: Node, findings: tuple[Finding, ...], rehearsal: Rehearsal | None) -> None:
+def _print(node: NodeFacts, findings: tuple[Finding, ...], rehearsal: Rehearsal | None) -> None:
     facts = node.facts
     known = ", ".join(clue.source for clue in node.clues) or "nothing tells it"
     print_line(f"kubelet {facts.to} in place of {facts.present} ({known})")
@@ -183,7 +183,7 @@ def _who(holders: tuple[str, ...]) -> str:
     return ", ".join(holders) or "-"
 
 
-def _print_verdict(node: Node, findings: tuple[Finding, ...]) -> None:
+def _print_verdict(node: NodeFacts, findings: tuple[Finding, ...]) -> None:
     count = Counter(one.level for one in findings)
     end = {
         "loss": f"{count['loss']} of these {len(findings)} would be a loss",

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpgateway.cli.ask_drivers import Answer
+from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.cli.demo_stage import LOG, Unexpected, gateway_in
 from dpgateway.drivers.discovery import installed
 from dpgateway.node import checkpoint
@@ -35,7 +35,7 @@ Pods = Mapping[str, Mapping[str, Mapping[str, int]]]
 """How many devices of which resource each container of each pod holds."""
 
 
-def rehearse(version: str, directory: Path, answers: Sequence[Answer], notes: Mapping[str, Note]) -> Rehearsal:
+def rehearse(version: str, directory: Path, answers: Sequence[DriverAnswer], notes: Mapping[str, Note]) -> Rehearsal:
     """``directory`` has the node's checkpoint, if there is one. Resources whose drivers failed have no part. Raises
     Unexpected if it can't be played.
     """
@@ -52,7 +52,7 @@ def rehearse(version: str, directory: Path, answers: Sequence[Answer], notes: Ma
         return asyncio.run(_play(folder, version, served, notes))
 
 
-async def _play(folder: Path, version: str, served: Sequence[Answer], notes: Mapping[str, Note]) -> Rehearsal:
+async def _play(folder: Path, version: str, served: Sequence[DriverAnswer], notes: Mapping[str, Note]) -> Rehearsal:
     pods, kubelet = _pods(notes), Kubelet(version, folder / "dp")
     running = [f"{pod}/{container}" for pod, containers in pods.items() for container in containers]
     async with gateway_in(folder, folder / "dp", NODE, _configuration(folder, served)):
@@ -68,11 +68,11 @@ async def _play(folder: Path, version: str, served: Sequence[Answer], notes: Map
             await kubelet.kill()
 
 
-def _configuration(folder: Path, served: Sequence[Answer]) -> dict[str, Any]:
+def _configuration(folder: Path, served: Sequence[DriverAnswer]) -> dict[str, Any]:
     return {"state_dir": str(folder / "state"), "resources": [_resource(answer) for answer in served]}
 
 
-def _resource(answer: Answer) -> dict[str, Any]:
+def _resource(answer: DriverAnswer) -> dict[str, Any]:
     ill: dict[str, list[str]] = defaultdict(list)
     for device in answer.devices:
         if not device.health.ok:
@@ -96,7 +96,7 @@ def _pods(notes: Mapping[str, Note]) -> Pods:
     return pods
 
 
-async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[Answer]) -> None:
+async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[DriverAnswer]) -> None:
     """Until the kubelet has each list."""
     healthy = {answer.resource.name: sum(1 for _ in _healthy(answer)) for answer in served}
 
@@ -114,7 +114,7 @@ async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[Answer]) 
         raise Unexpected(f"the rehearsal's gateway isn't with its kubelet: {error}; its log:\n{log}") from error
 
 
-def _healthy(answer: Answer) -> Iterator[str]:
+def _healthy(answer: DriverAnswer) -> Iterator[str]:
     shares = answer.resource.shares
     for device in answer.devices:
         if device.health.ok:

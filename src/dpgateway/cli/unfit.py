@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from dpgateway.cli.ask_drivers import Answer
+from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.config import Document, Problem, ResourceConfig
 from dpgateway.config.source import Written
 from dpgateway.drivers.fitting import UNFIT
@@ -13,7 +13,7 @@ from dpgateway.drivers.fitting import UNFIT
 _MOUNT = re.compile(rf"{UNFIT}: mounts\[(\d+)\]")
 
 
-def problems(answers: Iterable[Answer], document: Document) -> Iterator[Problem]:
+def problems(answers: Iterable[DriverAnswer], document: Document) -> Iterator[Problem]:
     """One for each reason of a resource."""
     entries = {entry.written.place: entry.written for entry in document.entries}
     for answer in answers:

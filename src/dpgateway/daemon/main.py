@@ -19,7 +19,7 @@ from dpgateway.config import Configuration, Web
 from dpgateway.daemon import signals
 from dpgateway.daemon.control import Control, Subject
 from dpgateway.daemon.ending import Ending, Patience, linger
-from dpgateway.daemon.reloading import Reloading, Source
+from dpgateway.daemon.reloading import ConfigSource, Reloading
 from dpgateway.daemon.systemd import Notifier
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.kit import log
@@ -160,7 +160,7 @@ class LastWord:
 def run(
     configuration: Configuration,
     node_name: str,
-    source: Source,
+    source: ConfigSource,
     manner: Manner,
 ) -> int:
     """Runs the gateway until SIGTERM or SIGINT, and then as long as it lingers. Returns the exit code; the caller exits

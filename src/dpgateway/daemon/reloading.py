@@ -38,7 +38,7 @@ _log = bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     """Where the configuration comes from while the gateway runs."""
 
     read: Callable[[], Configuration]

@@ -21,7 +21,7 @@ _WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Lost:
+class NotKept:
     """What the other plugin's configuration says, and ours can't say, or says with another meaning."""
 
     place: Place
@@ -37,7 +37,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ImportedResource:
     """A resource of the configuration that is written."""
 
     name: str
@@ -54,15 +54,15 @@ class Resource:
 class Imported:
     """All of a plugin's configuration."""
 
-    resources: tuple[Resource, ...]
-    lost: tuple[Lost, ...] = ()
+    resources: tuple[ImportedResource, ...]
+    not_kept: tuple[NotKept, ...] = ()
 
     def text(self, title: str) -> str:
         """The configuration as a person would write it; ``title`` is the comment on top."""
         whole = CommentedMap({"resources": CommentedSeq(self._entry(one) for one in self.resources)})
         told = defaultdict[str, list[str]](list)
-        for lost in self.lost:
-            told[lost.resource].append(f"Not kept: {lost.what}: {lost.why}.")
+        for not_kept in self.not_kept:
+            told[not_kept.resource].append(f"Not kept: {not_kept.what}: {not_kept.why}.")
         whole.yaml_set_start_comment("\n".join(_paragraphs([title, *told[""]])))
         for number, one in enumerate(self.resources):
             comment = "\n".join(
@@ -76,7 +76,7 @@ class Imported:
         yaml.dump(whole, out)
         return out.getvalue()
 
-    def _entry(self, one: Resource) -> CommentedMap:
+    def _entry(self, one: ImportedResource) -> CommentedMap:
         entry: dict[str, Any] = {"name": one.name, "driver": one.driver}
         if one.options:
             entry["options"] = _short(one.options)

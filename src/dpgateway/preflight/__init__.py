@@ -1,9 +1,27 @@
-"""What the upgrade of a node's kubelet would do to who holds which device. Plain values in, findings out: who asks the
-node for these values is in ``dpgateway.cli``, what each kubelet does is in ``dpgateway.node.versions``.
+"""What the upgrade of a node's kubelet would do to containers and their devices: facts in, findings out.
+
+``dpgateway.cli.facts`` asks the node for the facts; ``dpgateway.node.versions`` knows what each kubelet does.
+
+values          the facts, and what is found
+detect_version  which version the present kubelet may be of
+verdicts        what follows from the facts
+features        what the upgrade brings or takes away
+rehearsed       what became of the pods in the rehearsal
 """
 
 from dpgateway.preflight.rehearsed import Rehearsal
-from dpgateway.preflight.values import SCHEMA, Facts, Finding, Held, Runtime, Served, Verdict
+from dpgateway.preflight.values import SCHEMA, Facts, Finding, Held, OfferedResource, RuntimeFacts, Verdict
 from dpgateway.preflight.verdicts import judge, verdict
 
-__all__ = ["SCHEMA", "Facts", "Finding", "Held", "Rehearsal", "Runtime", "Served", "Verdict", "judge", "verdict"]
+__all__ = [
+    "SCHEMA",
+    "Facts",
+    "Finding",
+    "Held",
+    "OfferedResource",
+    "Rehearsal",
+    "RuntimeFacts",
+    "Verdict",
+    "judge",
+    "verdict",
+]

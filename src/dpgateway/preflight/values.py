@@ -52,7 +52,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class OfferedResource:
     """A resource of the configuration."""
 
     name: str
@@ -68,7 +68,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class RuntimeFacts:
     """The container runtime, as it says itself."""
 
     name: str
@@ -87,12 +87,12 @@ class Facts:
     """The releases that the kubelet may be of now."""
     to: Release
     held: Held = Held()
-    served: tuple[Served, ...] = ()
+    served: tuple[OfferedResource, ...] = ()
     ours: frozenset[str] = frozenset()
     """Resources that a dpgateway gave away on this node, as far as that is known."""
     apis: tuple[str, ...] = ()
     """The device-plugin APIs that the configuration allows."""
-    runtime: Runtime | None = None
+    runtime: RuntimeFacts | None = None
     no_runtime: str = ""
     """Why the runtime isn't known."""
     cgroups: int | None = None

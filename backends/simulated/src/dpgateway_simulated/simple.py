@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, typed
+from dpgateway.importing import (
+    Imported,
+    ImportedResource,
+    InvalidConfiguration,
+    NotKept,
+    Problem,
+    Source,
+    Written,
+    typed,
+)
 
 _KEYS = {
     "count": "numberDevicesOnNode",
@@ -41,22 +50,24 @@ def simple_device_plugin(source: Source) -> Imported:
     if problems:
         raise InvalidConfiguration(problems)
     resources = tuple(_resource(file, one) for file, one in read if one is not None)
-    return Imported(resources, tuple(lost for file, one in read if one is not None for lost in _lost(file, one)))
+    return Imported(
+        resources, tuple(not_kept for file, one in read if one is not None for not_kept in _not_kept(file, one))
+    )
 
 
-def _resource(file: Written, one: SimplePluginFile) -> Resource:
+def _resource(file: Written, one: SimplePluginFile) -> ImportedResource:
     options = {ours: value for ours, theirs in _KEYS.items() if (value := getattr(one, theirs)) or ours == "count"}
-    return Resource(one.resourceName, file.at("resourceName"), "simulated", options)
+    return ImportedResource(one.resourceName, file.at("resourceName"), "simulated", options)
 
 
-def _lost(file: Written, one: SimplePluginFile) -> Iterator[Lost]:
+def _not_kept(file: Written, one: SimplePluginFile) -> Iterator[NotKept]:
     told = {
         "annotationPrefix": "there an annotation is PREFIX-ID without a value, here PREFIX_ID with one",
         "deviceFilePrefix": "there a node is /dev/PREFIX-ID, with the node's name in it, here /dev/PREFIX-NUMBER",
     }
     for key, why in told.items():
         if getattr(one, key):
-            yield Lost(file.at(key), key, why, one.resourceName)
+            yield NotKept(file.at(key), key, why, one.resourceName)
     if not one.deviceIDPrefix:
         why = "without a prefix they begin with a hyphen there, so that pods which run keep ids that are Unhealthy here"
-        yield Lost(file.place, "the ids", why, one.resourceName)
+        yield NotKept(file.place, "the ids", why, one.resourceName)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dpgateway.importing import Imported, Lost, Place, Resource, Source, Written
+from dpgateway.importing import Imported, ImportedResource, NotKept, Place, Source, Written
 from dpgateway.sysfs import is_glob
 from dpgateway_chardev.importers import DRIVER, RUNNING
 from dpgateway_chardev.importers.generic_config import DevicePaths, GenericDevice, Path, configured
@@ -27,17 +27,17 @@ def generic_device_plugin(source: Source) -> Imported:
         _GenericResource(f"{whole.domain}/{device.name.strip()}", written, device) for written, device in whole.devices
     ]
     resources = tuple(resource for one in converted if (resource := one.resource()) is not None)
-    return Imported(resources, tuple(lost for one in converted for lost in one.lost))
+    return Imported(resources, tuple(not_kept for one in converted for not_kept in one.not_kept))
 
 
 class _GenericResource:
-    """A device of its, and what of it is ``lost``."""
+    """A device of its, and what of it is ``not_kept``."""
 
     def __init__(self, name: str, written: Written, device: GenericDevice) -> None:
         self._name, self._written, self._device = name, written, device
-        self.lost: list[Lost] = []
+        self.not_kept: list[NotKept] = []
 
-    def resource(self) -> Resource | None:
+    def resource(self) -> ImportedResource | None:
         options = self._options()
         if options is None:
             return None
@@ -51,7 +51,7 @@ class _GenericResource:
             self._lose(self._at(), "the ids", f"{why}; {RUNNING}")
         else:
             more = {"shares": {"count": min(counts), "ids": _IDS}}
-        return Resource(self._name, self._at(), DRIVER, options, more)
+        return ImportedResource(self._name, self._at(), DRIVER, options, more)
 
     def _other_ids(self, options: dict[str, Any]) -> str:
         """Why devices can't have the ids that they have there; empty if they can."""
@@ -119,7 +119,7 @@ class _GenericResource:
         return self._written.at(*steps)
 
     def _lose(self, place: Place, what: str, why: str) -> None:
-        self.lost.append(Lost(place, what, why, self._name))
+        self.not_kept.append(NotKept(place, what, why, self._name))
 
 
 def _in_dev(path: str) -> bool:

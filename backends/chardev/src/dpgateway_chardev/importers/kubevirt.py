@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpgateway import refuse
-from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, typed
+from dpgateway.importing import (
+    Imported,
+    ImportedResource,
+    InvalidConfiguration,
+    NotKept,
+    Problem,
+    Source,
+    Written,
+    typed,
+)
 from dpgateway_chardev.importers import DRIVER, RUNNING
 
 _ID = re.compile("[0-9A-Fa-f]{1,4}")
@@ -109,7 +118,7 @@ def kubevirt(source: Source) -> Imported:
     mediated = _functions(whole, "mediatedDevices", permitted.mediatedDevices)
     usb = [(_usb(one, at), at) for number, one in enumerate(permitted.usb) if (at := whole.part("usb", number))]
     resources = [*pci, *mediated, *(resource for resource, _ in usb if resource is not None)]
-    return Imported(tuple(resources), tuple(_lost(permitted.usb, whole)))
+    return Imported(tuple(resources), tuple(_not_kept(permitted.usb, whole)))
 
 
 def _permitted(source: Source) -> Written:
@@ -120,7 +129,7 @@ def _permitted(source: Source) -> Written:
     raise source.nothing("an object of the kind KubeVirt with spec.configuration.permittedHostDevices")
 
 
-def _functions(whole: Written, key: str, devices: Sequence[Pci | Mediated]) -> Iterator[Resource]:
+def _functions(whole: Written, key: str, devices: Sequence[Pci | Mediated]) -> Iterator[ImportedResource]:
     """A resource for each name: several selectors may have the same one."""
     prefix = "PCI_RESOURCE" if key == "pciHostDevices" else "MDEV_PCI_RESOURCE"
     cdev = {"host_path": "/dev/vfio/devices/{each:vfio-dev/*}", "optional": True}
@@ -135,14 +144,14 @@ def _functions(whole: Written, key: str, devices: Sequence[Pci | Mediated]) -> I
             "env": {_variable(prefix, name): "{kernel}"},
         }
         comments = () if all(one.externalResourceProvider for one in alike) else (_EXTERNAL,)
-        yield Resource(name, whole.at(key, devices.index(alike[0])), DRIVER, options, comments=comments)
+        yield ImportedResource(name, whole.at(key, devices.index(alike[0])), DRIVER, options, comments=comments)
 
 
 def _variable(prefix: str, name: str) -> str:
     return f"{prefix}_{name.upper().replace('/', '_').replace('.', '_')}"
 
 
-def _usb(usb: UsbHostDevice, at: Written) -> Resource | None:
+def _usb(usb: UsbHostDevice, at: Written) -> ImportedResource | None:
     kinds = set(usb.selectors)
     if not kinds or (1 < len(kinds) < len(usb.selectors)):
         return None
@@ -153,14 +162,14 @@ def _usb(usb: UsbHostDevice, at: Written) -> Resource | None:
     options["env"] = {_variable("USB_RESOURCE", usb.resourceName): "{attr:busnum}:{attr:devnum}"}
     options["access"] = [{"host_path": "{devnode}", "owner": 107, "group": 107}]
     comments = () if usb.externalResourceProvider else (_EXTERNAL,)
-    return Resource(usb.resourceName, at.place, DRIVER, options, comments=comments)
+    return ImportedResource(usb.resourceName, at.place, DRIVER, options, comments=comments)
 
 
-def _lost(usb: Sequence[UsbHostDevice], whole: Written) -> Iterator[Lost]:
+def _not_kept(usb: Sequence[UsbHostDevice], whole: Written) -> Iterator[NotKept]:
     for number, one in enumerate(usb):
         place, name = whole.at("usb", number), one.resourceName
         if _usb(one, whole.part("usb", number)) is None:
             why = "match takes one of each kind, or a number of one kind"
-            yield Lost(place, "the selectors", why, name)
+            yield NotKept(place, "the selectors", why, name)
             continue
-        yield Lost(place, "the ids", f"there they are new at each start of virt-handler; {RUNNING}", name)
+        yield NotKept(place, "the ids", f"there they are new at each start of virt-handler; {RUNNING}", name)

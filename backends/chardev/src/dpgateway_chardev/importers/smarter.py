@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path as FilePath
 
-from dpgateway.importing import Imported, InvalidConfiguration, Lost, Place, Problem, Resource, Source, Written, typed
+from dpgateway.importing import (
+    Imported,
+    ImportedResource,
+    InvalidConfiguration,
+    NotKept,
+    Place,
+    Problem,
+    Source,
+    Written,
+    typed,
+)
 from dpgateway_chardev.importers import DRIVER
 from dpgateway_chardev.importers.generic_config import Path
 from dpgateway_chardev.importers.generic_match import DIRECTORIES, directory
@@ -49,24 +59,24 @@ def smarter_device_manager(source: Source) -> Imported:
     names = sorted(islice(_names(source.dev, ""), MOST_NAMES + 1))
     if len(names) > MOST_NAMES:
         raise InvalidConfiguration([Problem(Place(str(source.dev)), f"more than {MOST_NAMES} names", "a node's /dev")])
-    resources: dict[str, Resource] = {}
-    lost: list[Lost] = []
+    resources: dict[str, ImportedResource] = {}
+    not_kept: list[NotKept] = []
     for written, one in desired:
-        lost += _unknown(written, one, source.dev)
+        not_kept += _unknown(written, one, source.dev)
         for name in _found(one, names):
             resource = "smarter-devices/" + re.sub("[^A-Za-z0-9_-]", "_", name)
             if f"/dev/{name}" not in DIRECTORIES and os.path.isdir(source.dev / name):  # noqa: PTH112  pathlib's raises what forbids it
                 why = "a container runtime gives all that is in it; match and group say what is in it"
-                lost.append(Lost(written.place, f"the directory /dev/{name}", why, resource))
+                not_kept.append(NotKept(written.place, f"the directory /dev/{name}", why, resource))
             elif one.nummaxdevices < 1 or resource in resources:
                 why = "it offers none of it" if one.nummaxdevices < 1 else "another devicematch takes it, too"
-                lost.append(Lost(written.place, f"/dev/{name}", why, resource))
+                not_kept.append(NotKept(written.place, f"/dev/{name}", why, resource))
             else:
                 more = {"shares": {"count": one.nummaxdevices, "ids": "{share}"}}
                 path = Path(f"/dev/{name}", permissions="rw")
                 options = directory(path) if path.path in DIRECTORIES else {"paths": [path.path]}
-                resources[resource] = Resource(resource, written.place, DRIVER, options, more)
-    return Imported(tuple(resources.values()), tuple(lost))
+                resources[resource] = ImportedResource(resource, written.place, DRIVER, options, more)
+    return Imported(tuple(resources.values()), tuple(not_kept))
 
 
 def _desired(source: Source) -> Iterator[tuple[Written, Desired]]:
@@ -89,12 +99,12 @@ def _found(one: Desired, names: list[str]) -> list[str]:
     return [name for name in names if re.search(one.devicematch, name)]
 
 
-def _unknown(written: Written, one: Desired, dev: FilePath) -> Iterator[Lost]:
+def _unknown(written: Written, one: Desired, dev: FilePath) -> Iterator[NotKept]:
     if one.devicematch == _GPU:
-        yield Lost(written.place, _GPU, "these devices have no node, only the variable NVIDIA_VISIBLE_DEVICES")
+        yield NotKept(written.place, _GPU, "these devices have no node, only the variable NVIDIA_VISIBLE_DEVICES")
     elif not _LITERAL.fullmatch(one.devicematch):
         why = f"each device is a resource of its own, and these are the ones in {dev} now: do this on each kind of node"
-        yield Lost(written.place, f"devices that {one.devicematch} will find", why)
+        yield NotKept(written.place, f"devices that {one.devicematch} will find", why)
 
 
 def _names(directory: FilePath, above: str, depth: int = 0) -> Iterator[str]:

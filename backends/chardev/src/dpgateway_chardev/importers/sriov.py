@@ -10,7 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dpgateway.importing import Imported, InvalidConfiguration, Lost, Problem, Resource, Source, Written, flags, typed
+from dpgateway.importing import (
+    Imported,
+    ImportedResource,
+    InvalidConfiguration,
+    NotKept,
+    Problem,
+    Source,
+    Written,
+    flags,
+    typed,
+)
 from dpgateway_chardev.importers import DRIVER, sriov_auxiliary
 from dpgateway_chardev.importers.sriov_selectors import ID, FunctionSelector
 
@@ -59,19 +69,19 @@ def sriov_network_device_plugin(source: Source) -> Imported:
     resources = tuple(
         resource for one in converted if (resource := one.resource(alone=len(converted) == 1)) is not None
     )
-    return Imported(resources, tuple(lost for one in converted for lost in one.lost))
+    return Imported(resources, tuple(not_kept for one in converted for not_kept in one.not_kept))
 
 
 class _SriovResource:
-    """A pool, and what of it is ``lost``."""
+    """A pool, and what of it is ``not_kept``."""
 
     def __init__(self, pool: SriovPool, written: Written, prefix: str) -> None:
         self.pool, self.written = pool, written
-        self.lost: list[Lost] = []
+        self.not_kept: list[NotKept] = []
         self._prefix = pool.resourcePrefix or prefix
         self._name = f"{self._prefix}/{pool.resourceName}"
 
-    def resource(self, *, alone: bool) -> Resource | None:
+    def resource(self, *, alone: bool) -> ImportedResource | None:
         """None if there is nothing that can be matched. What several pools match, only one can give at a time."""
         pool = self.pool
         selectors = list(self._selectors())
@@ -89,7 +99,7 @@ class _SriovResource:
             options["numa"] = ""
         comments = (_PROC,) if pool.deviceType == "netDevice" else ()
         more = {} if alone else {"pool": "sriov"}
-        return Resource(self._name, self.written.place, DRIVER, options, more, comments)
+        return ImportedResource(self._name, self.written.place, DRIVER, options, more, comments)
 
     def _kinds(self, selectors: Sequence[FunctionSelector]) -> Iterator[dict[str, Any]]:
         for one in selectors:
@@ -141,4 +151,4 @@ class _SriovResource:
         return f"PCIDEVICE_{self._prefix}_{self.pool.resourceName}".upper().replace(".", "_")
 
     def _lose(self, key: str, why: str, what: str = "") -> None:
-        self.lost.append(Lost(self.written.at(key), what or key, why, self._name))
+        self.not_kept.append(NotKept(self.written.at(key), what or key, why, self._name))
