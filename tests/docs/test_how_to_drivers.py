@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from dpgateway import Busy, DeviceUnavailable, DriverError
-from dpgateway.sysfs import Match, Test
+from dpgateway.sysfs import Kind, Match, Test
 from dpgateway.testing import FakeTree, Recorder, check_driver
 from tests.docs.conftest import Place
 from tests.docs.examples import installed
@@ -45,17 +45,32 @@ def options(tmp_path):
     for name in ("r1", "r2"):
         (tmp_path / "radios" / name).mkdir(parents=True)
     sticks(tmp_path / "sticks")
+    interface(tmp_path / "net", "0000:3b:00.0", "eth0")
     lines = importlib.import_module("lines")
     return {
         "adapters": {"directory": tmp_path / "links", "monitor": ("tail", "-f", "/dev/null")},
         "boards": {"boards": ("b1", "b2"), "firmware": tmp_path / "firmware", "flasher": ("true",)},
         "cards": {"directory": tmp_path / "cards"},
         "cores": {"addresses": ("0000:3b:00.0",), "sysfs": tmp_path / "pci"},
+        "interfaces": {"match": (Kind("net", attrs={"vendor": Test(("0x8086",))}),), "sysfs": f"{tmp_path}/net/sys"},
         "lines": {"lines": {"a": lines.Line("/dev/ttyS0"), "b": lines.Line("/dev/ttyS1")}},
         "radios": {"radios": ("r1", "r2"), "directory": tmp_path / "radios"},
         "sticks": {"match": (Match("usb", attr={"idVendor": Test(("0403",))}),), "sysfs": f"{tmp_path}/sticks/sys"},
         "seats": {"seats": ("blue", "red"), "directory": tmp_path},
     }
+
+
+def interface(directory, address, name):
+    function = f"/sys/devices/pci0000:3a/{address}"
+    FakeTree(directory).write(f"""
+        {function}/vendor = 0x8086
+        {function}/numa_node = 1
+        {function}/subsystem -> /sys/bus/pci
+        {function}/net/{name}/subsystem -> /sys/class/net
+        /sys/class/net/{name} -> {function}/net/{name}
+        /sys/class/net/lo -> /sys/devices/virtual/net/lo
+        /sys/devices/virtual/net/lo/subsystem -> /sys/class/net
+    """)
 
 
 def sticks(directory):
@@ -170,6 +185,24 @@ def test_sticks_are_known_by_their_serial_numbers(make):
         "/dev/bus/usb/001/001",
         "/dev/bus/usb/001/002",
     ]
+
+
+def test_interfaces_keep_their_ids(make, tmp_path):
+    recorder = Recorder()
+    driver = make("interfaces", recorder)
+    interface(tmp_path / "net", "0000:3b:00.1", "eth1")
+    first, second = driver.devices()
+    assert (first.id, second.id, first.numa_nodes) == ("0000:3b:00.0", "0000:3b:00.1", (1,))
+    assert first.attributes["vendor"] == "0x8086"
+    assert first.hardware == ("net eth0",)
+    assert driver.allocate([first, second]).env == {"INTERFACES": "eth0,eth1"}
+    changes = recorder.changes
+    FakeTree(tmp_path / "net").remove("/sys/devices/pci0000:3a/0000:3b:00.1/net")
+    with pytest.raises(DeviceUnavailable, match="eth1 is gone"):
+        driver.allocate([second])
+    assert recorder.changes == changes + 1
+    FakeTree(tmp_path / "net").remove("/sys/class/net/eth1")
+    assert driver.devices() == [first]
 
 
 def test_a_radio_is_unhealthy_until_it_can_be_reset(make, tmp_path):

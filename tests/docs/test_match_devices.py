@@ -6,12 +6,11 @@ import subprocess
 
 import pytest
 from dpgateway_chardev import CharDevices
-from dpgateway_chardev.grouping import Group
 from dpgateway_chardev.settings import Probes
 from ruamel.yaml import YAML
 
 from dpgateway import Allocation, DeviceNode, Mount, from_plain
-from dpgateway.sysfs import FIELDS, Match, Test
+from dpgateway.sysfs import FIELDS, GroupOption, Match, Test
 from dpgateway.testing import FakeTree, Recorder
 from tests.docs.pages import Page
 from tests.docs.test_reference import rows
@@ -35,7 +34,7 @@ def test_every_key_test_and_field_is_on_the_page():
 
 
 def test_every_key_of_a_group_is_on_the_page():
-    assert first_column(SECTIONS["Several objects"]) == [field.name for field in dataclasses.fields(Group)]
+    assert first_column(SECTIONS["Several objects"]) == [field.name for field in dataclasses.fields(GroupOption)]
 
 
 def test_every_key_of_probes_is_on_the_page():

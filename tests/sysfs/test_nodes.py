@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpgateway.sysfs import DevTree, Node, NoNode, OutsideError
+from dpgateway.sysfs import DevNode, DevTree, NoNode, OutsideError
 
 names = st.sampled_from(["a", "b", "c", "..", ".", ""])
 targets = st.lists(names, min_size=1, max_size=4).map("/".join).filter(lambda path: path and path[0] != "/")
@@ -30,7 +30,7 @@ def test_follows_as_the_kernel_does_or_not_at_all(links, path):
 def test_an_absolute_link_means_the_hosts_dev_wherever_that_is_mounted(dev):
     dev.node("ttyUSB3", 3)
     dev.link("serial/by-id/modem", "/dev/ttyUSB3")
-    assert DevTree(str(dev.path)).look("serial/by-id/modem", "char") == Node("char", 240, 3)
+    assert DevTree(str(dev.path)).look("serial/by-id/modem", "char") == DevNode("char", 240, 3)
 
 
 def test_notes_on_what_the_answer_depended(dev):
@@ -39,8 +39,9 @@ def test_notes_on_what_the_answer_depended(dev):
     dev.link("gsm", "bus/ttyUSB3")
     tree = DevTree(str(dev.path))
     tree.look("serial/by-id/modem", "char")
-    assert {real: interest.names for real, interest in tree.interests.items()} == {
-        "": {"serial", "gsm", "bus"},
+    found = {os.path.relpath(path, dev.path): interest.names for path, interest in tree.directories.items()}
+    assert found == {
+        ".": {"serial", "gsm", "bus"},
         "serial": {"by-id"},
         "serial/by-id": {"modem"},
         "bus": {"ttyUSB3"},
@@ -49,7 +50,7 @@ def test_notes_on_what_the_answer_depended(dev):
 
 def test_tells_char_from_block(dev):
     dev.node("disk", 5, stat.S_IFBLK)
-    assert DevTree(str(dev.path)).look("disk", "block") == Node("block", 240, 5)
+    assert DevTree(str(dev.path)).look("disk", "block") == DevNode("block", 240, 5)
     assert DevTree(str(dev.path)).look("disk", "char") == NoNode(
         "expected a char device at /dev/disk, found a block device"
     )
@@ -91,7 +92,7 @@ def test_as_many_links_as_the_kernel_follows(dev):
     for number in range(1, 42):
         dev.link(str(number), str(number - 1))
     assert (dev.path / "40").is_char_device()
-    assert DevTree(str(dev.path)).look("40", "char") == Node("char", 240, 3)
+    assert DevTree(str(dev.path)).look("40", "char") == DevNode("char", 240, 3)
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         (dev.path / "41").stat()
     reason = "can't look at /dev/41: Too many levels of symbolic links"

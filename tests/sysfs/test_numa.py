@@ -1,6 +1,6 @@
 import pytest
 
-from dpgateway.sysfs import Node, numa_nodes
+from dpgateway.sysfs import DevNode, numa_nodes
 
 
 @pytest.fixture
@@ -28,17 +28,17 @@ def sysfs(tmp_path):
 def test_the_nearest_ancestor_says(sysfs, found, expected):
     for directory, number in found.items():
         (sysfs / "devices" / directory / "numa_node").write_text(f"{number}\n")
-    assert numa_nodes(Node("char", 240, 7), str(sysfs)) == expected
+    assert numa_nodes(DevNode("char", 240, 7), str(sysfs)) == expected
 
 
 def test_a_device_that_sysfs_does_not_know_has_none(sysfs):
-    assert numa_nodes(Node("block", 240, 7), str(sysfs)) == ()
+    assert numa_nodes(DevNode("block", 240, 7), str(sysfs)) == ()
 
 
 def test_nothing_is_remembered_of_a_device_that_was_not_there_yet(sysfs):
     pci = sysfs / "devices/pci0000:00/0000:00:14.0"
     pci.rename(sysfs / "elsewhere")
-    assert numa_nodes(Node("char", 240, 7), str(sysfs)) == ()
+    assert numa_nodes(DevNode("char", 240, 7), str(sysfs)) == ()
     (sysfs / "elsewhere").rename(pci)
     (pci / "numa_node").write_text("1\n")
-    assert numa_nodes(Node("char", 240, 7), str(sysfs)) == (1,)
+    assert numa_nodes(DevNode("char", 240, 7), str(sysfs)) == (1,)

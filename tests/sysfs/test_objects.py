@@ -142,10 +142,10 @@ def test_what_udev_has_found_out(tree, roots, uevent, subsystem, file):
     """)
     look = Look(roots)
     assert look.env(function, "DEVTYPE") == "kernels"
-    assert not look.asked_udev
+    assert look.trace.directories == {}, "udev wasn't asked"
     assert look.env(function, "ID_SERIAL_SHORT") == "A1"
     assert look.env(function, "ID_MODEL") == look.env(function, "seat") == MISSING
-    assert look.asked_udev
+    assert "c1:3" in look.trace.directories[f"{roots.udev}/data"]
 
 
 def test_a_file_without_a_size_is_read_to_its_end(roots):

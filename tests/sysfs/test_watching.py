@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.sysfs import Changes, Interest, Notices, Watcher
+from dpgateway.sysfs import Interest, News, Notices, Watcher
 from dpgateway.sysfs.watching import LONGEST, MOST, SETTLE
 from tests.support.uevents import changes
 
@@ -75,12 +75,12 @@ def test_says_which_names_changed(watched, tmp_path):
     watcher, told = watched
     (tmp_path / "link").symlink_to(tmp_path)
     watcher.watch({str(tmp_path): Interest({"x"}), f"{tmp_path}/link": Interest({"y"})})
-    assert watcher.changes() is None, "without an event anything may have changed"
+    assert watcher.news() is None, "without an event anything may have changed"
     (tmp_path / "x").touch()
     (tmp_path / "other").touch()
     assert told.acquire(timeout=20)
-    assert watcher.changes() == Changes(files=frozenset({f"{tmp_path}/x", f"{tmp_path}/link/x"}))
-    assert watcher.changes() is None
+    assert watcher.news() == News(files=frozenset({f"{tmp_path}/x", f"{tmp_path}/link/x"}))
+    assert watcher.news() is None
 
 
 def test_which_directory_came_is_said_too(watched, tmp_path):
@@ -88,7 +88,7 @@ def test_which_directory_came_is_said_too(watched, tmp_path):
     watcher.watch({f"{tmp_path}/a/b": Interest({"x"})})
     (tmp_path / "a").mkdir()
     assert told.acquire(timeout=20)
-    assert watcher.changes() == Changes(files=frozenset({f"{tmp_path}/a"}))
+    assert watcher.news() == News(files=frozenset({f"{tmp_path}/a"}))
 
 
 def test_a_directory_may_be_missing_with_all_that_is_above_it(watched, tmp_path):
@@ -105,7 +105,7 @@ def test_too_many_changes_may_be_anything(watched, tmp_path, number):
     for one in range(number):
         (tmp_path / f"{one}").symlink_to("x")
     watcher.close()
-    changes = watcher.changes()
+    changes = watcher.news()
     assert (changes and len(changes.files)) == (None if number > MOST else MOST)
 
 
@@ -116,7 +116,7 @@ def test_a_directory_that_goes_may_be_anything(watched, tmp_path):
     (tmp_path / "a").rmdir()
     (tmp_path / "x").touch()
     watcher.close()
-    assert watcher.changes() is None
+    assert watcher.news() is None
 
 
 def test_where_not_all_can_be_watched_anything_may_have_changed(watched, tmp_path):
@@ -124,7 +124,7 @@ def test_where_not_all_can_be_watched_anything_may_have_changed(watched, tmp_pat
     watcher.watch({str(tmp_path): Interest({"x"}), f"{tmp_path}/{300 * 'a'}": Interest({"x"})})  # a name too long
     (tmp_path / "x").touch()
     watcher.close()
-    assert watcher.changes() is None
+    assert watcher.news() is None
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_what_changed_last_is_told_before_the_end(listener, change):
     change("null")
     watcher.close()
     assert told.acquire(blocking=False)
-    assert watcher.changes() == Changes(frozenset({"devices/virtual/mem/null"}))
+    assert watcher.news() == News(frozenset({"devices/virtual/mem/null"}))
 
 
 def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(change):
@@ -205,7 +205,7 @@ def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(chan
     def matters(event):
         """Everybody looks when something else happens."""
         if event.path.endswith("/zero"):
-            taken.append(watcher.changes())
+            taken.append(watcher.news())
         return event.path.endswith("/null")
 
     log = logging.LoggerAdapter(logging.getLogger(__name__))
@@ -217,9 +217,9 @@ def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(chan
     change("zero")
     go_on.set()
     watcher.close()
-    assert taken == [Changes(frozenset({"devices/virtual/mem/null"}))]
+    assert taken == [News(frozenset({"devices/virtual/mem/null"}))]
     assert told.acquire(blocking=False)
-    assert watcher.changes() == Changes()
+    assert watcher.news() == News()
 
 
 def test_a_directorys_changes_are_told_beside(listener, tmp_path):

@@ -5,9 +5,9 @@ from dpgateway_chardev.given import Given, GivenAccess, GivenNode, differing
 from dpgateway_chardev.jsons import Json
 
 from dpgateway import Mount
-from dpgateway.sysfs import Node
+from dpgateway.sysfs import DevNode
 
-NODE = GivenNode("/dev/a", "/dev/x", "rw", Node("char", 1, 2))
+NODE = GivenNode("/dev/a", "/dev/x", "rw", DevNode("char", 1, 2))
 FULL = Given(
     (NODE,),
     (Mount("/m", "/n"),),

@@ -4,11 +4,11 @@ import random
 
 import pytest
 from dpgateway_chardev import CharDevices
-from dpgateway_chardev.matched import MatchSurvey
+from dpgateway_chardev.giving import Giver
 from dpgateway_chardev.options import CharDeviceOptions
 
 from dpgateway import Allocation, DeviceNode, DeviceUnavailable, DriverError, Mount, from_plain
-from dpgateway.sysfs import Uevent
+from dpgateway.sysfs import Survey, Uevent
 from dpgateway.testing import Recorder
 from tests.support.uevents import changes
 
@@ -405,17 +405,17 @@ def test_what_an_answer_depended_on_is_a_concern_also_of_what_is_no_device_yet(t
         /sys/bus/pci/devices/
     """)
     roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}
-    survey = MatchSurvey(from_plain({"nodes": [], **options, **roots}, CharDeviceOptions))
+    survey = survey_of(from_plain({"nodes": [], **options, **roots}, CharDeviceOptions))
     survey.find()
-    assert survey.concern.has(Uevent("bind", path, "pci"))
-    assert not survey.concern.has(Uevent("bind", "devices/pci0000:00/0000:00:1f.0", "pci"))
-    assert not survey.concern.has(Uevent("add", "devices/virtual/net/veth1", "net"))
+    assert survey.concerns(Uevent("bind", path, "pci"))
+    assert not survey.concerns(Uevent("bind", "devices/pci0000:00/0000:00:1f.0", "pci"))
+    assert not survey.concerns(Uevent("add", "devices/virtual/net/veth1", "net"))
 
 
 def test_only_what_concerns_a_device_is_a_change(tree):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}
-    survey = MatchSurvey(from_plain({"match": STICK, **roots}, CharDeviceOptions))
+    survey = survey_of(from_plain({"match": STICK, **roots}, CharDeviceOptions))
     survey.find()
     here = f"{ROOT.removeprefix('/sys/')}/usb1/1-1"
     for path, subsystem, concerned in (
@@ -426,4 +426,8 @@ def test_only_what_concerns_a_device_is_a_change(tree):
         ("devices/virtual/net/veth1", "net", False),
         ("devices/pci0000:00", "", True),
     ):
-        assert survey.concern.has(Uevent("change", path, subsystem)) == concerned, path
+        assert survey.concerns(Uevent("change", path, subsystem)) == concerned, path
+
+
+def survey_of(options):
+    return Survey(options.selection, lambda look: Giver(options, look).device)

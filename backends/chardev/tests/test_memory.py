@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from asyncinotify import Inotify, Mask
-from dpgateway_chardev.matched import MatchSurvey
-from dpgateway_chardev.memory import PROOF, Memory, Proof
+from dpgateway_chardev.giving import Giver
 from dpgateway_chardev.options import CharDeviceOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway import DeviceUnavailable, from_plain
-from dpgateway.sysfs import Changes, Uevent
+from dpgateway.sysfs import News, Survey, Uevent
+from dpgateway.sysfs.following import PROOF, Proof
 from dpgateway.testing import FakeTree
 
 BUS = "/sys/devices/pci0000:00"
@@ -58,6 +58,10 @@ CONFIGURATIONS = {
 }
 
 
+def survey_of(options):
+    return Survey(options.selection, lambda look: Giver(options, look).device)
+
+
 class Host:
     """A tree that changes, the events of that, and what is known of it by then."""
 
@@ -66,8 +70,7 @@ class Host:
         roots = {name: str(self.tree.at(at)) for name, at in
                  {"sysfs": "/sys", "dev": "/dev", "proc": "/proc", "udev": "/run/udev"}.items()}  # fmt: skip
         self.options = from_plain({**roots, **options}, CharDeviceOptions)
-        self.memory = Memory()
-        self.survey = MatchSurvey(self.options, self.memory)
+        self.survey = survey_of(self.options)
         self.tree.write("c /dev/vfio/vfio 10:196")
         for number in range(4):
             self.plug(number)
@@ -77,20 +80,15 @@ class Host:
 
     def look(self, changes):
         """The survey of what is kept, compared with one that has nothing but the names that objects have had."""
-        everything = Memory()
-        everything.names = copy.deepcopy(self.memory.names)
-        survey, full = MatchSurvey(self.options, self.memory), MatchSurvey(self.options, everything)
-        survey.find(changes)
-        full.find()
-        for what in ("devices", "checks", "notices"):
-            assert getattr(survey, what) == getattr(full, what), (what, changes)
-        assert full.concern.subsystems == survey.concern.subsystems
-        assert full.concern.places <= survey.concern.places, changes
-        assert full.concern.above <= survey.concern.above, changes
-        assert list(survey.devices) == list(full.devices)
+        survey, full = self.survey, survey_of(self.options)
+        full.memory.names = copy.deepcopy(survey.memory.names)
+        devices, all_devices = survey.find(changes), full.find()
+        assert list(devices.items()) == list(all_devices.items()), changes
+        assert survey.notices == full.notices, changes
+        for found, wanted in zip(survey.memory.concern, full.memory.concern, strict=True):
+            assert wanted <= found, changes
         assert full.directories.keys() <= survey.directories.keys()
         assert all(interest <= survey.directories[at] for at, interest in full.directories.items())
-        self.survey = survey
 
     def heard(self, paths):
         """What a watcher makes of these events; None, if one of them doesn't come to it."""
@@ -102,14 +100,14 @@ class Host:
                 directory, _, name = directory.rpartition("/")
             if path.startswith("/sys/"):
                 subsystem = "tty" if "tty" in path else "pci"
-                if not self.survey.concern.has(Uevent("change", path.removeprefix("/sys/"), subsystem)):
+                if not self.survey.concerns(Uevent("change", path.removeprefix("/sys/"), subsystem)):
                     return None
                 objects.add(path.removeprefix("/sys/"))
             elif name not in self.survey.directories.get(directory, ()):
                 return None
             else:
                 files.add(f"{directory}/{name}")
-        return Changes(frozenset(objects), frozenset(files))
+        return News(frozenset(objects), frozenset(files))
 
     def plug(self, number, value=0):
         here = self.function(number)
@@ -295,24 +293,19 @@ def test_a_change_reads_only_what_it_touches_and_nothing_else_does(functions, op
 
 def test_what_comes_is_read_and_what_is_there_is_not(functions, opened):
     raw = {"match": {"subsystem": "pci", "attr": {"vendor": "0x1"}}, "nodes": [], "numa": ""}
-    wanted, memory = from_plain({**raw, "sysfs": str(functions.at("/sys"))}, CharDeviceOptions), Memory()
+    survey = survey_of(from_plain({**raw, "sysfs": str(functions.at("/sys"))}, CharDeviceOptions))
 
     def found(changes):
         opened()
-        survey = MatchSurvey(wanted, memory)
-        survey.find(changes)
-        return len(survey.devices)
+        return len(survey.find(changes))
 
     assert (found(None), len(opened())) == (20, 20)
     functions.write(f"{BUS}/{name(20)}/vendor = 0x1")
     functions.write(f"/sys/bus/pci/devices/{name(20)} -> {BUS}/{name(20)}")
-    assert (found(Changes()), opened()) == (21, []), "the directory of a bus is always listed"
+    assert (found(News()), opened()) == (21, []), "the directory of a bus is always listed"
     functions.remove(f"{BUS}/{name(3)}/vendor")
-    assert (found(Changes(frozenset({f"devices/pci0000:00/{name(4)}"}))), opened()) == (21, [name(4)])
-    memory.doubt()  # what was read last is read again
-    functions.remove(f"{BUS}/{name(4)}/vendor")
-    assert found(Changes()) == 20
-    assert found(None) == 19
+    assert (found(News(frozenset({f"devices/pci0000:00/{name(4)}"}))), opened()) == (21, [name(4)])
+    assert found(None) == 20
 
 
 def test_a_refused_allocation_has_everything_looked_at(functions, driver, recorder):
@@ -327,7 +320,7 @@ def test_a_refused_allocation_has_everything_looked_at(functions, driver, record
 
 
 def test_everything_is_looked_at_now_and_then_though_events_say_what_has_changed():
-    proof, changes = Proof(), Changes(frozenset({"devices/a"}))
+    proof, changes = Proof(), News(frozenset({"devices/a"}))
     assert (proof.due(changes, 100), proof.wanted) == (None, False)
     assert (proof.due(changes, 100 + PROOF), proof.wanted) == (changes, False)
     assert (proof.due(changes, 101 + PROOF), proof.wanted) == (changes, True), "the quick look comes first"

@@ -1,23 +1,42 @@
 """Devices by what they are, for drivers: objects of sysfs, tests of them, templates, lasting names, and watching.
 
-A driver takes ``Match`` as the type of one of its options, asks a ``Look`` for the objects of a subsystem, and keeps
-those that the match takes. docs/how-to/match-devices.md says what people write. This part knows nothing of the gateway.
+A driver takes ``Match`` as the type of one of its options, and has a survey make devices of the objects that the match
+takes. docs/how-to/match-devices.md says what people write. This part knows nothing of the gateway. Its modules:
+
+- ``values``: where the host's trees are seen, and why there is no value
+- ``patterns``, ``expressions``: globs; regular expressions that never backtrack
+- ``changes``: on what an answer depended, and what events have named
+- ``tree``: files of the host, by paths that never lead outside
+- ``objects``: one look at sysfs
+- ``nodes``: one look at /dev
+- ``pci``, ``identity``, ``numa``: addresses, names that last, and what is near
+- ``fields``, ``templates``: texts that are filled with what an object says
+- ``tests``, ``matching``: which objects are meant
+- ``explaining``: why an object is meant, or why not
+- ``attributes``: what an object is, for people
+- ``selection``, ``naming``, ``grouping``: from objects to devices
+- ``memory``, ``survey``: devices, look by look
+- ``uevents``, ``notices``, ``watching``: what the kernel says of changes
+- ``following``: a survey that looks when something has changed
 """
 
 from dpgateway.sysfs.attributes import attributes
-from dpgateway.sysfs.changes import UNTOLD, Asked, Changes, Trace, places
-from dpgateway.sysfs.explaining import Tried, tried
+from dpgateway.sysfs.changes import UNTOLD, Asked, Interest, News, Trace, places
+from dpgateway.sysfs.explaining import Tried, find, tried
 from dpgateway.sysfs.expressions import Expression, ExpressionError, expression
 from dpgateway.sysfs.fields import FIELDS
-from dpgateway.sysfs.finding import find
+from dpgateway.sysfs.following import FollowedSurvey
+from dpgateway.sysfs.grouping import ChangedError, Part, Unoffered
 from dpgateway.sysfs.identity import LASTING, identity, place
 from dpgateway.sysfs.matching import Match, Mismatch
-from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Interest, Node, NoNode, WatchedTree
+from dpgateway.sysfs.nodes import HOST_DEV, DevNode, DevTree, NoNode, WatchedTree
 from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.numa import numa_nodes, numa_of
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
-from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled
+from dpgateway.sysfs.selection import PART, GroupOption, Kind, Parts, Selection
+from dpgateway.sysfs.survey import Explained, Finding, Maker, Survey
+from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled, template
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.tree import OutsideError
 from dpgateway.sysfs.uevents import Uevent, Uevents
@@ -28,24 +47,36 @@ __all__ = [
     "FIELDS",
     "HOST_DEV",
     "LASTING",
+    "PART",
     "UNTOLD",
     "Asked",
-    "Changes",
+    "ChangedError",
+    "DevNode",
     "DevTree",
+    "Explained",
     "Expression",
     "ExpressionError",
+    "Finding",
+    "FollowedSurvey",
+    "GroupOption",
     "Interest",
+    "Kind",
     "Look",
+    "Maker",
     "Match",
     "Matched",
     "Mismatch",
+    "News",
     "NoNode",
     "NoValue",
-    "Node",
     "Notices",
     "Object",
     "OutsideError",
+    "Part",
+    "Parts",
     "Roots",
+    "Selection",
+    "Survey",
     "Template",
     "TemplateError",
     "Test",
@@ -54,6 +85,7 @@ __all__ = [
     "Uevent",
     "Uevents",
     "Unfilled",
+    "Unoffered",
     "Value",
     "WatchedTree",
     "Watcher",
@@ -67,6 +99,7 @@ __all__ = [
     "numa_of",
     "place",
     "places",
+    "template",
     "tried",
     "value_matches",
 ]

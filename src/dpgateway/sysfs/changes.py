@@ -1,12 +1,23 @@
-"""What an answer depended on, and what events say has changed: all else needn't be read again."""
+"""What an answer depended on, and what events have named: an answer that no event touches needn't be read again.
+
+Theory. Whatever reads on behalf of an answer notes a *place* in the look's trace: an object of sysfs by its path, or a
+file elsewhere by its absolute path as this process sees it. Events name places in the same words. An event touches an
+answer if one of its places is the event's, below it, or, of a uevent, above it: an mdev takes one of its parent's
+``available_instances``. A place that no event ever names is ``UNTOLD``, which every event touches.
+
+For the second kind of place there are events only while its directory is watched. So the trace has the directories,
+too, and the names in them that matter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import Any, TypeVar
+
+from dpgateway.sysfs.patterns import name_matches
 
 T = TypeVar("T")
 Asked = str | tuple[str, str]
@@ -18,7 +29,7 @@ UNTOLD = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class News:
     """What events have named."""
 
     objects: frozenset[str] = frozenset()
@@ -32,10 +43,29 @@ class Changes:
         An object's event may change all that is in it, and everything of what it is in: an mdev takes one of its
         parent's ``available_instances``. A file's event is about that name, and what is below it.
         """
-        exact = {UNTOLD, *self.files, *(place for path in self.objects for place in _line(path))}
+        exact = {UNTOLD, *self.files, *self.objects}
+        exact.update(place for path in self.objects for place in above(path))
         is_below = methodcaller("startswith", tuple(f"{path}/" for path in (*self.objects, *self.files)))
         # of thousands of traces few are touched: both tests run in C
         return {key for key, trace in traces if not exact.isdisjoint(trace) or any(map(is_below, trace))}
+
+
+@dataclass(slots=True)
+class Interest:
+    """The names in one directory that matter."""
+
+    names: set[str] = field(default_factory=set)
+    globs: set[str] = field(default_factory=set)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names or any(name_matches(name, glob) for glob in self.globs)
+
+    def add(self, other: Interest) -> None:
+        self.names |= other.names
+        self.globs |= other.globs
+
+    def __le__(self, other: Interest) -> bool:
+        return self.names <= other.names and self.globs <= other.globs
 
 
 class Trace:
@@ -43,6 +73,8 @@ class Trace:
 
     def __init__(self) -> None:
         self.asked: set[Asked] = set()
+        self.directories: dict[str, Interest] = {}
+        """The names that matter, by their directory's absolute path as this process sees it. Of all answers."""
         self._answers: dict[Hashable, tuple[Any, tuple[Asked, ...]]] = {}
 
     def note(self, place: str) -> None:
@@ -75,7 +107,7 @@ def places(asked: Iterable[Asked]) -> tuple[str, ...]:
     return tuple({one if isinstance(one, str) else one[0] for one in asked})
 
 
-def _line(path: str) -> Iterator[str]:
-    while path:
+def above(path: str) -> Iterator[str]:
+    """What a path is in, from the nearest on."""
+    while path := path.rpartition("/")[0]:
         yield path
-        path = path.rpartition("/")[0]

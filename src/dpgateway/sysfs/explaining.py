@@ -1,4 +1,4 @@
-"""Why an object is taken by a match, or why not, for people."""
+"""All objects that are meant, in one look; and why an object is taken by a match, or why not, for people."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpgateway.sysfs.matching import Match, Mismatch
-from dpgateway.sysfs.nodes import HOST_DEV, DevTree, Node
+from dpgateway.sysfs.nodes import HOST_DEV, DevNode, DevTree
 from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.templates import Matched
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.values import NoValue
+
+
+def find(look: Look, matches: Sequence[Match]) -> Iterator[tuple[int, Matched]]:
+    """Each object once, for the first of ``matches`` that takes it, with the number of that. Raises OSError."""
+    seen: set[Object] = set()
+    for number, match in enumerate(matches):
+        for thing in look.objects(match.subsystem):
+            if thing not in seen and isinstance(ancestor := match.look(look, thing), Object):
+                seen.add(thing)
+                yield number, Matched(thing, ancestor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,7 @@ def _named(look: Look, about: str) -> list[Object]:
     elif about.startswith(f"{HOST_DEV}/"):
         dev = DevTree(look.roots.dev)
         found = (dev.look(about.removeprefix(f"{HOST_DEV}/"), kind) for kind in ("char", "block"))
-        node = next((one for one in found if isinstance(one, Node)), None)
+        node = next((one for one in found if isinstance(one, DevNode)), None)
         if node is None:
             return []
         path = f"dev/{node.type}/{node.major}:{node.minor}"

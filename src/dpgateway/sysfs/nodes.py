@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpgateway.sysfs.changes import Trace
-from dpgateway.sysfs.patterns import name_matches
+from dpgateway.sysfs.changes import Interest, Trace
 from dpgateway.sysfs.tree import OutsideError, Tree
 
 HOST_DEV = "/dev"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DevNode:
     """The kernel's name for the device behind a device node."""
 
     type: str
@@ -42,40 +41,29 @@ class NoNode:
     """Something is there, but this process can't find out what."""
 
 
-@dataclass(slots=True)
-class Interest:
-    """The names in one directory that matter."""
-
-    names: set[str] = field(default_factory=set)
-    globs: set[str] = field(default_factory=set)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.names or any(name_matches(name, glob) for glob in self.globs)
-
-    def add(self, other: Interest) -> None:
-        self.names |= other.names
-        self.globs |= other.globs
-
-    def __le__(self, other: Interest) -> bool:
-        return self.names <= other.names and self.globs <= other.globs
-
-
 class WatchedTree(Tree):
     """A tree of which it is noted what answers depended on."""
 
     def __init__(self, root: str, host: str, trace: Trace | None = None) -> None:
         super().__init__(str(Path(root)), host, trace)
-        self.interests: defaultdict[str, Interest] = defaultdict(Interest)
-        """The names that the answers depended on, by real directory."""
+        self._interests: dict[str, Interest] = {}
+        """Those of the trace, by real directory, because to make its absolute path takes time."""
 
     @property
-    def directories(self) -> dict[str, Interest]:
-        """The names that matter, by the directory's absolute path as this process sees it."""
-        return {str(self.at(real)): interest for real, interest in self.interests.items()}
+    def directories(self) -> Mapping[str, Interest]:
+        """What has to be watched, also for other trees with this trace: see ``Trace.directories``."""
+        return self.trace.directories
 
     def _target(self, directory: str, name: str, path: str) -> str | None:
-        self.interests[directory].names.add(name)
+        self.interest(directory).names.add(name)
         return super()._target(directory, name, path)
+
+    def interest(self, real: str) -> Interest:
+        """The names in a real directory that matter."""
+        if (interest := self._interests.get(real)) is None:
+            here = str(self.at(real))
+            interest = self._interests[real] = self.trace.directories.setdefault(here, Interest())
+        return interest
 
 
 class DevTree(WatchedTree):
@@ -84,11 +72,11 @@ class DevTree(WatchedTree):
     def __init__(self, root: str, trace: Trace | None = None) -> None:
         super().__init__(root, HOST_DEV, trace)
 
-    def look(self, path: str, expected: str) -> Node | NoNode:
+    def look(self, path: str, expected: str) -> DevNode | NoNode:
         """The device node of type ``expected`` (char, block) at ``path``, or why there is none."""
         return self.trace.once((HOST_DEV, path, expected), lambda: self._look(path, expected))
 
-    def _look(self, path: str, expected: str) -> Node | NoNode:
+    def _look(self, path: str, expected: str) -> DevNode | NoNode:
         shown = f"{HOST_DEV}/{path}"
         try:
             real = self.follow(path)
@@ -102,7 +90,7 @@ class DevTree(WatchedTree):
         found = _KINDS.get(stat.S_IFMT(status.st_mode), "file of another kind")
         if found != f"{expected} device":
             return NoNode(f"expected a {expected} device at {shown}, found a {found}")
-        return Node(expected, os.major(status.st_rdev), os.minor(status.st_rdev), real)
+        return DevNode(expected, os.major(status.st_rdev), os.minor(status.st_rdev), real)
 
     def _absent(self, path: str) -> str:
         text = f"no such device node: {HOST_DEV}/{path}"

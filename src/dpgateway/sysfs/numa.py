@@ -5,19 +5,21 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from dpgateway.sysfs.nodes import Node
+from dpgateway.sysfs.nodes import DevNode
 from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.values import as_number
 
 
 def numa_of(look: Look, thing: Object) -> tuple[int, ...]:
     """The same of an object, for one look at sysfs."""
     for ancestor in thing.line:
         if isinstance(number := look.value(ancestor, "numa_node"), str):
-            return (int(number),) if number.isdecimal() else ()
+            node = as_number(number) if number.isdecimal() else None  # -1: it is unknown
+            return () if node is None else (node,)
     return ()
 
 
-def numa_nodes(node: Node, sysfs: str = "/sys") -> tuple[int, ...]:
+def numa_nodes(node: DevNode, sysfs: str = "/sys") -> tuple[int, ...]:
     """The NUMA node of the nearest ancestor that has one; empty if none has one, and for -1, which means unknown.
 
     Source: Documentation/ABI/stable/sysfs-devices, numa_node; Documentation/ABI/testing/sysfs-dev.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 
-from dpgateway.sysfs.changes import Trace
+from dpgateway.sysfs.changes import Interest, Trace
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
 from dpgateway.sysfs.tree import OutsideError, Tree
 from dpgateway.sysfs.values import NoValue, Roots, Value
@@ -68,8 +68,6 @@ class Look:
         """Where it is noted on what answers depend."""
         self._tree, self._proc = Tree(roots.sysfs, "/sys", trace), Tree(roots.proc, "/proc", trace)
         self._udev = Tree(roots.udev, "/run/udev", trace)
-        self.asked_udev = False
-        """Whether any answer depended on what udev has found out."""
         self.strays: dict[str, str] = {}
         """By path, why what is listed among the objects is none: its link leads outside /sys, or nowhere."""
         self._parsed: dict[tuple[str, str], dict[str, str]] = {}
@@ -198,7 +196,8 @@ class Look:
 
     def _database(self, thing: Object) -> Value:
         """What udev has noted of an object."""
-        self.asked_udev = True
+        # udev says nothing to the kernel when it is done with a device
+        self.trace.directories.setdefault(f"{self._udev.root}/data", Interest()).globs.add("*")
         return self.trace.once(("udev", thing.path), lambda: self._noted(thing))
 
     def _noted(self, thing: Object) -> Value:

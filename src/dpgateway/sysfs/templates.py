@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 
 from dpgateway.sysfs.fields import EACH, FIELDS, wrong_argument
 from dpgateway.sysfs.objects import Look, Object
@@ -47,7 +48,7 @@ class TemplateError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Placeholder:
     """A field in a template: its name, and what stands after the colon."""
 
     name: str
@@ -61,7 +62,7 @@ class Slot:
 class Template:
     """Parsed once, filled for each object."""
 
-    parts: tuple[str | Slot, ...]
+    parts: tuple[str | Placeholder, ...]
 
     @classmethod
     def parse(cls, text: str, others: Mapping[str, str] | None = None) -> Template:
@@ -81,14 +82,14 @@ class Template:
         return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.parts)
 
     @property
-    def fields(self) -> tuple[Slot, ...]:
+    def fields(self) -> tuple[Placeholder, ...]:
         """All fields, also those within others."""
-        slots = [part for part in self.parts if isinstance(part, Slot)]
+        slots = [part for part in self.parts if isinstance(part, Placeholder)]
         return tuple(inner for one in slots for inner in (one, *(one.argument.fields if one.argument else ())))
 
     def all(self, look: Look, found: Matched, others: Mapping[str, str] | None = None) -> tuple[str, ...] | Unfilled:
         """Like ``fill``, with one text for each thing that the field ``each`` finds."""
-        each = next((part for part in self.parts if isinstance(part, Slot) and part.name == EACH), None)
+        each = next((part for part in self.parts if isinstance(part, Placeholder) and part.name == EACH), None)
         if each is None:
             text = self.fill(look, found, others)
             return text if isinstance(text, Unfilled) else (text,)
@@ -114,7 +115,13 @@ class Template:
         return "".join(filled)
 
 
-def _value(look: Look, found: Matched, slot: Slot, others: Mapping[str, str]) -> str | Unfilled:
+@lru_cache(maxsize=1024)
+def template(text: str, others: tuple[str, ...] = ()) -> Template:
+    """Each template once, and not once for each object. ``others``: the names of the caller's own fields."""
+    return Template.parse(text, dict.fromkeys(others, ""))
+
+
+def _value(look: Look, found: Matched, slot: Placeholder, others: Mapping[str, str]) -> str | Unfilled:
     if slot.name in others:
         return others[slot.name]
     argument = slot.argument.fill(look, found, others) if slot.argument else ""
@@ -130,7 +137,7 @@ def _value(look: Look, found: Matched, slot: Slot, others: Mapping[str, str]) ->
 
 def _parsed(text: str, *, inner: bool) -> tuple[Template, str]:
     """A template, and what is left of the text: ``inner`` ends at the brace that closes it."""
-    parts: list[str | Slot] = []
+    parts: list[str | Placeholder] = []
     plain = ""
     while text and not (text[0] == "}" and (inner or text[:2] != "}}")):
         if text[0] == "{" and text[:2] != "{{":
@@ -142,17 +149,17 @@ def _parsed(text: str, *, inner: bool) -> tuple[Template, str]:
     return Template((*parts, plain) if plain else tuple(parts)), text
 
 
-def _slot(text: str) -> tuple[Slot, str]:
+def _slot(text: str) -> tuple[Placeholder, str]:
     match = re.match(r"\{([^{}:]*)([:}])", text)
     if match and match[2] == "}":
-        return Slot(match[1]), text[match.end() :]
+        return Placeholder(match[1]), text[match.end() :]
     argument, rest = _parsed(text[match.end() :], inner=True) if match else (Template(()), "")
     if match is None or not rest:
         raise TemplateError(f"expected a closing brace, found {text!r}; a brace itself is written twice")
-    return Slot(match[1], argument if argument.parts else None), rest[1:]
+    return Placeholder(match[1], argument if argument.parts else None), rest[1:]
 
 
-def _check(slot: Slot, known: list[str]) -> None:
+def _check(slot: Placeholder, known: list[str]) -> None:
     shown = f"{{{slot}}}"
     if slot.name not in known:
         close = get_close_matches(slot.name, known, n=1)

@@ -19,8 +19,7 @@ from types import MappingProxyType
 from asyncinotify import Mask
 
 from dpgateway.kit.inotify import Event, Subscription
-from dpgateway.sysfs.changes import Changes
-from dpgateway.sysfs.nodes import Interest
+from dpgateway.sysfs.changes import Interest, News
 from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.uevents import Uevent, Uevents, unheard
 
@@ -44,14 +43,14 @@ _PLAIN = {"add", "remove", "change", "online", "offline", "bind", "unbind"}
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedDirectory:
     """What one watch is about. Two paths may lead to one directory."""
 
     interest: Interest = field(default_factory=Interest)
     directories: set[str] = field(default_factory=set)
 
 
-class _News:
+class _Inbox:
     """What events named and nobody has taken yet. Used by the watcher's thread and by those that take it."""
 
     def __init__(self) -> None:
@@ -75,12 +74,12 @@ class _News:
         with self._lock:
             self._told = True
 
-    def take(self) -> Changes | None:
+    def take(self) -> News | None:
         with self._lock:
-            changes = Changes(frozenset(self._objects), frozenset(self._files))
-            unsure = self._unsure or (changes == Changes() and not self._told)
+            news = News(frozenset(self._objects), frozenset(self._files))
+            unsure = self._unsure or (news == News() and not self._told)
             self._objects, self._files, self._unsure, self._told = set(), set(), False, False
-        return None if unsure else changes
+        return None if unsure else news
 
 
 class Watcher:
@@ -104,10 +103,10 @@ class Watcher:
         self._uevents: Uevents | None = None
         self._thread: threading.Thread | None = None
         self._stop = -1
-        self._news = _News()
+        self._inbox = _Inbox()
         self._troubled = True
         """Whether some change may come without an event."""
-        self._watched: Mapping[int, _Watched] = {}
+        self._watched: Mapping[int, _WatchedDirectory] = {}
         """By watch descriptor. The mapping is replaced, never changed, because the thread reads it without the lock."""
 
     def watch(self, interests: Mapping[str, Interest] = NOTHING) -> bool:
@@ -125,14 +124,14 @@ class Watcher:
             self._remove(before.keys() - now.keys())
         return any(wd not in before or not one.interest <= before[wd].interest for wd, one in now.items())
 
-    def changes(self) -> Changes | None:
+    def news(self) -> News | None:
         """What the events since the last call named. Ask before you look.
 
         None: anything may have changed, because there was no event, or one that doesn't name all that it is about, or
         too many; because events were lost, or because not all can be watched.
         """
-        changes = self._news.take()
-        return None if self._troubled else changes
+        news = self._inbox.take()
+        return None if self._troubled else news
 
     def close(self) -> None:
         """Ends the thread, after it has reported earlier events. ``changed`` isn't called after this returns."""
@@ -147,8 +146,8 @@ class Watcher:
             if self._uevents:
                 self._uevents.close()
 
-    def _install(self, interests: Mapping[str, Interest], troubles: list[str]) -> dict[int, _Watched]:
-        installed: dict[int, _Watched] = {}
+    def _install(self, interests: Mapping[str, Interest], troubles: list[str]) -> dict[int, _WatchedDirectory]:
+        installed: dict[int, _WatchedDirectory] = {}
         try:
             events = self._started()
         except OSError as error:
@@ -162,7 +161,7 @@ class Watcher:
             except OSError as error:
                 troubles.append(_trouble(f"can't watch {directory} for changes", error))
             else:
-                watched = installed.setdefault(wd, _Watched())
+                watched = installed.setdefault(wd, _WatchedDirectory())
                 watched.interest.add(merged)
                 watched.directories.add(existing.rstrip("/"))
         return installed
@@ -210,7 +209,7 @@ class Watcher:
                     self._tell()
 
     def _tell(self) -> None:
-        self._news.tell()
+        self._inbox.tell()
         self._changed()
 
     def _heard(self, events: Subscription) -> Iterator[None]:
@@ -222,20 +221,20 @@ class Watcher:
     def _matters(self, event: Event) -> bool:
         """Whether it does; then what it names is kept."""
         if event.mask & _ALWAYS:
-            self._news.add()
+            self._inbox.add()
             return True
         watched = self._watched.get(event.watch)
         if watched is None or not (event.name is None or event.name in watched.interest):
             return False
         named = () if event.name is None else [f"{directory}/{event.name}" for directory in watched.directories]
-        self._news.add(files=named)
+        self._inbox.add(files=named)
         return True
 
     def _hear(self, event: Uevent | None, matters: Callable[[Uevent], bool]) -> bool:
         """The same of a uevent."""
         if event is not None and not matters(event):
             return False
-        self._news.add([event.path] if event is not None and event.action in _PLAIN else ())
+        self._inbox.add([event.path] if event is not None and event.action in _PLAIN else ())
         return True
 
 

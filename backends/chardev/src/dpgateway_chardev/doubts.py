@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from dpgateway.sysfs import HOST_DEV, DevTree, Look, NoNode, Object, Roots, Template, find, is_glob
-from dpgateway_chardev.grouping import PART, Group, Kind
+from dpgateway.sysfs import HOST_DEV, PART, DevTree, GroupOption, Look, NoNode, Object, Roots, Template, find, is_glob
 from dpgateway_chardev.hostfiles import HostFiles
-from dpgateway_chardev.settings import MountOption, NodeOption
+from dpgateway_chardev.settings import MountOption, NodeKind, NodeOption
 
 
 class Matching(Protocol):
     """The options that say what is matched, and where that is looked for."""
 
     @property
-    def match(self) -> Sequence[Kind]: ...
+    def match(self) -> Sequence[NodeKind]: ...
     @property
     def id(self) -> str | None: ...
     @property
-    def group(self) -> Group | None: ...
+    def group(self) -> GroupOption | None: ...
     @property
     def nodes(self) -> Sequence[NodeOption]: ...
     @property

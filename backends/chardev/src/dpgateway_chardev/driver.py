@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
 from dpgateway import Allocation, Candidate, Context, Device, DeviceNode, DeviceUnavailable, DriverError, Health
-from dpgateway.sysfs import HOST_DEV, DevTree, NoNode, Notices, OutsideError, Uevent, Watcher
+from dpgateway.sysfs import (
+    HOST_DEV,
+    ChangedError,
+    DevTree,
+    Finding,
+    FollowedSurvey,
+    Look,
+    NoNode,
+    Notices,
+    OutsideError,
+    Survey,
+    Watcher,
+)
 from dpgateway_chardev.deviceinfo import DeviceInfo
-from dpgateway_chardev.given import Given, together
-from dpgateway_chardev.giving import NothingToGive
+from dpgateway_chardev.given import Given, differing, together
+from dpgateway_chardev.giving import Giver, MatchedDevice
 from dpgateway_chardev.hostfiles import HostFiles
-from dpgateway_chardev.matched import Concern, MatchSurvey
-from dpgateway_chardev.memory import MatchedDevice, Memory, Proof
+from dpgateway_chardev.named import NamedDevice, NamedDevices
 from dpgateway_chardev.options import CharDeviceOptions
-from dpgateway_chardev.probing import Prober
-from dpgateway_chardev.survey import NodeDevice, Survey
+from dpgateway_chardev.probing import Check, Prober
 
 MOST_AWAY = 4096
 """Devices that are away, of which it is remembered what they were."""
@@ -36,33 +46,38 @@ class CharDevices:
     def __init__(self, options: CharDeviceOptions, context: Context) -> None:
         self._options = options
         self._context = context
+        name = f"chardev {context.resource}"
+        # with match
+        survey = Survey(options.selection, self._maker, context.held)
+        self._followed = FollowedSurvey(name, survey, context.changed, context.log)
+        # with paths
         self._notices = Notices(context.log, logging.INFO)
-        self._concern: Concern | None = None
-        self._watcher = Watcher(
-            f"chardev {context.resource}",
-            context.changed,
-            Notices(context.log, logging.WARNING),
-            self._concerned if options.match else None,
-        )
+        self._watcher = Watcher(name, context.changed, Notices(context.log, logging.WARNING))
+
         self._prober: Prober | None = None
         if options.health is not None:
             self._prober = Prober(f"chardev {context.resource} probes", options.health, context.changed)
         self._info = DeviceInfo(context.resource, options.host)
         if options.device_info:
             self.release = self._release
-        self._memory = Memory()
-        self._proof = Proof()
         self._last: Mapping[str, tuple[str, ...]] = {}
         """What was behind each device, also of those that are away."""
 
     def devices(self) -> Sequence[Device]:
-        survey = self._survey()
-        if self._watcher.watch(survey.directories):
-            self._memory.doubt()
-            self._context.changed()  # look once more, because a change may have come just before the new watch
-        self._notices.tell(survey.notices)
-        self._tell_changes({id_: one.hardware for id_, one in survey.devices.items() if one.hardware})
-        return self._probed(survey)
+        devices: Mapping[str, MatchedDevice | NamedDevice]
+        checks: Mapping[str, Sequence[Check]]
+        if self._options.match:
+            with _listing():
+                devices = self._followed.find()
+            checks = {one.id: one.checks for one in devices.values() if isinstance(one, MatchedDevice)}
+        else:
+            named = NamedDevices(self._options)
+            if self._watcher.watch(named.directories):
+                self._context.changed()  # look once more, because a change may have come just before the new watch
+            self._notices.tell(named.notices)
+            devices, checks = named.devices, named.checks
+        self._tell_changes({id_: one.hardware for id_, one in devices.items() if one.hardware})
+        return self._probed(devices, checks)
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
         if self._options.match:
@@ -77,51 +92,41 @@ class CharDevices:
 
     def explain(self, about: str | None) -> Iterable[Candidate]:
         if not self._options.match:
-            return Survey(self._options).explain(about)
-        survey = MatchSurvey(self._options)
-        survey.find()
-        return survey.explain(about)
+            yield from NamedDevices(self._options).explain(about)
+            return
+        with _listing():
+            explained = tuple(Survey(self._options.selection, self._maker).explain(about))
+        for one in explained:
+            if one.why is None:
+                yield from (Candidate(one.name, one.path, device=id_) for id_ in one.ids)
+            else:
+                yield Candidate(one.name, one.path, test=one.why.test, found=one.why.found, expected=one.why.expected)
 
     def _release(self, devices: Sequence[Device]) -> None:
         for device in devices:
             self._info.remove(device.id)
 
     def close(self) -> None:
+        self._followed.close()
         self._watcher.close()
         if self._prober:
             self._prober.close()
 
-    def _survey(self) -> Survey | MatchSurvey:
-        if not self._options.match:
-            return Survey(self._options)
-        if self._options.group is not None and self._options.group.by is None:
-            self._memory.names.held = self._context.held()
-        survey = MatchSurvey(self._options, self._memory)
-        survey.find(self._proof.due(self._watcher.changes(), time.monotonic()))
-        if self._proof.wanted:
-            self._context.changed()
-        self._concern = survey.concern
-        return survey
+    def _maker(self, look: Look) -> Callable[[Finding], MatchedDevice]:
+        return Giver(self._options, look).device
 
-    def _doubt(self) -> None:
-        """Has everything looked at."""
-        self._proof.wanted = True
-        self._context.changed()
-
-    def _probed(self, survey: Survey | MatchSurvey) -> Sequence[Device]:
+    def _probed(
+        self, devices: Mapping[str, MatchedDevice | NamedDevice], checks: Mapping[str, Sequence[Check]]
+    ) -> Sequence[Device]:
         """The devices, with what the probes have found out by now."""
-        devices = tuple(survey.devices.values())
         if self._prober is None:
-            return devices
-        self._prober.watch(survey.checks)
-        reasons = {one.id: self._prober.reason(one.id) for one in devices if one.health.ok}
+            return tuple(devices.values())
+        self._prober.watch(checks)
+        reasons = {id_: self._prober.reason(id_) for id_, one in devices.items() if one.health.ok}
         return [
-            replace(one, health=Health.unhealthy(reason)) if (reason := reasons.get(one.id)) else one for one in devices
+            replace(one, health=Health.unhealthy(reason)) if (reason := reasons.get(id_)) else one
+            for id_, one in devices.items()
         ]
-
-    def _concerned(self, event: Uevent) -> bool:
-        """Called on the watcher's thread."""
-        return self._concern is None or self._concern.has(event)
 
     def _tell_changes(self, now: Mapping[str, tuple[str, ...]]) -> None:
         for id_, hardware in now.items():
@@ -134,11 +139,19 @@ class CharDevices:
         self._last = {**self._last, **now} if len(away) <= MOST_AWAY else now
 
     def _given(self, device: Device) -> Given:
+        """What a device gives. Raises DeviceUnavailable, unless it is what it was when the kubelet chose it."""
+        if not isinstance(device, MatchedDevice) or device.given is None:
+            self._followed.doubt()
+            raise DeviceUnavailable(f"{device.id}: it was never listed with what it gives")
         try:
-            return MatchSurvey(self._options).give(device)
-        except NothingToGive as error:
-            self._doubt()
+            now = self._followed.again(device.id, device.parts)
+        except ChangedError as error:
             raise DeviceUnavailable(f"{device.id}: {error}") from error
+        if now.given is None or now.given != device.given:
+            self._followed.doubt()
+            why = now.health.reason if now.given is None else differing(device.given, now.given)
+            raise DeviceUnavailable(f"{device.id}: {why}")
+        return now.given
 
     def _together(self, given: list[tuple[str, Given]]) -> Allocation:
         files = HostFiles(self._options.roots, self._options.host)
@@ -160,7 +173,7 @@ class CharDevices:
     def _give(self, device: Device) -> DeviceNode:
         """Refuses a device whose path leads to another node now than in the list, from which the kubelet chose it."""
         found = DevTree(self._options.dev).look(device.id, self._options.type)
-        listed = device.node if isinstance(device, NodeDevice) else None
+        listed = device.node if isinstance(device, NamedDevice) else None
         if isinstance(found, NoNode):
             self._context.changed()
             raise DeviceUnavailable(f"{device.id}: {found.reason}")
@@ -186,3 +199,12 @@ class CharDevices:
                     f"container_path is {self._options.container_path!r}, expected a path that contains {{id}}"
                 )
         return nodes
+
+
+@contextmanager
+def _listing() -> Iterator[None]:
+    """Says which directory of sysfs can't be listed."""
+    try:
+        yield
+    except OSError as error:
+        raise DriverError(f"{error.filename} can't be listed: {error.strerror}") from error

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from dpgateway import Allocation, DeviceNode, DriverError, Mount
-from dpgateway.sysfs import Node
+from dpgateway.sysfs import DevNode
 from dpgateway_chardev.jsons import Json, merged
 
 _LONGEST = 200
@@ -21,7 +21,7 @@ class GivenNode:
     """On the host."""
     container_path: str
     permissions: str
-    node: Node
+    node: DevNode
     constant: bool = False
     """Whether it is the same for all devices, as /dev/vfio/vfio is, and no device's own."""
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
 
-from dpgateway import DriverError, Mount
+from dpgateway import Device, DriverError, Health, Mount
 from dpgateway.sysfs import (
     HOST_DEV,
-    LASTING,
+    DevNode,
     DevTree,
+    Finding,
     Look,
     Matched,
-    Node,
     NoNode,
-    Template,
+    Part,
     Unfilled,
-    Value,
-    attributes,
+    template,
 )
 from dpgateway_chardev.given import Given, GivenAccess, GivenNode, together
-from dpgateway_chardev.grouping import Part, Whole
 from dpgateway_chardev.health import checks
 from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.jsons import Json, NoText, dumped, filled, merged
@@ -38,18 +36,53 @@ class WrongNode(NothingToGive):
     """A path leads to a node that is another object's. That is no reason to do without it, or to try another path."""
 
 
+@dataclass(frozen=True, slots=True)
+class MatchedDevice(Device):
+    """A device, the objects that it is made of, and what a container gets with it."""
+
+    parts: tuple[Part, ...] = ()
+    given: Given | None = None
+    checks: tuple[Check, ...] = ()
+    """What has to be asked of it now and then."""
+
+
 class Giver:
     """Fills templates for one object after the other."""
 
     def __init__(self, options: CharDeviceOptions, look: Look) -> None:
         self._options, self._look = options, look
-        self.dev = DevTree(options.dev, look.trace)
-        self.files = HostFiles(options.roots, options.host, look.trace)
+        self._dev = DevTree(options.dev, look.trace)
+        self._files = HostFiles(options.roots, options.host, look.trace)
         self._owners = Owners(look, options.parts)
         self._constant: dict[GivenNode, GivenNode] = {}
         """Nodes that many devices give, each kept once."""
 
-    def give(self, id_: str, parts: Sequence[Part]) -> Given:
+    def device(self, found: Finding) -> MatchedDevice:
+        """Healthy with all that it gives, or Unhealthy, because it lacks something. Raises ValueError."""
+        if not found.parts:
+            return MatchedDevice(found.id, Health.unhealthy(found.missing or "it isn't there"))
+        given, reason = None, None
+        own_checks: tuple[Check, ...] = ()
+        try:
+            given = self._give(found.id, found.parts)
+            own_checks = tuple(self._checks(found, given))
+        except NothingToGive as error:
+            reason = str(error)
+        # what is missing says more than what can't be given without it, and that more than what an attribute says
+        if reason := found.missing or reason or found.failed:
+            given = None
+        nodes = () if given is None else given.nodes
+        attributes = found.attributes
+        if nodes:
+            attributes["node"] = " ".join(f"{HOST_DEV}/{one.node.real}" for one in nodes)
+        hardware = None if given is None else found.hardware(*[str(one.node) for one in nodes if not one.constant])
+        health = Health.healthy() if reason is None else Health.unhealthy(reason)
+        return MatchedDevice(
+            found.id, health, found.numa_nodes, attributes=attributes, hardware=hardware, parts=found.parts,
+            given=given, checks=own_checks,
+        )  # fmt: skip
+
+    def _give(self, id_: str, parts: Sequence[Part]) -> Given:
         """What all objects of a device give together, each thing once. Raises NothingToGive, also if no container can
         have all of it.
         """
@@ -70,36 +103,17 @@ class Giver:
                 raise NothingToGive(f"it can't be given: {error}") from error
         return whole
 
-    def hardware(self, found: Sequence[Matched], given: Given) -> tuple[str, ...] | None:
-        """The objects that lie on a bus, and the nodes that are theirs; else the objects, whatever they are."""
-        nodes = [str(one.node) for one in given.nodes if not one.constant]
-        subsystems = [(self._look.subsystem(one.thing), one) for one in found]
-        own = [_name(name, one) for name, one in subsystems if one.part or name in LASTING or not nodes]
-        return (*own, *nodes)
-
-    def checks(self, whole: Whole, given: Given) -> Sequence[Check]:
-        """What has to be asked of a device now and then. Raises NothingToGive."""
-        first, nodes = whole.parts[0].found, ((one.node, one.permissions) for one in given.nodes if not one.constant)
-        others = {"id": whole.id, "part": first.part}
-        return tuple(checks(self._options, nodes, lambda text: self._text(text, first, others)))
-
-    def numa(self, found: Matched) -> tuple[int, ...]:
-        """What ``numa`` says."""
-        text = "" if self._options.numa is None else self._template(self._options.numa, found)
-        return (int(text),) if isinstance(text, str) and text.isdecimal() else ()
-
-    def attributes(self, found: Sequence[Matched], given: Given | None) -> dict[str, str]:
-        """What was learned of the first object, and where everything is."""
-        known = {"object": " ".join(f"/sys/{one.thing.path}" for one in found)}
-        if given is not None and given.nodes:
-            known["node"] = " ".join(f"{HOST_DEV}/{one.node.real}" for one in given.nodes)
-        return attributes(self._look, found[0], self._options.match) | known
+    def _checks(self, found: Finding, given: Given) -> Iterator[Check]:
+        """Raises NothingToGive."""
+        first, nodes = found.parts[0].found, ((one.node, one.permissions) for one in given.nodes if not one.constant)
+        others = {"id": found.id, "part": first.part}
+        return checks(self._options, nodes, lambda text: self._text(text, first, others))
 
     def _of_one(self, part: Part, others: Mapping[str, str]) -> Given:
         options, found = self._options, part.found
         own = options.match[part.kind].nodes
         for one in options.requires:
-            if lack := self.files.lacks(self._path(one.host_path, found, others), one.text):
+            if lack := self._files.lacks(self._path(one.host_path, found, others), one.text):
                 raise NothingToGive(lack)
         return Given(
             tuple(self._nodes(options.nodes if own is None else own, found, others)),
@@ -112,7 +126,7 @@ class Giver:
 
     def _mount(self, option: MountOption, found: Matched, others: Mapping[str, str]) -> Mount:
         host_path = self._path(option.host_path, found, others)
-        if self.files.sees(host_path) and (lack := self.files.lacks(host_path, None)):
+        if self._files.sees(host_path) and (lack := self._files.lacks(host_path, None)):
             raise NothingToGive(f"it can't be given: {lack}, and is to be mounted")
         return Mount(host_path, self._path(option.container_path, found, others), option.read_only)
 
@@ -144,18 +158,18 @@ class Giver:
     def _first(self, option: NodeOption, found: Matched, others: Mapping[str, str]) -> Sequence[GivenNode]:
         """The nodes of the first path that leads to any; if none does, what the first path lacks is said."""
         lacks: list[NothingToGive] = []
-        for template in option.host_path:
+        for path in option.host_path:
             try:
-                return self._at(template, option, found, others)
+                return self._at(path, option, found, others)
             except WrongNode:
                 raise
             except NothingToGive as error:
                 lacks.append(error)
         raise lacks[0]
 
-    def _at(self, template: str, option: NodeOption, found: Matched, others: Mapping[str, str]) -> Sequence[GivenNode]:
+    def _at(self, text: str, option: NodeOption, found: Matched, others: Mapping[str, str]) -> Sequence[GivenNode]:
         part = {"part": others["part"]}
-        parsed = _parsed(template, tuple(part))
+        parsed = template(text, tuple(part))
         paths = parsed.all(self._look, found, part)
         if isinstance(paths, Unfilled):
             raise NothingToGive(str(paths))
@@ -163,7 +177,7 @@ class Giver:
         lacks: list[NothingToGive] = []
         for path, thing in zip(paths, self._owners.found(parsed, found, part, len(paths)), strict=True):
             try:
-                given = self._node(template, option, _checked(path), found, others)
+                given = self._node(text, option, _checked(path), found, others)
             except NothingToGive as error:
                 lacks.append(error)
                 continue
@@ -177,7 +191,7 @@ class Giver:
     def _node(
         self, template: str, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]
     ) -> GivenNode:
-        node = self.dev.look(path.removeprefix(f"{HOST_DEV}/"), self._options.type)
+        node = self._dev.look(path.removeprefix(f"{HOST_DEV}/"), self._options.type)
         if isinstance(node, NoNode):
             raise NothingToGive(node.reason)
         inside = option.container_path or self._options.container_path
@@ -194,25 +208,14 @@ class Giver:
 
     def _template(self, text: str, found: Matched, others: Mapping[str, str] | None = None) -> str | Unfilled:
         others = others or {"part": found.part}
-        return _parsed(text, tuple(others)).fill(self._look, found, others)
+        return template(text, tuple(others)).fill(self._look, found, others)
 
     def _path(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
         return _checked(self._text(template, found, others))
 
 
-def _of_node(path: str, node: Node) -> Mapping[str, str]:
+def _of_node(path: str, node: DevNode) -> Mapping[str, str]:
     return {"name": path.rpartition("/")[2], "major": str(node.major), "minor": str(node.minor)}
-
-
-def _name(subsystem: Value, found: Matched) -> str:
-    """Of hardware: ``pci 0000:3b:00.0``, or a part of it."""
-    return f"{subsystem if isinstance(subsystem, str) else 'object'} {found.thing.kernel} {found.part}".rstrip()
-
-
-@lru_cache(maxsize=1024)
-def _parsed(text: str, others: tuple[str, ...] = ()) -> Template:
-    """Each template once, and not once for each object."""
-    return Template.parse(text, dict.fromkeys(others, ""))
 
 
 def _checked(path: str) -> str:

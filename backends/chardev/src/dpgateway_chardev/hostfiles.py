@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
-from dpgateway.sysfs import HOST_DEV, UNTOLD, Interest, Mismatch, NoValue, OutsideError, Roots, Test, Trace, WatchedTree
+from dpgateway.sysfs import HOST_DEV, UNTOLD, Mismatch, NoValue, OutsideError, Roots, Test, Trace, WatchedTree
 from dpgateway_chardev.given import GivenAccess
 
 
@@ -18,15 +17,6 @@ class HostFiles:
         places = ((HOST_DEV, roots.dev), ("/proc", roots.proc), ("/sys", roots.sysfs), ("/run/udev", roots.udev))
         self._trees = [WatchedTree(root, place, self._trace) for place, root in places]
         self._trees.append(WatchedTree(host, "", self._trace))
-
-    @property
-    def directories(self) -> Mapping[str, Interest]:
-        """The names that matter, by the directory's absolute path as this process sees it."""
-        found: dict[str, Interest] = {}
-        for tree in self._trees:
-            for directory, interest in tree.directories.items():
-                found.setdefault(directory, Interest()).add(interest)
-        return found
 
     def sees(self, path: str) -> bool:
         """Whether this process can tell what the host has there. In a pod whose own root stands for the host's, it

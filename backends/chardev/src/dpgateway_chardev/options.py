@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from dpgateway import refuse
-from dpgateway.sysfs import HOST_DEV, Roots, is_glob
+from dpgateway.sysfs import HOST_DEV, GroupOption, Parts, Roots, Selection, is_glob
 from dpgateway_chardev.doubts import doubts
-from dpgateway_chardev.grouping import Group, Kind
 from dpgateway_chardev.paths import no_id, not_absolute, not_under_dev, relative
 from dpgateway_chardev.patterns import excludes, matches, parse
-from dpgateway_chardev.settings import Access, MountOption, NodeOption, Parts, Probes, Requirement, wrong_permissions
+from dpgateway_chardev.settings import Access, MountOption, NodeKind, NodeOption, Probes, Requirement, wrong_permissions
 from dpgateway_chardev.templates import wrong_templates
 
 _MEMORY = ("mem", "kmem", "port")
@@ -35,14 +34,14 @@ class CharDeviceOptions:
     exclude: tuple[str, ...] = field(
         default=(), metadata={"help": "paths and globs under /dev that the globs of `paths` skip, with all below them"}
     )
-    match: tuple[Kind, ...] = field(
+    match: tuple[NodeKind, ...] = field(
         default=(),
         metadata={"help": "what devices are, in sysfs, in udev's words: tests that all pass", "single": True},
     )
     id: str | None = field(
         default=None, metadata={"help": "with match: the devices' ids, a template; else serial number, or bus address"}
     )
-    group: Group | None = field(
+    group: GroupOption | None = field(
         default=None, metadata={"help": "with match: what makes several objects one device; else each is a device"}
     )
     parts: Parts | None = field(
@@ -155,6 +154,15 @@ class CharDeviceOptions:
     @property
     def roots(self) -> Roots:
         return Roots(sysfs=self.sysfs, dev=self.dev, proc=self.proc, udev=self.udev)
+
+    @property
+    def selection(self) -> Selection:
+        """What ``match`` and the keys beside it say, apart from nodes and whatever else a container gets."""
+        tests = {} if self.health is None else self.health.attr
+        return Selection(
+            self.match, self.id, self.group, self.parts, self.numa, health=tests, expected=self.expected,
+            roots=self.roots,
+        )  # fmt: skip
 
     def warnings(self, others: Mapping[str, CharDeviceOptions]) -> Iterator[str]:
         """For ``dpgateway check``: what gives containers more than is meant, or nothing, as likely as not."""

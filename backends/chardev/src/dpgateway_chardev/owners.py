@@ -18,8 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpgateway.sysfs import HOST_DEV, Look, Matched, Node, Object, Template, Unfilled, place
-from dpgateway_chardev.settings import Parts
+from dpgateway.sysfs import HOST_DEV, DevNode, Look, Matched, Object, Parts, Template, Unfilled, place
 
 _UP = frozenset({"device", "driver", "iommu_group", "physfn", "subsystem"})
 """Links of an object to what it is in, or belongs to."""
@@ -47,7 +46,7 @@ class Owners:
             return [*things, None][:1] * count
         return [None] * count
 
-    def wrong(self, template: Template, one: Matched, path: str, node: Node, found: Object | None) -> str | None:
+    def wrong(self, template: Template, one: Matched, path: str, node: DevNode, found: Object | None) -> str | None:
         """Why the path leads to a node that isn't the object's, if it does. ``found``: see above."""
         about, own = _about(template), one.thing
         if about.pattern is not None or about.part:
@@ -61,7 +60,7 @@ class Owners:
         """Whether the kernel calls an object's node so. Most paths are seen at once not to be it."""
         return path.endswith(thing.kernel.rpartition("/")[2]) and path == self._name(thing)
 
-    def _unlike(self, thing: Object | None, path: str, node: Node) -> str | None:
+    def _unlike(self, thing: Object | None, path: str, node: DevNode) -> str | None:
         """Why the node isn't the object's, if that has one that is known, and another one."""
         number = None if thing is None else self._look.number(thing)
         if thing is None or number is None:
@@ -71,7 +70,7 @@ class Owners:
             return f"expected {path} to be {kind} {number}, as sysfs says, found {node}"
         return None if number == found else f"expected {path} to be {number}, as sysfs says, found {found}"
 
-    def _belongs(self, path: str, node: Node, one: Matched, *, by_device: bool) -> bool:
+    def _belongs(self, path: str, node: DevNode, one: Matched, *, by_device: bool) -> bool:
         other = self._of_number(path, node, one.thing)
         if other is None:
             return False
@@ -80,7 +79,7 @@ class Owners:
         within = any(_is_in(other, device) for device in self._devices(one))
         return within and (by_device or self._name(other) == path)
 
-    def _of_number(self, path: str, node: Node, thing: Object) -> Object | None:
+    def _of_number(self, path: str, node: DevNode, thing: Object) -> Object | None:
         """The object that has the node's number, if sysfs knows one: by the number, in the subsystem by the name, or
         what the thing is in.
         """
@@ -90,7 +89,7 @@ class Owners:
         things = itertools.chain(map(self._look.object, places), thing.line[1:])
         return next((one for one in things if one and self._look.number(one) == number and self._is(node, one)), None)
 
-    def _is(self, node: Node, thing: Object) -> bool:
+    def _is(self, node: DevNode, thing: Object) -> bool:
         """Whether the thing's node is of this type."""
         return (self._look.subsystem(thing) == "block") == (node.type == "block")
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from dpgateway.sysfs import Node
+from dpgateway.sysfs import DevNode
 from dpgateway_chardev.settings import Probes
 
 AT_ONCE = 8
@@ -54,7 +54,7 @@ class Check:
     """What is behind the device; another one is asked anew."""
 
 
-def opening(path: str, seen: str, node: Node, *, write: bool) -> Check:
+def opening(path: str, seen: str, node: DevNode, *, write: bool) -> Check:
     """Opens a node without waiting. ``seen``: where this process sees ``path``."""
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     return Check(f"opening {path}", (sys.executable, "-I", "-S", "-c", _OPEN, seen, str(flags)), str(node))

@@ -1,4 +1,4 @@
-"""Mappings within the options: a node, a mount, a file that has to be there, who may use a file, what is several."""
+"""Mappings within the options: a node, a mount, a file that has to be there, who may use a file, probes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import ClassVar
 
 from dpgateway import refuse
-from dpgateway.sysfs import HOST_DEV, Match, Test
+from dpgateway.sysfs import HOST_DEV, Kind, Match, Test
 
 ID = {"id": "the device's id"}
 _AT_DEV = (f"{HOST_DEV}/", "{devnode}", "{symlink:")
@@ -56,6 +56,15 @@ class NodeOption:
             yield from _relative("container_path", self.container_path, _AT_DEV)
         if self.permissions is not None:
             yield from wrong_permissions(self.permissions)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind(Kind):
+    """One alternative of what is matched, perhaps with nodes of its own."""
+
+    nodes: tuple[NodeOption, ...] | None = field(
+        default=None, metadata={"help": "the nodes of objects of this kind, instead of the driver's", "single": True}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +117,6 @@ class Access:
             yield f"mode: expected three octal digits, as in 0660, found {self.mode!r}"
         if self.owner is None and self.group is None and self.mode is None:
             yield "expected owner, group or mode, found none of them"
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Of one object several devices."""
-
-    short_form: ClassVar[str] = "entries"
-
-    entries: str | None = field(
-        default=None, metadata={"help": "a path with a pattern, a template: one device for each thing that it finds"}
-    )
-    count: str | None = field(default=None, metadata={"help": "a template for how many devices, which are 0, 1, ..."})
-
-    def __post_init__(self) -> None:
-        if (self.entries is None) == (self.count is None):
-            raise ValueError("expected either entries or count")
 
 
 @dataclass(frozen=True, slots=True)

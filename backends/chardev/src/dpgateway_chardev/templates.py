@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from dpgateway.sysfs import Match, Template, TemplateError
-from dpgateway_chardev.grouping import PART, Group, Kind
+from dpgateway.sysfs import PART, GroupOption, Match, Parts, Template, TemplateError
 from dpgateway_chardev.jsons import texts_of
-from dpgateway_chardev.settings import ID, Access, MountOption, NodeOption, Parts, Probes, Requirement
+from dpgateway_chardev.settings import ID, Access, MountOption, NodeKind, NodeOption, Probes, Requirement
 
 NAME = {
     **ID,
@@ -23,11 +22,11 @@ class Templated(Protocol):
     """The options that have templates."""
 
     @property
-    def match(self) -> Sequence[Kind]: ...
+    def match(self) -> Sequence[NodeKind]: ...
     @property
     def id(self) -> str | None: ...
     @property
-    def group(self) -> Group | None: ...
+    def group(self) -> GroupOption | None: ...
     @property
     def nodes(self) -> Sequence[NodeOption]: ...
     @property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpgateway import Candidate, Device, Health
-from dpgateway.sysfs import HOST_DEV, DevTree, Interest, Node, NoNode, OutsideError, name_matches, numa_nodes
+from dpgateway.sysfs import HOST_DEV, DevNode, DevTree, Interest, NoNode, OutsideError, name_matches, numa_nodes
 from dpgateway_chardev.health import checks
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.patterns import ANY_DEPTH, excludes, is_lasting, parse
@@ -15,18 +15,18 @@ from dpgateway_chardev.probing import Check
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDevice(Device):
+class NamedDevice(Device):
     """A device, and the node that its path led to when it was listed."""
 
-    node: Node | None = None
+    node: DevNode | None = None
 
 
-class Survey:
+class NamedDevices:
     """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
     def __init__(self, options: CharDeviceOptions) -> None:
         self.tree = DevTree(options.dev)
-        self.devices: dict[str, NodeDevice] = {}
+        self.devices: dict[str, NamedDevice] = {}
         self._options = options
         self.notices: dict[str, None] = {}
         """What a glob matched but can't offer, and why; for the log."""
@@ -37,13 +37,13 @@ class Survey:
         self._listings: dict[str, list[tuple[str, bool]]] = {}
         found = {path: self.tree.look(path, options.type) for path in dict.fromkeys(self._paths(options))}
         self._seen = found
-        self._nodes = {path: node for path, node in found.items() if isinstance(node, Node)}
+        self._nodes = {path: node for path, node in found.items() if isinstance(node, DevNode)}
         self._owners = self._choose()
         for path, node in found.items():
             self._offer(path, node)
 
     @property
-    def directories(self) -> dict[str, Interest]:
+    def directories(self) -> Mapping[str, Interest]:
         """The names that matter, by the directory's absolute path as this process sees it."""
         return self.tree.directories
 
@@ -52,7 +52,7 @@ class Survey:
         """What has to be asked of devices, by their ids."""
         return {id_: self._checks(id_, device.node) for id_, device in self.devices.items() if device.node}
 
-    def _checks(self, path: str, node: Node) -> Sequence[Check]:
+    def _checks(self, path: str, node: DevNode) -> Sequence[Check]:
         name = path.rpartition("/")[2]
         nodes = [(node, self._options.permissions)]
         return tuple(checks(self._options, nodes, lambda text: text.replace("{name}", name).replace("{id}", path)))
@@ -71,7 +71,7 @@ class Survey:
             elif path in self._excluded:
                 expected = f"none of {', '.join(self._options.exclude)}"
                 yield Candidate(name, test="exclude", found=name, expected=expected)
-            elif isinstance(found, Node):
+            elif isinstance(found, DevNode):
                 other = f"the same device as {HOST_DEV}/{self._owners[found]}"
                 yield Candidate(name, test="paths", found=other, expected="a device that isn't offered yet")
             elif found is not None:
@@ -91,9 +91,9 @@ class Survey:
                 else:
                     yield path
 
-    def _choose(self) -> dict[Node, str]:
+    def _choose(self) -> dict[DevNode, str]:
         """The path under which each node is offered."""
-        names: dict[Node, list[str]] = {}
+        names: dict[DevNode, list[str]] = {}
         for path, node in self._nodes.items():
             names.setdefault(node, []).append(path)
         return {node: self._best(paths) for node, paths in names.items()}
@@ -106,8 +106,8 @@ class Survey:
         links = (path for path in paths if is_lasting(path) and not {first, path} <= self._spelled_out)
         return next(links, first)
 
-    def _offer(self, path: str, found: Node | NoNode) -> None:
-        if isinstance(found, Node):
+    def _offer(self, path: str, found: DevNode | NoNode) -> None:
+        if isinstance(found, DevNode):
             if (owner := self._owners[found]) == path:
                 self._add(path, found, Health.healthy())
             elif path in self._spelled_out:
@@ -119,17 +119,17 @@ class Survey:
         else:
             self.notices[found.reason] = None
 
-    def _same(self, path: str, owner: str, node: Node) -> str:
+    def _same(self, path: str, owner: str, node: DevNode) -> str:
         return f"{HOST_DEV}/{path} is the same device as {HOST_DEV}/{owner} ({node}), which is offered already"
 
-    def _add(self, path: str, node: Node | None, health: Health) -> None:
+    def _add(self, path: str, node: DevNode | None, health: Health) -> None:
         attributes = {"path": f"{HOST_DEV}/{path}"}
         if node is None:
-            self.devices[path] = NodeDevice(path, health, attributes=attributes)
+            self.devices[path] = NamedDevice(path, health, attributes=attributes)
             return
         attributes |= {"node": f"{HOST_DEV}/{node.real}", "number": f"{node.major}:{node.minor}"}
         near, hardware = numa_nodes(node), (str(node),)
-        self.devices[path] = NodeDevice(path, health, near, node, attributes=attributes, hardware=hardware)
+        self.devices[path] = NamedDevice(path, health, near, node, attributes=attributes, hardware=hardware)
 
     def _walk(self, path: str, real: str, parts: tuple[str, ...]) -> Iterator[str]:
         """The paths in the directory ``path`` that match the rest of a glob; ``real`` is the directory's real path."""
@@ -137,7 +137,7 @@ class Survey:
         if here == ANY_DEPTH:
             yield from self._walk(path, real, rest)
         glob = "*" if here == ANY_DEPTH else here
-        self.tree.interests[real].globs.add(glob)
+        self.tree.interest(real).globs.add(glob)
         for name, is_directory in self._list(real):
             inner = f"{path}/{name}" if path else name
             if not name_matches(name, glob) or self._is_excluded(inner):

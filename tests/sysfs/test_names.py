@@ -1,7 +1,7 @@
 from collections import Counter
 
-from dpgateway_chardev import naming
-from dpgateway_chardev.naming import Names
+from dpgateway.sysfs import naming
+from dpgateway.sysfs.naming import Names
 
 
 def choose(names, *objects):

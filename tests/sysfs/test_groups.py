@@ -1,14 +1,14 @@
 """Groups that were formed stay, and come back from their ids."""
 
-from dpgateway_chardev import forming
-from dpgateway_chardev.forming import Member, Rule, formed
+from dpgateway.sysfs import naming
+from dpgateway.sysfs.naming import GroupMember, Rule, formed
 
 PAIR = Rule(size=2)
 EACH = Rule(kinds=(0, 2), optional=(1,))
 
 
 def members(text):
-    return [Member(0, name) for name in text.split()]
+    return [GroupMember(0, name) for name in text.split()]
 
 
 def ids(groups):
@@ -17,7 +17,7 @@ def ids(groups):
 
 def test_groups_that_containers_hold_are_formed_first():
     assert ids(formed((), members("a b c d"), PAIR, ["a+c"])) == ["a+c", "b+d"]
-    there = [Member(0, "a"), Member(0, "b"), Member(2, "x"), Member(2, "y")]
+    there = [GroupMember(0, "a"), GroupMember(0, "b"), GroupMember(2, "x"), GroupMember(2, "y")]
     assert ids(formed((), there, EACH, ["a+y"])) == ["a+y", "b+x"]
 
 
@@ -41,13 +41,13 @@ def test_what_is_formed_stays_whatever_is_held():
 
 
 def test_of_two_objects_of_one_name_each_is_a_member():
-    there = [Member(0, "a"), Member(0, "a", 1)]
+    there = [GroupMember(0, "a"), GroupMember(0, "a", 1)]
     assert ids(formed((), there, PAIR, ["a+a"])) == ["a+a"]
     assert formed((), there, PAIR, ["a+a"])[0].members == tuple(there)
 
 
 def test_groups_that_are_away_are_forgotten_in_the_end():
     groups = formed((), members("a b"), PAIR)
-    more = [Member(0, f"x{number}") for number in range(2 * forming.MOST)]
+    more = [GroupMember(0, f"x{number}") for number in range(2 * naming.MOST)]
     assert "a+b" in ids(formed(groups, more[2:], PAIR))
     assert "a+b" not in ids(formed(groups, more, PAIR))

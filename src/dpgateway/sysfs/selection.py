@@ -1,0 +1,82 @@
+"""What makes devices of objects, as a configuration says it: values for the options of drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from dpgateway.errors import refuse
+from dpgateway.sysfs.matching import Match
+from dpgateway.sysfs.tests import Test
+from dpgateway.sysfs.values import Roots
+
+PART = {"part": "the name of the part of an object that a device is"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Match):
+    """One alternative of what is matched."""
+
+    optional: bool = field(
+        default=False, metadata={"help": "with group.each: whether a device is whole without an object of this kind"}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOption:
+    """What makes several objects one device."""
+
+    short_form: ClassVar[str] = "by"
+
+    by: str | None = field(
+        default=None, metadata={"help": "a template: objects for which it has the same text are one device"}
+    )
+    size: int | None = field(default=None, metadata={"help": "how many objects make a device"})
+    each: bool = field(default=False, metadata={"help": "a device needs an object of each of match's alternatives"})
+
+    def __post_init__(self) -> None:
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.by is None and self.size is None and not self.each:
+            yield "expected by, size or each, found none of them"
+        if self.size is not None and self.size < 2:
+            yield f"size: expected 2 or more, found {self.size}"
+        if self.size is not None and self.each:
+            yield "size: expected it without each, which has one of each kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Of one object several devices."""
+
+    short_form: ClassVar[str] = "entries"
+
+    entries: str | None = field(
+        default=None, metadata={"help": "a path with a pattern, a template: one device for each thing that it finds"}
+    )
+    count: str | None = field(default=None, metadata={"help": "a template for how many devices, which are 0, 1, ..."})
+
+    def __post_init__(self) -> None:
+        if (self.entries is None) == (self.count is None):
+            raise ValueError("expected either entries or count")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All that a survey goes by. A driver takes what it wants of this from its options."""
+
+    match: Sequence[Kind]
+    """An object is taken by the first alternative whose tests it passes."""
+    id: str | None = None
+    """A template for the devices' ids; None: the serial number of an object, or its address."""
+    group: GroupOption | None = None
+    parts: Parts | None = None
+    numa: str | None = None
+    """A template for the NUMA node; empty: none; None: that of the nearest ancestor that has one."""
+    health: Mapping[str, Test] = field(default_factory=dict)
+    """Tests of attributes, by their paths. A device whose first object fails one is Unhealthy."""
+    expected: Sequence[str] = ()
+    """Ids of devices that are listed, Unhealthy, although nothing is there."""
+    roots: Roots = field(default_factory=Roots)

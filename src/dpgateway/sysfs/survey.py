@@ -1,0 +1,297 @@
+"""From the objects of sysfs that a match takes to devices, look by look.
+
+A ``Survey`` lives as long as its driver. ``find`` takes a look: the objects that the selection is about are matched,
+those that pass are grouped to devices, and each device becomes what the driver makes of it. With ``news`` a look reads
+only what those events touch, and takes the rest from the look before (memory.py). A ``FollowedSurvey`` (following.py)
+gets the news by itself.
+
+The driver's ``maker`` is called once for each look, and returns what makes a device of a ``Finding``. The value that it
+makes is kept over many looks, so it must not keep the finding, which has all that was read in its look.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Generic
+
+from dpgateway.sysfs.attributes import attributes
+from dpgateway.sysfs.changes import Asked, Interest, News, places
+from dpgateway.sysfs.explaining import tried
+from dpgateway.sysfs.grouping import Grouping, Part, Unoffered, Whole
+from dpgateway.sysfs.identity import LASTING
+from dpgateway.sysfs.matching import Mismatch
+from dpgateway.sysfs.memory import D, Grouped, Kept, Memory, Sighting
+from dpgateway.sysfs.naming import Names
+from dpgateway.sysfs.numa import numa_of
+from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.patterns import value_matches
+from dpgateway.sysfs.selection import Selection
+from dpgateway.sysfs.templates import Matched, template
+from dpgateway.sysfs.uevents import Uevent
+from dpgateway.sysfs.values import as_number
+
+
+class Finding:
+    """A device, for as long as its look. Nothing is read before it is asked for."""
+
+    def __init__(self, look: Look, selection: Selection, whole: Whole) -> None:
+        self.look, self._selection = look, selection
+        self.id, self.parts, self.missing = whole.id, whole.parts, whole.missing
+        """``missing``: the part that it lacks, or why there is no such device, in words."""
+
+    @property
+    def things(self) -> Sequence[Matched]:
+        return [part.found for part in self.parts]
+
+    @property
+    def reason(self) -> str | None:
+        """Why the device is Unhealthy, if it is."""
+        return self.missing or self.failed
+
+    @property
+    def failed(self) -> str | None:
+        """The test of its health that the device fails, in words."""
+        for path, test in self._selection.health.items() if self.parts else ():
+            value = self.look.value(self.parts[0].found.thing, path)
+            if not test.passes(value):
+                return str(Mismatch(f"health.attr.{path}", value, test))
+        return None
+
+    @property
+    def numa_nodes(self) -> tuple[int, ...]:
+        """One of each object: by the selection's template; where that has no number, by the nearest ancestor."""
+        if (said := self._selection.numa) == "":
+            return ()
+        nodes: list[int] = []
+        for one in self.things:
+            text = "" if said is None else template(said, ("part",)).fill(self.look, one, {"part": one.part})
+            number = as_number(text) if isinstance(text, str) and text.isdecimal() else None
+            nodes += numa_of(self.look, one.thing) if number is None else [number]
+        return tuple(nodes)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What the look knows of the first object by now, and the paths of all objects."""
+        if not self.parts:
+            return {}
+        paths = " ".join(f"/sys/{one.thing.path}" for one in self.things)
+        return attributes(self.look, self.things[0], self._selection.match) | {"object": paths}
+
+    def hardware(self, *more: str) -> tuple[str, ...] | None:
+        """Names of what is behind the device, ``pci 0000:3b:00.0``: its objects, and ``more`` that the driver knows.
+        With more, only the objects on a bus whose names last, and parts of objects.
+        """
+        named = [(self.look.subsystem(one.thing), one) for one in self.things]
+        own = [
+            f"{subsystem if isinstance(subsystem, str) else 'object'} {one.thing.kernel} {one.part}".rstrip()
+            for subsystem, one in named
+            if one.part or subsystem in LASTING or not more
+        ]
+        return (*own, *more) or None
+
+
+Maker = Callable[[Look], Callable[[Finding], D]]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What came of an object: the ids of its devices, or why it is none."""
+
+    name: str
+    """For people: ``tty ttyUSB0``."""
+    path: str
+    """``/sys/devices/...``."""
+    ids: tuple[str, ...] = ()
+    why: Unoffered | None = None
+
+
+class Survey(Generic[D]):
+    """Looks for the devices of one driver. One look at a time; ``concerns`` may be asked from any thread."""
+
+    def __init__(self, selection: Selection, maker: Maker[D], held: Callable[[], Iterable[str]] = tuple) -> None:
+        """``held``: the ids that containers hold, for groups that have to be formed again after a restart."""
+        self._selection, self._maker, self._held = selection, maker, held
+        self.memory: Memory[D] = Memory()
+        self._left: Mapping[Object, Unoffered] = {}
+
+    @property
+    def notices(self) -> Mapping[str, None]:
+        """What matches and can't be offered, and why, in the last look."""
+        return {f"/sys/{thing.path} can't be offered: {why}": None for thing, why in self._left.items()}
+
+    @property
+    def directories(self) -> Mapping[str, Interest]:
+        """What has to be watched outside sysfs."""
+        return self.memory.directories
+
+    def concerns(self, event: Uevent) -> bool:
+        """Whether an event may have changed a device: it is about an object of the matched subsystems, about anything
+        that a place of the answers is in, or about what is in such a place.
+        """
+        if any(value_matches(event.subsystem, match.subsystem) for match in self._selection.match):
+            return True
+        inner, around = self.memory.concern
+        return event.path in around or any(one.path in inner for one in Object(event.path).line)
+
+    def find(self, news: News | None = None) -> Mapping[str, D]:
+        """The devices by their ids. What ``news`` can't have touched is as it was; None: everything is looked at.
+        Raises OSError, if a directory of sysfs can't be listed.
+        """
+        return self._looked(news)[1]
+
+    def explain(self, about: str | None = None) -> Iterator[Explained]:
+        """What comes of each object that the selection is about, in a look at everything. ``about``: see ``tried``."""
+        look, _ = self._looked(None)
+        ids: dict[Object, set[str]] = {}
+        for whole in self.memory.grouped.wholes:
+            for part in whole.parts:
+                ids.setdefault(part.found.thing, set()).add(whole.id)
+        for one in tried(look, self._selection.match, about):
+            subsystem, path = look.subsystem(one.thing), f"/sys/{one.thing.path}"
+            name = f"{subsystem} {one.thing.kernel}" if isinstance(subsystem, str) else one.thing.kernel
+            why = self._left.get(one.thing)
+            if isinstance(one.result, Mismatch):
+                key = "match" if len(self._selection.match) == 1 else f"match[{one.number}]"
+                why = Unoffered(f"{key}.{one.result.test}", one.result.found, one.result.expected)
+            elif why is None and one.thing not in ids:
+                why = Unoffered("parts", "none", "at least one")
+            yield Explained(name, path, () if why else tuple(sorted(ids[one.thing])), why)
+
+    def again(self, id_: str, parts: Iterable[Part]) -> D:
+        """A device that was found before, as it is now; all is read anew. Raises ChangedError, unless each part still
+        passes its match, has its names, and belongs where it did; OSError.
+        """
+        look = Look(self._selection.roots)
+        grouping = Grouping(look, self._selection, Names())
+        whole = Whole(id_, tuple([grouping.again(part) for part in parts]))
+        return self._maker(look)(Finding(look, self._selection, whole))
+
+    def _looked(self, news: News | None) -> tuple[Look, Mapping[str, D]]:
+        """One look, or if that can't be sure with what is known from earlier ones, another one at everything."""
+        try:
+            for known in (news, None):
+                self.memory.forget(known)
+                now = _OneLook(self._selection, self._maker, self.memory, self._held)
+                if now.find():
+                    break
+        except BaseException:
+            self.memory.forget(None)
+            raise
+        self._left = now.left
+        return now.look, now.devices
+
+
+class _OneLook(Generic[D]):
+    """One look of a survey: objects, then groups, then devices."""
+
+    def __init__(
+        self, selection: Selection, maker: Maker[D], memory: Memory[D], held: Callable[[], Iterable[str]]
+    ) -> None:
+        self._selection, self._memory, self._held = selection, memory, held
+        self.look = look = Look(selection.roots)
+        self._grouping, self._make = Grouping(look, selection, memory.names), maker(look)
+        self._asked: dict[str, tuple[Asked, ...]] = {}
+        """By path: the notes of each object that this look has read, until its devices are made."""
+        self.left: dict[Object, Unoffered] = {}
+        self.devices: dict[str, D] = {}
+
+    def find(self) -> bool:
+        """False, if a device has to be made of an object that was read in an earlier look."""
+        meant = self._meant()
+        parts = [part for thing, kinds in meant.values() for part in self._sighting(thing, kinds).parts]
+        self._group(parts)
+        known = self._list()
+        self._memory.settle(meant.keys(), known or frozenset(), self.look.trace.directories)
+        return known is not None
+
+    def _meant(self) -> Mapping[str, tuple[Object, tuple[int, ...]]]:
+        """All objects by their paths, each with the alternatives that are about its subsystem."""
+        meant: dict[str, tuple[Object, tuple[int, ...]]] = {}
+        same: dict[tuple[int, ...], tuple[int, ...]] = {}  # a thousand objects have the same alternatives
+        for kind, match in enumerate(self._selection.match):
+            with self.look.trace.into(set()):  # nobody asks for this trace: each look lists them again
+                things = list(self.look.objects(match.subsystem, self._memory.known))
+            if not meant:  # the usual case: thousands of objects, and one alternative
+                alone = (kind,)
+                meant = {thing.path: (thing, alone) for thing in things}
+                continue
+            for thing in things:
+                _, kinds = meant.get(thing.path, (thing, ()))
+                more = (*kinds, kind)
+                meant[thing.path] = thing, same.setdefault(more, more)
+        return meant
+
+    def _sighting(self, thing: Object, kinds: tuple[int, ...]) -> Sighting:
+        seen = self._memory.seen.get(thing.path)
+        if seen is None or seen.kinds != kinds:
+            notes: set[Asked] = set()
+            with self.look.trace.into(notes):
+                parts = tuple(self._grouping.parts(thing, kinds))
+            self._asked[thing.path] = tuple(notes) if parts else ()  # a tuple is a fifth of a set's size
+            trace = places(notes)
+            self._memory.care(thing.path, trace)
+            left = self._grouping.left.get(thing)
+            seen = self._memory.see(thing.path, Sighting(kinds, parts, left, () if parts else trace))
+        if seen.left is not None:
+            self.left[thing] = seen.left
+        return seen
+
+    def _group(self, parts: Sequence[Part]) -> None:
+        memory, group = self._memory, self._selection.group
+        if len(parts) != len(memory.grouped.parts) or not all(map(operator.is_, parts, memory.grouped.parts)):
+            if group is not None and group.by is None:
+                memory.names.held = self._held()
+            self._grouping.left = {}
+            memory.grouped = Grouped.of(parts, self._grouping.wholes(parts), self._grouping.left)
+        self.left |= memory.grouped.left
+
+    def _list(self) -> Set[str] | None:
+        """The ids of the devices that can be kept; None, if it can't be sure."""
+        grouped, kept_before, known = self._memory.grouped, self._memory.kept, set[str]()
+        for whole in grouped.wholes:
+            kept = kept_before.get(whole.id)
+            if whole.id in grouped.claimed:
+                self._list_absent(whole.id, _claimed(grouped.claimed[whole.id]))
+                continue
+            if kept is None or (kept.whole is not whole and kept.whole != whole):  # to compare takes time
+                if not self._asked.keys() >= set(whole.paths):
+                    return None  # what was read of its objects isn't known any more
+                kept = self._kept(whole)
+            if kept is not None:
+                known.add(whole.id)
+                self.devices[whole.id] = kept.device
+        for id_ in self._selection.expected:
+            self._list_absent(id_, "it isn't there: nothing that match describes has this id")
+        return known
+
+    def _kept(self, whole: Whole) -> Kept[D] | None:
+        """A device, made and kept; None, if it can't be offered."""
+        notes = set[Asked]().union(*(self._asked[path] for path in whole.paths))
+        try:
+            with self.look.trace.into(notes):
+                device = self._make(Finding(self.look, self._selection, whole))
+        except ValueError as error:
+            why = Unoffered("id", f"that {error}", "one that can be offered")
+            self.left |= {part.found.thing: why for part in whole.parts}
+            return None
+        finally:  # what was read of objects whose devices are made takes the place that the next devices need
+            done = set(whole.paths) - self._memory.grouped.shared
+            self.look.forget(done)
+            for path in done:
+                del self._asked[path]
+        trace = places(notes)
+        for path in whole.paths:
+            self._memory.care(path, trace)
+        return self._memory.keep(Kept(whole, device, trace))
+
+    def _list_absent(self, id_: str, why: str) -> None:
+        """A device without an object, or of which it isn't known which objects are its own."""
+        if id_ not in self.devices:
+            self.devices[id_] = self._make(Finding(self.look, self._selection, Whole(id_, (), why)))
+
+
+def _claimed(claimants: Sequence[Whole]) -> str:
+    paths = " and ".join(sorted(f"/sys/{one.parts[0].found.thing.path}" for one in claimants))
+    return f"it isn't known which one it is: {paths} have the same id; say `id`, or match fewer"
