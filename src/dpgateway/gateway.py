@@ -14,7 +14,7 @@ from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told, watched
 from dpgateway.deviceplugin.api import only
-from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.deviceplugin.handing import Handing
 from dpgateway.deviceplugin.plugin import Front, Plugin
@@ -112,7 +112,7 @@ class Gateway:
         specs = SpecDirectories(cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
         own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, partial(_log.warning, "a CDI spec: %s"))
         self._keeping = Keeping(own, self._node.holdings, left, self._threads)
-        cdi = Cdi(specs, own, self._threads, Runtime(runtime).cdi)
+        cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
         self._node.written.subscribe(self._front.pace.wrote)
         self._everywhere: list[asyncio.Task[None]] = []

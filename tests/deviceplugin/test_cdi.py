@@ -8,10 +8,11 @@ import pytest
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.config.values import CdiKind
-from dpgateway.deviceplugin.cdi import Cdi, by_name
+from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.errors import CdiError
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, DeviceNode
+from dpgateway.node.runtime import CdiSupport
 from tests.support.specs import asked, cdi, of, own, write
 from tests.support.specs import known as runtime_known
 
@@ -36,14 +37,18 @@ def write_spec(tmp_path):
 def test_names_are_given_only_where_they_arrive():
     wanted: tuple[CdiKind, ...] = get_args(CdiKind)
     known = True, None, False
-    found = [case for case in itertools.product(wanted, known, known) if by_name(*case)]
+    found = [
+        (kind, kubelet, runtime)
+        for kind, kubelet, runtime in itertools.product(wanted, known, known)
+        if not asked(kind, kubelet=kubelet).why_expanded(CdiSupport(runtime), ())
+    ]
     assert found == [("auto", True, True), ("always", True, True)]
 
 
 @pytest.mark.parametrize("kubelet", [False, None, True])
 async def test_what_can_be_expanded_is_expanded_where_it_is_not_known_that_names_arrive(names, write_spec, kubelet):
     write_spec()
-    assert await names.passed(NAMED, asked("auto", kubelet=kubelet)) == (EXPANDED, "")
+    assert await names.deliver(NAMED, asked("auto", kubelet=kubelet)) == (EXPANDED, "")
 
 
 @pytest.mark.parametrize("wanted", ["auto", "always"])
@@ -62,7 +67,7 @@ async def test_what_cannot_be_expanded_is_refused_unless_it_is_known_that_names_
     write_spec(hooks=[{"hookName": "poststop", "path": "/bin/h"}])
     names = cdi(tmp_path / "cdi", runtime=runtime)
     with pytest.raises(CdiError, match=rf"gpu=0 .*: its hook poststop /bin/h can't be expanded; .* because {why}"):
-        await names.passed(NAMED, asked(wanted, kubelet=kubelet))
+        await names.deliver(NAMED, asked(wanted, kubelet=kubelet))
     assert own(tmp_path / "cdi").all() == ()
 
 
@@ -70,22 +75,22 @@ async def test_what_cannot_be_expanded_is_refused_unless_it_is_known_that_names_
 async def test_what_the_runtime_is_decides_where_the_kubelet_passes_names_on(tmp_path, write_spec, runtime, found):
     write_spec()
     names = cdi(tmp_path / "cdi", runtime=runtime)
-    assert await names.passed(NAMED, asked("auto", kubelet=True)) == (found, "")
-    assert await names.passed(NAMED, asked("auto", kubelet=False)) == (EXPANDED, "")
-    assert await names.passed(NAMED, asked("never", kubelet=True)) == (EXPANDED, "")
+    assert await names.deliver(NAMED, asked("auto", kubelet=True)) == (found, "")
+    assert await names.deliver(NAMED, asked("auto", kubelet=False)) == (EXPANDED, "")
+    assert await names.deliver(NAMED, asked("never", kubelet=True)) == (EXPANDED, "")
 
 
 @pytest.mark.parametrize("wanted", ["auto", "never"])
 async def test_a_name_that_stands_for_nothing_is_refused(names, wanted):
     with pytest.raises(CdiError, match=r"no spec has the CDI device vendor\.example/gpu=0; looked in /"):
-        await names.passed(NAMED, asked(wanted, kubelet=True))
+        await names.deliver(NAMED, asked(wanted, kubelet=True))
 
 
 PLAIN = Allocation({"A": "1"}, (DeviceNode("/dev/null"),), annotations={"n": "1"})
 
 
 async def test_always_gives_all_by_name_where_it_is_known_that_names_arrive(tmp_path):
-    given, doubt = await cdi(tmp_path, runtime=True).passed(PLAIN, asked("always", kubelet=True))
+    given, doubt = await cdi(tmp_path, runtime=True).deliver(PLAIN, asked("always", kubelet=True))
     (written,) = own(tmp_path).all()
     assert given == Allocation(annotations={"n": "1"}, cdi_devices=(written.given.name,))
     assert (written.given.resource, written.given.ids) == ("example.com/thing", ("a",))
@@ -103,7 +108,7 @@ async def test_always_gives_all_by_name_where_it_is_known_that_names_arrive(tmp_
     ],
 )
 async def test_always_gives_what_a_spec_would_say_where_it_might_not_arrive(tmp_path, kubelet, runtime, why):
-    given, told = await cdi(tmp_path, runtime=runtime).passed(PLAIN, asked("always", kubelet=kubelet))
+    given, told = await cdi(tmp_path, runtime=runtime).deliver(PLAIN, asked("always", kubelet=kubelet))
     assert given == PLAIN
     assert f"because {why}" in told
     assert own(tmp_path).all() == ()
@@ -113,21 +118,21 @@ async def test_what_a_runtime_does_not_read_is_given_as_what_it_stands_for(tmp_p
     write_spec()
     elsewhere = tmp_path / "elsewhere"
     names = cdi(tmp_path / "cdi", runtime=True, read=[elsewhere])
-    assert await names.passed(NAMED, asked("auto", kubelet=True)) == (EXPANDED, "")
-    given, told = await names.passed(PLAIN, asked("always", kubelet=True))
+    assert await names.deliver(NAMED, asked("auto", kubelet=True)) == (EXPANDED, "")
+    given, told = await names.deliver(PLAIN, asked("always", kubelet=True))
     assert (given, own(tmp_path / "cdi").all()) == (PLAIN, ())
     assert told.endswith(f"because this container runtime reads no specs in {tmp_path}/cdi")
     both = cdi(tmp_path / "cdi", elsewhere, runtime=True, read=[elsewhere])
-    given, told = await both.passed(NAMED, asked("always", kubelet=True))
+    given, told = await both.deliver(NAMED, asked("always", kubelet=True))
     assert (given, told.endswith(f"reads no specs in {tmp_path}/cdi")) == (EXPANDED, True)
 
 
 async def test_always_is_refused_if_the_spec_cannot_be_written_or_a_name_of_the_driver_stands_for_nothing(tmp_path):
     write(tmp_path / "cdi" / "state", "")
     with pytest.raises(CdiError, match=r"the CDI spec .* can't be written"):
-        await cdi(tmp_path / "cdi", runtime=True).passed(PLAIN, asked("always", kubelet=True))
+        await cdi(tmp_path / "cdi", runtime=True).deliver(PLAIN, asked("always", kubelet=True))
     with pytest.raises(CdiError, match="no spec has the CDI device"):
-        await cdi(tmp_path).passed(NAMED, asked("always", kubelet=True))
+        await cdi(tmp_path).deliver(NAMED, asked("always", kubelet=True))
     assert own(tmp_path).all() == ()
 
 
@@ -141,7 +146,7 @@ async def test_a_disk_that_hangs_costs_no_more_than_its_deadline(wanted):
             end.wait()
             return ()
 
-    names = Cdi(Hangs((), print), own(), Threads(), runtime_known(None), 0.02)
+    names = CdiDelivery(Hangs((), print), own(), Threads(), runtime_known(None), 0.02)
     with pytest.raises(CdiError, match=r"haven't been read for 0\.02 s: a disk hangs, or there are too many"):
-        await names.passed(NAMED, asked(wanted, kubelet=True))
+        await names.deliver(NAMED, asked(wanted, kubelet=True))
     end.set()

@@ -12,7 +12,7 @@ import pytest
 from dpgateway import errors
 from dpgateway.config import ResourceConfig, Shares, Timeouts
 from dpgateway.deviceplugin.api import APIS, only
-from dpgateway.deviceplugin.preferring import FEW
+from dpgateway.deviceplugin.preferred import FEW
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import (

@@ -8,16 +8,16 @@ from typing import Any
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config.values import CdiKind
-from dpgateway.deviceplugin.cdi import Asked, Asks, Cdi
+from dpgateway.deviceplugin.cdi import Asks, CdiDelivery, Recipient
 from dpgateway.kit.threads import Threads
 from dpgateway.node.runtime import CdiSupport
 
 
-def cdi(*directories: Path, runtime: bool | None = None, read: Iterable[Path] = ()) -> Cdi:
+def cdi(*directories: Path, runtime: bool | None = None, read: Iterable[Path] = ()) -> CdiDelivery:
     """On a node with these directories of specs, and a runtime that does or doesn't know CDI. ``read``: those that the
     runtime says it reads.
     """
-    return Cdi(SpecDirectories(directories, print), own(*directories), Threads(), known(runtime, *read))
+    return CdiDelivery(SpecDirectories(directories, print), own(*directories), Threads(), known(runtime, *read))
 
 
 def own(*directories: Path) -> OwnSpecs:
@@ -28,8 +28,8 @@ def own(*directories: Path) -> OwnSpecs:
     return OwnSpecs(last / "state", last, Path("/dp"), print)
 
 
-def asked(wanted: CdiKind, *, kubelet: bool | None) -> Asked:
-    return Asked("example.com/thing", ("a",), wanted, kubelet)
+def asked(wanted: CdiKind, *, kubelet: bool | None) -> Recipient:
+    return Recipient("example.com/thing", ("a",), wanted, kubelet)
 
 
 def known(value: bool | None, *read: Path) -> Asks:

@@ -5,7 +5,7 @@ registration  makes the resource known to the kubelet
 server        the resource's socket, with every API on it
 handing       hands the resource over to a newer gateway
 resource      what a kubelet may ask of a resource, in no version's words
-preferring    which ids a container should get; preference: the best ids of those that are free
+preferred     which ids a container should get; placement: the best of those that are free
 repeating     refuses a start with an outdated answer; outdated: which answers are
 fitness       what a container may have with a device
 cdi           how CDI names reach containers

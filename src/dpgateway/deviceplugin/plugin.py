@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import LIST_LIMIT
-from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.handing import Handing, Member
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
@@ -58,7 +58,7 @@ class Front:
     state_dir: Path
     pools: Pools
     handing: Handing
-    cdi: Cdi
+    cdi: CdiDelivery
     pace: Pace = field(default_factory=Pace)
 
 

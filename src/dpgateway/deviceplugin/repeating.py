@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from google.protobuf.message import DecodeError
 
 from dpgateway.deviceplugin.api import Answer, Api, Call
-from dpgateway.deviceplugin.cdi import Cdi
+from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.outdated import answer, outdated, same_hardware, together
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
@@ -54,7 +54,7 @@ class Repeating:
         self,
         inventory: Inventory,
         driver: RunningDriver,
-        cdi: Cdi,
+        cdi: CdiDelivery,
         complete: Complete,
         log: logging.LoggerAdapter[logging.Logger],
         *,

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS, Api, Call
-from dpgateway.deviceplugin.cdi import Asked, Cdi
-from dpgateway.deviceplugin.preferring import Preferring
+from dpgateway.deviceplugin.cdi import CdiDelivery, Recipient
+from dpgateway.deviceplugin.preferred import PreferredAllocation
 from dpgateway.deviceplugin.repeating import Repeating, Reread, up_to_date
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.drivers.lanes import Lanes
@@ -51,7 +51,7 @@ class Resource:
         config: Observable[ResourceConfig],
         inventory: Inventory,
         driver: RunningDriver,
-        cdi: Cdi,
+        cdi: CdiDelivery,
         log: logging.LoggerAdapter[logging.Logger],
         *,
         reread: Reread = up_to_date,
@@ -67,14 +67,14 @@ class Resource:
         self._config, self._cdi = config, cdi
         self._log, self._clock = log, inventory.clock
         self.releases = Releases(inventory, driver, log)
-        self._preferring = Preferring(config, inventory.ledger, driver, log)
+        self._preferred = PreferredAllocation(config, inventory.ledger, driver, log)
         self.repeating = Repeating(inventory, driver, cdi, self._complete, log, api=lambda: self.api, reread=reread)
         self._logged: set[tuple[int, str]] = set()
         """By the version of the configuration."""
 
     def options(self) -> Options:
         """What the kubelet should ask for: always before a start, because what it repeats may be outdated."""
-        return Options(prepare=True, prefer=self._preferring.wanted())
+        return Options(prepare=True, prefer=self._preferred.available)
 
     def patience(self, call: Call, api: Api) -> float:
         """Seconds within which the kubelet is to have an answer."""
@@ -88,7 +88,7 @@ class Resource:
 
     async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
         """The best ids for each container. Never an error: an empty answer leaves the choice to the kubelet."""
-        return tuple([await self._preferring.preferred(request) for request in requests])
+        return tuple([await self._preferred.answer(request) for request in requests])
 
     @property
     def idle(self) -> bool:
@@ -201,13 +201,13 @@ class Resource:
     async def _with_cdi(self, allocation: Allocation, ids: tuple[str, ...], api: Api) -> Allocation:
         """The allocation as this kubelet and its runtime can take it."""
         if allocation.cdi_devices or self._config.value.cdi == "always":
-            asked = Asked(self.name, ids, self._config.value.cdi, api.passes_cdi(self.agent))
+            to = Recipient(self.name, ids, self._config.value.cdi, api.passes_cdi(self.agent))
             try:
-                allocation, doubt = await self._cdi.passed(allocation, asked)
+                allocation, warning = await self._cdi.deliver(allocation, to)
             except CdiError as error:
                 raise RequestError(f"resource {self.name}: {error}") from error
-            if doubt:
-                self._log_once(logging.WARNING, doubt)
+            if warning:
+                self._log_once(logging.WARNING, warning)
         for field in api.losses:
             if getattr(allocation, field):
                 self._log_once(

@@ -1,8 +1,12 @@
-"""Which of the free ids are best for one container.
+"""Chooses the best of the free ids for one container. Pure.
 
-In this order: the fewest repeats of one device (two shares of it are worth one), the fewest NUMA nodes (those of the
-ids that must be included count), then ``packed``: devices with the fewest free shares, or ``spread``: with the most,
-then the id.
+Criteria, in this order: the fewest repeats of one device (two shares of it are worth one), the fewest NUMA nodes (those
+of the ids that must be included count), then ``packed``: devices with the fewest free shares, or ``spread``: with the
+most, then the id.
+
+The devices come from a set of NUMA nodes; the sets are tried smallest first, and the first that needs no more repeats
+than all nodes together wins. Which set to try next is the hard part: growing one by the node that adds most devices
+misses the best where a device is near two nodes, so up to six nodes every set is tried.
 """
 
 from __future__ import annotations
@@ -18,16 +22,16 @@ from dpgateway.model import Device
 Order = Literal["packed", "spread"]
 
 _EXACT_NODES = 6
-"""Up to this many NUMA nodes every set of nodes is tried (63 of them); with more, sets grow by the best next node."""
+"""Up to this many NUMA nodes every set is tried (63 of them); with more, one set grows by the best next node."""
 _MOST_LOOKS = 1_000_000
-"""How many devices may be looked at to choose a set, counted once for each set; so many take half a second."""
+"""Devices looked at for a choice, counted once for each set; so many take half a second."""
 _MOST_NODES = 64
 """With more NUMA nodes (no machine has so many), or too many devices to look at for each, only two sets are tried."""
 
 Nodes = frozenset[int]
 
 
-def prefer(request: Preference, device_of: Callable[[str], Device | None], order: Order) -> tuple[str, ...]:
+def best_ids(request: Preference, device_of: Callable[[str], Device | None], order: Order) -> tuple[str, ...]:
     """Exactly ``size`` ids: all that must be included, and the best of the others; empty when that can't be.
 
     ``device_of`` looks an offered id up; an id without a device counts as a device of its own, near no NUMA node.

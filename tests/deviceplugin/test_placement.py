@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgateway.deviceplugin.preference import prefer
+from dpgateway.deviceplugin.placement import best_ids
 from dpgateway.deviceplugin.values import Preference
 from dpgateway.model import Device, Health
 from dpgateway.resource.shares import share_ids
@@ -53,7 +53,7 @@ def every_answer(request):
 @settings(deadline=None, max_examples=100)
 def test_no_other_answer_is_better(order, question):
     request, meaning = question
-    answer = prefer(request, meaning.get, order)
+    answer = best_ids(request, meaning.get, order)
     must = request.must_include
     if not len(must) <= request.size <= len(request.available):
         assert answer == ()
@@ -80,7 +80,7 @@ def test_no_other_answer_is_better(order, question):
 def test_the_order_in_which_the_kubelet_names_them_is_no_matter(question):
     request, meaning = question
     backwards = Preference(request.available[::-1], request.must_include[::-1], request.size)
-    forth, back = (prefer(one, meaning.get, "packed") for one in (request, backwards))
+    forth, back = (best_ids(one, meaning.get, "packed") for one in (request, backwards))
     assert set(forth) == set(back)
 
 
@@ -92,52 +92,52 @@ def shared(**free):
 
 def test_packed_fills_and_spread_empties():
     meaning, available = shared(full=1, half=2, empty=4)
-    assert prefer(Preference(available, (), 2), meaning.get, "packed") == ("full", "half")
-    assert prefer(Preference(available, (), 2), meaning.get, "spread") == ("empty", "half")
+    assert best_ids(Preference(available, (), 2), meaning.get, "packed") == ("full", "half")
+    assert best_ids(Preference(available, (), 2), meaning.get, "spread") == ("empty", "half")
 
 
 def test_of_equals_the_first_id_is_taken():
     meaning, available = shared(c=2, a=2, b=2)
-    assert prefer(Preference(available[::-1], (), 2), meaning.get, "spread") == ("a", "b")
+    assert best_ids(Preference(available[::-1], (), 2), meaning.get, "spread") == ("a", "b")
 
 
 def test_shares_of_one_device_are_taken_when_there_is_no_other():
     meaning, available = shared(a=3, b=3)
-    assert prefer(Preference(available, (), 5), meaning.get, "packed") == ("a", "b", "a::1", "b::1", "a::2")
+    assert best_ids(Preference(available, (), 5), meaning.get, "packed") == ("a", "b", "a::1", "b::1", "a::2")
 
 
 def test_the_device_of_what_must_be_included_comes_last():
     meaning, available = shared(a=2, b=2, c=2)
-    assert prefer(Preference(available, ("a::1",), 3), meaning.get, "packed") == ("a::1", "b", "c")
+    assert best_ids(Preference(available, ("a::1",), 3), meaning.get, "packed") == ("a::1", "b", "c")
 
 
 def test_distinct_devices_matter_more_than_one_node():
     meaning = {"a": Device("a", numa_nodes=(0,)), "b": Device("b", numa_nodes=(1,))}
     meaning["a::1"] = meaning["a"]
-    assert set(prefer(Preference(("a", "a::1", "b"), (), 2), meaning.get, "packed")) == {"a", "b"}
+    assert set(best_ids(Preference(("a", "a::1", "b"), (), 2), meaning.get, "packed")) == {"a", "b"}
 
 
 def test_a_node_that_must_be_used_costs_nothing():
     meaning = {name: Device(name, numa_nodes=nodes) for name, nodes in {"a": (1,), "b": (0,), "c": (1,)}.items()}
-    assert prefer(Preference(("a", "b", "c"), ("a",), 2), meaning.get, "packed") == ("a", "c")
+    assert best_ids(Preference(("a", "b", "c"), ("a",), 2), meaning.get, "packed") == ("a", "c")
 
 
 def test_a_device_near_no_node_is_near_enough_to_all():
     meaning = {"a": Device("a", numa_nodes=(0,)), "b": Device("b", numa_nodes=(1,)), "c": Device("c")}
-    assert prefer(Preference(("a", "b", "c"), (), 2), meaning.get, "packed") == ("a", "c")
+    assert best_ids(Preference(("a", "b", "c"), (), 2), meaning.get, "packed") == ("a", "c")
 
 
 def test_what_vanished_or_broke_is_taken_only_when_there_is_nothing_else():
     meaning = {"bad": Device("bad", Health.unhealthy("wet")), "good": Device("good", numa_nodes=(1,))}
-    assert prefer(Preference(("bad", "gone", "good"), (), 1), meaning.get, "packed") == ("good",)
-    assert set(prefer(Preference(("bad", "gone", "good"), (), 3), meaning.get, "packed")) == {"bad", "gone", "good"}
-    assert prefer(Preference(("gone", "good"), ("gone",), 2), meaning.get, "packed") == ("gone", "good")
+    assert best_ids(Preference(("bad", "gone", "good"), (), 1), meaning.get, "packed") == ("good",)
+    assert set(best_ids(Preference(("bad", "gone", "good"), (), 3), meaning.get, "packed")) == {"bad", "gone", "good"}
+    assert best_ids(Preference(("gone", "good"), ("gone",), 2), meaning.get, "packed") == ("gone", "good")
 
 
 def test_an_id_that_is_named_twice_is_there_once():
     meaning, _ = shared(a=1)
-    assert prefer(Preference(("a", "a"), (), 2), meaning.get, "packed") == ()
-    assert prefer(Preference(("a", "a"), ("a", "a"), 1), meaning.get, "packed") == ("a",)
+    assert best_ids(Preference(("a", "a"), (), 2), meaning.get, "packed") == ()
+    assert best_ids(Preference(("a", "a"), ("a", "a"), 1), meaning.get, "packed") == ("a",)
 
 
 @given(
@@ -149,7 +149,7 @@ def test_an_id_that_is_named_twice_is_there_once():
 def test_with_many_nodes_it_is_still_an_answer(size, must, nodes):
     meaning = {f"d{i}": Device(f"d{i}", numa_nodes=tuple(near)) for i, near in enumerate(nodes)}
     request = Preference(tuple(meaning), tuple(meaning)[:must], size)
-    answer = prefer(request, meaning.get, "packed")
+    answer = best_ids(request, meaning.get, "packed")
     assert len(set(answer)) == (size if size >= must else 0)
     assert set(answer) <= set(meaning)
     assert not answer or set(request.must_include) <= set(answer)
@@ -157,7 +157,7 @@ def test_with_many_nodes_it_is_still_an_answer(size, must, nodes):
 
 def test_with_many_nodes_a_node_that_suffices_is_found():
     meaning = {f"d{i}": Device(f"d{i}", numa_nodes=(i % 10,)) for i in range(50)}
-    answer = prefer(Preference(tuple(meaning), ("d7",), 5), meaning.get, "packed")
+    answer = best_ids(Preference(tuple(meaning), ("d7",), 5), meaning.get, "packed")
     assert near(answer, meaning) == {7}
 
 
@@ -183,6 +183,8 @@ def steps(function):
 def test_the_work_for_many_ids_grows_with_their_number_only(nodes, size):
     meaning = {f"d{i:04}": Device(f"d{i:04}", numa_nodes=(i % nodes,)) for i in range(1000)}
     request = Preference(tuple(meaning), (), size)
-    answer = prefer(request, meaning.get, "packed")
+    answer = best_ids(request, meaning.get, "packed")
     assert len(answer) == size
-    assert steps(lambda: prefer(request, meaning.get, "packed")) < 500 * len(meaning)  # 350; quadratic work takes 1,000
+    assert steps(lambda: best_ids(request, meaning.get, "packed")) < 500 * len(
+        meaning
+    )  # 350; quadratic work takes 1,000
