@@ -174,7 +174,7 @@ class Gateway:
         """
         for config in changes.same:
             known = self._wanted(config.name).config
-            known.set(replace(known.value.by_now(), where=config.where))
+            known.set(replace(known.value, where=config.where))
         for config in changes.amended:
             self._wanted(config.name).config.set(config)
         moved = [config for config in changes.amended if "pool" in changes.keys[config.name]]

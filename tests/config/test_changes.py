@@ -1,6 +1,5 @@
 """What a new configuration changes, as arithmetic over two of them."""
 
-from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
@@ -30,7 +29,7 @@ OTHER: dict[str, Any] = {
     "driver_class": Scripted,
 }
 """Another value for each key that may differ between two configurations of a resource that works."""
-NEVER = {"name", "where", "written", "failure", "later", "driver_version"}
+NEVER = {"name", "where", "written", "failure", "load", "driver_version"}
 WORKING = configured(name="example.com/a")
 FAILED = configured(name="example.com/a", failure="it isn't installed", options=None)
 
@@ -78,12 +77,13 @@ def test_what_failed_is_restarted_whatever_differs():
     assert fate(FAILED, FAILED) == "same"
 
 
-def test_what_came_later_counts_once_it_has_come():
-    later: Future[ResourceConfig] = Future()
-    pending = replace(FAILED, later=later)
-    assert fate(WORKING, pending) == "unusable"
-    later.set_result(WORKING)
-    assert fate(WORKING, pending) == fate(pending, WORKING) == "same"
+def test_a_driver_that_is_not_loaded_yet_is_another_one_if_its_options_are_written_otherwise():
+    unloaded = replace(FAILED, load=lambda: WORKING)
+    assert fate(WORKING, unloaded) == fate(unloaded, unloaded) == "same"
+    assert changes([WORKING], [unloaded]).same == (WORKING,), "it keeps the driver that it has"
+    assert fate(WORKING, replace(unloaded, env={"A": "1"})) == "amended"
+    assert fate(WORKING, replace(unloaded, written={"options": {"count": 2}})) == "restarted"
+    assert fate(unloaded, WORKING) == "restarted"
 
 
 def test_options_that_can_not_be_compared_are_different():

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -11,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from dpgateway import Allocation, Device, Health, Mount
-from dpgateway.config import InvalidConfiguration, Place, Problem, ResourceConfig, Web
+from dpgateway.config import InvalidConfiguration, Place, Problem, Web
 from dpgateway.errors import NoThread
 from dpgateway_simulator import Kubelet, PluginError
 from tests.support.inside import Inside
@@ -247,17 +246,27 @@ async def test_a_resource_whose_driver_can_not_be_used_goes_on_as_before(gateway
     assert registered(kubelet, A) == 1
 
 
-async def test_a_driver_that_is_loaded_late_is_changed_then(gateway, kubelet):
+def unloaded(load, **keys):
+    failure = "it hasn't been imported within 2 s"
+    return resource(A, driver_class=None, options=None, failure=failure, load=load, **keys)
+
+
+async def test_a_driver_that_is_loaded_late_is_changed_then(gateway, kubelet, gate):
     await served(gateway, kubelet, resource(A))
-    later: Future[ResourceConfig] = Future()
-    three = scripted(devices=lambda: [Device("a"), Device("b"), Device("c")])
-    slow = resource(A, driver_class=None, options=None, failure="it hasn't been imported within 2 s", later=later)
-    kept = f"as before, because its driver can't be used now: {A}"
-    await gateway.takes_over(slow, changes=kept)
+    load = gate(resource(A, driver_class=scripted(devices=lambda: THREE)))
+    gateway.reload(gateway.configuration(unloaded(load, written={"options": {"count": 3}})))
+    await gateway.says(f"{DONE}restarted: {A} (options, driver)")
     assert registered(kubelet, A) == 1
-    later.set_result(resource(A, driver_class=three))
-    await gateway.says(f"drivers that were awaited are loaded; restarted: {A} (driver)")
+    assert (await kubelet.admit("p", {"c": {A: 2}}))["ok"]
+    load.open()
     await offered(kubelet, A, count=3)
+
+
+async def test_a_driver_that_runs_goes_on_while_its_options_are_checked_again(gateway, kubelet, gate):
+    await served(gateway, kubelet, resource(A))
+    again = unloaded(gate(), env={"A": "1"})
+    await gateway.takes_over(again, changes=f"changed in place: {A} (env)")
+    assert (Driver.made, Driver.closed) == ([A], [])
 
 
 async def test_a_resource_that_is_added_while_there_is_no_kubelet_meets_the_next_one(gateway, short_path):

@@ -62,19 +62,19 @@ class Loaded:
             self.loading.wait(tenths / 10)
             configuration = self.loading.complete((), {})
             resources = {one.name.removeprefix("e.com/"): one for one in configuration.resources}
-            if all(resources[name].later is None for name in names):
+            if all(resources[name].load is None for name in names):
                 return resources
         raise AssertionError(f"they are never ready: {names}")
 
 
-def test_what_is_loaded_is_ready_and_what_hangs_comes_later(tmp_path, install, hanging):
+def test_what_is_loaded_is_ready_and_what_hangs_is_loaded_when_it_is_served(tmp_path, install, hanging):
     install(GOOD, module="l1_good")
     held = hanging("l1_hangs")
     resources = Loaded(tmp_path, [("a", "l1_hangs", ""), ("b", "l1_good", "")]).when_ready("b")
-    assert (resources["b"].failure, resources["b"].options.count, resources["b"].later) == (None, 1, None)
+    assert (resources["b"].failure, resources["b"].options.count, resources["b"].load) == (None, 1, None)
     assert re.fullmatch(r"it hasn't been imported within \d+ s", resources["a"].failure)
     held.open()
-    late = resources["a"].later.result(20)
+    late = resources["a"].load()
     assert (late.name, late.failure, late.options.count, late.driver_class.__name__) == ("e.com/a", None, 1, "Good")
 
 
@@ -85,7 +85,7 @@ def test_drivers_that_hang_are_awaited_together(tmp_path, hanging):
     began = time.monotonic()
     resources = Loaded(tmp_path, [(name, name, "") for name in names]).when_ready()
     assert time.monotonic() - began < 3.5  # one after another they would take 4 s
-    assert all(one.later is not None for one in resources.values())
+    assert all(one.load is not None for one in resources.values())
 
 
 @pytest.mark.parametrize("where", ["__post_init__", "claims"])
@@ -96,7 +96,7 @@ def test_options_that_hang_hold_up_no_other_resource_not_even_of_their_driver(tm
     assert resources["b"].failure is None
     assert re.fullmatch(r"it hasn't checked its options within \d+ s", resources["a"].failure)
     held.open()
-    assert resources["a"].later.result(20).options.hangs
+    assert resources["a"].load().options.hangs
 
 
 def test_options_that_are_wrong_are_an_error_whatever_else_hangs(tmp_path, hanging):
@@ -112,9 +112,9 @@ def test_options_that_are_found_wrong_too_late_fail_their_resource_alone(tmp_pat
     held.open()
     assert re.fullmatch(
         r"its options are wrong: .*config.yaml:2: resources\[0\].options.count: found 4, expected 3 or less",
-        resources["a"].later.result(20).failure,
+        resources["a"].load().failure,
     )
-    assert resources["b"].later.result(20).failure is None
+    assert resources["b"].load().failure is None
 
 
 def test_what_is_claimed_twice_fails_the_resource_whose_options_came_too_late(tmp_path, hanging):
@@ -126,7 +126,7 @@ def test_what_is_claimed_twice_fails_the_resource_whose_options_came_too_late(tm
     assert re.fullmatch(
         r"its options are wrong: .*config.yaml:2: resources\[0\].options: found \"a name\", which the resource at "
         r".*config.yaml:3 claims too, expected something that no other resource of this driver has, .*",
-        resources["a"].later.result(20).failure,
+        resources["a"].load().failure,
     )
 
 
@@ -135,7 +135,7 @@ def test_a_failure_at_import_that_comes_late_is_the_failure(tmp_path, hanging):
     held.answer = OSError("no such bus")
     resources = Loaded(tmp_path, [("a", "l7", "")]).when_ready()
     held.open()
-    assert resources["a"].later.result(20).failure == "it can't be loaded: OSError: no such bus"
+    assert resources["a"].load().failure == "it can't be loaded: OSError: no such bus"
 
 
 async def test_the_log_says_who_is_awaited_and_where_that_is_and_says_so_again(tmp_path, hanging, caplog):

@@ -2,12 +2,10 @@ import asyncio
 import itertools
 import math
 import threading
-from concurrent.futures import Future
 
 import pytest
 
 from dpgateway import Allocation, Device, DeviceNode, DriverError, Health, Mount
-from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.fitness import Fitness
 from dpgateway.drivers.running import CLOSING, CLOSING_LAST, RunningDriver
 from dpgateway.kit.observable import Observable
@@ -159,11 +157,11 @@ async def test_a_driver_that_hangs_being_made_is_said_once(run, gate, records):
     assert made == [failed, "the driver has been made, after its deadline"]
 
 
-async def test_a_driver_that_is_still_being_loaded_is_overdue_at_the_deadline_and_taken_when_it_comes(run, records):
-    later: Future[ResourceConfig] = Future()
-    one = run(later=later, timeouts={"list": 0.02}, failure="it isn't used")
+async def test_a_driver_that_is_loaded_late_is_overdue_and_taken_when_it_comes(run, gate, records):
+    load = gate(configured(driver_class=scripted()))
+    one = run(load=load, timeouts={"list": 0.02}, failure="it isn't used")
     await until(lambda: one.said.overdue and "hasn't been loaded" in one.said.failure)
-    later.set_result(configured(driver_class=scripted()))
+    load.open()
     await one.listed()
     assert records.texts() == [
         "the resource failed: the driver scripted hasn't been loaded within 0.02 s",
@@ -172,16 +170,14 @@ async def test_a_driver_that_is_still_being_loaded_is_overdue_at_the_deadline_an
 
 
 async def test_a_driver_that_cannot_be_used_once_it_is_loaded_says_why(run, records):
-    later: Future[ResourceConfig] = Future()
-    one = run(later=later)
-    later.set_result(configured(failure="its options are wrong"))
+    one = run(load=lambda: configured(failure="its options are wrong"))
     await until(lambda: one.said.failure)
     assert records.texts() == ["the resource failed: the driver scripted isn't running: its options are wrong"]
 
 
-async def test_a_resource_stops_while_its_driver_is_loaded(run):
-    one = run(later=Future())
-    await turns()
+async def test_a_resource_stops_while_its_driver_is_loaded(run, gate):
+    one = run(load=(slow := gate()))
+    await slow.entered()
     async with asyncio.timeout(15):
         await one.end()
 

@@ -51,12 +51,17 @@ class Changes:
 
 
 def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Changes:
-    """Compares options, whose class is the driver's: so it may hang, and must not run in the event loop."""
-    before = {resource.name: resource.by_now() for resource in old}
+    """Compares options, whose class is the driver's: so it may hang, and must not run in the event loop.
+
+    A driver that isn't loaded yet hasn't typed its options. They are compared as they are written, and a resource that
+    is served goes on with the driver that it has.
+    """
+    before = {resource.name: resource for resource in old}
     found: dict[str, list[ResourceConfig]] = defaultdict(list)
     keys: dict[str, tuple[str, ...]] = {}
-    for resource in (one.by_now() for one in new):
-        was = before.pop(resource.name, None)
+    for given in new:
+        was = before.pop(given.name, None)
+        resource = given if was is None or given.load is None else given.loaded_as(was)
         different = tuple(dict.fromkeys(_KEYS.get(key, key) for key in _differing(was, resource))) if was else ()
         fate = _fate(was, resource, different)
         found[fate].append(resource)
@@ -69,7 +74,7 @@ def changes(old: Iterable[ResourceConfig], new: Iterable[ResourceConfig]) -> Cha
 def _fate(old: ResourceConfig | None, new: ResourceConfig, different: tuple[str, ...]) -> str:
     if old is None:
         return "added"
-    if new.failure and not old.failure:
+    if new.failure and new.load is None and not old.failure:
         return "unusable"
     if not IN_PLACE.issuperset(different) or (different and old.failure):  # what failed has nothing that could go on
         return "restarted"

@@ -10,9 +10,8 @@ item may stand without the list. ``hint`` is told where a key without a default 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Future
-from dataclasses import MISSING, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, replace
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -116,14 +115,26 @@ class ResourceConfig(ResourceKeys):
     """The driver itself; None if it can't be used."""
     driver_version: str = field(default="", compare=False)
     """Of the distribution that has it."""
-    later: Future[ResourceConfig] | None = field(default=None, compare=False)
-    """While the driver is still being loaded, or still checks its options: gets the resource once that is done."""
+    load: Callable[[], ResourceConfig] | None = field(default=None, compare=False, repr=False)
+    """For a driver that wasn't loaded, or hadn't checked its options, when the configuration was needed: does that, and
+    returns the resource as it is then. It blocks, for ever if the driver hangs, and may be called from any thread.
+    """
 
-    def by_now(self) -> ResourceConfig:
-        """What came later, if it has come."""
-        if self.later is None or not self.later.done() or self.later.exception() is not None:
-            return self
-        return self.later.result()
+    def loaded(self, other: ResourceConfig) -> ResourceConfig:
+        """The same with the driver of ``other``, and with its options."""
+        return replace(
+            self,
+            options=other.options,
+            failure=other.failure,
+            driver_class=other.driver_class,
+            driver_version=other.driver_version,
+            load=other.load,
+        )
+
+    def loaded_as(self, other: ResourceConfig) -> ResourceConfig:
+        """The same, if the file has the same driver and the same options for ``other``; else as it is."""
+        same = self.driver == other.driver and self.written.get("options") == other.written.get("options")
+        return self.loaded(other) if same else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from dpgateway.config import (
     Configuration,
     InvalidConfiguration,
     Problem,
-    ResourceConfig,
     changes,
     fixed,
     in_lines,
@@ -55,11 +54,10 @@ class Reloading:
         self.web = Observable(first.web)
         """What is wanted of the pages."""
         self._threads = Threads(idle=0)  # it is needed seldom
-        self._asked, self._reread = asyncio.Event(), False
+        self._asked = asyncio.Event()
 
     def ask(self) -> None:
         """The configuration is to be read again; once for all who ask before that begins."""
-        self._reread = True
         self._asked.set()
 
     async def run(self, gateway: Gateway, systemd: Notifier | None) -> None:
@@ -68,18 +66,11 @@ class Reloading:
             await self._asked.wait()
             self._asked.clear()
             try:
-                await self._take_over(gateway, systemd)
+                with systemd.reloading() if systemd is not None else contextlib.nullcontext():
+                    await self._reload(gateway)
             except NoThread:
                 self.ask()
                 raise
-
-    async def _take_over(self, gateway: Gateway, systemd: Notifier | None) -> None:
-        if self._reread:
-            self._reread = False
-            with systemd.reloading() if systemd is not None else contextlib.nullcontext():
-                await self._reload(gateway)
-        elif said := str(await self._apply(gateway)):
-            _log.info("drivers that were awaited are loaded; %s", said)
 
     async def _reload(self, gateway: Gateway) -> None:
         _log.info("reading the configuration again")
@@ -100,7 +91,6 @@ class Reloading:
             self._wanted = replace(self._wanted, resources=new.resources, web=new.web)
             if moved := new.web != self.web.value:
                 self.web.set(new.web)
-            self._wait_for_drivers(new.resources)
             found = await self._apply(gateway)
             gateway.overview.took_over()
             self._tell(found, *(["taken over: web"] if moved else []))
@@ -110,18 +100,6 @@ class Reloading:
         found = await self._on_thread("compare configurations", lambda: changes(old, new))
         await gateway.apply(found, [resource.name for resource in new])
         return found
-
-    def _wait_for_drivers(self, resources: Sequence[ResourceConfig]) -> None:
-        """What is served isn't given up for a driver that isn't loaded yet; it is changed once that is done."""
-        loop = asyncio.get_running_loop()
-
-        def loaded(_: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
-                loop.call_soon_threadsafe(self._asked.set)
-
-        for resource in resources:
-            if resource.later is not None:
-                resource.later.add_done_callback(loaded)
 
     async def _on_thread(self, name: str, function: Callable[[], T]) -> T:
         future = self._threads.call(name, function)

@@ -1,7 +1,10 @@
-"""Loads drivers, and checks the options of their resources: each on a thread of its own, because any of it may hang.
+"""Loads drivers and checks the options of their resources, each on a thread of its own, because any of it may hang.
 
-Nobody waits longer than they want for a driver that hangs: what is done can be used, and the rest comes ``later``.
-The log says which drivers are awaited, and where in their code they are.
+Theory of operation. One thread imports each driver (``_found``); then one thread per resource checks that resource's
+options (``_checked``). Nobody waits longer than they want: :meth:`Loading.wait` returns at its deadline, and what isn't
+done by then is a failure. A gateway serves that resource nevertheless: its configuration has ``load``, by which its
+running driver waits for the rest on a thread of its own (drivers/running.py). Meanwhile one more thread says in the log
+which drivers are awaited, and where in their code they are.
 
 A hung import holds the import locks of the modules that it is importing, so whatever imports the same modules waits
 with it; and Python looks for modules one at a time, so nothing can be imported while a directory of ``sys.path``
@@ -46,24 +49,15 @@ _log = bind(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one thread does."""
+    """What one thread does, and who waits with it."""
 
     driver: Installed
     doing: str
     meanwhile: str
 
-    @classmethod
-    def importing(cls, driver: Installed) -> _Piece:
-        return cls(driver, "is being imported", "what imports the same modules waits with it, and no other resource")
-
-    @classmethod
-    def checking(cls, driver: Installed, entry: Entry) -> _Piece:
-        doing = f"is checking the options of {entry.name} at {entry.written.at('options')}"
-        return cls(driver, doing, "no other resource waits with it")
-
 
 class Loading:
-    """Begins at once."""
+    """Begins at once. Used from the thread that made it, except for the ``load`` of a configuration."""
 
     def __init__(
         self, drivers: Mapping[str, Installed], document: Document | None = None, words: Sequence[float] = WORDS
@@ -75,13 +69,28 @@ class Loading:
         self._awaited: dict[int, _Piece] = {}
         """What is under way, by its thread."""
         self._claims, self._claiming = Claims(), threading.Lock()
-        self._found = {name: self._begin(_Piece.importing(one), one.load) for name, one in drivers.items()}
+        self._found = {name: self._import(one) for name, one in drivers.items()}
         self._checked: dict[Place, Future[Completed]] = {}
         for entry in document.entries if document else ():
             if entry.driver in drivers:
                 checked = self._checked[entry.written.place] = Future()
                 self._found[entry.driver].add_done_callback(partial(self._check, entry, checked))
         self._threads.begin("say which drivers are awaited", lambda: self._say(words))
+
+    def _import(self, driver: Installed) -> Future[Found]:
+        meanwhile = "what imports the same modules waits with it, and no other resource"
+        return self._begin(_Piece(driver, "is being imported", meanwhile), driver.load)
+
+    def _check(self, entry: Entry, checked: Future[Completed], _: object) -> None:
+        driver, found = self._drivers[entry.driver], self.found()[entry.driver]
+        doing = f"is checking the options of {entry.name} at {entry.written.at('options')}"
+        piece = _Piece(driver, doing, "no other resource waits with it")
+
+        def failed(failure: str) -> Completed:
+            return Completed(None if entry.resource is None else unusable(entry, failure))
+
+        done = self._begin(piece, lambda: completed(entry, found))
+        done.add_done_callback(lambda done: checked.set_result(_result(done, failed)))
 
     def _begin(self, piece: _Piece, function: Callable[[], T]) -> Future[T]:
         def work() -> T:
@@ -93,13 +102,6 @@ class Loading:
                 del self._awaited[thread]
 
         return self._threads.begin(f"load {piece.driver.name}", work)
-
-    def _check(self, entry: Entry, checked: Future[Completed], _: object) -> None:
-        driver, found = self._drivers[entry.driver], self.found()[entry.driver]
-        checking = self._begin(_Piece.checking(driver, entry), lambda: completed(entry, found))
-        checking.add_done_callback(lambda done: checked.set_result(_result(done, partial(_failed, entry))))
-
-    # waiting
 
     def wait(self, seconds: float = LOADING) -> None:
         """Returns when all is done, or so many seconds after the beginning."""
@@ -115,14 +117,13 @@ class Loading:
                 text = "waiting for the driver %s, which %s, for %.0f s now%s; %s"
                 _log.warning(text, piece.driver, piece.doing, age, _where(thread), piece.meanwhile)
 
-    # what there is
-
     def found(self) -> dict[str, Found]:
         """All drivers; those that aren't loaded by now have that for a failure."""
-        return {name: self._found_by_now(self._drivers[name], future) for name, future in self._found.items()}
-
-    def _found_by_now(self, driver: Installed, future: Future[Found]) -> Found:
-        return _result(future, driver.failed) if future.done() else driver.failed(self._late("been imported"))
+        return {
+            name: _result(future, driver.failed) if future.done() else driver.failed(self._late("been imported"))
+            for name, future in self._found.items()
+            for driver in [self._drivers[name]]
+        }
 
     def complete(
         self, installed: Sequence[str], missing: Mapping[str, Found], wrong: Sequence[Problem] = ()
@@ -148,7 +149,7 @@ class Loading:
         return resolve(self._document, {**(missing or {}), **self.found()}, installed, self._completed)
 
     def _completed(self, entry: Entry, found: Found) -> Completed:
-        """The entry, if its options are checked; else without its driver, which comes later."""
+        """The entry, if its options are checked; else without its driver, which is loaded when it is served."""
         checked = self._checked.get(entry.written.place)
         if checked is None:
             return completed(entry, found)
@@ -156,19 +157,19 @@ class Loading:
             return self._claimed(entry, checked.result())
         if entry.resource is None:
             return Completed(None)
-        later: Future[ResourceConfig] = Future()
-        checked.add_done_callback(lambda done: later.set_result(self._came_late(entry, done.result())))
-        return Completed(unusable(entry, found.failure or self._late("checked its options"), later))
+        failure = found.failure or self._late("checked its options")
+        return Completed(unusable(entry, failure, partial(self._load, entry, checked)))
+
+    def _load(self, entry: Entry, checked: Future[Completed]) -> ResourceConfig:
+        """Waits, however long it takes. The other resources are served by now, so what is wrong fails this one."""
+        done = self._claimed(entry, checked.result())
+        if done.problems or done.resource is None:
+            return unusable(entry, f"its options are wrong: {'; '.join(map(str, done.problems))}")
+        return done.resource
 
     def _claimed(self, entry: Entry, done: Completed) -> Completed:
         with self._claiming:
             return self._claims.checked(entry, done)
-
-    def _came_late(self, entry: Entry, done: Completed) -> ResourceConfig:
-        done = self._claimed(entry, done)
-        if done.problems or done.resource is None:
-            return unusable(entry, f"its options are wrong: {'; '.join(map(str, done.problems))}")
-        return done.resource
 
     def _late(self, done: str) -> str:
         return f"it hasn't {done} within {time.monotonic() - self._began:.0f} s"
@@ -180,17 +181,9 @@ def _result(future: Future[T], failed: Callable[[str], T]) -> T:
     return future.result() if error is None else failed(describe(error))
 
 
-def _failed(entry: Entry, failure: str) -> Completed:
-    return Completed(None if entry.resource is None else unusable(entry, failure))
-
-
 def _where(thread: int) -> str:
     """The line at which a thread is, or which called the standard library at which it is."""
     frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001  it is documented
-    while frame is not None and _is_library(frame):
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names:
         frame = frame.f_back
     return f", at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
-
-
-def _is_library(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names

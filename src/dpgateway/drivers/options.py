@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -91,9 +90,9 @@ def completed(entry: Entry, found: Found) -> Completed:
     return Completed(ready, claims=claims or ())
 
 
-def unusable(entry: Entry, failure: str, later: Future[ResourceConfig] | None = None) -> ResourceConfig:
-    """The resource of an entry whose driver can't be used; or not yet, if there is ``later``."""
-    return _resource(entry, options=None, failure=failure, later=later)
+def unusable(entry: Entry, failure: str, load: Callable[[], ResourceConfig] | None = None) -> ResourceConfig:
+    """The resource of an entry whose driver can't be used; or not yet, if there is ``load``."""
+    return _resource(entry, options=None, failure=failure, load=load)
 
 
 def _resource(entry: Entry, **more: Any) -> ResourceConfig:  # noqa: ANN401

@@ -178,13 +178,13 @@ class RunningDriver:
         self.said.notify()
 
     async def _load(self) -> None:
-        """Waits until the driver is loaded and has checked its options."""
-        later = self._config.value.later
-        if later is not None:
-            loading = asyncio.wrap_future(later)
+        """Loads the driver, and has it check its options, if that wasn't done when the configuration was read."""
+        load = self._config.value.load
+        if load is not None:
+            loading = self._threads.call(f"{self._config.value.name} load", load, self._deadline)
             await self._in_time(loading, "loaded")
-            if self._config.value.later is later:  # else it was amended meanwhile
-                self._config.set(loading.result())
+            if self._config.value.load is load:  # else another reload has brought what is loaded
+                self._config.set(self._config.value.loaded(loading.result()))
 
     async def _make(self, changed: Callable[[], None]) -> Driver:
         await self._load()
