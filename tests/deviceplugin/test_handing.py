@@ -317,7 +317,7 @@ async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubel
 async def test_an_older_gateway_that_ends_meanwhile_leaves_the_names_to_the_newer_one(older, newer):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
-    older.stop.set()
+    older.ending.tell()
     await older.task
     assert [path(older, suffix).exists() for suffix in ("lock", "sock", "next")] == [True] * 3
 
@@ -936,7 +936,7 @@ async def test_what_the_older_gateway_gives_while_it_ends_stays_taken(make, kube
     admitted = asyncio.ensure_future(kubelet.admit("p", {"c": {R: 1}}))
     await slow.entered()
     served = path(older, "sock", S).stat().st_ctime_ns
-    older.stop.set()
+    older.ending.tell()
     await until(lambda: path(newer, "sock", S).exists() and path(newer, "sock", S).stat().st_ctime_ns != served)
     await turns(200)
     slow.open()

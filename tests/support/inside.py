@@ -5,22 +5,22 @@ from pathlib import Path
 
 from dpgateway.config import Configuration, ResourceConfig
 from dpgateway.config import Kubelet as KubeletConfig
-from dpgateway.daemon.main import serve
+from dpgateway.daemon.ending import Ending, Patience
+from dpgateway.daemon.main import Daemon
 from dpgateway.daemon.reloading import Reloading
 
 
 class Inside:
     def __init__(self, directory: Path) -> None:
         """``directory``: the kubelet's device-plugins directory."""
-        self.directory, self.stop = directory, asyncio.Event()
+        self.directory, self.ending = directory, Ending()
         self.task: asyncio.Future[None] | None = None
         self.wanted: Configuration | Exception
 
     def serve(self, *resources: ResourceConfig) -> None:
         self.wanted = first = self.configuration(*resources)
         self.reloading = Reloading(first, self._read)
-        running = serve(first, "node-a", self.stop, lambda _: None, self.reloading)
-        self.task = asyncio.ensure_future(running)
+        self.task = asyncio.ensure_future(Daemon("node-a", self.reloading, self.ending, Patience()).serve())
 
     def configuration(self, *resources: ResourceConfig) -> Configuration:
         kubelet = KubeletConfig(device_plugins_dir=self.directory)
@@ -38,6 +38,6 @@ class Inside:
 
     async def end(self) -> None:
         assert self.task is not None, "it was never started"
-        self.stop.set()
+        self.ending.tell()
         async with asyncio.timeout(15):
             await self.task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpgateway.cli.options import Settings
@@ -13,7 +13,7 @@ from dpgateway.daemon import main as process
 from dpgateway.daemon.config_reader import ConfigReader
 from dpgateway.daemon.ending import Patience
 from dpgateway.daemon.files import FileWatch
-from dpgateway.daemon.reloading import ConfigSource
+from dpgateway.daemon.reloading import Reloading
 from dpgateway.deviceplugin.server.sockets import too_deep
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
@@ -25,17 +25,19 @@ from dpgateway.node.directory import forbidden, misplaced
 _log = log.bind(__name__)
 
 
-def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
-    settings: Settings,
-    control: Path,
-    reader: ConfigReader,
-    files: FileWatch,
-    lingers: float,
-    pod: str,
-) -> int:
-    """Returns the exit code. ``reader`` has begun to read the configuration, after ``files`` looked at its files.
-    ``lingers``: seconds for which a gateway that is told to end waits for another one; ``pod``: the uid of its own.
-    """
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options that only ``run`` has."""
+
+    control_socket: Path
+    linger: float
+    """Seconds for which a gateway that is told to end waits for another one."""
+    pod_uid: str
+    """Of its own pod; empty if it doesn't know that, or is in none."""
+
+
+def serve(settings: Settings, options: RunOptions, reader: ConfigReader, files: FileWatch) -> int:
+    """Returns the exit code. ``reader`` has begun to read the configuration, after ``files`` looked at its files."""
     try:
         configuration = _configuration(settings, reader)
     except InvalidConfiguration as error:
@@ -52,9 +54,10 @@ def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
     if doubtful := too_deep(directory):
         _log.warning("%s", doubtful)
     absolute = replace(settings, config=settings.config.absolute())  # a driver may change the working directory
-    source = ConfigSource(lambda: _again(absolute), files)
-    manner = process.Manner(control, Patience(lingers, pod))
-    return process.run(configuration, settings.node_name, source, manner)
+    reloading = Reloading(configuration, lambda: _again(absolute))
+    patience = Patience(options.linger, options.pod_uid)
+    process.run(settings.node_name, reloading, files, options.control_socket, patience)
+    return 0
 
 
 def _again(settings: Settings) -> Configuration:

@@ -38,4 +38,5 @@ def run(context: click.Context, settings: Settings, control_socket: Path, linger
         files = FileWatch(settings.config.absolute())
         reader = ConfigReader(settings.config)
         agent = imported("dpgateway.cli.agent")
-        context.exit(agent.serve(settings, control_socket.absolute(), reader, files, linger, pod_uid))
+        options = agent.RunOptions(control_socket.absolute(), linger, pod_uid)
+        context.exit(agent.serve(settings, options, reader, files))

@@ -1,4 +1,16 @@
-"""The gateway as a process: its signals, what systemd wants to know, and its end."""
+"""The story of the process, from the configuration that it was given to its last word.
+
+:func:`run` starts an event loop, in which :class:`Daemon`
+
+1. starts the gateway: from then on kubelets get their devices;
+2. starts what goes with it: the control socket, the pages, systemd's notifications, reloading. No device depends on any
+   of them, so each is supervised: its failure is logged, and it starts again;
+3. waits for SIGTERM or SIGINT (``signals``), and then lingers, if it is to, until a successor serves (``ending``);
+4. closes the gateway, while a thread keeps the last word: LAST_WORD seconds later it ends the process.
+
+The process ends by ``os._exit``, because threads of drivers may hang. What keeps it from that is native code that holds
+the interpreter's lock: then systemd or the kubelet kills it, after its own grace period.
+"""
 
 from __future__ import annotations
 
@@ -15,140 +27,138 @@ from pathlib import Path
 
 import uvloop
 
-from dpgateway.config import Configuration, Web
 from dpgateway.daemon import signals
 from dpgateway.daemon.control import Control, Subject
 from dpgateway.daemon.ending import Ending, Patience, linger
-from dpgateway.daemon.reloading import ConfigSource, Reloading
+from dpgateway.daemon.files import FileWatch
+from dpgateway.daemon.reloading import Reloading
 from dpgateway.daemon.systemd import Notifier
 from dpgateway.gateway import Gateway, supervised
 from dpgateway.kit import log
 from dpgateway.kit.memory import keep_what_is_there
-from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import retry
 from dpgateway.web.pages import Sources, pages
 from dpgateway.web.serving import Serving
 
 LAST_WORD = 1.5
-"""Seconds from a signal to the end of the process, unless native code holds the interpreter's lock: that is left to
-systemd and the kubelet, which kill a process that doesn't end."""
-
+"""Seconds from the beginning of the end to ``os._exit``, whatever still runs."""
 LAST_LINES = 0.05
 """Seconds that the last lines of the log have to be written."""
-
-_log = log.bind(__name__)
-
 
 Abandon = Callable[[], None]
 """What is left to do when nothing else can be waited for. It doesn't hang."""
 
-Lingers = Callable[[Gateway], Awaitable[None]]
-"""Returns when a gateway that is told to end isn't needed any more."""
-
-
-async def serve(  # noqa: PLR0913, PLR0917  all that a process has to know
-    configuration: Configuration,
-    node_name: str,
-    stop: asyncio.Event,
-    ending: Callable[[Abandon], object],
-    reloading: Reloading | None = None,
-    control: Path | None = None,
-    linger: Lingers | None = None,
-) -> None:
-    """Runs the gateway until ``stop``, and then as long as it lingers. ``ending`` is called when its end begins.
-    ``control``: the socket on which the gateway says how it is.
-    """
-    systemd = Notifier.take(os.environ)
-    try:
-        async with asyncio.TaskGroup() as group:
-            gateway = Gateway(configuration, node_name, group)
-            gateway.start()
-            web = reloading.web if reloading is not None else Observable(configuration.web)
-            telling = group.create_task(_tell(gateway, web, control), name="say how the gateway is")
-            sources = Sources(
-                gateway.overview.status, gateway.overview.readiness, gateway.works, gateway.overview.figures
-            )
-            serving = Serving(pages(sources), web)
-            group.create_task(supervised("serve the pages", serving.run), name="serve the pages")
-            if systemd is not None:
-                tell = partial(systemd.follow, gateway.overview.report, gateway.changed)
-                group.create_task(supervised("tell systemd", tell), name="tell systemd")
-                reassure = partial(systemd.reassure, gateway.works)
-                group.create_task(supervised("tell the watchdog", reassure), name="tell the watchdog")
-            changing = None
-            if reloading is not None:
-                follow = partial(reloading.run, gateway, systemd)
-                changing = group.create_task(supervised("reload", follow), name="reload")
-            await stop.wait()
-            if systemd is not None:
-                systemd.send("STOPPING=1")
-            if linger is not None:
-                await linger(gateway)
-            if changing is not None:
-                changing.cancel()
-            ending(gateway.abandon)
-            await gateway.close()
-            telling.cancel()
-            raise _Stopped  # noqa: TRY301  it ends the group
-    except* _Stopped:
-        _log.info("ended")
-
-
-async def _tell(gateway: Gateway, web: Observable[Web], path: Path | None) -> None:
-    """Says how the gateway is to those who ask."""
-    if path is None:
-        return
-    loop = asyncio.get_running_loop()
-
-    def added() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
-            loop.call_soon_threadsafe(gateway.changed.notify)
-
-    log.recent().added = added
-    overview = gateway.overview
-    looks = (overview.status, gateway.changed, overview.readiness)
-    served = Subject(*looks, lambda: gateway.configuration(web.value), serves=lambda: gateway.serves)
-    control = Control(path, served)
-    await retry(control.run, partial(_untold, path))
-
-
-def _untold(path: Path, error: Exception) -> None:
-    """Devices come first: nothing else fails because of it."""
-    if isinstance(error, OSError):
-        _log.warning("`dpgateway status` can't ask this gateway: %s: %s", path, error)
-    else:
-        _log.error("a bug: the socket %s failed, and is made again", path, exc_info=error)
+_log = log.bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How the process behaves, as its command line says."""
+class Daemon:
+    """A gateway and what goes with it, in one event loop."""
 
-    control: Path
-    """The socket on which the gateway says how it is."""
+    node_name: str
+    reloading: Reloading
+    """Has the configuration that is served first, too."""
+    ending: Ending
     patience: Patience
-    """How long it waits for another gateway when it is told to end."""
+    """How long it lingers when it is told to end."""
+    control: Path | None = None
+    """The socket for ``dpgateway status``."""
+    closing: Callable[[Abandon], object] = lambda _: None
+    """Called as the gateway begins to close."""
+
+    async def serve(self) -> None:
+        """Returns when the gateway has closed."""
+        systemd = Notifier.take(os.environ)
+        try:
+            async with asyncio.TaskGroup() as group:
+                gateway = Gateway(self.reloading.wanted, self.node_name, group)
+                gateway.start()
+                reloads = self._accompany(gateway, systemd, group)
+                await self.ending.told.wait()
+                if systemd is not None:
+                    systemd.send("STOPPING=1")
+                await linger(gateway, self.patience, self.ending.at_once)
+                # while it lingers a new configuration is still taken over; what closes doesn't start again
+                reloads.cancel()
+                self.closing(gateway.abandon)
+                await gateway.close()
+                raise _Closed  # noqa: TRY301  it ends the group
+        except* _Closed:
+            _log.info("ended")
+
+    def _accompany(self, gateway: Gateway, systemd: Notifier | None, group: asyncio.TaskGroup) -> asyncio.Task[None]:
+        """Starts what goes with the gateway. Returns the task that reloads."""
+
+        def start(name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+            return group.create_task(supervised(name, run), name=name)
+
+        overview = gateway.overview
+        if self.control is not None:
+            group.create_task(self._answer(gateway, self.control), name="answer at the control socket")
+        sources = Sources(overview.status, overview.readiness, gateway.works, overview.figures)
+        start("serve the pages", Serving(pages(sources), self.reloading.web).run)
+        if systemd is not None:
+            start("tell systemd", partial(systemd.follow, overview.report, gateway.changed))
+            start("tell the watchdog", partial(systemd.reassure, gateway.works))
+        return start("reload", partial(self.reloading.run, gateway, systemd))
+
+    async def _answer(self, gateway: Gateway, path: Path) -> None:
+        """Serves the control socket, which others may have, or whose directory may be wrong: that is no bug."""
+        loop = asyncio.get_running_loop()
+
+        def logged() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+                loop.call_soon_threadsafe(gateway.changed.notify)
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, OSError):
+                _log.warning("`dpgateway status` can't ask this gateway: %s: %s", path, error)
+            else:
+                _log.error("a bug: the socket %s failed, and is made again", path, exc_info=error)
+
+        log.recent().added = logged  # the status has the last events of the log
+        subject = Subject(
+            gateway.overview.status,
+            gateway.changed,
+            gateway.overview.readiness,
+            lambda: gateway.configuration(self.reloading.web.value),
+            serves=lambda: gateway.serves,
+        )
+        await retry(Control(path, subject).run, failed)
 
 
-class _Stopped(Exception):
-    pass
+class _Closed(Exception):
+    """The gateway has closed: the task group ends."""
 
 
-class LastWord:
-    """Ends the process, whatever still runs, LAST_WORD seconds after it was given.
+def run(node_name: str, reloading: Reloading, files: FileWatch, control: Path, patience: Patience) -> None:
+    """Runs the gateway until SIGTERM or SIGINT, and then as long as it lingers. The process ends meanwhile."""
+    last_word = _last_word()
+    keep_what_is_there()
 
-    Its thread is there from the start, because at the end the system may have none left.
+    async def main() -> None:
+        ending = Ending()
+        signals.follow(ending.tell, reloading.ask)
+        watch = supervised("watch the configuration", partial(files.run, reloading.ask))
+        watching = asyncio.create_task(watch, name="watch the configuration")
+        await Daemon(node_name, reloading, ending, patience, control, last_word).serve()
+        watching.cancel()
+        log.finish(LAST_LINES)
+        os._exit(0)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def _last_word() -> Callable[[Abandon], None]:
+    """Starts a thread that ends the process LAST_WORD seconds after it was given what is left to do.
+
+    It is there from the start, because at the end the system may have no thread left.
     """
+    given: queue.SimpleQueue[Abandon] = queue.SimpleQueue()
 
-    def __init__(self) -> None:
-        self._given: queue.SimpleQueue[Abandon] = queue.SimpleQueue()
-        threading.Thread(target=self._wait, name="last word", daemon=True).start()
-
-    def give(self, abandon: Abandon) -> None:
-        self._given.put(abandon)
-
-    def _wait(self) -> None:
-        abandon = self._given.get()
+    def wait() -> None:
+        abandon = given.get()
         time.sleep(LAST_WORD)
         with contextlib.suppress(Exception):
             abandon()
@@ -156,35 +166,5 @@ class LastWord:
         log.finish(LAST_LINES)
         os._exit(0)
 
-
-def run(
-    configuration: Configuration,
-    node_name: str,
-    source: ConfigSource,
-    manner: Manner,
-) -> int:
-    """Runs the gateway until SIGTERM or SIGINT, and then as long as it lingers. Returns the exit code; the caller exits
-    at once, whatever hangs.
-
-    ``source`` is where the configuration comes from.
-    """
-
-    last_word = LastWord()
-    keep_what_is_there()
-
-    async def main() -> None:
-        end = Ending()
-        reloading = Reloading(configuration, source.read)
-        signals.follow(end.tell, reloading.ask)
-        follow = partial(source.files.run, reloading.ask)
-        following = asyncio.create_task(supervised("watch the configuration", follow), name="watch the configuration")
-
-        longer = partial(linger, patience=manner.patience, at_once=end.at_once)
-        await serve(configuration, node_name, end.told, last_word.give, reloading, manner.control, longer)
-        following.cancel()
-        log.finish(LAST_LINES)
-        os._exit(0)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
-    return 0
+    threading.Thread(target=wait, name="last word", daemon=True).start()
+    return given.put

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from dpgateway.config import (
@@ -20,7 +20,6 @@ from dpgateway.config import (
     fixed,
     in_lines,
 )
-from dpgateway.daemon.files import FileWatch
 from dpgateway.daemon.systemd import Notifier
 from dpgateway.errors import NoThread, describe
 from dpgateway.gateway import Gateway
@@ -36,21 +35,12 @@ LONG = 30.0
 _log = bind(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSource:
-    """Where the configuration comes from while the gateway runs."""
-
-    read: Callable[[], Configuration]
-    """Returns it as it is by then, or raises InvalidConfiguration."""
-    files: FileWatch
-
-
 class Reloading:
     """One task: :meth:`run`. Used from the event loop."""
 
     def __init__(self, first: Configuration, read: Callable[[], Configuration]) -> None:
         """``first`` is served. ``read`` returns what is to be served now, or raises InvalidConfiguration."""
-        self._wanted, self._read = first, read
+        self.wanted, self._read = first, read
         self.web = Observable(first.web)
         """What is wanted of the pages."""
         self._threads = Threads(idle=0)  # it is needed seldom
@@ -86,9 +76,9 @@ class Reloading:
             gateway.overview.refuse([f"a bug of the gateway: {describe(error)}"])
             _log.exception("a bug: the configuration can't be read again, so the old one goes on: %s", error)
         else:
-            for key in fixed(self._wanted, new):
+            for key in fixed(self.wanted, new):
                 _log.warning("%s changes with the next start of the gateway only", key)
-            self._wanted = replace(self._wanted, resources=new.resources, web=new.web)
+            self.wanted = replace(self.wanted, resources=new.resources, web=new.web)
             if moved := new.web != self.web.value:
                 self.web.set(new.web)
             found = await self._apply(gateway)
@@ -96,7 +86,7 @@ class Reloading:
             self._tell(found, *(["taken over: web"] if moved else []))
 
     async def _apply(self, gateway: Gateway) -> Changes:
-        old, new = gateway.resources, self._wanted.resources
+        old, new = gateway.resources, self.wanted.resources
         found = await self._on_thread("compare configurations", lambda: changes(old, new))
         await gateway.apply(found, [resource.name for resource in new])
         return found
