@@ -24,6 +24,7 @@ from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError, NoThread
 from dpgateway.kit import memory
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import retry, uncancelled
@@ -109,8 +110,8 @@ class Gateway:
         self._pools = Pools(left, self._unended)
         handing = Handing(self._pools.together, group)
         cdi_dirs = configuration.runtime.cdi_dirs
-        specs = SpecDirectories(cdi_dirs, partial(_log.warning, "a CDI spec doesn't count: %s"))
-        own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, partial(_log.warning, "a CDI spec: %s"))
+        specs = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
+        own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s"))
         self._keeping = Keeping(own, self._node.holdings, left, self._threads)
         cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
         self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)

@@ -10,6 +10,9 @@ import pytest
 from dpgateway.cdi import directories
 from dpgateway.cdi.directories import SpecDirectories, look
 from dpgateway.errors import CdiError
+from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.log import bind
+from tests.support.logs import complaint
 from tests.support.specs import of, spec, write
 
 GPU = "vendor.example/gpu"
@@ -32,7 +35,7 @@ def complaints():
 
 @pytest.fixture
 def specs(etc, run, complaints):
-    return SpecDirectories((etc, run), complaints.append)
+    return SpecDirectories((etc, run), complaint(complaints))
 
 
 def unresolved(specs, name):
@@ -45,7 +48,12 @@ def test_who_asks_while_somebody_reads_for_long_is_told_so(etc, gate):
     write(etc / "a.json", spec(a={}))
     (etc / "b.json").write_text(f"no spec of {GPU}")
     slow = gate()
-    specs = SpecDirectories((etc,), slow)  # it complains for long, instead of reading for long
+
+    class Slow(Complaint):
+        def say(self, *texts, **more):
+            slow()
+
+    specs = SpecDirectories((etc,), Slow(bind("test")))  # it complains for long, instead of reading for long
     reader = threading.Thread(target=specs.resolve, args=([f"{GPU}=a"],))
     reader.start()
     while not slow.calls:
@@ -150,9 +158,9 @@ def test_what_is_no_spec_does_not_count(specs, etc, complaints, make, text):
     write(etc / "a.json", spec(a={}))
     make(etc / "b.json")
     specs.resolve([f"{GPU}=a"])
-    (complaint,) = complaints
-    assert complaint.startswith(f"{etc}/b.json")
-    assert re.search(text, complaint)
+    (said,) = complaints
+    assert said.startswith(f"{etc}/b.json")
+    assert re.search(text, said)
 
 
 def test_a_link_within_the_directory_is_followed(specs, etc):

@@ -12,6 +12,7 @@ import pytest
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode, Mount
+from tests.support.logs import complaint
 from tests.support.specs import spec, write
 
 R = "example.com/thing"
@@ -30,7 +31,7 @@ def complaints():
 
 @pytest.fixture
 def specs(tmp_path, run, complaints):
-    return OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaints.append)
+    return OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaint(complaints))
 
 
 def files(run):
@@ -104,7 +105,7 @@ def test_a_name_leads_to_where_its_hardware_is_now(specs, tmp_path, run, complai
     assert specs.renew([stale.given.name, "v.example/c=d"], ELSEWHERE) == 1
     assert specs.renew([stale.given.name], ELSEWHERE) == 0
     assert paths(stale) == ["/dev/zero"]
-    another = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaints.append)
+    another = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaint(complaints))
     (one,) = another.all()
     assert (one.given, one.date) == (stale.given, stale.date), "it is the same spec, given when it was given"
     one.spec.unlink()
@@ -151,7 +152,7 @@ def test_what_is_removed_is_ours_and_was_not_given_again(specs, run):
 
 
 def test_the_specs_of_another_kubelet_and_broken_records_stay(specs, tmp_path, run, complaints):
-    other = OwnSpecs(tmp_path / "state", run, tmp_path / "other", complaints.append)
+    other = OwnSpecs(tmp_path / "state", run, tmp_path / "other", complaint(complaints))
     other.write(R, ("a",), FULL)
     specs.write(R, ("a",), FULL)
     (ours,), (theirs,) = specs.all(), other.all()
@@ -188,10 +189,10 @@ def test_a_pipe_in_place_of_a_spec_is_replaced(specs):
 
 def test_what_cannot_be_written_is_refused_and_leaves_nothing_half_done(tmp_path, complaints):
     (tmp_path / "file").write_text("")
-    blocked = OwnSpecs(tmp_path / "state", tmp_path / "file" / "cdi", tmp_path / "dp", complaints.append)
+    blocked = OwnSpecs(tmp_path / "state", tmp_path / "file" / "cdi", tmp_path / "dp", complaint(complaints))
     with pytest.raises(CdiError, match=r"the CDI spec .*/file/cdi/dpgateway-\w+\.json, .* can't be written: Not a dir"):
         blocked.write(R, ("a",), FULL)
-    blocked = OwnSpecs(tmp_path / "file", tmp_path / "run", tmp_path / "dp", complaints.append)
+    blocked = OwnSpecs(tmp_path / "file", tmp_path / "run", tmp_path / "dp", complaint(complaints))
     with pytest.raises(CdiError, match="can't be written"):
         blocked.write(R, ("a",), FULL)
     assert files(tmp_path / "run") == []
@@ -224,7 +225,7 @@ def test_what_a_gateway_left_that_died_while_it_wrote_is_removed_later(specs, ru
 
 
 def test_two_gateways_write_and_remove_at_once_and_every_spec_is_whole(specs, tmp_path, run, complaints):
-    other = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaints.append)
+    other = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaint(complaints))
     wrong = []
 
     def work(mine):

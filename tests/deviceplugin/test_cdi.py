@@ -13,6 +13,7 @@ from dpgateway.errors import CdiError
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, DeviceNode
 from dpgateway.node.runtime import CdiSupport
+from tests.support.logs import complaint
 from tests.support.specs import asked, cdi, of, own, write
 from tests.support.specs import known as runtime_known
 
@@ -146,7 +147,7 @@ async def test_a_disk_that_hangs_costs_no_more_than_its_deadline(wanted):
             end.wait()
             return ()
 
-    names = CdiDelivery(Hangs((), print), own(), Threads(), runtime_known(None), 0.02)
+    names = CdiDelivery(Hangs((), complaint([])), own(), Threads(), runtime_known(None), 0.02)
     with pytest.raises(CdiError, match=r"haven't been read for 0\.02 s: a disk hangs, or there are too many"):
         await names.deliver(NAMED, asked(wanted, kubelet=True))
     end.set()

@@ -7,6 +7,7 @@ from dpgateway.cdi.expansion import Resolved, expand
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.model import Allocation, DeviceNode, Mount
 from dpgateway.resource.additions import Additions, add
+from tests.support.logs import complaint
 
 DRIVERS = Allocation(
     env={"OURS": "driver", "SHARED": "driver", "SAME": "1"},
@@ -71,7 +72,7 @@ def test_an_expansion_keeps_unknown_fields():
 
 
 def test_a_written_spec_keeps_unknown_fields(tmp_path):
-    specs = OwnSpecs(tmp_path / "state", tmp_path / "cdi", tmp_path / "device-plugins", lambda text: None)
+    specs = OwnSpecs(tmp_path / "state", tmp_path / "cdi", tmp_path / "device-plugins", complaint([]))
     given = Wider({"A": "1"}, annotations={"a": "1"}, net_devices=("eth1",))
     written = specs.write("example.com/thing", ("a",), given)
     assert written == Wider(annotations={"a": "1"}, cdi_devices=written.cdi_devices, net_devices=("eth1",))

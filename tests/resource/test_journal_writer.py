@@ -110,8 +110,8 @@ async def test_without_a_thread_it_goes_on_and_says_what_that_means(disk, holdin
     threads = Scarce()
     one = Remembering(disk, holdings, threads, log)
     await one.load()
-    alone = "known from the kubelet alone until the journal can be read"
-    assert f"{alone}: the system has no thread left for journal" in records.texts()[-1]
+    unread = f"{disk.path} can't be read: the system has no thread left for journal"
+    assert f"known from the kubelet alone for now: {unread}" in records.texts()[-1]
     give(holdings, "a")
     await one.finish()
     assert "nobody will remember what is given away now" in records.texts()[-1]

@@ -14,6 +14,7 @@ from dpgateway.model import Allocation
 from dpgateway.node.holders import Container, Noted
 from dpgateway.node.holdings import Holdings
 from dpgateway.resource.specs import Keeping
+from tests.support.logs import complaint
 from tests.support.waiting import until
 
 R = "example.com/thing"
@@ -33,7 +34,7 @@ HELD = held(a=["c"])
 
 @pytest.fixture
 def specs(tmp_path):
-    return OwnSpecs(tmp_path / "state", tmp_path / "run", tmp_path / "dp", print)
+    return OwnSpecs(tmp_path / "state", tmp_path / "run", tmp_path / "dp", complaint([]))
 
 
 @pytest.fixture

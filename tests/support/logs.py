@@ -2,6 +2,7 @@
 
 import logging
 
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import Bound, bind
 
 
@@ -20,3 +21,17 @@ class Records(logging.Handler):
         logger = logging.Logger("test", logging.DEBUG)  # noqa: LOG001  not shared with another test
         logger.addHandler(self)
         return bind(logger, **fields)
+
+
+def complaint(texts: list[str]) -> Complaint:
+    """One that says to ``texts`` what it would log."""
+    return Complaint(_Texts(texts).bound())
+
+
+class _Texts(Records):
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._texts.append(record.getMessage())

@@ -11,13 +11,14 @@ from dpgateway.config.values import CdiKind
 from dpgateway.deviceplugin.cdi import Asks, CdiDelivery, Recipient
 from dpgateway.kit.threads import Threads
 from dpgateway.node.runtime import CdiSupport
+from tests.support.logs import complaint
 
 
 def cdi(*directories: Path, runtime: bool | None = None, read: Iterable[Path] = ()) -> CdiDelivery:
     """On a node with these directories of specs, and a runtime that does or doesn't know CDI. ``read``: those that the
     runtime says it reads.
     """
-    return CdiDelivery(SpecDirectories(directories, print), own(*directories), Threads(), known(runtime, *read))
+    return CdiDelivery(SpecDirectories(directories, complaint([])), own(*directories), Threads(), known(runtime, *read))
 
 
 def own(*directories: Path) -> OwnSpecs:
@@ -25,7 +26,7 @@ def own(*directories: Path) -> OwnSpecs:
     without one.
     """
     last = directories[-1] if directories else Path("/dev/null/nowhere")
-    return OwnSpecs(last / "state", last, Path("/dp"), print)
+    return OwnSpecs(last / "state", last, Path("/dp"), complaint([]))
 
 
 def asked(wanted: CdiKind, *, kubelet: bool | None) -> Recipient:

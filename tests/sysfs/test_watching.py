@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.sysfs import Interest, News, Notices, Watcher
+from dpgateway.sysfs import Complaint, Interest, News, Watcher
 from dpgateway.sysfs.watching import LONGEST, MOST, SETTLE
 from tests.support.uevents import changes
 
@@ -24,7 +24,7 @@ def watched():
     """A watcher, and a semaphore that counts what it told."""
     told = threading.Semaphore(0)
     log = logging.LoggerAdapter(logging.getLogger(__name__))
-    watcher = Watcher("test", told.release, Notices(log, logging.WARNING))
+    watcher = Watcher("test", told.release, Complaint(log))
     yield watcher, told
     watcher.close()
 
@@ -147,7 +147,7 @@ def listener():
         go_on.wait()
 
     log = logging.LoggerAdapter(logging.getLogger(__name__))
-    watcher = Watcher("test", changed, Notices(log, logging.WARNING), lambda event: event.path.endswith("/null"))
+    watcher = Watcher("test", changed, Complaint(log), lambda event: event.path.endswith("/null"))
     yield watcher, told, go_on
     go_on.set()
     watcher.close()
@@ -209,7 +209,7 @@ def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(chan
         return event.path.endswith("/null")
 
     log = logging.LoggerAdapter(logging.getLogger(__name__))
-    watcher = Watcher("test", changed, Notices(log, logging.WARNING), matters)
+    watcher = Watcher("test", changed, Complaint(log), matters)
     watcher.watch({})
     change("null")
     assert told.acquire(timeout=20)

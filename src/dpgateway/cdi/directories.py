@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from dpgateway.cdi.expansion import HostNode, Resolved
 from dpgateway.cdi.making import OWN
 from dpgateway.cdi.spec import Spec, read
 from dpgateway.errors import CdiError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.directories import at_once
 
 LARGEST = 1024 * 1024
@@ -58,12 +59,11 @@ class _Seen:
 class SpecDirectories:
     """May be used from several threads."""
 
-    def __init__(self, directories: Sequence[Path], complain: Callable[[str], None]) -> None:
-        """``directories``: a later one wins over an earlier one. ``complain`` gets what is wrong with a spec, once."""
-        self._directories, self._complain = tuple(directories), complain
+    def __init__(self, directories: Sequence[Path], complaint: Complaint) -> None:
+        """``directories``: a later one wins over an earlier one. ``complaint`` gets what is wrong with specs."""
+        self._directories, self._complaint = tuple(directories), complaint
         self._lock = threading.Lock()
         self._seen: dict[str, _Seen] = {}
-        self._told: dict[str, str] = {}
 
     def resolve(self, names: Iterable[str]) -> tuple[Resolved, ...]:
         """What each name stands for. Raises CdiError, which says where we looked and what we found."""
@@ -75,7 +75,7 @@ class SpecDirectories:
             found = [self._look(directory, kinds) for directory in self._directories]
             if any(not _is_there(name, found) for name in names):  # then all that is there is told
                 found = [self._look(directory, None) for directory in self._directories]
-            self._tell(found)
+            self._complaint.say(*(text for directory in found for text in directory.wrong.values()))
         finally:
             self._lock.release()
         return tuple(_resolved(name, found) for name in names)
@@ -113,13 +113,6 @@ class SpecDirectories:
         except OSError as error:
             return _Seen((), None, f"{file}: {error.strerror}")
         return seen
-
-    def _tell(self, found: Iterable[_Directory]) -> None:
-        wrong = {path: text for directory in found for path, text in directory.wrong.items()}
-        for path, text in wrong.items():
-            if self._told.get(path) != text:
-                self._complain(text)
-        self._told = wrong
 
 
 def _files(directory: Path) -> list[Path]:

@@ -13,7 +13,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from dpgateway.cdi.directories import LARGEST, check_owner, look
 from dpgateway.cdi.expansion import HostNode
 from dpgateway.cdi.making import OWN_NAME, Given, Record, recorded, sayable, text_of
 from dpgateway.errors import CdiError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.directories import make_private, read
 from dpgateway.model import Allocation
 
@@ -56,13 +57,11 @@ class Written:
 class OwnSpecs:
     """May be used from several threads, and beside another gateway."""
 
-    def __init__(
-        self, state_dir: Path, directory: Path, device_plugins_dir: Path, complain: Callable[[str], None]
-    ) -> None:
-        """``directory``: where new specs go, so that runtimes find them. ``complain`` gets what stays undone."""
+    def __init__(self, state_dir: Path, directory: Path, device_plugins_dir: Path, complaint: Complaint) -> None:
+        """``directory``: where new specs go, so that runtimes find them. ``complaint`` gets what stays undone."""
         self._records = state_dir / "cdi"
         self.directory, self._device_plugins_dir = directory, device_plugins_dir
-        self._complain, self._told = complain, frozenset[str]()
+        self._complaint = complaint
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[str, Record]] = {}
         """What each record said when it was read last, and what that means. Reading one takes half a millisecond."""
@@ -103,7 +102,7 @@ class OwnSpecs:
                 continue
             except (OSError, ValueError) as error:
                 wrong.add(f"{record}: not a record that a gateway wrote, so its spec stays: {error}")
-        self._tell(wrong)
+        self._complaint.say(*sorted(wrong))
         return tuple(found)
 
     def _recorded(self, record: Path, known: Mapping[Path, tuple[str, Record]]) -> Record:
@@ -195,11 +194,6 @@ class OwnSpecs:
                 yield
         finally:
             self._lock.release()
-
-    def _tell(self, wrong: set[str]) -> None:
-        for text in sorted(wrong - self._told):
-            self._complain(text)
-        self._told = frozenset(wrong)
 
 
 def _real(path: str) -> _Real:

@@ -23,6 +23,7 @@ from dpgateway.drivers.fitting import Fitness, Fitting, given
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError, GatewayError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import of_driver
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import retry
@@ -77,7 +78,7 @@ class RunningDriver:
         self._fitting = Fitting(None, config)
         self._driver: Driver | None = None
         self._announcements: Announcements | None = None
-        self._complaint = ""
+        self._complaint = Complaint(log, "the resource failed: %s", level=logging.ERROR)
         self._hurried = Observable(value=False)
 
     def inform(self, held: Callable[[], Collection[str]], fits: Callable[[ResourceConfig], Fitness]) -> None:
@@ -137,11 +138,8 @@ class RunningDriver:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         reason = f"the driver {self._config.value.driver} isn't running: {answers.fault('__init__', error)}"
-        if reason != self._complaint:
-            known = isinstance(error, GatewayError)
-            fields = {"method": "__init__", "reason": reason, "exception": answers.trace(error)}
-            self._log.error("the resource failed: %s", reason, exc_info=None if known else error, extra=fields)
-        self._complaint = reason
+        fields = {"method": "__init__", "reason": reason, "exception": answers.trace(error)}
+        self._complaint.say(reason, error=None if isinstance(error, GatewayError) else error, extra=fields)
         self._fail(reason)
 
     async def _run_once(self) -> None:

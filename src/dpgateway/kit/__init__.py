@@ -11,6 +11,7 @@ unix          unix sockets: paths, connections and what their peers have read
 accepted      which process is at the other end of an accepted connection
 seqpacket     one process talks to another, and passes descriptors
 log           lines as text or JSON
+complaint     says once what is wrong, until it changes or is over
 reminder      repeats what is still wrong
 call_stats    how many calls there were, and how long they took
 memory        gives freed memory back to the system

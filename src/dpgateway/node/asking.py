@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
 
 from dpgateway.errors import GatewayError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import aligned, backoff
@@ -59,12 +61,16 @@ class Asking:
         self._hint = asyncio.Event()
         self._another_kubelet = False
         self._failures = 0
-        self.complaint = ""
-        """Why the kubelet doesn't say which pods have what; empty if it does."""
+        self._complaint = Complaint(_log, "the kubelet doesn't say which pods have what: %s", level=logging.DEBUG)
         self.answered: float | None = None
         """When the kubelet said it last, in seconds of the monotonic clock."""
         self.asked = Counter[str]()
         """How often the kubelet was asked so far, by outcome."""
+
+    @property
+    def complaint(self) -> str:
+        """Why the kubelet doesn't say which pods have what; empty if it does."""
+        return self._complaint.text
 
     @property
     def api(self) -> str | None:
@@ -179,16 +185,15 @@ class Asking:
         except (GatewayError, OSError) as error:
             self._failures += 1
             self.asked["failure"] += 1
-            if not self.complaint:
-                _log.debug("the kubelet doesn't say which pods have what: %s", error)
-            self.complaint = str(error)
+            self._complaint.say(str(error))
             return
         self.asked["success"] += 1
         if self._another_kubelet:  # the one before answered, which may have known what this one has forgotten
             return
         if self.answered is None:
             self.hint()
-        self.complaint, self.answered, self._failures = "", asked, 0
+        self.answered, self._failures = asked, 0
+        self._complaint.over()
         for resource in listing.keys() & self._holdings.keys():  # some may have come or gone meanwhile
             holdings = self._holdings[resource]
             holdings.set(holdings.value.heard(listing[resource], asked))

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from dpgateway.errors import GatewayError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import T, Threads
@@ -61,7 +62,7 @@ class Reader:
         """Its version counts the reads that have finished."""
         self._last: tuple[object, float] = (None, LONG_AGO)
         """Which file was read last, and when it was written."""
-        self._complaint = ""
+        self._complaint = Complaint(_log)
         self.registered: Observable[tuple[Mapping[str, Collection[str]], float]] = Observable(({}, LONG_AGO))
         """Which ids the kubelet calls healthy, by resource, and when it wrote that down."""
 
@@ -149,9 +150,7 @@ class Reader:
         """Logs ``text`` once, but not while a kubelet may be writing the file: 1.8 and 1.9 write it in place."""
         if text and time.monotonic() - written <= WRITING:
             return
-        if text and text != self._complaint:
-            _log.warning("%s", text)
-        self._complaint = text
+        self._complaint.say(*([text] if text else []))
 
 
 def _note(notes: Mapping[str, Note] | None, resource: str) -> Note | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.inotify import Event, Subscription
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import aligned, retry
@@ -48,7 +49,7 @@ class DirectoryWatch:
         ``read()`` when the checkpoint may have changed.
         """
         self._directory, self._look, self._read, self._poll = directory, look, read, poll
-        self._blind = False
+        self._complaint = Complaint(_log, "can't watch %s", f"watching {directory} with inotify again")
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
@@ -58,7 +59,10 @@ class DirectoryWatch:
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, OSError):
             raise error
-        self._complain(error)
+        self._complaint.say(
+            f"{self._directory} ({error}), so it is looked at every {POLL_BLIND:g} s; with 'too many open files' or "
+            "'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
+        )
         self._look_everywhere(created=False)
 
     async def _follow_once(self) -> None:
@@ -72,9 +76,7 @@ class DirectoryWatch:
         watch = events.add(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
         if place != place.parent:
             events.add(place.parent, _NAME)
-        if self._blind:
-            self._blind = False
-            _log.info("watching %s with inotify again", place)
+        self._complaint.over()
         self._look_everywhere(created=place != self._directory)
         clock = asyncio.get_running_loop().time
         here, due = True, clock() + aligned(self._poll)
@@ -111,17 +113,6 @@ class DirectoryWatch:
                 if stat.S_ISDIR(found.st_mode):
                     return place, (found.st_dev, found.st_ino)  # every tmpfs has the same inode for its root
         raise OSError(f"{self._directory} is below no directory")
-
-    def _complain(self, error: OSError) -> None:
-        if not self._blind:
-            _log.warning(
-                "can't watch %s (%s), so it is looked at every %g s; with 'too many open files' or 'no space left', "
-                "raise fs.inotify.max_user_instances or fs.inotify.max_user_watches",
-                self._directory,
-                error,
-                POLL_BLIND,
-            )
-        self._blind = True
 
 
 async def _next(events: Subscription, seconds: float) -> Event | None:

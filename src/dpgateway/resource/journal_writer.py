@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dpgateway.errors import GatewayError, KubeletError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import wait_for
 from dpgateway.kit.threads import Threads
@@ -25,6 +26,7 @@ PATIENCE = 2.0
 """Seconds that the disk has to answer."""
 AGAIN = 10.0
 """Seconds until what couldn't be written is written again, if nothing else changes."""
+UNWRITTEN = "after a restart nobody will remember what is given away now: %s"
 KUBELET_ALONE = "what was given away before this start is known from the kubelet alone"
 LAST_PATIENCE = 0.2
 """Seconds that it has at the end."""
@@ -47,10 +49,14 @@ class Remembering:
         self._unread = False
         """Whether the disk may have what an earlier gateway wrote down, and nobody has read it."""
         self._again = again
-        self.complaint = ""
-        """Why the last change isn't written down; empty if it is."""
+        self._complaint = Complaint(log, UNWRITTEN, "what is given away is written down again")
         self._busy: asyncio.Future[Any] | None = None
         self._rests = True
+
+    @property
+    def complaint(self) -> str:
+        """Why the last change isn't written down; empty if it is."""
+        return self._complaint.text
 
     async def load(self) -> None:
         """Publishes what an earlier gateway wrote down; nothing may be given away before."""
@@ -58,8 +64,8 @@ class Remembering:
         try:
             await self._read(PATIENCE)
         except (GatewayError, OSError) as error:  # also if there is no thread left
-            self._log.warning("%s until the journal can be read: %s", KUBELET_ALONE, error)
-            self._saved, self.complaint = None, f"{self._journal.path} can't be read: {error}"
+            self._complaint.say(f"{self._journal.path} can't be read: {error}", message=f"{KUBELET_ALONE} for now: %s")
+            self._saved = None
             self._holdings.set(self._holdings.value.remembered({}))
             self._holdings.notify()  # what is remembered already is to be written
 
@@ -107,14 +113,11 @@ class Remembering:
             holdings = self._holdings.value
             await self._on_disk(partial(self._journal.save, holdings.unreleased, sync=sync), seconds)
         except (GatewayError, OSError) as error:  # also if there is no thread left
-            complaint = f"{self._journal.path}: {error}"
-            if complaint != self.complaint:
-                self._log.warning("after a restart nobody will remember what is given away now: %s", complaint)
-            self._saved, self.complaint = None, complaint
-            return
-        if self.complaint:
-            self._log.info("what is given away is written down again")
-        self._saved, self.complaint = holdings.unreleased, ""
+            self._complaint.say(f"{self._journal.path}: {error}")
+            self._saved = None
+        else:
+            self._complaint.over()
+            self._saved = holdings.unreleased
 
     async def _on_disk(self, function: Callable[[], T], seconds: float) -> T:
         return await wait_for(self._in_turn(function), seconds, "the disk")

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from dpgateway.errors import GatewayError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
@@ -25,6 +26,8 @@ WRITTEN = 0.1
 """Seconds until a journal has what was given away."""
 PATIENCE = 2.0
 """Seconds that the disk has to answer."""
+
+UNKNOWN = "what containers hold of resources that aren't configured any more isn't known: %s"
 
 _log = bind(__name__)
 
@@ -54,7 +57,7 @@ class Left:
         """By resource; each of them is held."""
         self._node, self._state_dir, self._threads = node, state_dir, threads
         self._changed = Signal()
-        self._complaints: list[str] = []
+        self._complaint = Complaint(_log, UNKNOWN)
         self._leaked: set[tuple[str, str, int | None]] = set()
         """What the log has told of: resource, id, and since when that was held."""
 
@@ -136,11 +139,7 @@ class Left:
             found, complaints = await self._threads.call_within("journals", find, PATIENCE)
         except (GatewayError, OSError) as error:  # also without a thread
             found, complaints = {}, [str(error)]
-        for complaint in complaints:
-            if complaint not in self._complaints:
-                text = "what containers hold of resources that aren't configured any more isn't known: %s"
-                _log.warning(text, complaint)
-        self._complaints = complaints
+        self._complaint.say(*complaints)
         return found, not complaints
 
     def add(self, resource: str) -> None:

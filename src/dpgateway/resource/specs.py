@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from dpgateway.cdi.own import OwnSpecs, Written
 from dpgateway.errors import GatewayError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import aligned
@@ -47,7 +48,7 @@ class Keeping:
         """``holdings``: by resource, also those that aren't configured any more, once ``left`` knows them."""
         self._specs, self._holdings, self._left = specs, holdings, left
         self._threads, self._pause = threads, pause
-        self._complaint = ""
+        self._complaint = Complaint(_log, "containers whose CDI specs aren't right can't start again: %s")
 
     async def run(self) -> None:
         """Never returns."""
@@ -91,12 +92,9 @@ class Keeping:
     async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-            self._complaint = ""
+            self._complaint.over()
         except (GatewayError, OSError) as error:  # also if there is no thread left
-            text = f"containers whose CDI specs aren't right can't start again: {error}"
-            if text != self._complaint:
-                _log.warning("%s", text)
-            self._complaint = text
+            self._complaint.say(str(error))
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
         return await self._threads.call_within("keep CDI specs", function, PATIENCE)

@@ -16,10 +16,11 @@ takes. docs/how-to/match-devices.md says what people write. This part knows noth
 - ``attributes``: what an object is, for people
 - ``selection``, ``naming``, ``grouping``: from objects to devices
 - ``memory``, ``survey``: devices, look by look
-- ``uevents``, ``notices``, ``watching``: what the kernel says of changes
+- ``uevents``, ``watching``: what the kernel says of changes
 - ``following``: a survey that looks when something has changed
 """
 
+from dpgateway.kit.complaint import Complaint
 from dpgateway.sysfs.attributes import attributes
 from dpgateway.sysfs.changes import UNTOLD, Asked, Interest, News, Trace, places
 from dpgateway.sysfs.explaining import Tried, find, tried
@@ -30,7 +31,6 @@ from dpgateway.sysfs.grouping import ChangedError, Part, Unoffered
 from dpgateway.sysfs.identity import LASTING, identity, place
 from dpgateway.sysfs.matching import Match, Mismatch
 from dpgateway.sysfs.nodes import HOST_DEV, DevNode, DevTree, NoNode, WatchedTree
-from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.numa import numa_nodes, numa_of
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
@@ -51,6 +51,7 @@ __all__ = [
     "UNTOLD",
     "Asked",
     "ChangedError",
+    "Complaint",
     "DevNode",
     "DevTree",
     "Explained",
@@ -69,7 +70,6 @@ __all__ = [
     "News",
     "NoNode",
     "NoValue",
-    "Notices",
     "Object",
     "OutsideError",
     "Part",

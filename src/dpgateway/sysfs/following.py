@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic
 
+from dpgateway.kit.complaint import Complaint
 from dpgateway.sysfs.changes import News
 from dpgateway.sysfs.grouping import ChangedError, Part
 from dpgateway.sysfs.memory import D
-from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.survey import Survey
 from dpgateway.sysfs.watching import Watcher
 
@@ -49,8 +49,8 @@ class FollowedSurvey(Generic[D]):
     ) -> None:
         """``name``: of the thread. ``log``: is told what matches and can't be offered, and what can't be watched."""
         self._survey, self._changed = survey, changed
-        self._notices, self._proof = Notices(log, logging.INFO), Proof()
-        self._watcher = Watcher(name, changed, Notices(log, logging.WARNING), survey.concerns)
+        self._notices, self._proof = Complaint(log, level=logging.INFO), Proof()
+        self._watcher = Watcher(name, changed, Complaint(log), survey.concerns)
 
     def find(self) -> Mapping[str, D]:
         """The devices by their ids. Raises OSError, if a directory of sysfs can't be listed."""
@@ -59,7 +59,7 @@ class FollowedSurvey(Generic[D]):
             self.doubt()  # a change may have come just before the new watch
         elif self._proof.wanted:
             self._changed()
-        self._notices.tell(self._survey.notices)
+        self._notices.say(*self._survey.notices)
         return found
 
     def again(self, id_: str, parts: Iterable[Part]) -> D:

@@ -18,9 +18,9 @@ from types import MappingProxyType
 
 from asyncinotify import Mask
 
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.inotify import Event, Subscription
 from dpgateway.sysfs.changes import Interest, News
-from dpgateway.sysfs.notices import Notices
 from dpgateway.sysfs.uevents import Uevent, Uevents, unheard
 
 NOTHING: Mapping[str, Interest] = MappingProxyType({})
@@ -89,13 +89,13 @@ class Watcher:
         self,
         name: str,
         changed: Callable[[], None],
-        notices: Notices,
+        complaint: Complaint,
         matters: Callable[[Uevent], bool] | None = None,
     ) -> None:
         """``matters``: which of the kernel's uevents matter. With it several events in a row are one change."""
         self._name = name
         self._changed = changed
-        self._notices = notices
+        self._complaint = complaint
         self._matters_in_sysfs = matters
         self._lock = threading.Lock()  # between watch() and close(); the thread only reads what they set
         self._closed = False
@@ -120,7 +120,7 @@ class Watcher:
             troubles: list[str] = []
             before, now = self._watched, self._install(interests, troubles)
             self._watched, self._troubled = now, bool(troubles)
-            self._notices.tell(troubles)
+            self._complaint.say(*troubles)
             self._remove(before.keys() - now.keys())
         return any(wd not in before or not one.interest <= before[wd].interest for wd, one in now.items())
 

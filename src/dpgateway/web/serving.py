@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from dpgateway.config import Web
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import retry
@@ -33,7 +34,7 @@ class Serving:
 
     def __init__(self, pages: Mapping[str, Page], wanted: Observable[Web], limits: Limits | None = None) -> None:
         self._pages, self._wanted, self._limits = pages, wanted, limits or Limits()
-        self._complaint = ""
+        self._complaint = Complaint(_log, "the pages can't be served at %s")
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -51,16 +52,15 @@ class Serving:
             _log.info("the pages have left %s", _url(*address))
 
     async def _persist(self, host: IPv4Address | IPv6Address, port: int) -> None:
-        self._complaint = ""
+        self._complaint.over()
         failed = partial(self._failed, _url(host, port))
         await retry(partial(self._serve, host, port), failed, longest=LONGEST_PAUSE)
 
     def _failed(self, url: str, error: Exception) -> None:
         if not isinstance(error, OSError):
             _log.error("a bug: the pages at %s failed, and are served again", url, exc_info=error)
-        elif str(error) != self._complaint:
-            self._complaint = str(error)
-            _log.warning("the pages can't be served at %s, which is tried again: %s", url, error)
+        else:
+            self._complaint.say(f"{url}, which is tried again: {error}")
 
     async def _serve(self, host: IPv4Address | IPv6Address, port: int) -> None:
         # Only now, because it takes megabytes; and on a thread, because it takes a while
@@ -68,7 +68,7 @@ class Serving:
         connections = http.Connections(Application(self._pages, local=host.is_loopback), self._limits)
         with _listening(host, port) as listener:
             server = await asyncio.get_running_loop().create_server(connections.make, sock=listener, backlog=BACKLOG)
-            self._complaint = ""
+            self._complaint.over()
             _log.info("the pages are at %s", _url(host, listener.getsockname()[1]))
             try:
                 await asyncio.get_running_loop().create_future()

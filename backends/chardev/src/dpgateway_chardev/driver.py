@@ -12,12 +12,12 @@ from dpgateway import Allocation, Candidate, Context, Device, DeviceNode, Device
 from dpgateway.sysfs import (
     HOST_DEV,
     ChangedError,
+    Complaint,
     DevTree,
     Finding,
     FollowedSurvey,
     Look,
     NoNode,
-    Notices,
     OutsideError,
     Survey,
     Watcher,
@@ -51,8 +51,8 @@ class CharDevices:
         survey = Survey(options.selection, self._maker, context.held)
         self._followed = FollowedSurvey(name, survey, context.changed, context.log)
         # with paths
-        self._notices = Notices(context.log, logging.INFO)
-        self._watcher = Watcher(name, context.changed, Notices(context.log, logging.WARNING))
+        self._notices = Complaint(context.log, level=logging.INFO)
+        self._watcher = Watcher(name, context.changed, Complaint(context.log))
 
         self._prober: Prober | None = None
         if options.health is not None:
@@ -74,7 +74,7 @@ class CharDevices:
             named = NamedDevices(self._options)
             if self._watcher.watch(named.directories):
                 self._context.changed()  # look once more, because a change may have come just before the new watch
-            self._notices.tell(named.notices)
+            self._notices.say(*named.notices)
             devices, checks = named.devices, named.checks
         self._tell_changes({id_: one.hardware for id_, one in devices.items() if one.hardware})
         return self._probed(devices, checks)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
 
 from dpgateway import Allocation, Busy, Context, Device, DeviceNode, DeviceUnavailable, DriverError
-from dpgateway.sysfs import Look, Notices, Watcher
+from dpgateway.sysfs import Complaint, Look, Watcher
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.discovery import LOOKING, concerns, find
 from dpgateway_fpga.ensuring import Work
@@ -40,10 +39,8 @@ class FpgaDriver:
         self._look = PatientReader(
             f"{options.sysfs} for boards", lambda: find(Look(options.roots), options), context.changed, looking
         )
-        self._notices = Notices(context.log, logging.WARNING)
-        self._watcher = Watcher(
-            f"fpga {context.resource}", context.changed, Notices(context.log, logging.WARNING), concerns
-        )
+        self._complaint = Complaint(context.log)
+        self._watcher = Watcher(f"fpga {context.resource}", context.changed, Complaint(context.log), concerns)
         self._slots: Mapping[str, Slot] = {board.id: self._slot_of(board) for board in options.boards}
         """Replaced, never changed, because other threads read it."""
         self._finding = threading.Lock()
@@ -64,9 +61,9 @@ class FpgaDriver:
             try:
                 found = self._look.read()
             except Hung:
-                self._notices.tell(["a look for boards hangs; until it ends, nobody sees which boards come and go"])
+                self._complaint.say("a look for boards hangs; until it ends, nobody sees which boards come and go")
                 return
-            self._notices.tell(found.notices)
+            self._complaint.say(*found.notices)
             before = self._slots
             same = {id_: slot for id_, slot in before.items() if slot.board in found.boards}
             self._slots = {board.id: same.get(board.id) or self._slot_of(board) for board in found.boards}

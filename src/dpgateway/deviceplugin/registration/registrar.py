@@ -22,6 +22,7 @@ from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Hearer
 from dpgateway.deviceplugin.values import FRONT, Options, Registration
 from dpgateway.errors import GatewayError
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.node.incarnation import Change
 from dpgateway.resource.standing import Standing, timestamp
@@ -63,7 +64,7 @@ class Registrar:
         self._listening = False
         self._registered: Options | None = None
         self._tried = 0
-        self._complaint = ""
+        self._complaint = Complaint(log)
         self.attempts: Mapping[tuple[str, str], int] = {}
         """Registers sent so far, by API and outcome."""
 
@@ -104,7 +105,7 @@ class Registrar:
         self._endpoint.tidy()
         stream = Stream()
         self._streams.add(stream)
-        self._complaint = ""
+        self._complaint.over()
         self._feed(Event.STREAM_OPEN)
         self.options_changed()
         return Hearer(partial(self._stream_listed, stream), partial(self._stream_closed, stream))
@@ -149,7 +150,7 @@ class Registrar:
             self._since, since = time.monotonic(), timestamp()
         listed = any(stream.listed for stream in self._streams)
         api = self._api.name if registered else None
-        now = Standing(FRONT, state, since, registered, self.streaming, listed, api, self._complaint or None)
+        now = Standing(FRONT, state, since, registered, self.streaming, listed, api, self._complaint.text or None)
         self.standing.set(now)
 
     def _nothing(self) -> None:
@@ -251,10 +252,11 @@ class Registrar:
 
     def _complain(self, text: str) -> None:
         """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days."""
-        starting = not self._listening and self._now() - self._backoff.appeared < 1
-        level = logging.DEBUG if text == self._complaint or starting else logging.WARNING
-        self._complaint = self._complaint if starting else text
-        self._log.log(level, "%s", text, extra={"api": self._api.name, "reason": text})
+        fields = {"api": self._api.name, "reason": text}
+        if not self._listening and self._now() - self._backoff.appeared < 1:  # it is starting
+            self._log.debug("%s", text, extra=fields)
+        else:
+            self._complaint.say(text, extra=fields)
 
     @property
     def _api(self) -> Api:

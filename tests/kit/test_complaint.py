@@ -1,0 +1,48 @@
+import pytest
+
+from dpgateway.kit.complaint import Complaint
+from tests.support.logs import Records
+
+
+@pytest.fixture
+def records():
+    return Records()
+
+
+@pytest.fixture
+def complaint(records):
+    return Complaint(records.bound(), "it fails: %s", recovered="it works again")
+
+
+def test_a_text_is_said_once_until_it_changes(complaint, records):
+    for text in ("a", "a", "100 %", "100 %", "a"):
+        complaint.say(text)
+        assert complaint.text == text
+    assert records.texts() == ["it fails: a", "it fails: 100 %", "it fails: a"]
+
+
+def test_the_end_is_said_once_and_after_it_the_same_text_is_news(complaint, records):
+    complaint.over()
+    complaint.say("a")
+    complaint.over()
+    complaint.over()
+    assert complaint.text == ""
+    complaint.say("a")
+    assert records.texts() == ["it fails: a", "it works again", "it fails: a"]
+
+
+def test_of_several_problems_each_is_said_once_and_none_is_the_end(complaint, records):
+    complaint.say("a", "b", "a")
+    complaint.say("b", "c")
+    assert complaint.text == "b; c"
+    complaint.say()
+    assert records.texts() == ["it fails: a", "it fails: b", "it fails: c", "it works again"]
+
+
+def test_a_text_may_have_a_message_an_error_and_fields_of_its_own(complaint, records):
+    error = ValueError("no")
+    complaint.say("a\udce9", message="for now: %s", error=error, extra={"reason": "a"})
+    (record,) = records.records
+    assert record.getMessage() == "for now: a\\udce9"
+    assert record.exc_info[1] is error
+    assert record.reason == "a"
