@@ -16,7 +16,7 @@ from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told, 
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.fitness import Fitness
-from dpgateway.deviceplugin.handing import Handing
+from dpgateway.deviceplugin.handover.older import Coordinator
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
@@ -108,14 +108,14 @@ class Gateway:
         self._unended, self._pods = UnendedCalls(), places.pods
         left = Left(self._node, configuration.state_dir, self._threads)
         self._pools = Pools(left, self._unended)
-        handing = Handing(self._pools.together, group)
+        handover = Coordinator(self._pools.together, group)
         cdi_dirs = configuration.runtime.cdi_dirs
         specs = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
         own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s"))
         self._keeping = Keeping(own, self._node.holdings, left, self._threads)
         cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
-        self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handing, cdi)
-        self._node.written.subscribe(self._front.pace.wrote)
+        self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handover, cdi)
+        self._node.written.subscribe(self._front.throttle.wrote)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None

@@ -163,7 +163,7 @@ class Served:
         life.pools.join(self.inventory)
         self.calls, self.setting = Calls(name, life.truth), setting
         self.resource = Resource(config, self.inventory, running(self.calls), cdi(), LOG)
-        self.resource.releases.resting = True
+        self.resource.releases.rest()
         journal = Journal(life.folder / "state", life.node.directory, name)
         self.remembering = Remembering(journal, holdings, Inline(), LOG)
         follow = self.resource.releases.follow_holdings, self.remembering.follow
@@ -177,7 +177,7 @@ class Served:
     def ready(self) -> None:
         self.inventory.hold(self.inventory.holdings.value)
         self.inventory.settle()
-        self.resource.releases.resting = False
+        self.resource.releases.go_on()
         self.resource.releases.tell()
 
     def allocate(self, ids: tuple[str, ...]) -> "asyncio.Task[object]":

@@ -8,7 +8,7 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.handing import Handing
+from dpgateway.deviceplugin.handover.older import Coordinator
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
@@ -37,7 +37,7 @@ class Running:
         self.driver = RunningDriver(self.config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
         pools = Pools(Left(self.node, state, threads), UnendedCalls())
-        front = Front(self.node, client, threads, state, pools, Handing(pools.together, group), cdi())
+        front = Front(self.node, client, threads, state, pools, Coordinator(pools.together, group), cdi())
         self.plugin = Plugin(self.config, self.driver, front, group)
         for runs in (self.node.run, front.pools.run, self.driver.run, self.plugin.run):
             group.create_task(runs())

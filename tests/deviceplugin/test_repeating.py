@@ -77,7 +77,7 @@ class Node:
         self.resource = Resource(self.config, self.inventory, running(calls), cdi_, log, reread=self.read)
         self.resource.agent = KUBELET
         self.repeating = self.resource.repeating
-        self.repeating.resting = False
+        self.repeating.go_on()
 
     def list(self, **hardware):
         devices = (Device(id_, hardware=(hardware.get(id_, path),)) for id_, path in self.calls.paths.items())
@@ -383,7 +383,7 @@ async def test_a_pod_that_has_ended_is_asked_about_no_more(make):
 
 async def test_while_another_gateway_serves_the_driver_is_not_asked(make):
     node = make(Sticks(z="/dev/ttyUSB0"))
-    node.repeating.resting = True
+    node.repeating.rest()
     async with following(node):
         await node.admit("z")
         await node.read()

@@ -24,7 +24,7 @@ STEPS = {
     "listed": "the kubelet has its list",
     "over": "the older one has let go, and waits for the newer one's end",
 }
-"""What was just said (server/taking.py), and isn't heard yet."""
+"""What was just said (deviceplugin/handover/protocol.py), and isn't heard yet."""
 
 OWN = [".lock", ".next", ".sock"]
 """Of each resource. The registered name is missing if the newer gateway had removed it before it was killed: the

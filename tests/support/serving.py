@@ -12,8 +12,8 @@ from dpgateway import Allocation
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
-from dpgateway.deviceplugin.server.handlers import Handlers, Hearer
-from dpgateway.deviceplugin.server.throttle import Pace
+from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
+from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.drivers.running import Said
 from dpgateway.kit.log import Bound
@@ -76,11 +76,11 @@ class Audience:
         self.listed: list[object] = []
         """A stream for each list that was sent."""
 
-    def opened(self) -> Hearer:
+    def opened(self) -> StreamCallbacks:
         stream = object()
         self.opened_streams.append(stream)
         self.open.add(stream)
-        return Hearer(lambda: self.listed.append(stream), lambda: self.open.remove(stream))
+        return StreamCallbacks(lambda: self.listed.append(stream), lambda: self.open.remove(stream))
 
 
 def group() -> Any:
@@ -109,10 +109,10 @@ class Served:
         self.calls = Calls()
         self.resource = Resource(self.config, self.inventory, running(self.calls), cdi(), log)
         self.audience = Audience()
-        self.handlers = Handlers(self.resource, APIS, self._opened, Pace(), log)
+        self.handlers = Handlers(self.resource, APIS, self._opened, ListThrottle(), log)
         self.endpoint = Endpoint(Ownership(directory, self.handlers.name, log), self.handlers, group(), log)
 
-    def _opened(self, agent: str) -> Hearer:
+    def _opened(self, agent: str) -> StreamCallbacks:
         self.resource.agent = agent
         return self.audience.opened()
 

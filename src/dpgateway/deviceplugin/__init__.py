@@ -3,7 +3,7 @@
 plugin        one resource, from its driver to the kubelet: its parts, its run and its end
 registration  makes the resource known to the kubelet
 server        the resource's socket, with every API on it
-handing       hands the resource over to a newer gateway
+handover      hands the resource over to a newer gateway, or takes it over from an older one
 resource      what a kubelet may ask of a resource, in no version's words
 preferred     which ids a container should get; placement: the best of those that are free
 repeating     refuses a start with an outdated answer; outdated: which answers are

@@ -17,16 +17,16 @@ from pathlib import Path
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.deviceplugin.cdi import CdiDelivery
-from dpgateway.deviceplugin.handing import Handing, Member
+from dpgateway.deviceplugin.handover.newer import NewerSide, TakenBack
+from dpgateway.deviceplugin.handover.older import Coordinator, OlderSide, ServedResource
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.registration.stranger import SETTLED, Stranger
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.callers import Callers
 from dpgateway.deviceplugin.server.endpoint import Endpoint
-from dpgateway.deviceplugin.server.handlers import Handlers, Hearer
-from dpgateway.deviceplugin.server.taking import TakenBack, Taking
-from dpgateway.deviceplugin.server.throttle import Pace
+from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
+from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.kit.call_stats import CallStats
@@ -57,9 +57,9 @@ class Front:
     threads: Threads
     state_dir: Path
     pools: Pools
-    handing: Handing
+    handover: Coordinator
     cdi: CdiDelivery
-    pace: Pace = field(default_factory=Pace)
+    throttle: ListThrottle = field(default_factory=ListThrottle)
 
 
 class Plugin:
@@ -95,7 +95,7 @@ class Plugin:
         self._pools.join(self.inventory)
         self._resource = Resource(config, self.inventory, driver, front.cdi, log, reread=node.reader.read)
         self._resource.api = front.client.apis[0]
-        self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.pace, log)
+        self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.throttle, log)
         self._ownership = Ownership(node.directory, name, log)
         self._ownership.join(config.value.pool or "")
         self._ownership.other.subscribe(self._owner_changed)
@@ -104,18 +104,15 @@ class Plugin:
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
         journal = Journal(front.state_dir, node.directory, name)
-        self._remembering = Remembering(journal, holdings, front.threads, log)
-        self._resource.releases.resting = True  # as long as another gateway may serve the resource
-        self._handing = front.handing
-        self._member = Member(self._resource, self._endpoint, self.registrar, self._remembering, log)
-        self._client = front.client
-        if follows:
-            self._endpoint.follow(self._warm, front.handing.retries(name))
+        self._remembering = remembering = Remembering(journal, holdings, front.threads, log)
+        self._resource.rest()  # as long as another gateway may serve the resource
+        self._follows, self._retries = follows, front.handover.retries(name)
+        self._newer = newer = NewerSide(self._ownership, self._endpoint.next, self._retries, log)
+        served = ServedResource(self._resource, self._endpoint, self.registrar, remembering, newer.parked, log)
+        self._older = OlderSide(served, front.handover)
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure), holders=self._holders)
         self._stranger = Stranger(name)
         self._telling: asyncio.Task[None] | None = None
-        self._taking: Taking | None = None
-        """The talk with the gateway that served before, once this one may register."""
         self._taken: tuple[Device, ...] | None = None
         """The driver's list that the inventory took last."""
         config.subscribe(self._configured)
@@ -133,10 +130,10 @@ class Plugin:
     def _holders(self) -> Mapping[str, tuple[str, ...]]:
         return self._holdings.value.named
 
-    def _stream_opened(self, agent: str) -> Hearer | None:
+    def _stream_opened(self, agent: str) -> StreamCallbacks | None:
         return self._callers.opened(partial(self._kubelets_stream, agent))
 
-    def _kubelets_stream(self, agent: str) -> Hearer:
+    def _kubelets_stream(self, agent: str) -> StreamCallbacks:
         self._resource.agent = agent
         return self.registrar.stream_opened()
 
@@ -215,8 +212,14 @@ class Plugin:
             ("stranger", self._follow_registered),
         ):
             self._group.create_task(follow(), name=f"{self.name} {name}")
-        await retry(self._serve, self._failed)
-        given = await asyncio.shield(self._member.given)
+        try:
+            await retry(self._serve, self._failed)
+            given = await asyncio.shield(self._older.over)
+        except TakenBack as error:
+            level = logging.WARNING if self._retries.failed(str(error)) else logging.DEBUG
+            self._log.log(level, "%s", error)
+            self._ownership.release()
+            self.taken_back, given = True, False
         self._pools.elsewhere.add(self.name, "another gateway has taken it over" if given else "a handover failed")
         return given
 
@@ -229,8 +232,8 @@ class Plugin:
 
     async def _serve(self) -> None:
         await self._node.there.wait()
-        await self._endpoint.open()
-        if self._ownership.waited and self._endpoint.taking is None:
+        await self._endpoint.open(partial(self._newer.ask, self._warm) if self._follows else None)
+        if self._ownership.waited and not self._newer.took_over:
             await self._pools.others_ended()
         self._ownership.caught_up()
         await self._remembering.load()
@@ -244,20 +247,15 @@ class Plugin:
                 await self._holdings_known()
         self.inventory.hold(self._holdings.value)
         self.inventory.settle()
-        self._resource.releases.resting = self._resource.repeating.resting = False
+        self._resource.go_on()
         if self._telling is None:  # what is Unhealthy because another gateway serves it is no news
             self._telling = self._group.create_task(self._news.follow(), name=f"{self.name} news")
-        self._resource.releases.tell()
         self._resource.repeating.look()
         if not self.inventory.list.value and not self.driver.said.value.failure:
             text = "there are no devices yet: driver %s finds none for the options at %s"
             self._log.warning(text, self._config.value.driver, self._config.value.where)
-        try:
-            await self._register()
-        except TakenBack as error:
-            self._begin_again(error)
-        else:
-            self._endpoint.precede(lambda newer: self._handing.asked(self._member, newer))
+        await self._newer.register(self.registrar)
+        self._older.listen()
 
     async def _warm(self) -> bool:
         """Returns when the resource could be served at once: whether there is a healthy device."""
@@ -265,32 +263,6 @@ class Plugin:
         await self.driver.said.wait_for(lambda _: not self.failure)
         await self._noted()
         return self.driver.healthy
-
-    async def _register(self) -> None:
-        """Returns when this gateway may be asked to hand the resource over. Raises TakenBack."""
-        if (taking := self._endpoint.taking) is not None:
-            self._client.begin_with(taking.api)
-            self._handlers.seamless = await taking.registers(self._endpoint.mutes)
-            self._taking, self._endpoint.taking = taking, None  # what follows may fail, and be tried again
-            self._log.info("took over from another gateway")
-            self._group.create_task(self._tell(taking), name=f"{self.name} tell the older gateway")
-        self.registrar.ready()
-        if self._taking is not None:
-            await self._taking.ended()
-        self._handing.retries(self.name).succeeded()
-
-    async def _tell(self, taking: Taking) -> None:
-        await self.registrar.standing.wait_for(lambda standing: standing.listed)
-        taking.listed()
-
-    def _begin_again(self, error: TakenBack) -> None:
-        self.taken_back = True
-        news = self._handing.retries(self.name).failed(str(error))
-        self._log.log(logging.WARNING if news else logging.DEBUG, "%s", error)
-        self._pools.elsewhere.add(self.name, str(error))
-        self._endpoint.let_go()
-        if not self._member.given.done():
-            self._member.given.set_result(False)
 
     async def _holdings_known(self) -> None:
         """Waits until it is known what containers hold: a first list that misses a held id may crash the kubelet, and
@@ -304,7 +276,7 @@ class Plugin:
 
     def _failed(self, error: Exception) -> None:
         """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
-        if not isinstance(error, KubeletError | OSError):
+        if not isinstance(error, KubeletError | OSError) or isinstance(error, TakenBack):
             raise error
         level = logging.DEBUG if str(error) == self._trouble.value else logging.ERROR
         self._trouble.set(str(error))
@@ -315,7 +287,7 @@ class Plugin:
         """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
         self._reminder.close()
         began = time.monotonic()
-        await self._handing.end(self._member, grace)
+        await self._older.end(grace)
         grace -= time.monotonic() - began
         self.registrar.stop()
         self.inventory.close()
@@ -326,9 +298,8 @@ class Plugin:
         if self.served:
             await self._remembering.finish()
         await self._endpoint.close()
-        self._member.close()
-        if self._taking is not None:
-            self._taking.close()
+        self._older.close()
+        self._newer.close()
 
     def abandon(self) -> None:
         """Removes the names at once, whatever still runs; from any thread."""

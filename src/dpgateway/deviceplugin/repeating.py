@@ -64,7 +64,7 @@ class Repeating:
         """``api``: the version of the kubelet that asks, and whose checkpoint it is."""
         self.outdated: Observable[Mapping[str, str]] = Observable({})
         """Why the container of an offered id can't be started again."""
-        self.resting = True
+        self._resting = True
         """Whether another gateway serves the resource."""
         self._name, self._driver = inventory.name, driver
         self._holdings, self._ledger = inventory.holdings, inventory.ledger
@@ -78,6 +78,14 @@ class Repeating:
         """The driver that didn't answer; it is asked before a start only, because each call that hangs costs others."""
 
     # before a start
+
+    def rest(self) -> None:
+        """From now on another gateway serves the resource."""
+        self._resting = True
+
+    def go_on(self) -> None:
+        """This gateway serves it."""
+        self._resting = False
 
     async def check(self, ids: Sequence[str], devices: Sequence[Device], calls: Lanes) -> None:
         """Raises RequestError if the container of these ids would get other hardware than theirs, or if that isn't
@@ -193,7 +201,7 @@ class Repeating:
             await self._changed.wait()
             self._changed.clear()
             calls, note = self._driver.calls, self._holdings.value.note
-            if self.resting or calls is None or note is None:
+            if self._resting or calls is None or note is None:
                 continue
             held: dict[Ids, list[Container]] = {}
             for container, ids in _containers(note).items():
@@ -210,7 +218,7 @@ class Repeating:
         devices = {device.id: device for device in found.values() if device is not None}
         whole = all(found.values()) and all(device.health.ok for device in devices.values())
         known = frozenset(containers), tuple(devices.values()), calls, self._api()
-        if self._known.get(ids) == known or calls is self._hung or self.resting:
+        if self._known.get(ids) == known or calls is self._hung or self._resting:
             return
         self._known[ids] = known
         try:

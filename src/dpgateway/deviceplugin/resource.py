@@ -96,6 +96,19 @@ class Resource:
         calls = self.driver.calls
         return calls is None or calls.idle
 
+    def rest(self) -> None:
+        """From now on another gateway may serve the resource: the driver isn't told what is free, and no answer that
+        was given is compared with what its driver would give now.
+        """
+        self.releases.rest()
+        self.repeating.rest()
+
+    def go_on(self) -> None:
+        """This gateway serves it."""
+        self.releases.go_on()
+        self.repeating.go_on()
+        self.releases.tell()
+
     # Allocate
 
     async def allocate(self, requests: Iterable[Sequence[str]], api: Api) -> tuple[Grant, ...]:

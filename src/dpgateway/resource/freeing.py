@@ -36,8 +36,16 @@ class Releases:
         self._leaked: set[str] = set()
         """The freed ids that the log has called leaks."""
         self._told_through: Lanes | None = None
-        self.resting = False
+        self._resting = False
         """Whether another gateway tells its own driver what is free."""
+
+    def rest(self) -> None:
+        """From now on another gateway tells its own driver what is free."""
+        self._resting = True
+
+    def go_on(self) -> None:
+        """This gateway does so."""
+        self._resting = False
 
     async def follow_holdings(self) -> None:
         """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
@@ -66,7 +74,7 @@ class Releases:
         self._told_through = calls
         freed = holdings.freed - self._telling
         if (
-            self.resting
+            self._resting
             or calls is None
             or self._driver.said.value.devices is None
             or not freed

@@ -15,7 +15,7 @@ from dpgateway.config import ResourceConfig, values
 from dpgateway.deviceplugin.api import APIS, Answer, Api, Call, ListEncoder, Rpc, v1alpha2, v1beta1
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.handlers import Handlers
-from dpgateway.deviceplugin.server.throttle import Pace
+from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.kit.observable import Observable
@@ -209,7 +209,7 @@ async def channel(tmp_path):
     inventory.take((Device("a"), Device("b", Health.unhealthy("wet"))))
     resource = Resource(Observable(config), inventory, running(Calls()), cdi(), log)
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers(tuple(Handlers(resource, (V1BETA2, *APIS), opened, Pace(), log).generic()))
+    server.add_generic_rpc_handlers(tuple(Handlers(resource, (V1BETA2, *APIS), opened, ListThrottle(), log).generic()))
     server.add_insecure_port(f"unix:{tmp_path}/plugin.sock")
     await server.start()
     async with grpc.aio.insecure_channel(f"unix:{tmp_path}/plugin.sock") as channel:

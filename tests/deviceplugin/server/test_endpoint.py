@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from dpgateway import Device
 from dpgateway.deviceplugin.api import LARGEST
 from dpgateway.deviceplugin.server.endpoint import Endpoint
+from dpgateway.deviceplugin.server.handlers import STREAMS
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.errors import KubeletError
 from dpgateway.resource.ownership import Ownership
@@ -251,18 +252,16 @@ async def test_who_has_served_before_takes_nothing_from_a_gateway_that_is_in_the
     serve, short_path, records
 ):
     """Nobody would follow that handover to its end, and then both would serve."""
-
-    async def warm():
-        return True
-
-    served = await serve(bind=False)
-    served.endpoint.follow(warm)
-    await served.endpoint.open()
-    served.folder.rename(short_path / "replaced")
-    other = await serve()
     asked: list[object] = []
-    other.endpoint.precede(asked.append)
-    opening = asyncio.ensure_future(served.endpoint.open())
+
+    async def ask():
+        asked.append(None)
+        return -1
+
+    served = await serve()
+    served.folder.rename(short_path / "replaced")
+    await serve()
+    opening = asyncio.ensure_future(served.endpoint.open(ask))
     await until(records.texts)
     assert records.texts()[0].endswith("; this one takes over when that one ends")
     opening.cancel()
@@ -342,7 +341,7 @@ async def test_an_older_server_ends_once_the_only_stream_is_the_newer_ones(serve
         client = connect(short / await served.endpoint.link())
         assert health(await client.watch().read()) == BOTH
         await client.close()
-        await until(lambda: not served.handlers.streaming.value)
+        await until(lambda: not served.handlers.running(STREAMS))
         shutil.rmtree(served.folder)
     client = connect(short / await served.endpoint.link())
     stream = client.watch()

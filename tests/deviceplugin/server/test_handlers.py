@@ -3,14 +3,13 @@ import asyncio
 import grpc
 import pytest
 
-from dpgateway import Allocation, Busy, DeviceUnavailable, DriverError
+from dpgateway import Busy, DeviceUnavailable, DriverError
 from dpgateway.deviceplugin.api import v1alpha1, v1alpha2
 from dpgateway.deviceplugin.server.handlers import LONGEST_TEXT
-from dpgateway.deviceplugin.server.successor import Successor
 from dpgateway.deviceplugin.wire import v0_1_pb2, v1alpha2_pb2, v1beta1_pb2
 from dpgateway.errors import DriverFault, DriverTimeout
 from tests.support.serving import V1ALPHA, V1BETA1, status
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 CODE = grpc.StatusCode
 
@@ -88,26 +87,6 @@ async def test_each_kind_of_error_has_its_code_and_its_text_and_is_logged(served
     served.calls.error = None
     await client.call("Allocate", allocate("a"))
     assert served.handlers.refused.value is None
-
-
-async def test_a_newer_gateway_answers_and_refuses_instead_and_after_its_end_the_older_one_gives_nothing(
-    served, client, serve, short_path
-):
-    (short_path / "newer").mkdir()
-    newer = await serve(short_path / "newer")
-    newer.calls.allocation = Allocation(env={"A": "newer"})
-    served.handlers.successor = successor = Successor()
-    successor.serves(newer.socket)
-    answer = v1beta1_pb2.AllocateResponse.FromString(await client.call("Allocate", allocate("a")))
-    assert dict(answer.container_responses[0].envs) == {"A": "newer"}
-    newer.calls.error = Busy("later")
-    assert await status(client.call("Allocate", allocate("a"))) == (CODE.RESOURCE_EXHAUSTED, "later")
-    assert served.calls.allocated == []
-    await newer.close()
-    assert (await status(client.call("Allocate", allocate("a"))))[0] == CODE.UNAVAILABLE
-    assert served.calls.allocated == [], "it doesn't know what that one gave away"
-    await client.call("GetDevicePluginOptions")
-    await successor.end()
 
 
 async def test_an_rpc_that_the_kubelet_gives_up_is_counted_as_such(served, client):
@@ -200,7 +179,7 @@ async def test_a_cancelled_allocate_is_no_error_in_the_log_and_holds_nothing_any
     with pytest.raises(asyncio.CancelledError):
         await call
     async with asyncio.timeout(20):
-        await served.handlers.quiet()
+        await served.handlers.done()
     assert records.texts() == []
 
 
@@ -222,7 +201,7 @@ async def test_while_it_ends_it_refuses_new_calls_and_finishes_those_in_flight(s
     call = client.call("Allocate", allocate("a"))
     await until(lambda: served.calls.allocated)
     closing = asyncio.ensure_future(served.endpoint.drain(20))
-    await until(lambda: served.handlers.refusing)
+    await turns()
     assert (await status(client.call("Allocate", allocate("b"))))[0] is CODE.UNAVAILABLE
     assert (await status(client.watch().read()))[0] is CODE.UNAVAILABLE
     assert served.audience.open

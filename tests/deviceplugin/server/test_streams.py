@@ -5,8 +5,7 @@ import pytest
 
 from dpgateway import Device, Health
 from dpgateway.deviceplugin.api import APIS, v1alpha1
-from dpgateway.deviceplugin.server.streams import End, Lists
-from dpgateway.deviceplugin.server.throttle import Pace
+from dpgateway.deviceplugin.server.streams import End, Lists, ListThrottle
 from tests.support.serving import V1ALPHA, V1BETA1, health
 from tests.support.waiting import turns, until
 
@@ -99,7 +98,7 @@ async def test_a_stream_before_the_first_list_waits_for_it(serve, connect):
 
 async def test_a_list_is_sent_when_another_message_is_asked_for(served):
     sent: list[int] = []
-    stream = Lists(served.inventory.list, Pace()).watch(APIS[0], False, End(), lambda: sent.append(1))
+    stream = Lists(served.inventory.list, ListThrottle()).watch(APIS[0], False, End(), lambda: sent.append(1))
     await anext(stream)
     assert sent == []
     served.inventory.fail("gone", overdue=True)

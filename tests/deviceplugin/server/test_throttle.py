@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dpgateway.deviceplugin.api import APIS, Api
-from dpgateway.deviceplugin.server.streams import End, Lists
-from dpgateway.deviceplugin.server.throttle import WRITING, Pace
+from dpgateway.deviceplugin.server.streams import WRITING, End, Lists, ListThrottle
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Health
 from dpgateway.resource.offers import Offer
@@ -37,10 +36,10 @@ async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) ->
 
 @in_virtual_time
 async def test_lists_of_all_resources_keep_the_pause_of_the_api():
-    pace = Pace()
+    throttle = ListThrottle()
     times: list[float] = []
     began = asyncio.get_running_loop().time()
-    sending = [asyncio.ensure_future(sent(Lists(inventory(), pace), PACED, times)) for _ in range(5)]
+    sending = [asyncio.ensure_future(sent(Lists(inventory(), throttle), PACED, times)) for _ in range(5)]
     await advance(1)
     await asyncio.gather(*sending)
     assert [time - began for time in times] == pytest.approx([count * PACED.pause for count in range(5)])
@@ -48,42 +47,42 @@ async def test_lists_of_all_resources_keep_the_pause_of_the_api():
 
 @in_virtual_time
 async def test_a_list_waits_until_the_kubelet_has_written_the_one_before():
-    pace, loop = Pace(), asyncio.get_running_loop()
+    throttle, loop = ListThrottle(), asyncio.get_running_loop()
     began = loop.time()
-    await pace.turn(0.01, writes=True)
-    loop.call_later(0.2, pace.wrote)
-    await pace.turn(0.01, writes=True)
+    await throttle.turn(0.01, writes=True)
+    loop.call_later(0.2, throttle.wrote)
+    await throttle.turn(0.01, writes=True)
     assert loop.time() - began == pytest.approx(0.2)
 
 
 @in_virtual_time
 async def test_a_kubelet_that_is_not_seen_to_write_is_waited_for_once():
-    pace, loop = Pace(), asyncio.get_running_loop()
+    throttle, loop = ListThrottle(), asyncio.get_running_loop()
     began = loop.time()
     for _ in range(3):
-        await pace.turn(0.01, writes=True)
+        await throttle.turn(0.01, writes=True)
     assert loop.time() - began == pytest.approx(0.01 + WRITING + 0.01)
-    pace.wrote()
-    await pace.turn(0.01, writes=True)
+    throttle.wrote()
+    await throttle.turn(0.01, writes=True)
     began = loop.time()
-    await pace.turn(0.01, writes=True)
+    await throttle.turn(0.01, writes=True)
     assert loop.time() - began == pytest.approx(0.01 + WRITING)
 
 
 @in_virtual_time
 async def test_an_api_without_a_pause_waits_for_nobody():
-    pace = Pace()
+    throttle = ListThrottle()
     times: list[float] = []
     began = asyncio.get_running_loop().time()
-    await pace.turn(60)
-    await sent(Lists(inventory(), pace), APIS[0], times)
+    await throttle.turn(60)
+    await sent(Lists(inventory(), throttle), APIS[0], times)
     assert times == [began]
 
 
 async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
-    pace, one = Pace(), inventory()
-    await pace.turn(PACED.pause)
-    sending = asyncio.ensure_future(sent(Lists(one, pace), PACED, []))
+    throttle, one = ListThrottle(), inventory()
+    await throttle.turn(PACED.pause)
+    sending = asyncio.ensure_future(sent(Lists(one, throttle), PACED, []))
     await asyncio.sleep(0)
     newest = Offer("a", health=Health.unhealthy("burnt"))
     one.set({"a": newest})
@@ -91,9 +90,9 @@ async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
 
 
 async def test_a_stream_that_ends_does_not_wait_for_its_turn():
-    pace, end = Pace(), End()
-    await pace.turn(60)
-    stream = Lists(inventory(), pace).watch(PACED, False, end, lambda: None)
+    throttle, end = ListThrottle(), End()
+    await throttle.turn(60)
+    stream = Lists(inventory(), throttle).watch(PACED, False, end, lambda: None)
     async with asyncio.timeout(10):
         reading = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
@@ -104,7 +103,8 @@ async def test_a_stream_that_ends_does_not_wait_for_its_turn():
 
 async def test_an_end_may_be_said_twice():
     end = End()
-    reading = asyncio.ensure_future(anext(Lists(Observable(None), Pace()).watch(APIS[0], False, end, lambda: None)))
+    lists = Lists(Observable(None), ListThrottle())
+    reading = asyncio.ensure_future(anext(lists.watch(APIS[0], False, end, lambda: None)))
     await asyncio.sleep(0)
     end.say()
     await asyncio.sleep(0)
@@ -119,7 +119,7 @@ async def test_a_stream_whose_end_was_said_before_it_waited_ends():
     async with asyncio.timeout(10):
         for listed in (Listed(None), inventory()):
             with pytest.raises(StopAsyncIteration):
-                await anext(Lists(listed, Pace()).watch(APIS[0], False, end, lambda: None))
+                await anext(Lists(listed, ListThrottle()).watch(APIS[0], False, end, lambda: None))
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)

@@ -72,11 +72,6 @@ class KubeletClient:
         self._process: Credentials | None = None
         """What listened on kubelet.sock when it was last asked in this incarnation."""
 
-    def begin_with(self, api: str) -> None:
-        """The kubelet accepted the version of this name, as another gateway knows."""
-        if self.accepted is None:
-            self.accepted = next((one for one in self.apis if one.name == api), None)
-
     def new_kubelet(self) -> None:
         self.accepted = self._process = None
         self._refusals.forget()

@@ -19,7 +19,7 @@ from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Event, Lifecycle, State
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
-from dpgateway.deviceplugin.server.handlers import Hearer
+from dpgateway.deviceplugin.server.handlers import StreamCallbacks
 from dpgateway.deviceplugin.values import FRONT, Options, Registration
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
@@ -64,6 +64,9 @@ class Registrar:
         self._listening = False
         self._registered: Options | None = None
         self._tried = 0
+        """The index of the API in which Register was sent last."""
+        self._inherited = ""
+        self._seamless = False
         self._complaint = Complaint(log)
         self.attempts: Mapping[tuple[str, str], int] = {}
         """Registers sent so far, by API and outcome."""
@@ -89,31 +92,37 @@ class Registrar:
 
     # what happened
 
-    def ready(self) -> None:
-        """The resource is served, its list is there, and what containers hold was looked up."""
+    def ready(self, api: str = "", *, seamless: bool = False) -> None:
+        """The resource is served, its list is there, and what containers hold was looked up.
+
+        ``api``: in which another gateway has registered it until now. ``seamless``: that one's stream is open still.
+        """
+        self._inherited, self._seamless = api, seamless
         self._feed(Event.READY)
 
     def kubelet(self, change: Change) -> None:
         """What became of kubelet.sock. When the kubelet is a new one, the streams of the older kubelet are disowned."""
         if change is Change.NEW:
             self._streams.clear()
+            self._inherited = ""
             self._backoff.new_kubelet(self._now())
         if change in _KUBELET:
             self._feed(_KUBELET[change])
 
-    def stream_opened(self) -> Hearer:
+    def stream_opened(self) -> StreamCallbacks:
+        """The kubelet has opened a stream."""
         self._endpoint.tidy()
-        stream = Stream()
+        stream, seamless = Stream(), self._seamless
+        self._seamless = False
         self._streams.add(stream)
         self._complaint.over()
         self._feed(Event.STREAM_OPEN)
         self.options_changed()
-        return Hearer(partial(self._stream_listed, stream), partial(self._stream_closed, stream))
+        return StreamCallbacks(partial(self._stream_listed, stream), partial(self._stream_closed, stream), seamless)
 
     def _stream_listed(self, stream: Stream) -> None:
-        if not stream.listed:
-            stream.listed = True
-            self._tell()
+        stream.listed = True
+        self._tell()
 
     def _stream_closed(self, stream: Stream) -> None:
         if stream not in self._streams:
@@ -138,10 +147,43 @@ class Registrar:
     # what follows
 
     def _feed(self, event: Event, attempt: int | None = None) -> None:
+        """Tells the table what happened, and does what it says."""
         action = self._lifecycle.feed(event, attempt)
         self._log.debug("%s: %s, %s", event.value, self._lifecycle.state.value, action.value)
-        _ACTIONS[action](self)
+
+        # Whatever else is done, the timer is another one then; and no second Register is sent beside one in flight.
+        if action is not Action.NOTHING and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if action in _GIVING_UP and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+        match action:
+            case Action.REGISTER:
+                self._tried = self._first_api()
+                self._send()
+            case Action.NEXT_API:
+                self._tried = (self._tried + 1) % len(self._apis)
+                self._send()
+            case Action.EXPECT:
+                self._start(STREAM_DUE, self._no_stream)
+            case Action.SERVE:
+                self._log.debug("the kubelet listens", extra={"api": self._api.name})
+            case Action.DRAIN:
+                self._log.info("the options changed, so the resource is registered again")
+                self._endpoint.end_streams()
+                self._listening = True
+                self._start(self._backoff.delay(self._now(), listening=True))
+            case Action.WAIT:
+                self._start(self._backoff.delay(self._now(), listening=self._listening))
         self._tell()
+
+    def _first_api(self) -> int:
+        """The index of the API that this kubelet accepted last, as this one or the one before it knows; else 0."""
+        known = [api.name for api in self._apis]
+        last = self._client.accepted.name if self._client.accepted is not None else self._inherited
+        return known.index(last) if last in known else 0
 
     def _tell(self) -> None:
         state, before = self._lifecycle.state, self.standing.value
@@ -151,50 +193,15 @@ class Registrar:
         listed = any(stream.listed for stream in self._streams)
         api = self._api.name if registered else None
         now = Standing(FRONT, state, since, registered, self.streaming, listed, api, self._complaint.text or None)
-        self.standing.set(now)
-
-    def _nothing(self) -> None:
-        pass
-
-    def _new_attempt(self) -> None:
-        self._give_up()
-        self._tried = self._apis.index(self._client.accepted) if self._client.accepted in self._apis else 0
-        self._send()
-
-    def _next_api(self) -> None:
-        self._tried = (self._tried + 1) % len(self._apis)
-        self._send()
+        if now != before:  # else nobody is to look at it again
+            self.standing.set(now)
 
     def _send(self) -> None:
         name = f"{self._resource.name} register"
         self._task = self._group.create_task(self._register(self._lifecycle.attempt, self._api), name=name)
 
-    def _serve(self) -> None:
-        self._log.debug("the kubelet listens", extra={"api": self._api.name})
-        self._stop_timer()
-
-    def _expect(self) -> None:
-        self._start(STREAM_DUE, self._no_stream)
-
-    def _wait(self) -> None:
-        self._give_up()
-        self._start(self._backoff.delay(self._now(), listening=self._listening))
-
-    def _drain(self) -> None:
-        self._log.info("the options changed, so the resource is registered again")
-        self._endpoint.end_streams()
-        self._listening = True
-        self._wait()
-
-    def _give_up(self) -> None:
-        self._stop_timer()
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-
     def _start(self, seconds: float, over: Callable[[], None] = lambda: None) -> None:
         """``over`` is called before the table learns that the time is over."""
-        self._stop_timer()
         attempt = self._lifecycle.attempt
 
         def expired() -> None:
@@ -202,11 +209,6 @@ class Registrar:
             self._feed(Event.TIMER, attempt)
 
         self._timer = asyncio.get_running_loop().call_later(seconds, expired)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _no_stream(self) -> None:
         self._listening = True
@@ -274,14 +276,4 @@ _KUBELET = {
     Change.GONE: Event.KUBELET_GONE,
     Change.BACK: Event.KUBELET_BACK,
 }
-
-_ACTIONS = {
-    Action.NOTHING: Registrar._nothing,  # noqa: SLF001  the class's own table
-    Action.REGISTER: Registrar._new_attempt,  # noqa: SLF001
-    Action.NEXT_API: Registrar._next_api,  # noqa: SLF001
-    Action.EXPECT: Registrar._expect,  # noqa: SLF001
-    Action.SERVE: Registrar._serve,  # noqa: SLF001
-    Action.WAIT: Registrar._wait,  # noqa: SLF001
-    Action.DRAIN: Registrar._drain,  # noqa: SLF001
-    Action.GIVE_UP: Registrar._give_up,  # noqa: SLF001
-}
+_GIVING_UP = frozenset({Action.REGISTER, Action.WAIT, Action.DRAIN, Action.GIVE_UP})

@@ -13,17 +13,17 @@ as the kubelet.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from dpgateway.deviceplugin.server.handlers import Hearer
+from dpgateway.deviceplugin.server.handlers import StreamCallbacks
 from dpgateway.kit.accepted import ACCEPTED, Connection, Credentials
 
 
 @dataclass(eq=False, slots=True)
 class _Stream:
     connection: Connection
-    hearer: Hearer
+    callbacks: StreamCallbacks
 
 
 class Callers:
@@ -36,7 +36,7 @@ class Callers:
         """The kubelet's connections that have, or had, their stream."""
         self._streams: set[_Stream] = set()
 
-    def opened(self, kubelets: Callable[[], Hearer]) -> Hearer | None:
+    def opened(self, kubelets: Callable[[], StreamCallbacks]) -> StreamCallbacks | None:
         """A stream was opened: what hears of it, from ``kubelets`` if it is the kubelet's; None if it isn't."""
         connection = self._unused()
         if connection is None:
@@ -47,7 +47,7 @@ class Callers:
         self._used |= {connection}
         stream = _Stream(connection, kubelets())
         self._streams.add(stream)
-        return Hearer(stream.hearer.listed, partial(self._closed, stream))
+        return replace(stream.callbacks, closed=partial(self._closed, stream))
 
     def _unused(self) -> Connection | None:
         there = ACCEPTED.at(self._paths())
@@ -59,4 +59,4 @@ class Callers:
         for ended in [stream, *(one for one in self._streams if not one.connection.is_open)]:
             if ended in self._streams:
                 self._streams.remove(ended)
-                ended.hearer.closed()
+                ended.callbacks.closed()

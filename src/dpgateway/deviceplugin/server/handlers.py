@@ -1,14 +1,22 @@
-"""Each API's RPCs as gRPC handlers over one resource: bytes in, the neutral call, bytes out."""
+"""Each API's RPCs as gRPC handlers over one resource: bytes in, the neutral call, bytes out.
+
+Theory of operation
+    - Two versions may share an RPC's path. Then the version of the last Register decides what its bytes mean.
+    - A call is running until gRPC has written its answer, and a stream until its end is written. The task of a handler
+      is the task that writes them, so what is running are the tasks of handlers that aren't done.
+    - A handler asks the resource, unless another gateway takes the resource over: then calls are forwarded, and this
+      gateway answers only what the other one can't have.
+    - At the end new calls are refused, those that run have their time, and each stream is told to end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import operator
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,9 +28,7 @@ from google.protobuf.message import DecodeError
 
 from dpgateway.deviceplugin.api import Api, Call, Rpc
 from dpgateway.deviceplugin.resource import Resource
-from dpgateway.deviceplugin.server.streams import End, Lists
-from dpgateway.deviceplugin.server.successor import Successor
-from dpgateway.deviceplugin.server.throttle import Pace
+from dpgateway.deviceplugin.server.streams import End, Lists, ListThrottle
 from dpgateway.errors import (
     Busy,
     DriverError,
@@ -49,12 +55,6 @@ LONGEST_TEXT = 2000
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """What gRPC sends as it is; of all else it sends each byte as %XX (its PROTOCOL-HTTP2.md, Status-Message)."""
 
-MARGIN = 1.0
-"""Seconds that a newer gateway has besides the resource's own time, because it knows better why it has no answer."""
-
-_DECIDING = frozenset({Call.ALLOCATE, Call.PREPARE})
-"""The calls that give something away, or make it ready."""
-
 KUBELET_AGENT = "grpc-go/"
 """How a kubelet of any release names itself, and other clients that are written in Go (``callers``)."""
 
@@ -62,19 +62,31 @@ ServicerContext = Any
 """grpc.aio.ServicerContext, which comes without types."""
 
 
+Answered = tuple[grpc.StatusCode, bytes | str]
+"""The bytes of an answer, or a text that says why there is none."""
+
+Forward = Callable[[Api, Rpc, bytes, float], Awaitable[Answered | None]]
+"""Gets an RPC, its bytes, and the seconds that an answer may take. None: this gateway must answer it itself."""
+
+UNARY = frozenset(Call) - {Call.WATCH}
+STREAMS = frozenset({Call.WATCH})
+
+
 @dataclass(frozen=True, slots=True)
-class Hearer:
-    """Who hears of one stream that a kubelet opened."""
+class StreamCallbacks:
+    """What is called for one stream of the kubelet."""
 
     listed: Callable[[], None]
-    """A list was sent, and not only the one in which all is Unhealthy."""
+    """The first list was sent, and not only the one in which all is Unhealthy."""
     closed: Callable[[], None]
     """The stream has ended."""
+    seamless: bool = False
+    """Whether another gateway's stream is open still, so the kubelet counts the devices as that one listed them."""
 
 
-NOBODY = Hearer(lambda: None, lambda: None)
+NOBODY = StreamCallbacks(lambda: None, lambda: None)
 
-Opened = Callable[[str], Hearer | None]
+Opened = Callable[[str], StreamCallbacks | None]
 """Called with the user agent for each stream that a kubelet may have opened; None: it isn't the kubelet's."""
 
 
@@ -86,30 +98,23 @@ class Handlers:
         resource: Resource,
         apis: Iterable[Api],
         opened: Opened,
-        pace: Pace,
+        throttle: ListThrottle,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.name = resource.name
         self._resource, self._apis, self._opened, self._log = resource, tuple(apis), opened, log
-        self._lists = Lists(resource.inventory.list, pace)
+        self._lists = Lists(resource.inventory.list, throttle)
+        self._running: dict[asyncio.Task[Any], Call] = {}
+        """The handlers whose answer isn't sent yet."""
         self._ends: set[End] = set()
-        self._allocating = Observable(0)
-        self.calls = Observable(0)
-        """How many calls of any kind, but for streams, aren't answered yet."""
-        self.successor: Successor | None = None
-        """Who answers instead of this gateway."""
-        self.seamless = False
-        """Whether the kubelet has an open stream of another gateway when the next one is opened."""
-        self.streaming = Observable(0)
-        """How many streams there are whose end hasn't been sent yet."""
+        self._forward: Forward | None = None
+        self._refusing = False
         self._calls: dict[Call, Callable[[Any, Api], Awaitable[Any]]] = {
             Call.OPTIONS: self._options,
             Call.PREFER: lambda requests, _: resource.prefer(requests),
             Call.ALLOCATE: resource.allocate,
             Call.PREPARE: lambda ids, _: resource.prepare(ids),
         }
-        self.refusing = False
-        """Whether new calls are refused, because the resource ends."""
         self._refused: dict[str, tuple[str, float]] = {}
         """Why the last call of each RPC was refused, by name."""
         self.refused: Observable[tuple[str, float] | None] = Observable(None)
@@ -136,8 +141,15 @@ class Handlers:
 
         return grpc.unary_unary_rpc_method_handler(answer)
 
-    def _spoken(self, api: Api, rpc: Rpc) -> tuple[Api, Rpc]:
-        """Where versions share a path, the version of the last Register decides."""
+    async def _begin(self, api: Api, rpc: Rpc, context: ServicerContext) -> tuple[Api, Rpc]:
+        """A handler begins: the version that was spoken. Aborts the call if the resource ends."""
+        if self._refusing:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the gateway is ending; another one may follow")
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  a coroutine runs in one
+        self._running[task] = rpc.call
+        task.add_done_callback(self._running.pop)  # a context's own callback may come earlier
+
         spoken = self._resource.api
         if spoken is not api and spoken.service == api.service:
             for row in spoken.rpcs:
@@ -146,43 +158,24 @@ class Handlers:
         return api, rpc
 
     async def _answer(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> bytes:
-        if self.refusing:
-            await self._refuse(context)
-        api, rpc = self._spoken(api, rpc)
-        _count_until_sent(self.calls)
-        if rpc.call is Call.ALLOCATE:
-            _count_until_sent(self._allocating)
-        if self.successor is not None and (passed_on := await self._pass_on(api, rpc, raw, context)) is not None:
-            return passed_on
-        began, code = time.monotonic(), grpc.StatusCode.CANCELLED
-        try:
-            code, answer = await self._answered(api, rpc, raw)
-        finally:
-            self.rpcs.add(rpc.name, code.name, began)
+        api, rpc = await self._begin(api, rpc, context)
+        answered = None
+        if self._forward is not None:
+            answered = await self._forward(api, rpc, raw, self._resource.patience(rpc.call, api))
+        if answered is None:
+            began, code = time.monotonic(), grpc.StatusCode.CANCELLED
+            try:
+                answered = code, _ = await self._call(api, rpc, raw)
+            finally:
+                self.rpcs.add(rpc.name, code.name, began)
+        code, answer = answered
         if isinstance(answer, bytes):
             return answer
         await context.abort(code, _short(answer))
         raise AssertionError  # abort raises
 
-    async def _pass_on(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> bytes | None:
-        """The answer of the gateway that took over; None if this one must answer after all."""
-        assert self.successor is not None  # noqa: S101  the caller looked
-        seconds = self._resource.patience(rpc.call, api) + MARGIN
-        try:
-            path = f"/{api.service}/{rpc.name}"
-            return await self.successor.answer(path, raw, seconds, decides=rpc.call in _DECIDING)
-        except grpc.aio.AioRpcError as error:
-            await context.abort(error.code(), error.details() or "")
-        except TimeoutError:
-            if rpc.call not in _DECIDING:  # so both may answer
-                return None
-            text = f"the gateway that takes over hasn't answered {rpc.name} within {seconds:g} s"
-            self._log.warning("%s", text, extra={"api": api.name, "rpc": rpc.name, "reason": text})
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"resource {self.name}: {text}")
-        raise AssertionError  # abort raises
-
-    async def _answered(self, api: Api, rpc: Rpc, raw: bytes) -> tuple[grpc.StatusCode, bytes | str]:
-        """The answer, or a text that says why there is none."""
+    async def _call(self, api: Api, rpc: Rpc, raw: bytes) -> Answered:
+        """The resource's answer. Errors are told to the kubelet, and to whoever asks for the status."""
         try:
             answer = rpc.encode(await self._calls[rpc.call](rpc.decode(raw), api))
         except DecodeError as error:
@@ -203,69 +196,56 @@ class Handlers:
             self.refused.set(next(iter(self._refused.values()), None))
         return grpc.StatusCode.OK, answer
 
-    @staticmethod
-    async def _refuse(context: ServicerContext) -> None:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, "the gateway is ending; another one may follow")
-
     async def _options(self, _: None, api: Api) -> object:
         return self._resource.options()
 
     async def _watch(self, api: Api, rpc: Rpc, raw: bytes, context: ServicerContext) -> AsyncIterator[bytes]:
-        if self.refusing:
-            await self._refuse(context)
-        api, rpc = self._spoken(api, rpc)
+        api, rpc = await self._begin(api, rpc, context)
         try:
             rpc.decode(raw)
         except DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{api.service}/{rpc.name}: {error}")
-        agent, end, hearer = _agent(context), End(), NOBODY
+        agent, end, stream = _agent(context), End(), NOBODY
         self._ends.add(end)  # before anybody is told of the stream, and may want to end it
-        _count_until_sent(self.streaming)
         try:
             if agent.startswith(KUBELET_AGENT):
-                hearer = self._opened(agent) or NOBODY
-            forgets, self.seamless = agent.startswith(api.forgetful) and not self.seamless, False
-            async with contextlib.aclosing(self._lists.watch(api, forgets, end, hearer.listed)) as messages:
+                stream = self._opened(agent) or NOBODY
+            forgets = agent.startswith(api.forgetful) and not stream.seamless
+            async with contextlib.aclosing(self._lists.watch(api, forgets, end, stream.listed)) as messages:
                 async for message in messages:
                     yield message
         finally:
             self._ends.discard(end)
-            hearer.closed()
+            stream.closed()
 
-    async def idle(self) -> None:
-        """Returns at a moment when each call was answered; the next one may come as soon as the caller waits."""
-        await self.calls.wait_for(operator.not_)
+    def running(self, calls: Collection[Call] = UNARY) -> int:
+        """How many of these calls aren't answered yet; of STREAMS: whose end hasn't been sent."""
+        return sum(call in calls for call in self._running.values())
 
-    async def still(self) -> None:
-        """Returns when the end of each stream has been sent."""
-        await self.streaming.wait_for(operator.not_)
+    async def done(self, calls: Collection[Call] = UNARY) -> None:
+        """Returns at a moment when none of them is running; the next one may come as soon as the caller waits."""
+        while tasks := [task for task, call in self._running.items() if call in calls]:
+            await asyncio.wait(tasks)
 
     def make_ready(self) -> None:
         """Encodes the list for a kubelet that is about to ask for it, in the API of the Register."""
         self._lists.encode(self._resource.api)
 
+    def forward(self, to: Forward | None) -> None:
+        """From now on ``to`` is asked first; None: nobody is, and this gateway answers every call."""
+        self._forward = to
+
     def hush(self) -> None:
         """Nothing more is sent on the streams, which stay open: a newer gateway lists the devices from now on."""
-        self._lists.hushed = True
+        self._lists.hush()
+
+    def refuse(self) -> None:
+        """From now on new calls are refused, because the resource ends."""
+        self._refusing = True
 
     def end_streams(self) -> None:
         for end in self._ends:
             end.say()
-
-    async def quiet(self) -> None:
-        """Returns when no Allocate is in flight, and each answer has been sent."""
-        await self._allocating.wait_for(operator.not_)
-
-
-def _count_until_sent(number: Observable[int]) -> None:
-    """Adds one until gRPC has written what the handler that runs now answers.
-
-    The task of a handler is the task that writes its answer. A context's own callback may come earlier.
-    """
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101  a coroutine runs in one
-    number.set(number.value + 1)
-    task.add_done_callback(lambda _: number.set(number.value - 1))
 
 
 def _short(text: str) -> str:

@@ -12,12 +12,48 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 from dpgateway.deviceplugin.api import Api, ListEncoder
-from dpgateway.deviceplugin.server.throttle import Pace
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Health
 from dpgateway.resource.offers import Offers
 
+WRITING = 0.3
+"""Seconds that a kubelet has to write its checkpoint, before the next list is sent all the same."""
+
 _ENDING = Health.unhealthy("about to be listed")
+
+
+class ListThrottle:
+    """Sends lists one after another, to kubelets that can't take many at once. One for all resources of a kubelet."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Lock()
+        self._next = 0.0
+        self._written = asyncio.Event()
+        self._written.set()
+        self._blind = False
+        """Set when no checkpoint write was seen in time; the directory watch may be blind, so don't wait for it."""
+
+    def wrote(self) -> None:
+        """The kubelet has written its checkpoint."""
+        self._written.set()
+        self._blind = False
+
+    async def turn(self, pause: float, *, writes: bool = False) -> None:
+        """Waits for a turn, after which nobody else has one for ``pause`` seconds.
+
+        ``writes``: the kubelet writes its checkpoint for each list, so nobody else has one before that, either.
+        """
+        async with self._turns:
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(self._next - loop.time())
+            if writes and not self._blind:
+                try:
+                    async with asyncio.timeout(WRITING):
+                        await self._written.wait()
+                except TimeoutError:
+                    self._blind = True
+            self._written.clear()
+            self._next = loop.time() + pause
 
 
 class End:
@@ -44,12 +80,15 @@ class End:
 class Lists:
     """The lists of one resource."""
 
-    def __init__(self, listed: Observable[Offers | None], pace: Pace) -> None:
-        self._list, self._pace = listed, pace
+    def __init__(self, listed: Observable[Offers | None], throttle: ListThrottle) -> None:
+        self._list, self._throttle = listed, throttle
         self._encoders: dict[str, ListEncoder] = {}
         self._encoded: dict[str, tuple[int, bytes]] = {}
-        self.hushed = False
-        """Whether nothing more is sent."""
+        self._hushed = False
+
+    def hush(self) -> None:
+        """From now on nothing is sent; the streams stay open."""
+        self._hushed = True
 
     def encode(self, api: Api) -> bytes:
         """The bytes of the current list, made once per version."""
@@ -65,25 +104,28 @@ class Lists:
         offers = self._list.value or {}
         return ListEncoder(api).encode({id_: replace(offer, health=_ENDING) for id_, offer in offers.items()})
 
-    async def watch(self, api: Api, forgets: bool, end: End, sent: Callable[[], None]) -> AsyncGenerator[bytes, None]:
+    async def watch(self, api: Api, forgets: bool, end: End, listed: Callable[[], None]) -> AsyncGenerator[bytes, None]:
         """Each newer list until the ``end`` is said, the full one first; a slow reader skips to the newest.
 
         ``forgets``: the kubelet would take the list for no change, although it counts each id as Unhealthy by now.
-        ``sent`` is called when another message is asked for after a list, because the list is sent then.
+        ``listed`` is called once the first list is sent, which is when gRPC asks for the next message.
         """
         version = 0
         while await self._is_next(version, api, end):
-            if version == 0 and forgets:
+            first = version == 0
+            if first and forgets:
                 yield self.encode_unhealthy(api)
             version = self._list.version
             yield self.encode(api)
-            sent()
+            if first:
+                listed()
 
     async def _is_next(self, version: int, api: Api, end: End) -> bool:
         """Returns when it is the turn of a list after ``version``; False once the end is said."""
         async with end.interrupts():
             await self._list.wait(version)
-            await self._pace.turn(api.pause, writes=api.writes)
-            if self.hushed:
+            if api.pause:
+                await self._throttle.turn(api.pause, writes=api.writes)
+            if self._hushed:
                 await asyncio.get_running_loop().create_future()  # until the end is said
         return not end.said

@@ -3,8 +3,8 @@ import socket
 import grpc
 import pytest
 
-from dpgateway import Allocation, DriverError
-from dpgateway.deviceplugin.server.successor import Successor
+from dpgateway import Allocation, Busy, DriverError
+from dpgateway.deviceplugin.handover.proxy import Proxy
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from tests.support.resources import NAME
 from tests.support.serving import V1ALPHA, V1BETA1, status
@@ -27,75 +27,89 @@ async def newer(serve, short_path):
 
 
 @pytest.fixture
-async def successor(older):
-    """Stands behind the older gateway, and isn't known to serve yet."""
-    older.handlers.successor = Successor()
-    yield older.handlers.successor
-    await older.handlers.successor.end()
+async def proxy(older, log):
+    """Forwards what the older gateway is asked to a newer one that isn't known to serve yet."""
+    proxy = Proxy(NAME, log)
+    older.handlers.forward(proxy.answer)
+    yield proxy
+    await proxy.end()
 
 
 @pytest.fixture
-async def allocate(older, connect, successor):
+async def allocate(older, connect, proxy):
     """Asks the older gateway."""
     client = connect(older.socket)
     return lambda: client.call("Allocate", REQUEST)
 
 
-async def test_a_call_waits_until_the_newer_gateway_serves_and_then_has_its_answer(older, newer, successor, allocate):
+async def test_a_call_waits_until_the_newer_gateway_serves_and_then_has_its_answer(older, newer, proxy, allocate):
     newer.calls.allocation = Allocation(env={"FROM": "newer"})
     call = allocate()
-    await until(lambda: older.handlers.calls.value)
-    successor.serves(newer.socket)
+    await until(older.handlers.running)
+    proxy.serves(newer.socket)
     answer = v1beta1_pb2.AllocateResponse.FromString(await call)
     assert dict(answer.container_responses[0].envs) == {"FROM": "newer"}
     assert (older.calls.allocated, newer.calls.allocated) == ([], [("a",)])
 
 
-async def test_a_refusal_of_the_newer_gateway_is_told_as_it_is(older, newer, successor, allocate):
+async def test_a_refusal_of_the_newer_gateway_is_told_as_it_is(older, newer, proxy, allocate):
     newer.calls.error = DriverError("worn out")
-    successor.serves(newer.socket)
+    proxy.serves(newer.socket)
     assert await status(allocate()) == (grpc.StatusCode.FAILED_PRECONDITION, "worn out")
     assert older.calls.allocated == []
 
 
-async def test_the_older_gateway_answers_what_waited_for_a_newer_one_that_never_served(older, successor, allocate):
+async def test_the_older_gateway_gives_nothing_after_the_end_of_a_newer_one_that_may_have_given(
+    older, newer, proxy, allocate, connect
+):
+    proxy.serves(newer.socket)
+    await allocate()
+    newer.calls.error = Busy("later")
+    assert await status(allocate()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "later")
+    await newer.close()
+    assert (await status(allocate()))[0] == grpc.StatusCode.UNAVAILABLE
+    assert older.calls.allocated == [], "it doesn't know what that one gave away"
+    await connect(older.socket).call("GetDevicePluginOptions")
+
+
+async def test_the_older_gateway_answers_what_waited_for_a_newer_one_that_never_served(older, proxy, allocate):
     call = allocate()
-    await until(lambda: older.handlers.calls.value)
-    await successor.end()
+    await until(older.handlers.running)
+    await proxy.end()
     await call
     assert older.calls.allocated == [("a",)]
 
 
 async def test_the_older_gateway_answers_if_the_newer_one_dies_before_the_lock_is_its_own(
-    older, newer, successor, allocate
+    older, newer, proxy, allocate
 ):
-    successor.serves(newer.socket)
+    proxy.serves(newer.socket)
     await newer.close()
     await allocate()
     assert older.calls.allocated == [("a",)]
 
 
-async def test_nobody_answers_for_a_newer_gateway_that_owns_the_lock_and_has_died(older, newer, successor, allocate):
-    successor.serves(newer.socket)
-    successor.owns()
+async def test_nobody_answers_for_a_newer_gateway_that_owns_the_lock_and_has_died(older, newer, proxy, allocate):
+    proxy.serves(newer.socket)
+    proxy.owns()
     await newer.close()
     code, _ = await status(allocate())
     assert code is grpc.StatusCode.UNAVAILABLE
     assert older.calls.allocated == []
 
 
-async def test_a_newer_gateway_whose_directory_is_gone_is_an_error(successor, short_path):
+async def test_a_newer_gateway_whose_directory_is_gone_is_an_error(proxy, short_path):
     with pytest.raises(OSError, match="No such file"):
-        successor.serves(short_path / ("x" * 120) / "socket")
+        proxy.serves(short_path / ("x" * 120) / "socket")
 
 
 @pytest.fixture
-async def frozen(short_path, successor):
+async def frozen(short_path, proxy):
     """A newer gateway that has bound its socket, and whose process is stopped."""
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(short_path / "frozen.sock"))
         bound.listen()
-        successor.serves(short_path / "frozen.sock")
+        proxy.serves(short_path / "frozen.sock")
         yield
 
 

@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from dpgateway import Allocation, Device, Health
-from dpgateway.deviceplugin.handing import keeps_one_client
+from dpgateway.deviceplugin.handover.protocol import keeps_one_client
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.seqpacket import Gone, Listener, Peer
 from dpgateway_simulator import Kubelet

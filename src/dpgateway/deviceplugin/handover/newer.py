@@ -1,0 +1,169 @@
+"""The newer gateway's side of a handover: asks for a resource, serves it, registers it (``protocol``).
+
+The order is that of :meth:`Plugin.run`: the ownership calls :meth:`NewerSide.ask` until the older gateway lends the
+lock, then the resource is served, and then :meth:`NewerSide.register` registers it. Any of these steps may fail for
+another reason and be tried again, so each looks whether it has been done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from dpgateway.deviceplugin.handover.parked import ParkedConnections
+from dpgateway.deviceplugin.handover.protocol import ASK, BACK, LISTED, POOR, REGISTER, SERVES, TAKE, Retries
+from dpgateway.deviceplugin.registration.registrar import Registrar
+from dpgateway.errors import KubeletError
+from dpgateway.kit.seqpacket import Peer
+from dpgateway.resource.ownership import Ownership
+
+ASKING = 1.0
+"""Seconds between two tries to have a resource from the gateway that serves it."""
+
+Warm = Callable[[], Awaitable[bool]]
+"""Returns when the resource could be served at once: whether there is a healthy device."""
+
+
+class Misunderstood(OSError):
+    """The older gateway answers with something else than it should."""
+
+
+class TakenBack(KubeletError):
+    """The older gateway serves on, because this one was too slow, or because neither knows what the other one says."""
+
+    def __init__(self, said: str, expected: str) -> None:
+        why = "this one hasn't answered in time" if said == BACK else f"expected {expected}, found {said!r}"
+        super().__init__(f"the gateway that serves it took it back: {why}")
+
+
+class NewerSide:
+    """Of one resource, for the life of its plugin. Used from the event loop."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        next_: Path,
+        retries: Retries,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        """``next_``: where the older gateway listens."""
+        self._ownership, self._next, self._retries, self._log = ownership, next_, retries, log
+        self.parked = ParkedConnections()
+        self._older: Peer | None = None
+        """The gateway that lent the lock; closed once that has ended its streams, or itself."""
+        self._api = ""
+        """The name of the API in which it is registered."""
+        self._may_register = False
+
+    @property
+    def took_over(self) -> bool:
+        """Whether another gateway lent the lock to this one."""
+        return self._older is not None
+
+    async def ask(self, warm: Warm) -> int:
+        """The lock's descriptor, once the gateway that serves has lent it."""
+        told = False
+        while True:
+            await self._retries.pause()
+            healthy = await warm()
+            try:
+                return await self._ask_once(healthy=healthy)
+            except Misunderstood as error:
+                level = logging.WARNING if self._retries.failed(str(error)) else logging.DEBUG
+                self._log.log(level, "the gateway that serves it can't hand it over: %s", error)
+            except OSError as error:  # nobody listens, or the older gateway has closed the connection
+                level = logging.DEBUG if healthy or told else logging.WARNING
+                why = "" if healthy else "; this one has no healthy device, and nothing is taken from one that has any"
+                self._log.log(level, "the gateway that serves it doesn't hand it over: %s%s", error, why)
+                told = not healthy
+                await asyncio.sleep(ASKING)
+
+    async def _ask_once(self, *, healthy: bool) -> int:
+        """Raises Misunderstood, or OSError if the older gateway doesn't hand the resource over."""
+        older = Peer.dial(self._next)
+        try:
+            older.send(ASK if healthy else POOR)
+            verb, _, api = (await older.hear()).partition(" ")
+        except BaseException:
+            older.close()
+            raise
+        descriptors = older.passed()
+        if verb != TAKE or len(descriptors) != 1:
+            found = f"{verb!r:.100} and {len(descriptors)} descriptors"
+            wrong = f"expected {TAKE!r} and a lock, found {found}; end that gateway"
+        elif not self._ownership.is_it(descriptors[0]):
+            wrong = f"expected {self._ownership.path}, locked, found another descriptor"
+        else:
+            self._hang_up()  # that was about the lock of a folder that has been replaced since
+            self._older, self._api = older, api
+            return descriptors[0]
+        for descriptor in descriptors:
+            os.close(descriptor)
+        older.close()
+        raise Misunderstood(f"{self._next}: {wrong}")
+
+    async def register(self, registrar: Registrar) -> None:
+        """Registers the resource, as soon as the older gateway lets it, if there is one. Returns when this gateway may
+        be asked to hand it over itself. Raises TakenBack.
+        """
+        if self._older is None:
+            registrar.ready()
+        else:
+            if not self._may_register:
+                seamless = await self._wait_for_register(self._older)
+                self._may_register = True
+                self._log.info("took over from another gateway")
+                registrar.ready(self._api, seamless=seamless)
+            await self._wait_for_end(self._older, registrar)
+        self._retries.succeeded()
+
+    async def _wait_for_register(self, older: Peer) -> bool:
+        """Returns when this gateway may register: the older one says so, or has ended (False)."""
+        _say(older, SERVES)
+        try:
+            await self._hear(older, REGISTER)
+        except OSError:
+            older.close()
+            return False
+        self.parked.park(older.passed())
+        return True
+
+    async def _wait_for_end(self, older: Peer, registrar: Registrar) -> None:
+        """Says when the kubelet has the list. Returns when the older gateway has ended its streams, or itself."""
+
+        async def tell() -> None:
+            await registrar.standing.wait_for(lambda standing: standing.listed)
+            _say(older, LISTED)
+
+        telling = asyncio.create_task(tell(), name="tell the older gateway")
+        try:
+            with contextlib.suppress(OSError):
+                await self._hear(older, "nothing more")
+        finally:
+            telling.cancel()
+        older.close()
+
+    @staticmethod
+    async def _hear(older: Peer, expected: str) -> None:
+        """Raises TakenBack, or OSError if the older gateway has closed the connection, or ended."""
+        if (said := await older.hear()) != expected:
+            older.close()
+            raise TakenBack(said, expected)
+
+    def _hang_up(self) -> None:
+        if self._older is not None:
+            self._older.close()
+
+    def close(self) -> None:
+        """This gateway's streams have ended."""
+        self.parked.close()
+        self._hang_up()
+
+
+def _say(older: Peer, text: str) -> None:
+    with contextlib.suppress(OSError):  # it has closed the connection; what it said before tells why
+        older.send(text)
