@@ -42,7 +42,7 @@ def test_everything_that_is_wrong_at_once(line):
     ]
 
 
-def test_json_has_every_part_of_a_problem(line):
+def test_each_part_of_a_problem_in_json(line):
     config = line.config(f"resources:\n- {GOOD}\n- {{name: example.com/b, driver: fake, options: {{mod: list}}}}")
     result = line("check", "--config", config, "--output", "json", "--node-name", "n1")
     assert result.exit_code == 2
@@ -117,7 +117,7 @@ class TestPrecedence:
         assert self.settings(line, **environment)["node_name"] == "ours"
         assert self.settings(line, "--node-name", "flag", **environment)["node_name"] == "flag"
 
-    def test_resources_of_other_nodes_are_not_for_us(self, line):
+    def test_resources_of_other_nodes(self, line):
         config = line.config("resources: [{name: example.com/a, driver: nowhere, nodes: [gpu-*]}]")
         assert self.settings(line, "--config", config, "--node-name", "x")["resources"] == []
         assert line("check", "--config", config, "--node-name", "gpu-1").exit_code == 2

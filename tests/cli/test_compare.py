@@ -35,7 +35,7 @@ def check(line, gateway, *arguments):
     return line("check", "--against-running", *given, *arguments)
 
 
-async def test_each_resource_with_what_becomes_of_it_and_then_it_comes_so(line, gateway):
+async def test_prediction_is_what_a_reload_does(line, gateway):
     await gateway.start(*SERVED)
     await gateway.said("serving 4 resources")
     state = str(gateway.folder / "state")
@@ -68,7 +68,7 @@ async def test_each_resource_with_what_becomes_of_it_and_then_it_comes_so(line, 
     assert (wrong.exit_code, json.loads(wrong.stdout)["against_running"]) == (2, None)
 
 
-async def test_pages_that_are_on_already_are_no_change_also_after_a_reload(line, gateway):
+async def test_pages_already_on_are_no_change(line, gateway):
     gateway.web = {"listen": "127.0.0.1:0"}
     await gateway.start(*SERVED)
     await gateway.said("the pages are at ")
@@ -81,7 +81,7 @@ async def test_pages_that_are_on_already_are_no_change_also_after_a_reload(line,
         assert json.loads(result.stdout)["against_running"]["taken_over"] == []
 
 
-async def test_a_directory_that_the_gateway_was_given_by_an_option_stays(line, gateway):
+async def test_directory_given_by_an_option(line, gateway):
     await gateway.start(*SERVED)
     await until((gateway.folder / "control.sock").exists)
     same = ("check", "--against-running", "--control-socket", gateway.folder / "control.sock", "--output", "json")

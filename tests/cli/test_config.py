@@ -42,7 +42,7 @@ def test_it_passes_the_check(line, example):
     assert result.stdout.endswith(f"{config} is valid on node n1\n")
 
 
-def test_what_is_commented_out_is_the_default(line, example):
+def test_commented_values_are_the_defaults(line, example):
     full = uncommented(example)
     assert full.count("# ") < example.count("# ") - 10
     short, long = read(line, example), read(line, full)

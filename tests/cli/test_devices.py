@@ -9,7 +9,7 @@ def entry(name, mode, more=""):
     return f"- {{name: example.com/{name}, driver: fake, options: {{mode: {mode}}}{more}}}\n"
 
 
-def test_each_device_with_its_health_and_numa_nodes(line):
+def test_each_device_with_its_health(line):
     config = line.config("resources:\n" + entry("a", "list", ", shares: 3"))
     result = line("devices", "--config", config, "--node-name", "n1")
     assert result.exit_code == 0
@@ -21,7 +21,7 @@ def test_each_device_with_its_health_and_numa_nodes(line):
     ]
 
 
-def test_json_has_all_that_is_known_and_the_offered_ids(line):
+def test_everything_known_in_json(line):
     config = line.config("resources:\n" + entry("a", "list", ", shares: 2"))
     result = line("devices", "--config", config, "--node-name", "n1", "--output", "json")
     assert result.exit_code == 0
@@ -54,7 +54,7 @@ def test_json_has_all_that_is_known_and_the_offered_ids(line):
     }
 
 
-def test_a_driver_that_fails_or_hangs_costs_its_own_resource(line):
+def test_failing_or_hanging_driver(line):
     config = line.config(
         "resources:\n"
         + entry("good", "list")
@@ -79,7 +79,7 @@ def test_a_driver_that_fails_or_hangs_costs_its_own_resource(line):
     assert "example.com/slow: the driver didn't answer within 50ms (driver fake)\n" in table.stdout
 
 
-def test_many_drivers_that_hang_hold_up_no_other(line):
+def test_many_hanging_drivers(line):
     hanging = "".join(entry(f"slow-{number}", "hang", ", timeouts: {list: 2s}") for number in range(20))
     config = line.config("resources:\n" + hanging + entry("good", "list"))
     result = line("devices", "--config", config, "--output", "json")
@@ -88,7 +88,7 @@ def test_many_drivers_that_hang_hold_up_no_other(line):
     assert result.stderr == "closed example.com/good\n"
 
 
-def test_a_list_that_no_kubelet_takes_is_named(line):
+def test_list_too_long_for_a_kubelet(line):
     names = "{device_id_prefix: " + "x" * 230 + ", count: 30}"
     config = line.config(f"resources:\n- {{name: example.com/a, driver: simulated, options: {names}, shares: 1000}}\n")
     result = line("devices", "--config", config, "--output", "json")
@@ -98,14 +98,14 @@ def test_a_list_that_no_kubelet_takes_is_named(line):
     assert resource["failure"].startswith("the list of 30000 ids takes ")
 
 
-def test_a_wrong_configuration_is_said_on_standard_error(line):
+def test_wrong_configuration_on_standard_error(line):
     config = line.config("resources:\n" + entry("a", "1"))
     result = line("devices", "--config", config)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"{config}:2: resources[0].options.mode: found 1, expected a string")
 
 
-def test_all_that_is_wrong_is_said_at_once_the_drivers_options_too(line):
+def test_all_problems_at_once(line):
     config = line.config("resources:\n" + entry("a", "1") + entry("b", "list", ", shares: no"))
     result = line("devices", "--config", config)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -159,7 +159,7 @@ def test_what_cannot_be_explained_is_said(line):
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_in_a_pipe_the_log_comes_after_the_result_in_plain_text(line, output):
+def test_log_after_the_result_in_a_pipe(line, output):
     config = line.config("resources:\n" + entry("a", "chat"))
     result = line("devices", "--config", config, "--output", output)
     assert result.stdout in result.output
@@ -169,7 +169,7 @@ def test_in_a_pipe_the_log_comes_after_the_result_in_plain_text(line, output):
     assert json.loads(result.output.splitlines()[-1])["message"] == "looking around"
 
 
-def test_a_command_that_fails_tells_its_log_too(line, monkeypatch):
+def test_failed_command_prints_its_log(line, monkeypatch):
     config = line.config("resources:\n" + entry("a", "chat"))
     result = line("devices", "--config", config, "--output", "json", "--log-level", "warning")
     assert "looking around" not in result.output

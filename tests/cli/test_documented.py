@@ -40,12 +40,12 @@ def test_its_options_are_documented(name):
         assert parameter.help
 
 
-def test_no_option_is_documented_that_there_is_not():
+def test_each_documented_option_exists():
     for option, (_, commands) in ROWS.items():
         for name in commands:
             assert option in options(name)
 
 
-def test_every_step_of_a_script_is_documented():
+def test_each_script_step_is_documented():
     rows = re.findall(r"^\| `(.*?)` \| .*\. \|$", REFERENCE[REFERENCE.index("| step |") :], re.MULTILINE)
     assert [row.replace("\\|", "|") for row in rows] == [f"{name} {verb.words}".strip() for name, verb in VERBS.items()]

@@ -24,7 +24,7 @@ def python(code, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_garbage_is_collected_again_once_a_command_is_imported():
+def test_garbage_collection_after_an_import():
     assert main.get_command(click.Context(main), "check") is not None
     assert gc.isenabled()
 
@@ -33,7 +33,7 @@ CLI = "import sys; from dpgateway.cli import main; main(sys.argv[1:], prog_name=
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_names_every_command_without_importing_one(flag):
+def test_help_imports_no_command(flag):
     code = """
 import sys
 from dpgateway.cli import main
@@ -125,7 +125,7 @@ class TestCompletion:
         assert done.stdout.startswith("complete -o nosort -F _dpgateway_completion")
 
 
-def test_run_says_what_is_wrong_in_the_logs_own_format_and_imports_no_table_printer(tmp_path):
+def test_run_fails_in_the_log_format(tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text("resources: [{name: a, driver: b}]\nkubelet: {apis: []}")
     code = f"import atexit, sys; atexit.register(lambda: print('rich' in sys.modules)); {CLI}"
@@ -146,7 +146,7 @@ def test_grpcs_own_lines_are_off():
 
 
 @pytest.mark.parametrize("arguments", [["simulate", "--help"], ["preflight", "--rehearse", "--to=1.37"]])
-def test_without_the_simulator_it_says_how_to_get_it(tmp_path, arguments):
+def test_advice_without_the_simulator(tmp_path, arguments):
     """A module that raises is what an absent package looks like."""
     for name in ("grpclib", "betterproto", "h2"):
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name='{name}')")
@@ -157,13 +157,13 @@ def test_without_the_simulator_it_says_how_to_get_it(tmp_path, arguments):
     assert result.stderr.endswith("pip install 'dpgateway[simulator]'\n")
 
 
-def test_a_path_that_no_file_can_have_is_wrong_usage():
+def test_impossible_path_is_wrong_usage():
     result = CliRunner().invoke(main, ["check", "--config", "\ud800"])
     assert result.exit_code == 2
     assert r"expected a path, found '\ud800'" in result.output
 
 
-def test_levels_and_formats_may_be_in_capitals(line):
+def test_levels_and_formats_in_capitals(line):
     result = line("devices", "--log-level", "ERROR", "--log-format", "TEXT", "--config", "/nonexistent.yaml")
     assert result.exit_code == 2
     assert "/nonexistent.yaml" in result.stderr

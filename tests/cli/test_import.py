@@ -87,7 +87,7 @@ def test_json(run):
     }
 
 
-def test_a_file_is_overwritten_only_if_this_is_said(run, tmp_path):
+def test_overwriting_needs_an_option(run, tmp_path):
     ours = tmp_path / "ours.yaml"
     ours.write_text("mine")
     line = ("old", "theirs", "--output-file", "ours.yaml")

@@ -388,7 +388,7 @@ def test_check_warns_of_it_in_json(do, mistake):
 
 
 @each(HARMLESS)
-def test_what_is_no_mistake_is_not_told(do, mistake):
+def test_correct_configurations(do, mistake):
     result = do(mistake, "check", "--output", "json")
     assert result.exit_code == 0
     verdict = json.loads(result.stdout)
@@ -414,12 +414,12 @@ class TestDevices:
         assert result.stdout.startswith("example.com/a: no devices: driver chardev finds none for the options at ")
         assert result.stdout.endswith("config.yaml:2\n")
 
-    def test_a_device_node_that_is_not_there(self, do):
+    def test_missing_device_node(self, do):
         result = do(Mistake(chardev("paths: [/dev/no-such-thing]")), "devices")
         assert result.exit_code == 0
         assert "Unhealthy  no such device node: /dev/no-such-thing" in result.stdout
 
-    def test_a_file_that_is_no_device_node(self, do):
+    def test_file_instead_of_a_device_node(self, do):
         result = do(Mistake(chardev("paths: [/dev/fd]")), "devices")
         assert result.exit_code == 0
         assert "Unhealthy  " in result.stdout
@@ -432,7 +432,7 @@ class TestDevices:
         assert "the driver failed: devices() listed the id 'n1-0' twice; an id means one device" in result.stdout
 
     @pytest.mark.parametrize("output", ["table", "json"])
-    def test_a_pattern_that_does_not_match_the_node(self, do, output):
+    def test_pattern_without_a_match(self, do, output):
         result = do(DOUBTS["a pattern that doesn't match the node"], "devices", "--output", output)
         assert result.exit_code == 0
         told, printed = (result.stdout, "") if output == "table" else (result.stderr, result.stdout)
@@ -498,7 +498,7 @@ class TestRun:
         shutil.rmtree(folder)
 
     @pytest.mark.parametrize("log", ["text", "json"])
-    def test_a_wrong_configuration_is_one_error_in_the_log(self, run, log):
+    def test_wrong_configuration_is_one_log_line(self, run, log):
         run.write(resource("shares: 0"))
         code, lines = run.fails(log=log)
         assert code == 2
@@ -506,14 +506,14 @@ class TestRun:
         text = "config.yaml:2: resources[0].shares: found 0, expected a number of shares from 1 to 1000"
         assert line.endswith(f"ERROR   {text}") if log == "text" else json.loads(line)["message"] == text
 
-    def test_what_is_wrong_with_keys_and_with_drivers_options_is_told_at_once(self, run):
+    def test_keys_and_options_at_once(self, run):
         run.write("resources:\n- {name: example.com/a, driver: chardev, shares: 0, options: {paths: [relative]}}")
         code, lines = run.fails()
         assert code == 2
         told = [json.loads(line)["message"] for line in lines]
         assert [text.split(": ")[1] for text in told] == ["resources[0].shares", "resources[0].options.paths[0]"]
 
-    def test_a_driver_that_is_not_installed_fails_its_resource_alone(self, run):
+    def test_driver_not_installed(self, run):
         run.write("resources:\n- {name: example.com/a, driver: chrdev}")
         entry = run.says("the resource failed")
         assert (entry["level"], entry["resource"]) == ("error", "example.com/a")
@@ -526,7 +526,7 @@ class TestRun:
         entry = run.says("there are no devices yet: driver chardev finds none for the options at config.yaml:2")
         assert (entry["level"], entry["resource"]) == ("warning", "example.com/a")
 
-    def test_a_pattern_that_does_not_match_the_node(self, run):
+    def test_pattern_without_a_match(self, run):
         run.write(resource("nodes: [gpu-*]"))
         entry = run.says("no resource is for node n1, only for those named gpu-*, so nothing is served")
         assert entry["level"] == "warning"
@@ -539,7 +539,7 @@ class TestRun:
             in json.loads(line)["message"]
         )
 
-    def test_a_directory_that_is_too_long_for_a_socket(self, run):
+    def test_directory_too_long_for_a_socket(self, run):
         entry = run.says("expected at most 61", run.start(f"--device-plugins-dir=/{'x' * 62}"))
         assert "a kubelet can't dial our sockets below /xxx" in entry["message"]
 
@@ -552,7 +552,7 @@ class TestRun:
         assert json.loads(line)["message"] == told
 
     @pytest.mark.parametrize("mode", [0o600, 0o700])
-    def test_a_configuration_that_may_not_be_read(self, run, mode):
+    def test_unreadable_configuration(self, run, mode):
         hidden = run.folder / "hidden"
         hidden.mkdir(mode=0o755 if mode == 0o600 else mode)
         (hidden / "config.yaml").touch(mode)
@@ -572,7 +572,7 @@ class TestRun:
         assert entry["message"].endswith("; this one takes over once it is ready")
         assert entry["level"] == "warning"
 
-    def test_a_socket_that_a_kubelet_left_behind(self, run):
+    def test_stale_kubelet_socket(self, run):
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(str(run.folder / "device-plugins/kubelet.sock"))
         entry = run.says("registering failed")
@@ -593,7 +593,7 @@ class TestRun:
         assert done.stderr.splitlines()[-1].endswith("pip install 'dpgateway[simulator]'")
         assert "Traceback" not in done.stderr
 
-    def test_the_demo_without_all_of_its_drivers(self, run):
+    def test_demo_without_its_drivers(self, run):
         """A package without entry points hides the installed one of that name."""
         for name in ("chardev", "fpga"):
             hidden = run.folder / f"dpgateway_{name}-0.dist-info"

@@ -7,7 +7,7 @@ def files(directory):
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
 
 
-def test_it_says_what_it_wrote_and_what_to_do_next(line, tmp_path):
+def test_output_names_files_and_next_steps(line, tmp_path):
     directory = tmp_path / "new place"
     result = line("new-driver", "gpio-lines", "--directory", directory)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -19,7 +19,7 @@ def test_it_says_what_it_wrote_and_what_to_do_next(line, tmp_path):
     assert "class GpioLinesDriver:" in (directory / "src/dpgateway_gpio_lines/__init__.py").read_text()
 
 
-def test_the_directory_is_named_after_the_package(line, tmp_path, monkeypatch):
+def test_directory_has_the_packages_name(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert line("new-driver", "tpm").exit_code == 0
     assert "pyproject.toml" in files(tmp_path / "dpgateway-tpm")
@@ -54,7 +54,7 @@ def test_nothing_is_overwritten(line, tmp_path):
     assert files(tmp_path) == ["mine"]
 
 
-def test_a_place_where_nothing_can_be_written(line):
+def test_directory_not_writable(line):
     result = line("new-driver", "tpm", "--directory", "/proc/new")
     assert result.exit_code == 1
     assert result.stderr == "Error: /proc/new can't be written: No such file or directory\n"

@@ -48,7 +48,7 @@ def _read(output):
         return b""
 
 
-def test_a_terminal_of_forty_columns_goes_without_some(terminal):
+def test_forty_columns(terminal):
     log, printed, *table = terminal(40)
     assert "INFO    looking around resource=example.com/a" in log
     assert printed == "closed example.com/a"
@@ -62,7 +62,7 @@ def test_a_terminal_of_forty_columns_goes_without_some(terminal):
     assert max(map(len, table)) <= 40
 
 
-def test_a_wide_terminal_has_the_columns_of_a_pipe(terminal):
+def test_wide_terminal(terminal):
     *_, head, good, bad = terminal(100)
     assert head.split() == ["RESOURCE", "ID", "HEALTH", "REASON", "NUMA", "SHARES", "ATTRIBUTES"]
     assert good.split() == ["example.com/a", "n1-0", "Healthy", "-", "0,1", "1", "serial=A1", "good=true"]
@@ -84,13 +84,13 @@ COLUMNS = {"NAME": ["NAME", "example.com/a"], "WHY": ["WHY", "no such node"], "N
         (5, {"NAME": 5}),
     ],
 )
-def test_lines_are_broken_between_words_and_columns_left_out_before_words_are_broken(room, widths):
+def test_columns_go_before_words_break(room, widths):
     assert fit(COLUMNS, ["N", "WHY"], room) == widths
 
 
-def test_a_column_that_is_not_to_spare_stays():
+def test_necessary_columns_stay():
     assert fit({"NAME": ["example.com/a"], "WHY": ["no/such/node"]}, [], 18) == {"NAME": 8, "WHY": 8}
 
 
-def test_an_indentation_is_kept_with_its_word():
+def test_indentation_is_kept():
     assert fit({"NAME": ["   a b"], "N": ["1"]}, ["N"], 7) == {"NAME": 4, "N": 1}

@@ -129,7 +129,7 @@ what to do: restart it
     )
 
 
-def test_one_resource_with_all_of_its_devices(drawn):
+def test_all_devices_of_one_resource(drawn):
     holders = [
         {"namespace": "default", "pod": "p", "pod_uid": "u", "container": "c"},
         {"namespace": None, "pod": None, "pod_uid": "v", "container": "d"},
@@ -160,7 +160,7 @@ def test_no_kubelet_and_no_resource(drawn):
     assert drawn(status(kubelet=nobody, pod_resources={"failure": "no socket"})) == text
 
 
-def test_of_many_devices_twenty_are_named_and_all_of_one_resource(drawn):
+def test_twenty_of_many_devices(drawn):
     many = resource(R, *(device(f"x{number}", healthy=False) for number in range(22)))
     text = drawn(status(many))
     assert (text.count("Unhealthy"), text.splitlines()[-1]) == (
@@ -170,7 +170,7 @@ def test_of_many_devices_twenty_are_named_and_all_of_one_resource(drawn):
     assert drawn(status(many), whole=True).count("Unhealthy") == 22
 
 
-def test_of_many_events_the_last_ten_are_shown(drawn):
+def test_last_ten_events(drawn):
     text = drawn(status(events=[event(f"event {number}") for number in range(12)]))
     assert [line.rpartition(" ")[2] for line in text.splitlines()[-10:]] == [str(number) for number in range(2, 12)]
     assert "event 1\n" not in text
@@ -187,7 +187,7 @@ def test_of_many_events_the_last_ten_are_shown(drawn):
         ("2025-12-31T10:49:00.000Z", "25h"),
     ],
 )
-def test_an_age_has_one_or_two_units(drawn, since, age):
+def test_age_in_one_or_two_units(drawn, since, age):
     gateway = {"version": "0.1", "node": "n", "pid": 7, "since": since}
     assert drawn(status(gateway=gateway)).splitlines()[0] == f"gateway 0.1 of node n, pid 7, for {age}"
 

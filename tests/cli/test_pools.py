@@ -40,12 +40,12 @@ def test_resources_that_share_hardware(line, first, second, pool, expected):
         assert warned[0].startswith(f"warning: {config}:3: {B}: {expected}")
 
 
-def test_no_driver_is_asked_without_the_option(line):
+def test_drivers_are_asked_with_the_option_only(line):
     config = line.config(f"resources: [{{name: {A}, {FAKE}}}, {{name: {B}, {FAKE}}}]")
     assert "pci 0000" not in line("check", "--config", config, "--node-name", "n1").stdout
 
 
-def test_resources_of_one_pool_are_meant_to_have_the_same_nodes(line):
+def test_same_nodes_in_one_pool(line):
     chardev = "driver: chardev, options: {paths: [/dev/x]}"
     config = "resources: [{name: %s, pool: p, %s}, {name: %s, pool: %s, %s}]"
     together = line("check", "--config", line.config(config % (A, chardev, B, "p", chardev)))

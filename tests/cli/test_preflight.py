@@ -76,7 +76,7 @@ def test_nothing_is_lost(node):
     ]
 
 
-def test_a_loss_in_words_says_what_to_do(node):
+def test_loss_with_advice(node):
     node.hold(by_node(entry(R, DeviceIDs={"-1": ["gone"]})))
     lines = node.says(code=1).splitlines()
     assert lines[-3].startswith(f"loss: {R}: containers hold gone, which driver fake doesn't list; ")
@@ -149,12 +149,12 @@ def test_a_kubelet_that_does_not_answer(node):
     assert "UNAVAILABLE" in text
 
 
-def test_each_field_of_the_json_is_documented(node):
+def test_each_json_field_is_documented(node):
     section = REFERENCE[REFERENCE.index("### Preflight") : REFERENCE.index("### Finding")]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(node.json(code=0))
 
 
-def test_what_a_container_was_given_tells_what_it_uses(node):
+def test_features_from_the_checkpoint(node):
     answer = wire.ContainerAllocateResponse(annotations={"a": "b"}, cdi_devices=[wire.CDIDevice(name="v.example/c=d")])
     given = base64.b64encode(answer.SerializeToString()).decode()
     node.hold(by_node(entry(R, DeviceIDs={"-1": ["n1-0"]}, AllocResp=given)))
@@ -183,7 +183,7 @@ def test_a_driver_that_fails(node):
     ("text", "allowed"),
     [("failCgroupV1: false", True), ("failCgroupV1: true", False), ("a: b", False), ("[]", False), ("{", False)],
 )
-def test_a_kubelet_that_is_told_to_start_on_cgroup_v1(tmp_path, text, allowed):
+def test_kubelet_allowed_cgroup_v1(tmp_path, text, allowed):
     (tmp_path / "config.yaml").write_text(text)
     assert facts.allows_cgroup_v1(tmp_path / "config.yaml") == allowed
     assert not facts.allows_cgroup_v1(tmp_path / "none.yaml")
@@ -217,12 +217,12 @@ def test_a_container_runtime(node, short_path):
     assert [one["code"] for one in told["findings"]] == ["cdi-expanded"]
 
 
-def test_an_api_that_the_configuration_leaves_out(node):
+def test_api_not_configured(node):
     node.configure(f"{SERVED}\nkubelet: {{apis: [v1alpha2]}}")
     assert node.found(code=1) == [("loss", "api-refused", "")]
 
 
-def test_a_checkpoint_that_can_not_be_read(node):
+def test_unreadable_checkpoint(node):
     (node.directory / "kubelet_internal_checkpoint").write_bytes(b"{")
     told = node.json(code=1)
     assert told["verdict"] == "unknown"
@@ -233,7 +233,7 @@ def test_a_checkpoint_that_can_not_be_read(node):
 @settings(
     deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-def test_whatever_the_checkpoint_there_is_a_verdict(node, document):
+def test_verdict_for_any_checkpoint(node, document):
     node.hold(document)
     result = node.line("preflight", f"--config={node.config}", f"--device-plugins-dir={node.directory}", *SURE)
     assert result.exit_code in {0, 1}
@@ -287,16 +287,16 @@ def test_a_node_without_a_kubelet(node):
     assert "doesn't exist" in told["checkpoint"]["unread"]
 
 
-def test_a_kubelet_that_never_gave_anything_away(node):
+def test_kubelet_without_a_checkpoint(node):
     assert node.found(code=0) == []
 
 
-def test_what_another_plugin_gave_is_no_loss(node):
+def test_devices_of_another_plugin(node):
     node.hold(by_node(entry("example.com/other", DeviceIDs={"-1": ["x"]})))
     assert node.found(code=0) == [("change", "resource-of-others", "example.com/other")]
 
 
-async def test_a_kubelet_that_runs_tells_what_it_serves(line, short_path):
+async def test_clue_of_a_running_kubelet(line, short_path):
     """It has the checkpoint's format and PodResources."""
     node = Node(line, short_path / "device-plugins")
     async with Kubelet("1.16", node.directory):

@@ -41,7 +41,7 @@ def test_it_is_told_in_one_line(printing, words, redirection, why):
     assert printing(words, redirection) == (1, f"Error: standard output can't be written: {why}\n")
 
 
-def test_it_is_told_at_once_when_python_keeps_nothing_back(printing):
+def test_error_without_buffering(printing):
     code, said = printing("config example", "> /dev/full", PYTHONUNBUFFERED="1")
     assert (code, said) == (1, "Error: standard output can't be written: No space left on device\n")
 
@@ -52,6 +52,6 @@ def test_a_gateway_needs_no_standard_output(printing):
     assert "none.yaml: found no such file or directory" in said
 
 
-def test_another_error_of_the_system_stays_what_it_is(capsys):
+def test_other_system_errors_pass(capsys):
     with pytest.raises(OSError, match="elsewhere"), told_in_one_line():
         raise OSError("elsewhere")

@@ -55,7 +55,7 @@ def lines(text):
     return [line.split() for line in text.splitlines()]
 
 
-async def test_a_table_of_the_resources_and_what_is_wrong(node):
+async def test_table_of_resources_and_troubles(node):
     (node.folder / "state").mkdir()
     (node.folder / "state").chmod(0o777)
     await offered(node, ABSENT)
@@ -85,7 +85,7 @@ async def test_a_table_of_the_resources_and_what_is_wrong(node):
     assert f"registered ({R})\n" in table
 
 
-async def test_that_a_driver_refuses_containers_is_wrong_until_one_gets_its_devices(node):
+async def test_refused_containers_until_one_succeeds(node):
     faults, new = node.folder / "faults.json", node.folder / "faults.new"
     new.write_text(json.dumps({"faults": [{"call": "allocate", "error": "the bus is stuck"}]}))
     new.rename(faults)
@@ -112,7 +112,7 @@ async def test_that_a_driver_refuses_containers_is_wrong_until_one_gets_its_devi
     assert R not in [one["resource"] for one in status["troubles"]]
 
 
-async def test_one_resource_with_each_device_and_who_holds_it(node):
+async def test_one_resource_with_its_holders(node):
     await offered(node, ABSENT)
     reply = await node.kubelet.admit("p", {"c": {R: 1}})
     assert reply["ok"]
@@ -139,7 +139,7 @@ async def test_one_resource_with_each_device_and_who_holds_it(node):
     assert device["held_since"] == since
 
 
-async def test_the_resources_are_in_the_order_of_the_configuration_also_after_a_reload(node):
+async def test_configured_order_after_a_reload(node):
     first, last = ({**THING, "name": f"example.com/{name}"} for name in ("first", "last"))
     await offered(node, last)
     await node.gateway.said("serving 2 resources")
@@ -154,7 +154,7 @@ async def test_a_resource_that_there_is_not(node):
     assert await node.says("example.com/thign", code=1) == "the gateway has no resource example.com/thign\n"
 
 
-async def test_who_watches_sees_a_device_turn_unhealthy_with_its_reason(node):
+async def test_watch_sees_a_device_fail(node):
     faults = node.folder / "faults.json"
     node.gateway.resources = [{**THING, "options": {"count": 2, "control_file": str(faults)}}]
     await node.gateway.start()
@@ -176,7 +176,7 @@ async def test_who_watches_sees_a_device_turn_unhealthy_with_its_reason(node):
     assert (process.returncode, errors.decode()) == (1, "the gateway has ended\n")
 
 
-async def test_a_configuration_that_was_refused_is_shown_until_one_is_taken_over(node):
+async def test_refused_configuration_until_the_next(node):
     await offered(node)
     before = (await node.json())["reloads"]
     assert (before["succeeded"], before["refused"], before["refusal"]) == (0, 0, None)
@@ -196,7 +196,7 @@ async def test_a_configuration_that_was_refused_is_shown_until_one_is_taken_over
     assert before["read"] <= after["read"]
 
 
-async def test_without_a_gateway_the_checkpoint_tells_who_holds_what(node):
+async def test_checkpoint_without_a_gateway(node):
     await offered(node)
     assert (await node.kubelet.admit("p", {"c": {R: 1}}))["ok"]
     assert await node.gateway.end() == 0

@@ -11,7 +11,7 @@ def told(result, config):
     return [text.removeprefix(f"{config}:") for text in result.stdout.splitlines() if text.startswith(f"{config}:")]
 
 
-def test_a_mount_over_a_node_is_a_problem_of_the_mount(line):
+def test_mount_over_a_node(line):
     mounts = "mounts: [{host_path: /etc, container_path: /x}, {host_path: /etc, container_path: /dev/null}]"
     config = line.config(f"resources:\n- {{name: example.com/a, {CHARDEV},\n   {mounts}}}\n")
     assert line("check", "--config", config).exit_code == 0
@@ -24,7 +24,7 @@ def test_a_mount_over_a_node_is_a_problem_of_the_mount(line):
     )
 
 
-def test_a_mount_that_is_missing_on_this_host_is_a_problem(line):
+def test_mount_missing_on_the_host(line):
     mounts = "mounts: [{host_path: /no/such, container_path: /x}]"
     config = line.config(f"resources:\n- {{name: example.com/a, {CHARDEV},\n   {mounts}}}\n")
     assert line("check", "--config", config).exit_code == 0, "it may be another host"
@@ -38,7 +38,7 @@ def test_a_mount_that_is_missing_on_this_host_is_a_problem(line):
     assert result.stdout.count(why) == 2
 
 
-def test_what_a_drivers_own_options_make_impossible_is_a_problem_of_them(line, tmp_path):
+def test_impossible_driver_options(line, tmp_path):
     (tmp_path / "net/a").mkdir(parents=True)
     (tmp_path / "class/x").mkdir(parents=True)
     (tmp_path / "class/x/a").symlink_to("../../net/a")

@@ -21,7 +21,7 @@ def named(text):
     return re.findall(r"`([^`]+)`", text)
 
 
-def test_each_value_is_documented_and_whether_a_profile_has_it():
+def test_each_value_and_profile_is_documented():
     found = {key.strip("`"): profile == "yes" for key, profile, _ in rows(OWN)}
     assert found == {key: key in PROFILE for key in VALUES}
 

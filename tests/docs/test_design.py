@@ -10,14 +10,14 @@ SOURCE = DOCS.parent / "src/dpgateway"
 
 
 @pytest.mark.parametrize(("page", "least"), [("kubelet", 10), ("holdings", 8)])
-def test_each_file_in_brackets_is_below_the_gateways_source(page, least):
+def test_each_file_in_brackets_exists(page, least):
     brackets = re.findall(r"\[(`[^]]+`)\]", Page(f"design/{page}.md").text)
     files = [file for bracket in brackets for file in re.findall(r"`([^`]+)`", bracket)]
     assert len(files) >= least
     assert [file for file in files if not (SOURCE / file).is_file()] == []
 
 
-def test_each_case_of_kubernetes_own_tests_names_a_test_that_is_there_or_a_reason():
+def test_each_kubernetes_case_names_a_test():
     lines = Page("design/kubernetes-e2e.md").text.splitlines()
     rows = [line.strip("|").split("|") for line in lines if line.startswith("| ")]
     cases = [row for row in rows if row[0].strip() != "case"]

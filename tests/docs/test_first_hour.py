@@ -44,6 +44,6 @@ def test_the_page_shows_the_true_output(results, index, shown):
     check_output(here(shown), results[index - 1].output)
 
 
-def test_five_commands_lead_to_a_container_with_the_device():
+def test_five_commands_to_a_container():
     part = PAGE.text[PAGE.text.index("in five commands") : PAGE.text.index("container started")]
     assert part.count("```sh") == 5

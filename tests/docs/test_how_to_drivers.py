@@ -123,7 +123,7 @@ def test_cards_are_as_their_monitor_says(make, tmp_path):
         list(make("cards", directory=tmp_path / "none").devices())
 
 
-def test_adapters_are_noticed_when_the_monitor_says_so(make, tmp_path):
+def test_monitor_notices_adapters(make, tmp_path):
     recorder, fifo = Recorder(), tmp_path / "fifo"
     os.mkfifo(fifo)
     driver = make("adapters", recorder, monitor=("sh", "-c", f"read line < {fifo}; echo $line; exec sleep 60"))
@@ -134,7 +134,7 @@ def test_adapters_are_noticed_when_the_monitor_says_so(make, tmp_path):
     assert [device.id for device in driver.devices()] == ["usb-1", "usb-2"]
 
 
-def test_a_monitor_that_cannot_be_started_is_the_drivers_own_error(make):
+def test_monitor_that_cannot_start(make):
     with pytest.raises(DriverError, match="no-such-program can't be started: No such file"):
         make("adapters", monitor=("no-such-program",))
 
@@ -147,7 +147,7 @@ def test_boards_that_cannot_be_flashed(make):
         make("boards", flasher=("nowhere",)).prepare(driver.devices())
 
 
-def test_seats_raise_each_error_for_its_reason(make, tmp_path):
+def test_each_error_of_seats(make, tmp_path):
     driver = make("seats")
     blue, red = driver.devices()
     assert driver.allocate([red]).env == {"LICENCE": "abc"}
@@ -162,7 +162,7 @@ def test_seats_raise_each_error_for_its_reason(make, tmp_path):
         driver.allocate([red])
 
 
-def test_cores_are_near_the_node_that_the_kernel_names(make, tmp_path):
+def test_numa_nodes_of_cores(make, tmp_path):
     driver = make("cores", addresses=("0000:3b:00.0", "0000:00:01.0"))
     near, gone = driver.devices()
     assert near.numa_nodes == (1,)
@@ -177,7 +177,7 @@ def test_lines_tell_their_options(make):
     assert allocation.env == {"BUS_SETTLE_MS": "1000", "BUS_a": "/dev/ttyS0@9600"}
 
 
-def test_sticks_are_known_by_their_serial_numbers(make):
+def test_serial_numbers_of_sticks(make):
     driver = make("sticks")
     devices = driver.devices()
     assert [device.id for device in devices] == ["0403:6001:A1", "0403:6001:A2"]
@@ -227,7 +227,7 @@ def test_the_configuration_is_checked_as_shown(place: Place, site):
     check_output(block.output, result.output)
 
 
-def test_pods_get_the_errors_that_the_page_quotes(place: Place, site, tmp_path):
+def test_quoted_errors_reach_pods(place: Place, site, tmp_path):
     """A seat that was revoked, and a board whose flashing takes longer than the deadline, and is joined."""
     quoted = re.findall(r"^ {4,}(resource .*|prepare\(\) of .*)$", PAGE.text, re.MULTILINE)
     late, revoked = quoted

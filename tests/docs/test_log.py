@@ -8,7 +8,7 @@ from tests.docs.pages import Page
 PAGE = Page("reference/log.md")
 
 
-def test_each_field_is_documented_in_its_order():
+def test_each_field_in_its_order():
     table = [line.split("|")[1].strip(" `") for line in PAGE.text.splitlines() if line.startswith("| `")]
     assert table == list(lines.FIELDS)
 

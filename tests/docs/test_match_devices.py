@@ -27,7 +27,7 @@ def first_column(text):
     return [re.sub(r"[`{}]|:.*", "", row[0]) for row in rows(text)]
 
 
-def test_every_key_test_and_field_is_on_the_page():
+def test_each_key_test_and_field():
     keys = [key for key in first_column(SECTIONS["Tests"]) if key not in {"test", "---"}]
     assert keys == [field.name for kind in (Match, Test) for field in dataclasses.fields(kind)]
     assert first_column(SECTIONS["Templates"]) == [*FIELDS, "group", "part", "id", "name"]
@@ -37,7 +37,7 @@ def test_every_key_of_a_group_is_on_the_page():
     assert first_column(SECTIONS["Several objects"]) == [field.name for field in dataclasses.fields(GroupOption)]
 
 
-def test_every_key_of_probes_is_on_the_page():
+def test_each_key_of_probes():
     assert first_column(SECTIONS["Probes"]) == [field.name for field in dataclasses.fields(Probes)]
 
 

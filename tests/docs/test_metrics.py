@@ -16,12 +16,12 @@ DOCUMENTED = [
 ]
 
 
-def test_each_metric_with_its_type_and_labels():
+def test_each_metric_type_and_labels():
     own = [one for one in DOCUMENTED if one[0].startswith("dpgateway_")]
     assert own == [(row.name, row.kind, row.labels) for row in ROWS]
 
 
-async def test_the_metrics_of_the_process_and_no_others(short_path):
+async def test_metrics_of_the_process(short_path):
     async with Node(short_path).running() as node:
         exposed = await node.exposed()
     others = {name for name in exposed if not name.startswith("dpgateway_")}

@@ -45,12 +45,12 @@ def test_the_demo_prints_what_is_shown():
     check_output(block("text"), result.stdout)
 
 
-def test_the_time_of_a_restart_is_that_of_the_last_measurement():
+def test_restart_time_as_measured():
     figures = Report.read(DOCS.parent / "benchmarks/results.json").figures
     assert f"{figures['restart.gateway.ms@1']:.0f} ms after its restart" in README.replace("\n", " ")
 
 
-def test_everybody_is_told_the_same_duration_of_the_demo():
+def test_same_duration_of_the_demo_everywhere():
     """It is about programming a board and starting two Python processes, so a test can't measure it well."""
     for text in (README, (DOCS.parent / "Makefile").read_text(), str(demo.__doc__), str(demo.demo.help)):
         assert len(re.findall(r"about five seconds", text)) == 1

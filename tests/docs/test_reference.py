@@ -72,7 +72,7 @@ def default(field):
     return repr(field.default).replace("'", '"')
 
 
-def test_each_method_is_listed_with_its_lane_and_has_a_section():
+def test_each_method_with_lane_and_section():
     signatures = [name.partition("(")[0] for name in names(SECTIONS["The class"])]
     assert sorted(signatures) == sorted({"__init__", *REQUIRED, *ABILITIES})
     assert {row[0].strip("`") for row in rows(SECTIONS["Threads and deadlines"])} == set(signatures) - {"Options"}
@@ -85,7 +85,7 @@ def test_a_methods_parameters(method):
     assert f"{method}({', '.join(parameters)})" in SECTIONS
 
 
-def test_the_deadlines_are_those_of_the_configuration():
+def test_deadlines_as_configured():
     found = dict(re.findall(r"`timeouts\.(\w+)` \((\d+) s\)", SECTIONS["Threads and deadlines"]))
     defaults = {name: f"{value.total_seconds():g}" for name, value in dataclasses.asdict(Timeouts()).items()}
     assert found == defaults
@@ -93,7 +93,7 @@ def test_the_deadlines_are_those_of_the_configuration():
     assert closing in SECTIONS["Threads and deadlines"]
 
 
-def test_each_error_is_a_row_of_what_raising_it_means():
+def test_each_error_is_a_row():
     errors = [
         name
         for name in dpgateway.__all__

@@ -32,7 +32,7 @@ def test_every_command_works(results):
     assert [result.status for result in results] == [0] * 4, results
 
 
-def test_the_same_devices_are_held_before_and_after(results):
+def test_same_devices_held_after(results):
     assert HEADLINE in PAGE.text
     before, after = re.findall(rf"{HEADLINE}\n((?:  \S.*\n)+)", results[1].output)
     assert before == after

@@ -22,7 +22,7 @@ def ask(command, config):
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_a_configuration_is_valid_and_warns_of_nothing(name, tmp_path):
+def test_configuration_without_warnings(name, tmp_path):
     """But of the hardware, which the tests' machine needn't have, and which is simulated where the page says so."""
     PAGE.write_files(tmp_path)
     told = [warning["hint"] for warning in ask("check", tmp_path / name)["warnings"]]
@@ -48,7 +48,7 @@ def tree(tmp_path):
     return tree
 
 
-def test_a_function_is_the_same_hardware_with_either_driver(tree, tmp_path):
+def test_same_hardware_with_either_driver(tree, tmp_path):
     config, here = tmp_path / "functions.yaml", f"      dev: {tmp_path}/dev\n      sysfs: {tmp_path}/sys\n"
     config.write_text(PAGE.files["functions.yaml"].replace("options:\n", f"options:\n{here}"))
     found = {}

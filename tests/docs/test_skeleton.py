@@ -20,7 +20,7 @@ END""",
 ]
 
 
-def test_it_passes_its_tests_as_written_and_serves_a_pod(place: Place):
+def test_passes_its_tests_and_serves(place: Place):
     directory = place.directory / "thing"
     directory.mkdir()
     scripts = place.directory / "scripts"

@@ -37,13 +37,13 @@ def test_the_page_shows_the_true_output(results, index, shown):
     check_output(shown, results[index].output)
 
 
-def test_the_driver_is_a_page_of_code():
+def test_driver_is_a_page_of_code():
     code = PAGE.files[DRIVER]
     ast.parse(code)
     assert len(code.splitlines()) <= 60
 
 
-def test_three_lines_notice_a_chip_that_comes_and_goes(tmp_path):
+def test_three_lines_notice_a_chip(tmp_path):
     made, watching, closing = [
         line.partition("  #")[0] for line in re.findall(r"^self\._watcher.*$", PAGE.text, re.MULTILINE)
     ]
@@ -73,7 +73,7 @@ def test_three_lines_notice_a_chip_that_comes_and_goes(tmp_path):
         del sys.modules[module.__name__]
 
 
-def test_the_tutorial_and_the_skeleton_have_the_same_entry_point(results, place: Place):
+def test_same_entry_point_as_the_skeleton(results, place: Place):
     pyproject = (place.directory / "work/dpgateway-gpio/pyproject.toml").read_text()
     assert '[project.entry-points.dpgateway]\ngpio = "dpgateway_gpio"\n' in pyproject
     assert '[project.entry-points.dpgateway]\ngpio = "dpgateway_gpio"\n' in PAGE.text

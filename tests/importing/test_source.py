@@ -31,7 +31,7 @@ def read(tmp_path):
     return read
 
 
-def test_files_in_a_config_map_that_have_the_word(read):
+def test_files_in_a_config_map(read):
     one, two = read(MANIFESTS).configs("word")  # the other one isn't YAML, and needn't be
     assert (one.plain(), one.at("word", "inner").line) == ({"word": {"inner": 1}}, 7)
     assert (two.plain(), two.place.line) == ({"word": 2}, 8)
@@ -59,20 +59,20 @@ def test_objects_of_a_kind(read):
     assert [one.below("kind").value for one in read(MANIFESTS).objects("Thing")] == ["Thing"]
 
 
-def test_what_is_wrong_with_a_later_document_has_its_line(read):
+def test_line_in_a_later_document(read):
     with pytest.raises(InvalidConfiguration) as caught:
         read("a: 1\n---\nb: 2\nc:3\nd: 4\n")
     (problem,) = caught.value.problems
     assert (problem.place.line, problem.place.column) == (4, 1)
 
 
-def test_a_pipe_without_a_writer_is_not_awaited_for_ever(tmp_path):
+def test_pipe_without_a_writer(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidConfiguration, match=r"can't be read \(nothing came for 0.1 s\)"):
         Source.read(tmp_path / "pipe", patience=0.1)
 
 
-def test_what_another_program_writes_into_a_pipe_is_read(tmp_path):
+def test_pipe_of_another_program(tmp_path):
     ours, theirs = os.pipe()
     os.write(theirs, b"a: 1\n")
     os.close(theirs)
@@ -94,13 +94,13 @@ def cost(work, *arguments):
     return time.thread_time() - began
 
 
-def test_ten_times_the_words_take_about_ten_times_the_time(read):
+def test_time_grows_with_words(read):
     """Once each word took the whole text."""
     first, second = read("run" + " -a" * 20_000), read("run" + " -a" * 200_000)
     assert cost(lambda: list(second.commands())) < 20 * cost(lambda: list(first.commands()))
 
 
-def test_ten_times_the_documents_take_about_ten_times_the_time(tmp_path):
+def test_time_grows_with_documents(tmp_path):
     """Once each document took all the lines above it."""
 
     def read(documents):

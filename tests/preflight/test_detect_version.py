@@ -22,7 +22,7 @@ def test_all_clues_together(found, present):
     assert str(detect_version.present(found)) == present
 
 
-def test_a_checkpoint_may_be_of_the_kubelet_before():
+def test_checkpoint_of_an_earlier_kubelet():
     old = detect_version.wrote(frozenset({Layout.PER_DEVICE}))
     assert str(detect_version.present([detect_version.lists_pods("v1"), old])) == "1.20 or later"
 

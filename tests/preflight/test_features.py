@@ -48,7 +48,7 @@ def test_containers_that_got_annotations():
     assert (found["annotations-lost"].level, found["annotations-lost"].resource) == ("loss", R)
 
 
-def test_a_kubelet_that_may_have_it_already():
+def test_kubelet_that_may_have_it():
     found = findings(None, "1.37", OfferedResource(R, "fake", prefers=True))
     assert found["preference-comes"].level == "change"
     assert found["preference-comes"].text.endswith(", if the kubelet is older than 1.19 now")

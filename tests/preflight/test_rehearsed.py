@@ -24,7 +24,7 @@ def test_a_pod_that_is_refused():
     )
 
 
-def test_a_pod_that_the_kubelet_has_forgotten():
+def test_forgotten_pod():
     """Though it gave the pod the same devices, as it happened."""
     again = Again("p1", admitted=True, reason="", allocated=2)
     assert set(found(again, ids=(Id(R, "a", ("p1/c",), ("p1/c",)),))) == {"rehearsal-allocated"}

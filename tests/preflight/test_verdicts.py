@@ -77,7 +77,7 @@ class TestTheCheckpoint:
         held = replace(HELD, layouts=frozenset({layout}))
         assert [code for _, code in found(facts(to, to, held=held)) if code.startswith("checkpoint")] == codes
 
-    def test_what_is_forgotten_and_the_way_around(self):
+    def test_forgotten_checkpoint_and_bridges(self):
         held = replace(HELD, layouts=frozenset({Layout.CHECKED}))
         one = the("checkpoint-forgotten", facts("1.12", "1.37", held=held))
         assert (one.level, one.ids, one.pods) == ("loss", ("a",), ("uid",))
@@ -89,7 +89,7 @@ class TestTheCheckpoint:
         assert the("checkpoint-forgotten", facts("1.10", "1.37", held=held)).advice == "drain the node first"
 
     @pytest.mark.parametrize("notes", [{}, {R: {}}])
-    def test_nothing_is_held_so_nothing_is_forgotten(self, notes):
+    def test_nothing_held_nothing_forgotten(self, notes):
         held = Held(notes, frozenset({Layout.CHECKED, Layout.BY_NODE}))
         assert found(facts("1.12", "1.37", held=held)) == []
 
@@ -106,7 +106,7 @@ class TestIds:
         assert "can crash" not in one.text
         assert "can crash" in the("id-unlisted", facts("1.31", "1.34", served=(served,))).text
 
-    def test_a_text_names_five_and_the_finding_all(self):
+    def test_text_names_five_ids(self):
         notes = {R: {f"id{number}": POD for number in range(7)}}
         one = the("id-unlisted", facts("1.31", "1.37", held=replace(HELD, notes=notes)))
         assert "containers hold id0, id1, id2, id3, id4 and 2 more, which" in one.text
@@ -125,13 +125,13 @@ class TestIds:
         assert found(one) == [expected]
         assert judge(one)[0].ids == ("a",)
 
-    def test_one_of_ours_that_is_not_configured_any_more_may_crash_kubelets(self):
+    def test_removed_resource_may_crash_kubelets(self):
         of = {"served": (), "ours": frozenset({R})}
         text = "containers hold a, which dpgateway gave them, but the configuration has no {R} for this node any more"
         assert the("resource-unserved", facts("1.31", "1.33", **of)).text == text.format(R=R)
         assert "can crash" in the("resource-unserved", facts("1.31", "1.34", **of)).text
 
-    def test_a_driver_that_fails_hides_what_it_would_list(self):
+    def test_failing_driver_hides_its_list(self):
         served = replace(SERVED, failure="it hangs", offered={})
         assert found(facts("1.31", "1.37", served=(served,))) == [("unknown", "driver-failed")]
 
@@ -176,14 +176,14 @@ class TestTheNode:
     def test_cgroups(self, present, to, cgroups, expected):
         assert found(facts(present, to, cgroups=cgroups)) == expected
 
-    def test_a_kubelet_that_is_told_to_start_on_cgroup_v1(self):
+    def test_kubelet_allowed_cgroup_v1(self):
         assert found(facts("1.34", "1.37", cgroups=1, allows_cgroup_v1=True)) == []
 
     @pytest.mark.parametrize(
         ("present", "to", "expected"),
         [("1.25", "1.26", [("unknown", "runtime-unknown")]), ("1.26", "1.37", []), ("1.23", "1.25", [])],
     )
-    def test_a_runtime_that_can_not_be_asked(self, present, to, expected):
+    def test_runtime_that_cannot_be_asked(self, present, to, expected):
         one = facts(present, to, runtime=None, no_runtime="nobody answers", held=Held())
         assert found(one) == expected
         assert all("nobody answers" in one.text for one in judge(one))
@@ -249,7 +249,7 @@ FACTS = st.builds(
 
 @given(FACTS)
 @settings(deadline=None, max_examples=50)
-def test_whatever_the_facts_each_finding_says_what_and_the_losses_come_first(facts):
+def test_losses_first_for_any_facts(facts):
     findings = judge(facts)
     assert all(one.text and one.code for one in findings)
     assert [one.level for one in findings] == sorted((one.level for one in findings), key="loss unknown change".index)

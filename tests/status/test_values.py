@@ -5,5 +5,5 @@ from importlib.metadata import version
 from dpgateway.status.values import VERSION
 
 
-def test_the_version_is_that_of_the_package():
+def test_version_of_the_package():
     assert version("dpgateway") == VERSION

@@ -12,7 +12,7 @@ async def test_a_page_says_what_it_says(port):
     assert reply.headers["date"].endswith("GMT")
 
 
-async def test_the_browser_is_allowed_nothing_that_comes_from_elsewhere(port):
+async def test_content_security_policy(port):
     headers = (await ask(port, "/text")).headers
     policy = dict(part.split(maxsplit=1) for part in headers["content-security-policy"].split("; "))
     assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
@@ -53,7 +53,7 @@ async def test_a_large_answer_is_whole(pages, port):
     assert (await ask(port, "/text")).body == pages.text.encode()
 
 
-async def test_a_bug_of_a_page_is_logged_and_touches_no_other(port, caplog):
+async def test_bug_of_one_page(port, caplog):
     assert (await ask(port, "/bug")).status == 500
     assert "a bug: the page /bug failed: ZeroDivisionError: oops" in caplog.messages
     assert (await ask(port, "/text")).status == 200

@@ -57,7 +57,7 @@ def slow_page(pages):
 
 
 @quick(2)
-async def test_a_thousand_slow_clients_keep_nobody_away_and_are_cut(port, many_descriptors):
+async def test_thousand_slow_clients(port, many_descriptors):
     parts = itertools.cycle([b"", b"GET /text HT", request()[:-2], request(more="content-length: 9\r\n")])
     slow = []
     for number in range(SLOW):
@@ -96,7 +96,7 @@ async def test_a_connection_can_be_used_again(port):
             assert (await read_reply(reader)).body == b"here"
 
 
-async def test_the_one_that_was_used_last_stays_and_the_one_that_was_idle_longest_goes(port):
+async def test_longest_idle_goes_first(port):
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connected(port, request())) for _ in range(8)]
         for reader, _ in clients:
@@ -110,7 +110,7 @@ async def test_the_one_that_was_used_last_stays_and_the_one_that_was_idle_longes
         assert (await read_reply(first_reader)).body == b"here"
 
 
-async def test_one_that_is_being_answered_outlives_those_that_are_idle(pages, port):
+async def test_busy_outlives_idle(pages, port):
     go_on = slow_page(pages)
     async with connected(port, request("/slow")) as (reader, _), contextlib.AsyncExitStack() as stack:
         for _ in range(20):
@@ -121,7 +121,7 @@ async def test_one_that_is_being_answered_outlives_those_that_are_idle(pages, po
 
 
 @quick(0.3, taking=20)
-async def test_an_answer_may_take_longer_than_a_question(pages, port):
+async def test_answers_may_take_longer(pages, port):
     go_on = slow_page(pages)
     async with connected(port, request("/slow")) as (reader, _), connected(port) as (silent, _):
         await cut(silent)
@@ -130,7 +130,7 @@ async def test_an_answer_may_take_longer_than_a_question(pages, port):
 
 
 @quick(0.3)
-async def test_whoever_does_not_take_the_answer_is_cut(pages, port):
+async def test_slow_reader_is_cut(pages, port):
     pages.text = "x" * 20_000_000
     with socket.create_connection(("127.0.0.1", port)) as one:
         one.sendall(request())
@@ -150,14 +150,14 @@ def received(one):
 
 
 @pytest.mark.parametrize("sent", [b"x" * 9000, request()[:-2] + b"a: " + b"b" * 9000, b"\0\r\n\r\n"], ids=len)
-async def test_what_is_no_request_or_too_long_a_one_is_refused_and_not_logged(port, caplog, sent):
+async def test_wrong_requests_are_not_logged(port, caplog, sent):
     async with connected(port, sent) as (reader, _):
         assert (await read_reply(reader)).status == 400
         assert await cut(reader) == b"Invalid HTTP request received."
     assert caplog.messages == []
 
 
-async def test_a_body_is_ignored_and_an_upgrade_too(port, caplog):
+async def test_bodies_and_upgrades_are_ignored(port, caplog):
     more = "content-length: 3\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
     async with connected(port, request(more=more) + b"abc" + request()) as (reader, _):
         for _ in range(2):
@@ -165,5 +165,5 @@ async def test_a_body_is_ignored_and_an_upgrade_too(port, caplog):
     assert caplog.messages == []
 
 
-def test_the_limits_are_those_of_the_documentation():
+def test_documented_limits():
     assert Limits() == Limits(asking=5.0, taking=10.0, connections=32)

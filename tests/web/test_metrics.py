@@ -68,7 +68,7 @@ async def test_devices_and_who_holds_them(kubelet, hardware):
         assert (await node("dpgateway_devices_free"), await node("dpgateway_devices_held")) == (1, 1)
 
 
-async def test_what_kubelets_ask_and_what_drivers_answer(kubelet, hardware):
+async def test_rpcs_and_driver_calls(kubelet, hardware):
     async with Node(kubelet.directory, configured(name=R, driver_class=hardware.driver())).running() as node:
         await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 2))
         await kubelet.admit("good", {"main": {R: 1}})
@@ -105,7 +105,7 @@ async def test_registrations_and_kubelets(kubelet, hardware):
         assert await node("dpgateway_resource_info", resource=R, api="") == 1
 
 
-async def test_when_the_driver_listed_last_and_the_kubelet_answered_last(kubelet, hardware):
+async def test_times_of_last_successes(kubelet, hardware):
     began = time.time()
     config = configured(name=R, driver_class=hardware.driver(), refresh=3600)
     async with Node(kubelet.directory, config).running() as node:
@@ -140,7 +140,7 @@ async def test_a_resource_that_fails(kubelet, hardware):
         assert await node("dpgateway_driver_last_list_timestamp_seconds") is None
 
 
-async def test_a_resource_whose_list_is_too_long_for_a_kubelet(kubelet, hardware):
+async def test_resource_with_too_long_a_list(kubelet, hardware):
     hardware.found = [Device(f"{number:05}".ljust(1040, "x")) for number in range(4200)]
     config = configured(name=R, driver_class=hardware.driver(), refresh=0.01)
     async with Node(kubelet.directory, config).running() as node:
@@ -149,7 +149,7 @@ async def test_a_resource_whose_list_is_too_long_for_a_kubelet(kubelet, hardware
         await until(lambda: node.shows(0, "dpgateway_resource_failed", resource=R))
 
 
-async def test_a_resource_that_can_not_be_served(kubelet, hardware):
+async def test_resource_that_cannot_be_served(kubelet, hardware):
     blocking = kubelet.directory / "dpgateway"
     blocking.write_text("in the way")
     async with Node(kubelet.directory, configured(name=R, driver_class=hardware.driver())).running() as node:
@@ -173,7 +173,7 @@ async def test_preparations_that_are_under_way(kubelet, hardware, gate):
         assert await node("dpgateway_driver_calls_total", resource=R, method="prepare", outcome="success") == 1
 
 
-async def test_a_preparation_that_ends_after_its_deadline(kubelet, hardware, gate):
+async def test_preparation_after_its_deadline(kubelet, hardware, gate):
     slow = gate()
     config = configured(name=R, driver_class=hardware.driver(prepare=slow), timeouts={"prepare": 0.2})
     async with Node(kubelet.directory, config).running() as node:
@@ -186,7 +186,7 @@ async def test_a_preparation_that_ends_after_its_deadline(kubelet, hardware, gat
         await until(lambda: node.shows(0, "dpgateway_preparations_running", resource=R))
 
 
-async def test_a_resource_that_a_reload_takes_away_takes_its_series_with_it(kubelet, hardware):
+async def test_removed_resource_has_no_series(kubelet, hardware):
     first, second = (configured(name=name, driver_class=hardware.driver()) for name in (R, S))
     async with Node(kubelet.directory, first, second).running() as node:
         await kubelet.wait_for(lambda: kubelet.counts(R) == kubelet.counts(S) == (2, 2))
@@ -212,7 +212,7 @@ async def test_what_became_of_reloads(short_path):
         assert await node("dpgateway_config_reloads_total", outcome="refused") == 1
 
 
-async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
+async def test_same_numbers_as_the_status(kubelet, hardware):
     hardware.found = [Device("a"), Device("b", Health.unhealthy("broken")), Device("c")]
     config = configured(name=R, driver_class=hardware.driver(), shares=3, refresh=0.01)
     async with Node(kubelet.directory, config).running() as node:
@@ -230,7 +230,7 @@ async def test_the_numbers_are_those_of_the_status(kubelet, hardware):
         assert (healthy, held, sum(one.holders.values())) == (3, 2, 2)
 
 
-async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_path):
+async def test_holdings_name_any_pod(short_path):
     odd = 'x"} 1\n# TYPE y \\'
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
         whole = node.gateway.overview.figures()
@@ -244,7 +244,7 @@ async def test_a_pod_is_named_as_it_is_and_as_long_as_it_holds_something(short_p
             assert [sample.labels["pod"] for sample in family.samples] == names
 
 
-async def test_others_have_their_turn_while_a_long_page_is_made(short_path):
+async def test_metrics_let_others_run(short_path):
     async with Node(short_path, configured(name=R, driver_class=scripted())).running() as node:
         whole = node.gateway.overview.figures()
         (one,) = whole.resources

@@ -13,7 +13,7 @@ from dpgateway.resource.standing import Standing
 from dpgateway.status import ResourceStatus, readiness
 from dpgateway.status.values import DriverStatus
 from dpgateway.web.answers import Response
-from dpgateway.web.pages import Sources, gathered, kept, pages
+from dpgateway.web.pages import Sources, cached, gathered, pages
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns
 from tests.web.test_statusz import status
@@ -34,7 +34,7 @@ async def said(page):
     return answer.status, json.loads(answer.body)
 
 
-async def test_the_process_is_healthy_when_its_loop_and_its_threads_answer():
+async def test_healthy_while_loop_and_threads_answer():
     status, found = await said(table()["/healthz"])
     assert (status, found["healthy"]) == (200, True)
     for part in ("event_loop", "workers"):
@@ -51,7 +51,7 @@ async def refused():
 
 
 @pytest.mark.parametrize(("works", "reason"), [(never, "no answer"), (refused, "the system has no thread left")])
-async def test_without_a_thread_that_works_the_process_is_not_healthy(works, reason):
+async def test_unhealthy_without_a_working_thread(works, reason):
     status, found = await said(table(works)["/healthz"])
     assert (status, found["healthy"], found["event_loop"]["ok"]) == (503, False, True)
     assert (found["workers"]["ok"], found["workers"]["reason"]) == (False, reason)
@@ -74,7 +74,7 @@ async def test_which_resource_it_has_not():
     assert told["resources"] == [{"name": "example.com/a", "ready": False, "reason": "not registered yet"}]
 
 
-async def test_all_there_is_to_know_as_json_and_as_text():
+async def test_status_as_json_and_text():
     found = table(status=status())
     answer = await found["/status.json"]()
     assert (answer.status, answer.content_type) == (200, "application/json")
@@ -85,34 +85,34 @@ async def test_all_there_is_to_know_as_json_and_as_text():
 
 
 @pytest.mark.parametrize(("path", "kind"), [("/", "html"), ("/page.js", "javascript"), ("/page.css", "css")])
-async def test_the_page_for_people_has_its_own_files(path, kind):
+async def test_files_of_the_page(path, kind):
     answer = await table()[path]()
     assert (answer.status, answer.content_type) == (200, f"text/{kind}; charset=utf-8")
     assert len(answer.body) > 1000
 
 
-async def test_the_page_for_people_asks_for_nothing_that_is_not_there():
+async def test_page_links_exist():
     known, html = table(), (await table()["/"]()).body.decode()
     assert set(re.findall(r'(?:href|src)="([^"]+)"', html)) <= known.keys()
 
 
-async def test_what_is_made_for_one_is_made_for_all_who_ask_meanwhile():
+async def test_concurrent_requests_share_an_answer():
     numbers = itertools.count(1)
 
     async def page():
         await asyncio.sleep(0)
         return Response("x", str(next(numbers)).encode())
 
-    one = kept(page)
+    one = cached(page)
     assert [answer.body for answer in await asyncio.gather(one(), one(), one())] == [b"1"] * 3
-    always = kept(page, 0)
+    always = cached(page, 0)
     assert (await always()).body == b"2"
     await turns()
     assert (await always()).body == b"3"
 
 
 @in_virtual_time
-async def test_what_was_made_is_forgotten_once_nobody_asks_any_more():
+async def test_unasked_answer_is_forgotten():
     made: list[weakref.ref[object]] = []
 
     async def page():
@@ -121,7 +121,7 @@ async def test_what_was_made_is_forgotten_once_nobody_asks_any_more():
         made.append(weakref.ref(answer))
         return answer
 
-    one = kept(page)
+    one = cached(page)
     for _ in range(30):
         await one()
         await advance(1.01)
@@ -130,7 +130,7 @@ async def test_what_was_made_is_forgotten_once_nobody_asks_any_more():
     await advance(25)
     assert not any(answer() for answer in made)
     with pytest.raises(LookupError):
-        await kept(fails)()
+        await cached(fails)()
 
 
 class Kept(Response):
@@ -146,7 +146,7 @@ async def fails():
     raise LookupError
 
 
-async def test_a_long_page_lets_others_have_their_turn():
+async def test_long_page_lets_others_run():
     turns: list[int] = []
     asyncio.get_running_loop().call_soon(turns.append, 1)
     pieces = ("x" * 40_000 if not turns else "y" for _ in range(4))

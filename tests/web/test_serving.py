@@ -18,7 +18,7 @@ async def refused(port):
     return False
 
 
-async def test_they_come_go_and_move_with_the_configuration(pages):
+async def test_pages_follow_the_configuration(pages):
     first = await pages.port()
     pages.wanted.set(Web())
     await pages.said("the pages have left")
@@ -31,14 +31,14 @@ async def test_they_come_go_and_move_with_the_configuration(pages):
     assert await refused(second)
 
 
-async def test_on_an_address_of_the_network_any_name_is_right(pages):
+async def test_any_name_on_a_network_address(pages):
     await pages.port()
     pages.wanted.set(Web("0.0.0.0:0"))
     text = await pages.said("the pages are at http://0.0.0.0:")
     assert (await ask(int(text.rstrip("/").rpartition(":")[2]), "/text", host="node-1.example.com")).status == 200
 
 
-async def test_a_port_that_is_taken_is_told_and_tried_again(pages):
+async def test_taken_port_is_tried_again(pages):
     await pages.port()
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -51,7 +51,7 @@ async def test_a_port_that_is_taken_is_told_and_tried_again(pages):
 
 
 @pytest.mark.parametrize("pages", [Limits()], indirect=True, ids=["patient"])
-async def test_the_end_waits_for_no_client_and_logs_nothing_of_them(pages, port, caplog):
+async def test_end_waits_for_no_client(pages, port, caplog):
     asked = asyncio.Event()
 
     async def slow():

@@ -41,7 +41,7 @@ def text(*troubles):
     return "".join(lines(status(troubles), ["/statusz", "/"]))
 
 
-def test_its_head_is_that_of_kubernetes_components():
+def test_head_of_kubernetes_components():
     head = re.compile(
         r"\ndpgateway statusz\n"
         r"Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and "
@@ -55,7 +55,7 @@ def test_its_head_is_that_of_kubernetes_components():
     assert head.match(text())
 
 
-def test_devices_are_named_that_are_held_or_unhealthy_on_one_line_each():
+def test_held_and_unhealthy_devices():
     found = text().splitlines()
     at = found.index("  example.com/a: 1 free, 1 held, 1 unhealthy of 3; serving, driver x")
     assert found[at + 1 : at + 4] == [
@@ -65,7 +65,7 @@ def test_devices_are_named_that_are_held_or_unhealthy_on_one_line_each():
     ]
 
 
-def test_what_is_wrong_comes_before_the_rest_with_what_to_do():
+def test_troubles_first_with_advice():
     found = text(Trouble("error", "", "no kubelet", NOW, "look"), Trouble("warning", "example.com/a", "x", None, None))
     assert f"  error: no kubelet (since {NOW}); look\n  warning: example.com/a: x\n" in found
     assert found.index("no kubelet") < found.index("Resources:")

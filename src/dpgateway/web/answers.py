@@ -1,8 +1,8 @@
-"""What a page says, and the application that says it: an ASGI one, which knows no server.
+"""The ASGI application that answers with pages. It knows no server.
 
-Nothing can be changed here, so GET and HEAD are the only methods. A page of a web site that a browser shows mustn't
-read these pages either: on a loopback address only names of this machine may be asked for, because a foreign name that
-is made to lead here, by DNS rebinding, is that site's own origin to a browser.
+The pages are read-only, so GET and HEAD are the only methods. Web sites in the user's browser mustn't read them: on a
+loopback address only names of this machine are accepted as Host, because by DNS rebinding a site can make a name of its
+own lead here, and to a browser that name is the site's own origin.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpgateway.errors import describe
 from dpgateway.kit.log import bind
 
 PIECE = 64 * 1024
-"""Bytes that are sent before a client has to take them: that much waits in memory for each."""
+"""Bytes per message to the server, which holds that much in memory for a client that doesn't read."""
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
@@ -38,7 +38,7 @@ _log = bind(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is sent."""
+    """A page as it is sent."""
 
     content_type: str
     body: bytes
@@ -47,17 +47,17 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client may cost: seconds, and how many of them there are."""
+    """Limits of the connections, in seconds, and their number."""
 
     asking: float = 5.0
-    """From the begin of a connection, or from the last answer, to the end of a request's headers."""
+    """From the start of a connection, or from the last answer, to the end of a request's headers."""
     taking: float = 10.0
     """From there to the end of the answer."""
     connections: int = 32
 
 
 Page = Callable[[], Awaitable[Response]]
-"""Makes the answer. It doesn't hold up the event loop."""
+"""Makes the answer, in pieces that don't hold up the event loop."""
 
 Headers = list[tuple[bytes, bytes]]
 Scope = MutableMapping[str, Any]
@@ -69,11 +69,11 @@ class Application:
     """An ASGI application: https://asgi.readthedocs.io/en/latest/specs/www.html."""
 
     def __init__(self, pages: Mapping[str, Page], *, local: bool) -> None:
-        """``pages``: by their paths. ``local``: whether only this machine can ask."""
+        """``pages``: by path. ``local``: whether the address is a loopback one."""
         self._pages, self._local = pages, local
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from email.utils import formatdate  # noqa: PLC0415  it takes memory, and is needed once somebody asks
+        from email.utils import formatdate  # noqa: PLC0415  takes memory, and is needed for requests only
 
         answer, more = await self._answer(scope)
         headers = [
@@ -85,7 +85,7 @@ class Application:
         ]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         for start in range(0, len(answer.body), PIECE):
-            piece = answer.body[start : start + PIECE]  # to HEAD the server sends none of it
+            piece = answer.body[start : start + PIECE]  # the server sends none of it to HEAD
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -106,7 +106,7 @@ class Application:
 
 
 def _ours(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """HTTP/1.0 may name no host; no browser speaks that."""
+    """HTTP/1.0 may have no Host; no browser speaks that."""
     return all(_OWN_NAME.fullmatch(value) for name, value in headers if name == b"host")
 
 

@@ -1,8 +1,8 @@
-"""HTTP, with limits. It is uvicorn's protocol on the gateway's own event loop, but not uvicorn's server: that one takes
-the process's signals, and looks ten times a second whether it is to end.
+"""HTTP with limits: uvicorn's protocol on the gateway's own event loop.
 
-A thousand slow clients cost nobody anything: there are few connections at once, and the one that has waited longest
-makes way for a new one. A connection's time for a request, and for taking the answer, is limited.
+uvicorn's server isn't used: it takes the process's signals, and wakes ten times a second to see whether it should stop.
+Slow clients can't exhaust the gateway: the number of connections is limited, a new connection evicts the one that has
+been idle longest, and there are timeouts for a request and for reading its answer.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from uvicorn.server import ServerState
 from dpgateway.web.answers import Application, Limits, Receive, Scope, Send
 
 LONGEST_HEAD = 8 * 1024
-"""Bytes of a request whose headers haven't ended yet."""
+"""Bytes of a request's headers."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 """struct linger: on, 0 s (socket(7))."""
 
 
 class Connections:
-    """All that are open."""
+    """The open connections."""
 
     def __init__(self, application: Application, limits: Limits) -> None:
         self.limits = limits
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            with contextlib.suppress(asyncio.CancelledError):  # at the end; uvicorn would log it
+            with contextlib.suppress(asyncio.CancelledError):  # uvicorn would log the end of the gateway
                 await application(scope, receive, send)
 
         self._config = Config(
@@ -42,13 +42,13 @@ class Connections:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level="error",  # or each wrong request would be a line
+            log_level="error",  # else each malformed request is a line
             access_log=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=LONGEST_HEAD,
         )
         self._state = ServerState()
-        self._open: dict[_Connection, None] = {}  # that which has waited longest first
+        self._open: dict[_Connection, None] = {}  # the one idle longest comes first
 
     def make(self) -> asyncio.Protocol:
         """A protocol for an event loop's server."""
@@ -61,7 +61,7 @@ class Connections:
         self._open[one] = None
 
     def wait(self, one: _Connection) -> None:
-        """It is idle from now on."""
+        """The connection is idle from now on."""
         if self._open.pop(one, one) is None:
             self._open[one] = None
 
@@ -72,12 +72,12 @@ class Connections:
         return iter(tuple(self._open))
 
     async def close(self) -> None:
-        """Ends them all at once. Whoever still waits for an answer gets none."""
+        """Closes all at once, also those whose answer isn't sent yet."""
         for one in self:
             one.drop()
         for task in (tasks := tuple(self._state.tasks)):
             task.cancel()
-        await asyncio.sleep(0)  # each hears that it has ended, and closes its socket
+        await asyncio.sleep(0)  # lets each protocol hear of it, and close its socket
         if tasks:
             await asyncio.wait(tasks)
 
@@ -116,9 +116,9 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def drop(self) -> None:
-        """Without a word: whoever is too slow for us may not read it either."""
+        """Resets the connection."""
         self._all.leave(self)
-        # else the kernel would keep what is sent, megabytes, for minutes, because the client may take it yet
+        # without it the kernel keeps unread megabytes for minutes
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.transport.abort()
 

@@ -1,4 +1,4 @@
-"""Which pages there are, and what each says. docs/reference/pages.md describes them."""
+"""The table of pages, and the content of each. docs/reference/pages.md describes them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dpgateway.web import statusz
 from dpgateway.web.answers import JSON, TEXT, Page, Response
 
 LATELY = 0.5
-"""Seconds within which everything has to answer: a kubelet's probe waits for 1 s, unless told otherwise."""
-KEPT = 1.0
-"""Seconds for which an answer about all devices counts, so that those who ask often cost no more than one who does."""
+"""Seconds within which a healthy process answers: a kubelet's probe waits for 1 s by default."""
+FRESH = 1.0
+"""Seconds for which an answer about all devices is reused, so that many clients cost no more than one."""
 FORGOTTEN = 10.0
-"""Seconds after which it is looked whether somebody has asked lately."""
+"""Seconds between looks at whether the last answer is still wanted in memory."""
 AT_ONCE = 64 * 1024
-"""Characters that are made before somebody else has a turn: a container that wants its devices comes first."""
+"""Characters made in one turn of the event loop: a container that wants its devices comes first."""
 
 _FILES = Path(__file__).with_name("page")
 _FILE_TYPES = {
@@ -35,17 +35,17 @@ _FILE_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Whom the pages ask."""
+    """The functions that the pages call."""
 
     status: Callable[[], Status]
     readiness: Callable[[], Readiness]
     works: Callable[[], Awaitable[object]]
-    """Returns when the event loop and the workers have done what they were given."""
+    """Returns once the event loop and the worker threads have done a piece of work."""
     figures: Callable[[], Figures]
 
 
 def pages(sources: Sources) -> Mapping[str, Page]:
-    """Each page by its path. Another page is another row."""
+    """Each page by its path. A new page is a new row."""
     table: dict[str, Page] = {}
     table |= {
         "/": _file("page.html"),
@@ -53,28 +53,28 @@ def pages(sources: Sources) -> Mapping[str, Page]:
         "/page.js": _file("page.js"),
         "/healthz": partial(_health, sources.works),
         "/readyz": partial(_readiness, sources.readiness),
-        "/metrics": kept(_metrics(sources.figures)),
-        "/status.json": kept(partial(_status, sources.status)),
-        "/statusz": kept(partial(_statusz, sources.status, table)),
+        "/metrics": cached(_metrics(sources.figures)),
+        "/status.json": cached(partial(_status, sources.status)),
+        "/statusz": cached(partial(_statusz, sources.status, table)),
     }
     return table
 
 
-def kept(page: Page, seconds: float = KEPT) -> Page:
-    """The same page, made once for all who ask within ``seconds``."""
-    return _Kept(page, seconds).answer
+def cached(page: Page, seconds: float = FRESH) -> Page:
+    """The same page, made once for all requests within ``seconds``."""
+    return _Cached(page, seconds).answer
 
 
-class _Kept:
-    """A page. Its last answer may be megabytes, so it is forgotten; but not at once, because each timer is a moment at
-    which an idle process wakes.
+class _Cached:
+    """A page with its last answer, which may be megabytes, so it is dropped when it is old. The timer for that is slow,
+    because each timer wakes an idle process.
     """
 
     def __init__(self, page: Page, seconds: float) -> None:
         self._page, self._seconds = page, seconds
         self._last: Response | None = None
         self._old = 0.0
-        """When the last answer doesn't count any more."""
+        """When the last answer becomes too old, by the event loop's clock."""
         self._making = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -83,7 +83,7 @@ class _Kept:
         async with self._making:
             if self._last is not None and clock() < self._old:
                 return self._last
-            self._last = None  # not beside the next one
+            self._last = None  # not in memory beside the next one
             self._last = made = await self._page()
             self._old = clock() + self._seconds
             if self._timer is None:
@@ -100,7 +100,7 @@ class _Kept:
 
 def _file(name: str) -> Page:
     async def answer() -> Response:
-        return Response(_FILE_TYPES[name], (_FILES / name).read_bytes())  # small, and in the kernel's memory
+        return Response(_FILE_TYPES[name], (_FILES / name).read_bytes())  # small, and in the page cache
 
     return answer
 
@@ -114,7 +114,7 @@ async def _statusz(look: Callable[[], Status], paths: Iterable[str]) -> Response
 
 
 async def gathered(pieces: Iterable[str]) -> bytes:
-    """All of it, while others have their turns."""
+    """Joins the pieces, with turns for other tasks in between."""
     texts, size = [], 0
     for piece in pieces:
         texts.append(piece.encode())
@@ -126,7 +126,7 @@ async def gathered(pieces: Iterable[str]) -> bytes:
 
 
 async def _health(works: Callable[[], Awaitable[object]]) -> Response:
-    """Whether the event loop and the threads do what they are given. A driver that hangs is no failure of them."""
+    """Whether the event loop and the worker threads answer. A hanging driver is no failure of theirs."""
     found = {"event_loop": await _answers(asyncio.sleep(0)), "workers": await _answers(works())}
     healthy = all(one["ok"] for one in found.values())
     return _json({"healthy": healthy, **found}, ok=healthy)
@@ -148,7 +148,7 @@ async def _answers(work: Awaitable[object]) -> dict[str, object]:
 
 
 def _metrics(look: Callable[[], Figures]) -> Page:
-    """Loads what makes the page when somebody first asks, because it takes megabytes."""
+    """Loads the metrics at the first scrape, because they take megabytes."""
     made: list[Page] = []
 
     async def page() -> Response:

@@ -1,7 +1,7 @@
-"""The metrics: one row each, which says what it is called and how to find its numbers among the gateway's figures.
+"""The table of metrics: for each its name, its help and how to read its samples from the figures.
 
-docs/reference/metrics.md says what each one means. Labels are bounded: resources and drivers are configured, a
-container is named as long as it holds something, and no text of an error is a label.
+docs/reference/metrics.md says what each one means. The number of label values is bounded: resources and drivers are
+configured, a container is named while it holds something, and no error's text is a label.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpgateway.status.figures import Figures, ResourceFigures
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float | Calls]
-"""The values of the labels, and a number; for a histogram calls."""
+"""The labels' values and a number, or the calls for a histogram."""
 T = TypeVar("T", Figures, ResourceFigures)
 
 
@@ -29,7 +29,7 @@ class Row(Generic[T]):
     help: str
     labels: Labels
     samples: Callable[[T], Iterable[Sample]]
-    """Of a resource without its name, which is the first label."""
+    """For a resource without its name, which is the first label."""
 
 
 def _outcomes(calls: Mapping[str, Calls], *before: str) -> Iterator[Sample]:

@@ -1,4 +1,4 @@
-"""Serves the pages where the configuration says, and follows its changes. Its failures end nothing else."""
+"""Serves the pages at the configured address, and follows its changes. A failure here ends nothing else."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dpgateway.kit.threads import Threads
 from dpgateway.web.answers import Application, Limits, Page
 
 BACKLOG = 64
-"""Connections that wait to be accepted."""
+"""The listener's queue of connections."""
 LONGEST_PAUSE = 10.0
-"""Seconds until an address that somebody else has is tried again: an older gateway of the same node may have it, and a
-liveness probe soon waits for this one.
+"""Seconds until an address in use is tried again: an older gateway of the node may have it, and a liveness probe soon
+asks this one.
 """
 
 _log = bind(__name__)
@@ -63,7 +63,7 @@ class Serving:
             self._complaint.say(f"{url}, which is tried again: {error}")
 
     async def _serve(self, host: IPv4Address | IPv6Address, port: int) -> None:
-        # Only now, because it takes megabytes; and on a thread, because it takes a while
+        # imported only now, because it takes megabytes; on a thread, because it takes a while
         http: Any = await Threads(idle=0).call("load the server", partial(import_module, "dpgateway.web.connections"))
         connections = http.Connections(Application(self._pages, local=host.is_loopback), self._limits)
         with _listening(host, port) as listener:

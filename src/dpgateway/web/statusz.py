@@ -1,7 +1,7 @@
-"""``/statusz``: how the gateway is, as text, in the form of Kubernetes' components.
+"""``/statusz``: the status as text, in the form of Kubernetes' components.
 
-The head is that of KEP-4827 (k8s.io/component-base/zpages/statusz): name, warning, start, time since then, versions,
-paths. What follows is ours.
+The head has the fields of KEP-4827 (k8s.io/component-base/zpages/statusz): name, warning, start, uptime, versions,
+paths. The rest is ours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WARNING = (
 
 
 def lines(status: Status, paths: Iterable[str]) -> Iterator[str]:
-    """Each with its end, and of printable characters but for that."""
+    """The lines with their ends. All other characters are printable."""
     return (f"{printable(line)}\n" for line in _lines(status, paths))
 
 
