@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpgateway.sysfs import DevTree, Look, News, Object, places
+from dpgateway.sysfs import ChangedPlaces, DevTree, Look, Object, places
 
 PF, VF = "devices/pci0000:00/0000:00:01.0", "devices/pci0000:00/0000:00:01.1"
 
@@ -51,8 +51,8 @@ def test_an_event_touches_what_was_asked(tree, roots, ask, touched):
 def changes(tree, place):
     """An object's uevent, or an event in a directory."""
     if place.startswith("/"):
-        return News(files=frozenset({str(tree.at(place))}))
-    return News(frozenset({place}))
+        return ChangedPlaces(files=frozenset({str(tree.at(place))}))
+    return ChangedPlaces(frozenset({place}))
 
 
 @pytest.mark.parametrize(

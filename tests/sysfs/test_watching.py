@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpgateway.sysfs import Complaint, Interest, News, Watcher
+from dpgateway.sysfs import ChangedPlaces, Complaint, Interest, Watcher
 from dpgateway.sysfs.watching import LONGEST, MOST, SETTLE
 from tests.support.uevents import changes
 
@@ -79,7 +79,7 @@ def test_says_which_names_changed(watched, tmp_path):
     (tmp_path / "x").touch()
     (tmp_path / "other").touch()
     assert told.acquire(timeout=20)
-    assert watcher.news() == News(files=frozenset({f"{tmp_path}/x", f"{tmp_path}/link/x"}))
+    assert watcher.news() == ChangedPlaces(files=frozenset({f"{tmp_path}/x", f"{tmp_path}/link/x"}))
     assert watcher.news() is None
 
 
@@ -88,7 +88,7 @@ def test_which_directory_came_is_said_too(watched, tmp_path):
     watcher.watch({f"{tmp_path}/a/b": Interest({"x"})})
     (tmp_path / "a").mkdir()
     assert told.acquire(timeout=20)
-    assert watcher.news() == News(files=frozenset({f"{tmp_path}/a"}))
+    assert watcher.news() == ChangedPlaces(files=frozenset({f"{tmp_path}/a"}))
 
 
 def test_a_directory_may_be_missing_with_all_that_is_above_it(watched, tmp_path):
@@ -191,7 +191,7 @@ def test_what_changed_last_is_told_before_the_end(listener, change):
     change("null")
     watcher.close()
     assert told.acquire(blocking=False)
-    assert watcher.news() == News(frozenset({"devices/virtual/mem/null"}))
+    assert watcher.news() == ChangedPlaces(frozenset({"devices/virtual/mem/null"}))
 
 
 def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(change):
@@ -217,9 +217,9 @@ def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(chan
     change("zero")
     go_on.set()
     watcher.close()
-    assert taken == [News(frozenset({"devices/virtual/mem/null"}))]
+    assert taken == [ChangedPlaces(frozenset({"devices/virtual/mem/null"}))]
     assert told.acquire(blocking=False)
-    assert watcher.news() == News()
+    assert watcher.news() == ChangedPlaces()
 
 
 def test_a_directorys_changes_are_told_beside(listener, tmp_path):

@@ -1,17 +1,17 @@
 """What changed of what a device gives, in words."""
 
 import pytest
-from dpgateway_chardev.given import Given, GivenAccess, GivenNode, differing
-from dpgateway_chardev.jsons import Json
+from dpgateway_chardev.given import Contribution, GivenAccess, GivenNode, differing
+from dpgateway_chardev.jsons import JsonText
 
 from dpgateway import Mount
 from dpgateway.sysfs import DevNode
 
 NODE = GivenNode("/dev/a", "/dev/x", "rw", DevNode("char", 1, 2))
-FULL = Given(
+FULL = Contribution(
     (NODE,),
     (Mount("/m", "/n"),),
-    (("A", "1"), ("J", Json("{}"))),
+    (("A", "1"), ("J", JsonText("{}"))),
     (("k", "v"),),
     (GivenAccess("/dev/a", 1, None, 0o660),),
     "{}",
@@ -27,9 +27,9 @@ ALL = (
 @pytest.mark.parametrize(
     ("listed", "now", "gone", "new"),
     [
-        (Given(), FULL, "nothing else", ALL),
-        (Given(env=(("A", "1"), ("B", "1"))), Given(env=(("A", "2"), ("B", "1"))), "env A=1", "env A=2"),
-        (Given(env=(("A", "x" * 5000),)), Given(), f"env A={'x' * 194}...", "nothing else"),
+        (Contribution(), FULL, "nothing else", ALL),
+        (Contribution(env=(("A", "1"), ("B", "1"))), Contribution(env=(("A", "2"), ("B", "1"))), "env A=1", "env A=2"),
+        (Contribution(env=(("A", "x" * 5000),)), Contribution(), f"env A={'x' * 194}...", "nothing else"),
     ],
 )
 def test_only_what_differs_is_told(listed, now, gone, new):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway import DeviceUnavailable, from_plain
-from dpgateway.sysfs import News, Survey, Uevent
+from dpgateway.sysfs import ChangedPlaces, Survey, Uevent
 from dpgateway.sysfs.following import PROOF, Proof
 from dpgateway.testing import FakeTree
 
@@ -107,7 +107,7 @@ class Host:
                 return None
             else:
                 files.add(f"{directory}/{name}")
-        return News(frozenset(objects), frozenset(files))
+        return ChangedPlaces(frozenset(objects), frozenset(files))
 
     def plug(self, number, value=0):
         here = self.function(number)
@@ -302,9 +302,9 @@ def test_what_comes_is_read_and_what_is_there_is_not(functions, opened):
     assert (found(None), len(opened())) == (20, 20)
     functions.write(f"{BUS}/{name(20)}/vendor = 0x1")
     functions.write(f"/sys/bus/pci/devices/{name(20)} -> {BUS}/{name(20)}")
-    assert (found(News()), opened()) == (21, []), "the directory of a bus is always listed"
+    assert (found(ChangedPlaces()), opened()) == (21, []), "the directory of a bus is always listed"
     functions.remove(f"{BUS}/{name(3)}/vendor")
-    assert (found(News(frozenset({f"devices/pci0000:00/{name(4)}"}))), opened()) == (21, [name(4)])
+    assert (found(ChangedPlaces(frozenset({f"devices/pci0000:00/{name(4)}"}))), opened()) == (21, [name(4)])
     assert found(None) == 20
 
 
@@ -320,7 +320,7 @@ def test_a_refused_allocation_has_everything_looked_at(functions, driver, record
 
 
 def test_everything_is_looked_at_now_and_then_though_events_say_what_has_changed():
-    proof, changes = Proof(), News(frozenset({"devices/a"}))
+    proof, changes = Proof(), ChangedPlaces(frozenset({"devices/a"}))
     assert (proof.due(changes, 100), proof.wanted) == (None, False)
     assert (proof.due(changes, 100 + PROOF), proof.wanted) == (changes, False)
     assert (proof.due(changes, 101 + PROOF), proof.wanted) == (changes, True), "the quick look comes first"

@@ -22,7 +22,7 @@ takes. docs/how-to/match-devices.md says what people write. This part knows noth
 
 from dpgateway.kit.complaint import Complaint
 from dpgateway.sysfs.attributes import attributes
-from dpgateway.sysfs.changes import UNTOLD, Asked, Interest, News, Trace, places
+from dpgateway.sysfs.changes import UNTOLD, Asked, ChangedPlaces, Interest, Trace, places
 from dpgateway.sysfs.explaining import Tried, find, tried
 from dpgateway.sysfs.expressions import Expression, ExpressionError, expression
 from dpgateway.sysfs.fields import FIELDS
@@ -35,7 +35,7 @@ from dpgateway.sysfs.numa import numa_nodes, numa_of
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
 from dpgateway.sysfs.selection import PART, GroupOption, Kind, Parts, Selection
-from dpgateway.sysfs.survey import Explained, Finding, Maker, Survey
+from dpgateway.sysfs.survey import Explained, FoundDevice, Maker, Survey
 from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled, template
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.tree import OutsideError
@@ -51,14 +51,15 @@ __all__ = [
     "UNTOLD",
     "Asked",
     "ChangedError",
+    "ChangedPlaces",
     "Complaint",
     "DevNode",
     "DevTree",
     "Explained",
     "Expression",
     "ExpressionError",
-    "Finding",
     "FollowedSurvey",
+    "FoundDevice",
     "GroupOption",
     "Interest",
     "Kind",
@@ -67,7 +68,6 @@ __all__ = [
     "Match",
     "Matched",
     "Mismatch",
-    "News",
     "NoNode",
     "NoValue",
     "Object",

@@ -29,7 +29,7 @@ UNTOLD = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ChangedPlaces:
     """What events have named."""
 
     objects: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Generic
 
 from dpgateway.kit.complaint import Complaint
-from dpgateway.sysfs.changes import News
+from dpgateway.sysfs.changes import ChangedPlaces
 from dpgateway.sysfs.grouping import ChangedError, Part
 from dpgateway.sysfs.memory import D
 from dpgateway.sysfs.survey import Survey
@@ -26,7 +26,7 @@ class Proof:
         """Whether everything is looked at the next time. Any thread may want that."""
         self._last = 0.0
 
-    def due(self, news: News | None, now: float) -> News | None:
+    def due(self, news: ChangedPlaces | None, now: float) -> ChangedPlaces | None:
         """What the next look is about; None: everything. ``now``: seconds. What events name comes before the proof,
         because it is quick; nobody has asked for the proof yet.
         """

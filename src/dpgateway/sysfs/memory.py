@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from dpgateway.sysfs.changes import UNTOLD, Interest, News, above
+from dpgateway.sysfs.changes import UNTOLD, ChangedPlaces, Interest, above
 from dpgateway.sysfs.grouping import Part, Unoffered, Whole
 from dpgateway.sysfs.naming import Names
 from dpgateway.sysfs.objects import Object
@@ -96,7 +96,7 @@ class Memory(Generic[D]):
         self._elsewhere: set[str] = set()
         """Places in /sys on which an object's answer depended, apart from what it is in and what is in it."""
 
-    def forget(self, news: News | None) -> None:
+    def forget(self, news: ChangedPlaces | None) -> None:
         """Drops what these events may have changed; None: everything."""
         if news is None:
             self._clear()

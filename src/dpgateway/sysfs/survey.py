@@ -5,8 +5,8 @@ those that pass are grouped to devices, and each device becomes what the driver 
 only what those events touch, and takes the rest from the look before (memory.py). A ``FollowedSurvey`` (following.py)
 gets the news by itself.
 
-The driver's ``maker`` is called once for each look, and returns what makes a device of a ``Finding``. The value that it
-makes is kept over many looks, so it must not keep the finding, which has all that was read in its look.
+The driver's ``maker`` is called once for each look, and returns what makes a device of a ``FoundDevice``. The device is
+kept over many looks, so it must not keep the ``FoundDevice``, which has all that was read in its look.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from dpgateway.sysfs.attributes import attributes
-from dpgateway.sysfs.changes import Asked, Interest, News, places
+from dpgateway.sysfs.changes import Asked, ChangedPlaces, Interest, places
 from dpgateway.sysfs.explaining import tried
 from dpgateway.sysfs.grouping import Grouping, Part, Unoffered, Whole
 from dpgateway.sysfs.identity import LASTING
@@ -33,7 +33,7 @@ from dpgateway.sysfs.uevents import Uevent
 from dpgateway.sysfs.values import as_number
 
 
-class Finding:
+class FoundDevice:
     """A device, for as long as its look. Nothing is read before it is asked for."""
 
     def __init__(self, look: Look, selection: Selection, whole: Whole) -> None:
@@ -92,7 +92,7 @@ class Finding:
         return (*own, *more) or None
 
 
-Maker = Callable[[Look], Callable[[Finding], D]]
+Maker = Callable[[Look], Callable[[FoundDevice], D]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Survey(Generic[D]):
         inner, around = self.memory.concern
         return event.path in around or any(one.path in inner for one in Object(event.path).line)
 
-    def find(self, news: News | None = None) -> Mapping[str, D]:
+    def find(self, news: ChangedPlaces | None = None) -> Mapping[str, D]:
         """The devices by their ids. What ``news`` can't have touched is as it was; None: everything is looked at.
         Raises OSError, if a directory of sysfs can't be listed.
         """
@@ -166,9 +166,9 @@ class Survey(Generic[D]):
         look = Look(self._selection.roots)
         grouping = Grouping(look, self._selection, Names())
         whole = Whole(id_, tuple([grouping.again(part) for part in parts]))
-        return self._maker(look)(Finding(look, self._selection, whole))
+        return self._maker(look)(FoundDevice(look, self._selection, whole))
 
-    def _looked(self, news: News | None) -> tuple[Look, Mapping[str, D]]:
+    def _looked(self, news: ChangedPlaces | None) -> tuple[Look, Mapping[str, D]]:
         """One look, or if that can't be sure with what is known from earlier ones, another one at everything."""
         try:
             for known in (news, None):
@@ -271,7 +271,7 @@ class _OneLook(Generic[D]):
         notes = set[Asked]().union(*(self._asked[path] for path in whole.paths))
         try:
             with self.look.trace.into(notes):
-                device = self._make(Finding(self.look, self._selection, whole))
+                device = self._make(FoundDevice(self.look, self._selection, whole))
         except ValueError as error:
             why = Unoffered("id", f"that {error}", "one that can be offered")
             self.left |= {part.found.thing: why for part in whole.parts}
@@ -289,7 +289,7 @@ class _OneLook(Generic[D]):
     def _list_absent(self, id_: str, why: str) -> None:
         """A device without an object, or of which it isn't known which objects are its own."""
         if id_ not in self.devices:
-            self.devices[id_] = self._make(Finding(self.look, self._selection, Whole(id_, (), why)))
+            self.devices[id_] = self._make(FoundDevice(self.look, self._selection, Whole(id_, (), why)))
 
 
 def _claimed(claimants: Sequence[Whole]) -> str:

@@ -20,7 +20,7 @@ from asyncinotify import Mask
 
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.inotify import Event, Subscription
-from dpgateway.sysfs.changes import Interest, News
+from dpgateway.sysfs.changes import ChangedPlaces, Interest
 from dpgateway.sysfs.uevents import Uevent, Uevents, unheard
 
 NOTHING: Mapping[str, Interest] = MappingProxyType({})
@@ -74,10 +74,10 @@ class _Inbox:
         with self._lock:
             self._told = True
 
-    def take(self) -> News | None:
+    def take(self) -> ChangedPlaces | None:
         with self._lock:
-            news = News(frozenset(self._objects), frozenset(self._files))
-            unsure = self._unsure or (news == News() and not self._told)
+            news = ChangedPlaces(frozenset(self._objects), frozenset(self._files))
+            unsure = self._unsure or (news == ChangedPlaces() and not self._told)
             self._objects, self._files, self._unsure, self._told = set(), set(), False, False
         return None if unsure else news
 
@@ -124,7 +124,7 @@ class Watcher:
             self._remove(before.keys() - now.keys())
         return any(wd not in before or not one.interest <= before[wd].interest for wd, one in now.items())
 
-    def news(self) -> News | None:
+    def news(self) -> ChangedPlaces | None:
         """What the events since the last call named. Ask before you look.
 
         None: anything may have changed, because there was no event, or one that doesn't name all that it is about, or

@@ -14,8 +14,8 @@ from dpgateway.sysfs import (
     ChangedError,
     Complaint,
     DevTree,
-    Finding,
     FollowedSurvey,
+    FoundDevice,
     Look,
     NoNode,
     OutsideError,
@@ -23,7 +23,7 @@ from dpgateway.sysfs import (
     Watcher,
 )
 from dpgateway_chardev.deviceinfo import DeviceInfo
-from dpgateway_chardev.given import Given, differing, together
+from dpgateway_chardev.given import Contribution, differing, together
 from dpgateway_chardev.giving import Giver, MatchedDevice
 from dpgateway_chardev.hostfiles import HostFiles
 from dpgateway_chardev.named import NamedDevice, NamedDevices
@@ -112,7 +112,7 @@ class CharDevices:
         if self._prober:
             self._prober.close()
 
-    def _maker(self, look: Look) -> Callable[[Finding], MatchedDevice]:
+    def _maker(self, look: Look) -> Callable[[FoundDevice], MatchedDevice]:
         return Giver(self._options, look).device
 
     def _probed(
@@ -138,7 +138,7 @@ class CharDevices:
         away = self._last.keys() - now.keys()
         self._last = {**self._last, **now} if len(away) <= MOST_AWAY else now
 
-    def _given(self, device: Device) -> Given:
+    def _given(self, device: Device) -> Contribution:
         """What a device gives. Raises DeviceUnavailable, unless it is what it was when the kubelet chose it."""
         if not isinstance(device, MatchedDevice) or device.given is None:
             self._followed.doubt()
@@ -153,7 +153,7 @@ class CharDevices:
             raise DeviceUnavailable(f"{device.id}: {why}")
         return now.given
 
-    def _together(self, given: list[tuple[str, Given]]) -> Allocation:
+    def _together(self, given: list[tuple[str, Contribution]]) -> Allocation:
         files = HostFiles(self._options.roots, self._options.host)
         allocation = together(given, self._context.resource)
         for id_, one in given:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from dpgateway import Allocation, DeviceNode, DriverError, Mount
 from dpgateway.sysfs import DevNode
-from dpgateway_chardev.jsons import Json, merged
+from dpgateway_chardev.jsons import JsonText, merged
 
 _LONGEST = 200
 """Characters of what changed that are told."""
@@ -43,19 +43,19 @@ class GivenAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Contribution:
     """What one device gives a container."""
 
     nodes: tuple[GivenNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
-    env: tuple[tuple[str, str | Json], ...] = ()
+    env: tuple[tuple[str, str | JsonText], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     access: tuple[GivenAccess, ...] = ()
     info: str = ""
     """The text of its device-info file."""
 
 
-def differing(listed: Given, now: Given) -> str:
+def differing(listed: Contribution, now: Contribution) -> str:
     """What a device gives now that isn't what it was listed with, for people."""
     before, after = (
         {(one.name, _words(item)): None for one in fields(given) for item in _items(getattr(given, one.name))}
@@ -74,7 +74,7 @@ def _words(item: object) -> str:
     match item:
         case Mount(host_path, container_path, read_only):
             return f"{host_path} at {container_path}{', read-only' if read_only else ''}"
-        case (name, Json(text) | str(text)):
+        case (name, JsonText(text) | str(text)):
             return f"{name}={text}"
     return str(item)
 
@@ -85,7 +85,7 @@ def _few(texts: Sequence[str]) -> str:
     return f"{text[:_LONGEST]}..." if len(text) > _LONGEST else text or "nothing else"
 
 
-def together(given: list[tuple[str, Given]], resource: str) -> Allocation:
+def together(given: list[tuple[str, Contribution]], resource: str) -> Allocation:
     """What a container gets that gets several devices, by their ids, in the order in which they were asked for.
 
     A value of the environment, or of an annotation, is the devices' values with commas between, each once; unless
@@ -123,8 +123,8 @@ def _both(whose: str, other: DeviceNode | Mount, id_: str, thing: DeviceNode | M
     )
 
 
-def _joined(texts: list[tuple[tuple[str, str | Json], ...]], resource: str = "") -> dict[str, str]:
-    values: dict[str, dict[str | Json, None]] = {}
+def _joined(texts: list[tuple[tuple[str, str | JsonText], ...]], resource: str = "") -> dict[str, str]:
+    values: dict[str, dict[str | JsonText, None]] = {}
     for index, pairs in enumerate(texts):
         for name, value in pairs:
             variable = name.replace("{index}", str(index)).replace("{resource}", resource)
@@ -132,6 +132,6 @@ def _joined(texts: list[tuple[tuple[str, str | Json], ...]], resource: str = "")
     return {name: _text(list(each)) for name, each in values.items()}
 
 
-def _text(values: list[str | Json]) -> str:
-    objects = [value for value in values if isinstance(value, Json)]
+def _text(values: list[str | JsonText]) -> str:
+    objects = [value for value in values if isinstance(value, JsonText)]
     return merged(objects) if objects else ",".join(value for value in values if isinstance(value, str))

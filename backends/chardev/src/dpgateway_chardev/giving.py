@@ -10,7 +10,7 @@ from dpgateway.sysfs import (
     HOST_DEV,
     DevNode,
     DevTree,
-    Finding,
+    FoundDevice,
     Look,
     Matched,
     NoNode,
@@ -18,10 +18,10 @@ from dpgateway.sysfs import (
     Unfilled,
     template,
 )
-from dpgateway_chardev.given import Given, GivenAccess, GivenNode, together
+from dpgateway_chardev.given import Contribution, GivenAccess, GivenNode, together
 from dpgateway_chardev.health import checks
 from dpgateway_chardev.hostfiles import HostFiles
-from dpgateway_chardev.jsons import Json, NoText, dumped, filled, merged
+from dpgateway_chardev.jsons import JsonText, NoText, dumped, filled, merged
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.owners import Owners
 from dpgateway_chardev.probing import Check
@@ -41,7 +41,7 @@ class MatchedDevice(Device):
     """A device, the objects that it is made of, and what a container gets with it."""
 
     parts: tuple[Part, ...] = ()
-    given: Given | None = None
+    given: Contribution | None = None
     checks: tuple[Check, ...] = ()
     """What has to be asked of it now and then."""
 
@@ -57,7 +57,7 @@ class Giver:
         self._constant: dict[GivenNode, GivenNode] = {}
         """Nodes that many devices give, each kept once."""
 
-    def device(self, found: Finding) -> MatchedDevice:
+    def device(self, found: FoundDevice) -> MatchedDevice:
         """Healthy with all that it gives, or Unhealthy, because it lacks something. Raises ValueError."""
         if not found.parts:
             return MatchedDevice(found.id, Health.unhealthy(found.missing or "it isn't there"))
@@ -82,18 +82,18 @@ class Giver:
             given=given, checks=own_checks,
         )  # fmt: skip
 
-    def _give(self, id_: str, parts: Sequence[Part]) -> Given:
+    def _give(self, id_: str, parts: Sequence[Part]) -> Contribution:
         """What all objects of a device give together, each thing once. Raises NothingToGive, also if no container can
         have all of it.
         """
         given = [self._of_one(one, {"id": id_, "part": one.found.part}) for one in parts]
-        whole = Given(
+        whole = Contribution(
             tuple(dict.fromkeys(node for one in given for node in one.nodes)),
             tuple(dict.fromkeys(mount for one in given for mount in one.mounts)),
             tuple(dict.fromkeys(pair for one in given for pair in one.env)),
             tuple(dict.fromkeys(pair for one in given for pair in one.annotations)),
             tuple(dict.fromkeys(access for one in given for access in one.access)),
-            merged([Json(one.info) for one in given], in_order=False) if self._options.device_info else "",
+            merged([JsonText(one.info) for one in given], in_order=False) if self._options.device_info else "",
         )
         paths = [*(node.container_path for node in whole.nodes), *(mount.container_path for mount in whole.mounts)]
         if len(set(paths)) < len(paths):
@@ -103,19 +103,19 @@ class Giver:
                 raise NothingToGive(f"it can't be given: {error}") from error
         return whole
 
-    def _checks(self, found: Finding, given: Given) -> Iterator[Check]:
+    def _checks(self, found: FoundDevice, given: Contribution) -> Iterator[Check]:
         """Raises NothingToGive."""
         first, nodes = found.parts[0].found, ((one.node, one.permissions) for one in given.nodes if not one.constant)
         others = {"id": found.id, "part": first.part}
         return checks(self._options, nodes, lambda text: self._text(text, first, others))
 
-    def _of_one(self, part: Part, others: Mapping[str, str]) -> Given:
+    def _of_one(self, part: Part, others: Mapping[str, str]) -> Contribution:
         options, found = self._options, part.found
         own = options.match[part.kind].nodes
         for one in options.requires:
             if lack := self._files.lacks(self._path(one.host_path, found, others), one.text):
                 raise NothingToGive(lack)
-        return Given(
+        return Contribution(
             tuple(self._nodes(options.nodes if own is None else own, found, others)),
             tuple(self._mount(one, found, others) for one in options.mounts),
             tuple((name, self._variable(value, found, others)) for name, value in options.env.items()),
@@ -134,16 +134,16 @@ class Giver:
         mode = None if option.mode is None else int(option.mode, 8)
         return GivenAccess(self._path(option.host_path, found, others), option.owner, option.group, mode)
 
-    def _variable(self, value: object, found: Matched, others: Mapping[str, str]) -> str | Json:
+    def _variable(self, value: object, found: Matched, others: Mapping[str, str]) -> str | JsonText:
         if isinstance(value, str):
             return self._text(value, found, others)
         return self._json(value, found, others)
 
-    def _json(self, value: object, found: Matched, others: Mapping[str, str], *, in_order: bool = True) -> Json:
+    def _json(self, value: object, found: Matched, others: Mapping[str, str], *, in_order: bool = True) -> JsonText:
         def fill(text: str) -> str:
             return self._text(text, found, others)
 
-        return Json(dumped(filled(value, fill), in_order=in_order))
+        return JsonText(dumped(filled(value, fill), in_order=in_order))
 
     def _nodes(self, options: Sequence[NodeOption], found: Matched, others: Mapping[str, str]) -> Iterator[GivenNode]:
         for option in options:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Json:
+class JsonText:
     """A value as a text, which can be compared."""
 
     text: str
@@ -61,7 +61,7 @@ def dumped(value: object, *, in_order: bool = True) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def merged(values: Iterable[Json], *, in_order: bool = True) -> str:
+def merged(values: Iterable[JsonText], *, in_order: bool = True) -> str:
     """All mappings in one. Texts in one place are joined by commas, each once."""
     together: Any = {}
     for value in values:

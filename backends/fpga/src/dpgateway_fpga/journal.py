@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpgateway import Busy, DriverError, from_plain
-from dpgateway_fpga.trusted import read_file, trusted_directory
+from dpgateway_fpga.trusted import read_file, trusted_directory, write_file
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LARGEST = 64 * 1024
@@ -74,17 +74,9 @@ class BoardJournal:
 
     def write(self, board: str, entry: BoardRecord) -> None:
         """Returns once a power cut can't undo it. Raises DriverError, OSError; then the file is as it was before."""
-        new = f".{board}.json.new"
+        content = json.dumps(asdict(entry)).encode()
         with self._directory() as directory:
-            with suppress(FileNotFoundError):  # of a process that died here; we have the lock
-                os.unlink(new, dir_fd=directory)
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
-            with os.fdopen(descriptor, "w") as text:
-                json.dump(asdict(entry), text)
-                text.flush()
-                os.fsync(text.fileno())
-            os.replace(new, f"{board}.json", src_dir_fd=directory, dst_dir_fd=directory)
-            _sync(self.state_dir)
+            write_file(f"{board}.json", content, 0o600, directory)
 
     def forget(self, board: str) -> None:
         """What it runs is unknown from now on; for who has the lock. Raises DriverError, OSError."""
@@ -120,12 +112,3 @@ class BoardJournal:
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         with trusted_directory(self.state_dir) as directory:
             yield directory
-
-
-def _sync(directory: Path) -> None:
-    """So that a power cut doesn't undo a rename in it (fsync(2))."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpgateway import DriverError
-from dpgateway_fpga.trusted import read_file, trusted_directory
+from dpgateway_fpga.trusted import read_file, trusted_directory, write_file
 
 
 class Unwritten(DriverError):
@@ -28,7 +28,7 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
     try:
         directory.mkdir(mode=0o755, exist_ok=True)
         with trusted_directory(directory) as inside:
-            _write(inside, name, content)
+            write_file(name, content, 0o644, inside)
     except (DriverError, OSError) as error:
         raise Unwritten(f"the image can't be put at {directory / name}: {error}") from error
     file = directory / name
@@ -56,15 +56,3 @@ def _has(file: Path, content: bytes) -> bool:
         return read_file(file, len(content)) == content
     except (DriverError, OSError):  # a link, a pipe, a longer file
         return False
-
-
-def _write(directory: int, name: str, content: bytes) -> None:
-    new = f".{name}.new"
-    with suppress(FileNotFoundError):  # of a gateway that died here
-        os.unlink(new, dir_fd=directory)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=directory)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)

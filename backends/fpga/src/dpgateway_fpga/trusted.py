@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from dpgateway import DriverError
@@ -41,6 +41,28 @@ def read_file(name: str | Path, longest: int, directory: int | None = None) -> b
     if len(content) > longest:
         raise DriverError(f"expected at most {longest} bytes")
     return content
+
+
+def write_file(name: str, content: bytes, mode: int, directory: int) -> None:
+    """Puts a file with this content there, whole or not at all. Returns once a power cut can't undo it. Raises OSError.
+
+    For the only writer of this name: what another one left beside it when it died is replaced.
+    """
+    new = f".{name}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(new, dir_fd=directory)
+    # EXCL: no link leads to somebody else's file
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.fsync(opened)  # without it a power cut may undo the rename (fsync(2))
+    finally:
+        os.close(opened)
 
 
 def check_owner_alone(what: str, status: os.stat_result) -> None:

@@ -15,7 +15,7 @@ from dpgateway import DriverError
 from dpgateway_fpga.bitstream import Image
 from dpgateway_fpga.boards import Board
 from dpgateway_fpga.programmers.programmer import BoardState, Failed, Locks, Progress, Verification
-from dpgateway_fpga.trusted import read_file, trusted_directory
+from dpgateway_fpga.trusted import read_file, trusted_directory, write_file
 from dpgateway_fpga.ways import Simulated
 
 _LARGEST = 4096
@@ -65,14 +65,6 @@ class SimulatedProgrammer:
     def _write(self, board: Board, state: str, image: Image) -> None:
         """Writes a new file, in a directory that is ours alone, so that no link leads to somebody else's file."""
         self._options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = self._file(board).name
-        new = f".{name}.new"
+        content = json.dumps({"state": state, "sha256": image.sha256}).encode()
         with trusted_directory(self._options.state_dir) as directory:
-            with suppress(FileNotFoundError):  # of a gateway that died here
-                os.unlink(new, dir_fd=directory)
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
-            with os.fdopen(descriptor, "w") as text:
-                json.dump({"state": state, "sha256": image.sha256}, text)
-                text.flush()
-                os.fsync(text.fileno())
-            os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+            write_file(self._file(board).name, content, 0o600, directory)
