@@ -1,12 +1,12 @@
-"""The process: its signals and its end, its configuration's files, its control socket, and what systemd learns of it.
+"""The process: its configuration, its signals and its end, its control socket, and what systemd learns of it.
 
-main           the process from its start to its end
-reloading      another configuration, while it runs
-config_reader  reads the configuration in another process
+main           the story of the process, from start to end
+config_reader  parses the configuration in a child process
 files          watches the configuration's files
+reloading      takes a new configuration over while it runs
 control        answers ``dpgateway status``
-shared_socket  a path that several gateways of a node bind one after another
-ending         waits for a successor before it ends
+shared_socket  a socket path that several gateways of a node share
 systemd        readiness and status for systemd
 signals        SIGTERM, SIGINT and SIGHUP
+ending         serves on until a successor has taken over
 """

@@ -1,12 +1,11 @@
-"""The socket on which the running gateway says how it is: ``/run/dpgateway/control.sock``, for root alone.
+"""The control socket, ``/run/dpgateway/control.sock``, at which root asks the running gateway for its status.
 
-A client sends one line, ``status`` or ``watch``, which may be followed by a space and a resource's name, or
-``readiness`` or ``configuration``. The answer is one line of JSON; ``watch`` goes on with another line after each
-change, until the client has gone. Nothing can be changed here, and slow clients cost nobody anything: there are few of
-them, and their time is limited. Those who watch are counted apart, because they stay.
+A client sends one line: ``status`` or ``watch``, with a space and a resource's name if it wants only that, or
+``readiness``, or ``configuration``. The answer is one line of JSON; ``watch`` sends another line after each change,
+until the client has gone. Requests change nothing. Clients are few and have deadlines, so a slow one costs nobody
+anything; watchers have a limit of their own, because they stay.
 
-Of several gateways the newest that serves has the socket (``onesocket``). The next one takes over when nobody answers
-there any more.
+Of several gateways the newest that serves owns the socket (``shared_socket``).
 """
 
 from __future__ import annotations
@@ -18,34 +17,33 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpgateway.daemon.shared_socket import OneSocket
+from dpgateway.daemon.shared_socket import SharedSocket
 from dpgateway.kit.accepted import credentials
-from dpgateway.kit.directories import make_private
 from dpgateway.kit.observable import Signal
-from dpgateway.kit.tasks import aligned, first
+from dpgateway.kit.tasks import first
 from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8
 MOST_WATCHERS = 8
-"""One more has one answer, and the end."""
+"""One more gets one answer, and the end."""
 LONGEST_REQUEST = 1024
 """Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What there is to say of a gateway."""
+    """What a client can ask for."""
 
     status: Callable[[str], Status]
-    """Of one resource, or of all of them if there is no name."""
+    """Of one resource, or of all if the name is empty."""
     changed: Signal
-    """Rings when the status is another one."""
+    """Notified when the status may be another one."""
     readiness: Callable[[], object]
     """Whether the kubelet has every resource, for JSON."""
     configuration: Callable[[], object]
-    """What it serves, for JSON."""
+    """The configuration that is served, for JSON."""
     serves: Callable[[], bool]
-    """Whether it serves a resource."""
+    """Whether the gateway serves a resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +51,13 @@ class Times:
     """Seconds."""
 
     patience: float = 5.0
-    """A client has so long to send its line, and to take each answer."""
+    """For a client to send its line, and to take each answer."""
     gathering: float = 0.2
-    """Between two lines for one who watches."""
+    """Between two lines to a watcher."""
     look: float = 1.0
-    """Between two looks at whether somebody answers, while another gateway has the socket."""
+    """Between two looks at a socket that another gateway owns."""
     hold: float = 5.0
-    """Between two looks at whether it is still ours."""
+    """Between two looks at a socket that this one owns."""
 
 
 class Control:
@@ -67,42 +65,31 @@ class Control:
 
     def __init__(self, path: Path, gateway: Subject, times: Times | None = None) -> None:
         self._gateway, self._times = gateway, times or Times()
-        self._socket = OneSocket(path, self._times.patience)
+        self._socket = SharedSocket(path, self._times.patience, LONGEST_REQUEST)
         self._clients = self._watchers = 0
 
     async def run(self) -> None:
-        """Answers until it is cancelled. Raises OSError if the socket can't be had, or its directory is somebody
-        else's by now.
+        """Answers until it is cancelled. Raises OSError if the socket can't be had, or others may write into its
+        directory.
         """
         try:
-            await self._run()
+            async with asyncio.TaskGroup() as group:
+
+                def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                    # The file's mode lets in root and our own user alone; this holds wherever the file is.
+                    uid = credentials(writer.get_extra_info("socket")).uid
+                    if self._clients >= MOST_CLIENTS or uid not in {0, os.geteuid()}:
+                        writer.transport.abort()
+                        return
+                    self._clients += 1
+                    group.create_task(self._serve(reader, writer), name="serve a client of the control socket")
+
+                await self._socket.keep(connected, self._gateway.serves, self._times.look, self._times.hold)
         except ExceptionGroup as several:
             of_system, bugs = several.split(OSError)
             if bugs is not None or of_system is None:
                 raise
             raise of_system.exceptions[0] from None
-
-    async def _run(self) -> None:
-        claimed = False
-        async with asyncio.TaskGroup() as group:
-            try:
-                while True:
-                    make_private(self._socket.path.parent)
-                    if not self._socket.is_ours() and (
-                        (self._gateway.serves() and not claimed) or not await self._socket.is_answered()
-                    ):
-                        claimed = await self._socket.claim(lambda *who: self._connected(group, *who), LONGEST_REQUEST)
-                    pause = self._times.hold if self._socket.is_ours() else self._times.look
-                    await asyncio.sleep(aligned(pause))
-            finally:
-                self._socket.end()
-
-    def _connected(self, group: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._clients >= MOST_CLIENTS or not _may_ask(writer):
-            writer.transport.abort()
-            return
-        self._clients += 1
-        group.create_task(self._serve(reader, writer), name="say how the gateway is")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(0)  # a piece is written before the next one is made
@@ -117,24 +104,20 @@ class Control:
         async with asyncio.timeout(self._times.patience):
             line = await reader.readline()
         verb, _, name = line.decode(errors="replace").strip().partition(" ")
-        if verb == "status":
+        if verb == "readiness":
+            await self._send(writer, [f"{to_json(self._gateway.readiness())}\n"])
+        elif verb == "configuration":
+            await self._send(writer, [f"{to_json(self._gateway.configuration())}\n"])
+        elif verb == "status" or (verb == "watch" and self._watchers >= MOST_WATCHERS):
             await self._send(writer, pieces(self._gateway.status(name)))
         elif verb == "watch":
-            await self._admit(reader, writer, name)
-        elif look := {"readiness": self._gateway.readiness, "configuration": self._gateway.configuration}.get(verb):
-            await self._send(writer, [f"{to_json(look())}\n"])
-
-    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
-        if self._watchers >= MOST_WATCHERS:
-            await self._send(writer, pieces(self._gateway.status(name)))
-            return
-        self._watchers += 1
-        self._clients -= 1
-        try:
-            await first(_end_of(reader), self._watch(writer, name))
-        finally:
-            self._watchers -= 1
-            self._clients += 1
+            self._watchers += 1
+            self._clients -= 1
+            try:
+                await first(self._watch(writer, name), _gone(reader))
+            finally:
+                self._watchers -= 1
+                self._clients += 1
 
     async def _watch(self, writer: asyncio.StreamWriter, name: str) -> None:
         seen, last = self._gateway.changed.version, self._gateway.status(name)
@@ -151,14 +134,10 @@ class Control:
             for piece in text:
                 writer.write(piece.encode())
                 await writer.drain()
-                await asyncio.sleep(0)  # a container that wants its devices comes first
+                await asyncio.sleep(0)  # a container that waits for its devices comes first
 
 
-async def _end_of(reader: asyncio.StreamReader) -> None:
+async def _gone(reader: asyncio.StreamReader) -> None:
+    """Returns when the client has closed the connection, or sent something, which a watcher doesn't."""
     with contextlib.suppress(OSError):
         await reader.read(1)
-
-
-def _may_ask(writer: asyncio.StreamWriter) -> bool:
-    """Root and our own user may: the file's mode says it already, this holds wherever the file is."""
-    return credentials(writer.get_extra_info("socket")).uid in {0, os.geteuid()}

@@ -1,12 +1,12 @@
-"""The gateway is told to end: at once, or once another gateway has taken its resources over.
+"""Lingering: a gateway that got SIGTERM serves on until a successor has taken over its resources.
 
-A pod that is deleted, or a node that moves to another DaemonSet, may have no new gateway yet when the old one gets its
-SIGTERM. With ``--linger`` the old one serves on meanwhile, as if nothing had happened, until each resource is another
-gateway's, or its time is over, or it is told once more.
+When a pod is deleted, or a node moves to another DaemonSet, the old gateway may get SIGTERM before there is a new one.
+With ``--linger`` it serves on as if nothing had happened, until other gateways own all of its resources, its time is
+over, or a second signal comes.
 
-It can't ask the API server whether another gateway will come. But it sees the directories of the node's pods: if none
-of them is another gateway's for UNSEEN seconds, none will come before this one has ended. So an uninstall takes no
-minutes. A file beside its sockets says the same at once; the chart's clean-up writes it.
+It can't ask the API server whether a successor will come, but it sees the directories of the node's pods. If none of
+them is another gateway's for UNSEEN seconds, no successor will come before this gateway has ended; so an uninstall
+takes seconds, not minutes. A file beside its sockets, which the chart's clean-up writes, says the same at once.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import first
 
 UNSEEN = 15.0
-"""Seconds in which the pod of the next gateway comes to the node, if one does: a controller, the scheduler and the
-kubelet have each to see it first."""
+"""Seconds in which a successor's pod appears on the node: a controller, the scheduler and the kubelet have to see it
+first."""
 UNASKED = 60.0
-"""Seconds in which a gateway that has taken over some resources takes the others, if it has them: its drivers may load
-slowly. A resource that it doesn't have, because it has another name there, isn't given by either meanwhile."""
+"""Seconds in which a successor that has some resources takes over the others, if it has them: its drivers may load
+slowly. A resource that it doesn't have, because it has another name there, is given by neither meanwhile."""
 _LOOK = 1.0
-"""Seconds between two looks at what nothing tells of."""
+"""Seconds between two looks at the files, which send no events."""
 
 _log = bind(__name__)
 
 
 class Ending:
-    """What SIGTERM and SIGINT ask for. Used from the event loop."""
+    """Whether SIGTERM or SIGINT came, and how often. Used from the event loop."""
 
     def __init__(self) -> None:
         self.told = asyncio.Event()
         """The gateway is to end."""
         self.at_once = asyncio.Event()
-        """It was told so twice, and waits for nothing any more."""
+        """It was told so twice: it doesn't linger."""
 
     def tell(self) -> None:
         (self.at_once if self.told.is_set() else self.told).set()
@@ -49,13 +49,13 @@ class Patience:
     """How long a gateway lingers."""
 
     seconds: float = 0.0
-    """At most; none if it doesn't linger."""
+    """At most; 0: it doesn't linger."""
     pod: str = ""
-    """The uid of its own pod; empty if it doesn't know that, or is in none."""
+    """The uid of its own pod; empty if it is in none, or doesn't know it."""
 
 
 async def linger(gateway: Gateway, patience: Patience, at_once: asyncio.Event) -> None:
-    """Returns when nobody needs this gateway any more, or it can't wait any longer."""
+    """Returns when there is nothing to wait for, or no time left."""
     seconds, now = patience.seconds, asyncio.get_running_loop().time
     if not seconds or not gateway.ours:
         return

@@ -1,7 +1,8 @@
-"""A unix socket that several processes want at one path: whoever claims it last has it.
+"""A socket path that several gateways of a node share: the last one to claim it owns it.
 
-Each binds a name of its own and renames it, so there is always somebody's socket at the path. A lock on the directory
-keeps two processes from doing that at once.
+Each binds a name of its own and renames it over the path, so a client always finds a socket there. A lock on the
+directory keeps two gateways from renaming or removing it at once. An owner that has lost the path serves the
+clients that it has; it claims the path again when nobody answers there any more.
 """
 
 from __future__ import annotations
@@ -15,30 +16,56 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpgateway.kit import locks, unix
+from dpgateway.kit.directories import make_private
+from dpgateway.kit.tasks import aligned
+
+Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
+"""Called with each client."""
 
 
-class OneSocket:
+class SharedSocket:
     """Used from the event loop."""
 
-    def __init__(self, path: Path, patience: float) -> None:
-        """``patience``: seconds that somebody who listens there has to accept."""
+    def __init__(self, path: Path, patience: float, longest: int) -> None:
+        """``patience``: seconds that another owner has to accept a connection. ``longest``: bytes of a request."""
         self.path = path
-        self._patience = patience
+        self._patience, self._longest = patience, longest
         self._server: asyncio.Server | None = None
         self._bound: os.stat_result | None = None
 
-    def is_ours(self) -> bool:
+    async def keep(self, connected: Connected, serves: Callable[[], bool], lost: float, owned: float) -> None:
+        """Claims the path once ``serves()``, and whenever nobody answers there, until it is cancelled.
+
+        ``lost``, ``owned``: seconds between two looks while another gateway, or this one, owns the path. Raises
+        OSError if the path can't be had, or if others may write into its directory.
+        """
+        claimed = False
+        try:
+            while True:
+                make_private(self.path.parent)
+                if not self._owns():
+                    newest = serves() and not claimed
+                    if newest or not await self._is_answered():
+                        claimed = await self._claim(connected)
+                await asyncio.sleep(aligned(owned if self._owns() else lost))
+        finally:
+            # If it can't be known whose it is, it stays: a socket at which nobody listens does no harm.
+            with contextlib.suppress(OSError), self._locked() as locked:
+                if locked and self._owns():
+                    self.path.unlink()
+            self._close()
+
+    def _owns(self) -> bool:
         with contextlib.suppress(OSError):
             return self._bound is not None and os.path.samestat(self._bound, self.path.lstat())
         return False
 
-    async def is_answered(self) -> bool:
-        """Whether somebody listens there."""
+    async def _is_answered(self) -> bool:
         address = unix.Address(self.path)
         try:
             async with asyncio.timeout(self._patience):
                 _, writer = await asyncio.open_unix_connection(address.path)
-        except TimeoutError:  # whoever it is, is there
+        except TimeoutError:  # the listener is there, and busy
             return True
         except OSError:
             return False
@@ -47,21 +74,16 @@ class OneSocket:
         writer.close()
         return True
 
-    async def claim(
-        self, connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None], longest: int
-    ) -> bool:
-        """Whether it is ours now: another process may be about to claim it. Raises OSError if it can't be had.
-
-        ``connected`` is called with each client; ``longest``: bytes of a line that a client may send.
-        """
-        with self._alone() as alone:
-            if not alone:
+    async def _claim(self, connected: Connected) -> bool:
+        """Returns False if another gateway is about to claim it."""
+        with self._locked() as locked:
+            if not locked:
                 return False
             self._close()
             new = self.path.with_name(f"{self.path.name}.{os.getpid()}-{time.time_ns()}")
             listener = _bind(new)
             try:
-                self._server = await asyncio.start_unix_server(connected, sock=listener, limit=longest)
+                self._server = await asyncio.start_unix_server(connected, sock=listener, limit=self._longest)
                 self._bound = new.lstat()
                 new.rename(self.path)
             except BaseException:
@@ -72,22 +94,13 @@ class OneSocket:
         return True
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Whether no other process renames or removes the socket meanwhile."""
+    def _locked(self) -> Iterator[bool]:
+        """Yields False if another gateway has the directory's lock."""
         directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield locks.take(directory)
         finally:
             os.close(directory)
-
-    def end(self) -> None:
-        """Removes the socket, unless it is another process's by now. If that can't be known, it stays: a socket at
-        which nobody listens does no harm.
-        """
-        with contextlib.suppress(OSError), self._alone() as alone:
-            if alone and self.is_ours():
-                self.path.unlink()
-        self._close()
 
     def _close(self) -> None:
         if self._server is not None:

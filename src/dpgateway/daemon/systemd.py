@@ -1,6 +1,6 @@
-"""Tells systemd the state of the service: sd_notify(3), a datagram of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
+"""sd_notify(3): tells systemd the state of the service, in datagrams of ``KEY=value`` lines to ``$NOTIFY_SOCKET``.
 
-Without that variable systemd doesn't listen. The caller decides what systemd is told.
+Without that variable systemd doesn't listen.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dpgateway.kit.tasks import aligned
 from dpgateway.status import Report
 
 STARTING = 0.02
-"""Seconds between two looks before READY, which also comes because time passes."""
+"""Seconds between two looks before READY, which may come by the passing of time."""
 GATHERING = 1.0
 """Seconds from a change to a look, after READY."""
 SLOW = 30.0
-"""Seconds after which there is a look without a change."""
+"""Seconds between two looks without a change."""
 
 _log = bind(__name__)
 
 
 class Notifier:
-    """The way to systemd. A message that can't be sent is no failure of the gateway."""
+    """Sends the messages. One that can't be sent is no failure of the gateway."""
 
     def __init__(self, address: str, watchdog: float | None = None) -> None:
         """``watchdog``: seconds within which systemd expects a message from us."""
@@ -55,7 +55,7 @@ class Notifier:
             _log.debug("systemd can't be told: %s", error)
 
     async def follow(self, look: Callable[[], Report], changed: Signal) -> None:
-        """Sends the result of ``look`` whenever it changes. ``changed`` says when it may have."""
+        """Sends the result of ``look`` whenever it has changed; ``changed`` is notified when it may have."""
         status = ""
         while True:
             seen, now = changed.version, look()
@@ -67,7 +67,7 @@ class Notifier:
             await (_next_look(changed, seen) if self._ready else asyncio.sleep(STARTING))
 
     async def reassure(self, works: Callable[[], Awaitable[object]]) -> None:
-        """Tells the watchdog, if there is one, that this event loop runs and that ``works`` returns."""
+        """Feeds the watchdog, if there is one, as long as this event loop runs and ``works`` returns."""
         while self._watchdog is not None:
             try:
                 async with asyncio.timeout(self._watchdog / 4):
@@ -79,7 +79,7 @@ class Notifier:
 
     @contextlib.contextmanager
     def reloading(self) -> Iterator[None]:
-        """Tells when the configuration is being read again, and when that is over; nothing before the first READY."""
+        """Within, systemd sees a reload; unless it still waits for the first READY."""
         told = self._ready
         if told:
             self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
