@@ -15,7 +15,7 @@ from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told, watched
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import CdiDelivery
-from dpgateway.deviceplugin.fitness import Fitness
+from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.deviceplugin.handover.older import Coordinator
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -266,7 +266,7 @@ class Gateway:
         log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
             driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._unended)
-            driver.inform(HeldDevices(self._node.holdings[name], config), Fitness)
+            driver.inform(HeldDevices(self._node.holdings[name], config), unfit)
             driving = group.create_task(driver.run(), name=f"{name} driver")
             if serving.old is not None:
                 await self._take_the_place(serving, serving.old, driver)

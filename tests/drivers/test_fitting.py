@@ -3,7 +3,7 @@
 import pytest
 
 from dpgateway import Allocation, Busy, Device, DeviceNode, DeviceUnavailable, Health, Mount
-from dpgateway.deviceplugin.fitness import Fitness
+from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.drivers import answers
 from dpgateway.drivers.fitting import Fitting
 from dpgateway.kit.observable import Observable
@@ -31,7 +31,7 @@ class Unpreviewed:
 
 
 def fitting(**config):
-    return Fitting(Fitness, Observable(configured(driver_class=scripted(), **config)))
+    return Fitting(unfit, Observable(configured(driver_class=scripted(), **config)))
 
 
 def reasons(devices):
@@ -103,7 +103,7 @@ def test_a_pod_knows_nothing_of_the_hosts_files(monkeypatch):
 
 def test_only_what_is_listed_anew_is_asked_again():
     driver, config = Previewing(lambda _: NODE), Observable(configured())
-    one = Fitting(Fitness, config)
+    one = Fitting(unfit, config)
     one.judged(driver, (A, SICK, B))
     one.judged(driver, (A, SICK, B))
     assert driver.asked == [A, B]
@@ -128,7 +128,7 @@ def test_what_could_not_be_given_is_asked_again_until_it_can_be():
 
 def test_another_configuration_is_judged_by_itself():
     config = Observable(configured(mounts=(Mount("/etc", "/dev/a"),)))
-    driver, one = Previewing(lambda _: NODE), Fitting(Fitness, config)
+    driver, one = Previewing(lambda _: NODE), Fitting(unfit, config)
     assert reasons(one.judged(driver, (A,))) != [None]
     config.set(configured())
     assert reasons(one.judged(driver, (A,))) == [None]

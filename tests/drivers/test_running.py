@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from dpgateway import Allocation, Device, DeviceNode, DriverError, Health, Mount
-from dpgateway.deviceplugin.fitness import Fitness
+from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.drivers.running import CLOSING, CLOSING_LAST, RunningDriver
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
@@ -461,7 +461,7 @@ async def test_a_driver_is_asked_again_for_other_env_only_if_it_previews(run, pr
 async def test_what_the_configuration_gives_is_judged_again_when_it_changes(run):
     node = Allocation(device_nodes=(DeviceNode("/dev/a"),))
     one = run(scripted(devices=lambda: [A], preview=lambda _: node), mounts=(Mount("/etc", "/dev/a"),))
-    one.driver.inform(frozenset, Fitness)
+    one.driver.inform(frozenset, unfit)
     await one.listed()
     assert "mounts[0].container_path is '/dev/a'" in str(one.said.devices[0].health.reason)
     one.config.set(configured(mounts=(Mount("/etc", "/x"),)))

@@ -2,12 +2,16 @@
 
 import dataclasses
 
+import pytest
+
 from dpgateway.cdi import spec
 from dpgateway.cdi.expansion import Resolved, expand
 from dpgateway.cdi.own import OwnSpecs
+from dpgateway.config.values import Shares
 from dpgateway.model import Allocation, DeviceNode, Mount
-from dpgateway.resource.additions import Additions, add
+from dpgateway.resource.additions import complete
 from tests.support.logs import complaint
+from tests.support.resources import configured
 
 DRIVERS = Allocation(
     env={"OURS": "driver", "SHARED": "driver", "SAME": "1"},
@@ -16,18 +20,18 @@ DRIVERS = Allocation(
     annotations={"ours": "driver", "shared": "driver", "same": "1"},
     cdi_devices=("v/c=a",),
 )
-CONFIGURED = Additions(
+CONFIGURED = configured(
     env={"SHARED": "config", "SAME": "1", "NEW": ""},
     annotations={"shared": "config", "same": "1", "new": ""},
-    mounts=(Mount("/config", "/shared", read_only=False), Mount("/config", "/b"), Mount("/same", "/same")),
+    mounts=(Mount("/config", "/shared", read_only=False), Mount("/same", "/same")),
 )
 
 
 def test_both_are_merged_and_the_configuration_wins():
-    merged, _ = add(DRIVERS, CONFIGURED)
+    merged, _ = complete(DRIVERS, CONFIGURED, 1)
     assert merged == Allocation(
         env={"OURS": "driver", "SHARED": "config", "SAME": "1", "NEW": ""},
-        device_nodes=(DeviceNode("/dev/a"),),
+        device_nodes=DRIVERS.device_nodes,
         mounts=(Mount("/driver", "/ours"), *CONFIGURED.mounts),
         annotations={"ours": "driver", "shared": "config", "same": "1", "new": ""},
         cdi_devices=("v/c=a",),
@@ -35,20 +39,30 @@ def test_both_are_merged_and_the_configuration_wins():
 
 
 def test_what_was_replaced_is_named_and_what_is_the_same_is_not():
-    _, replaced = add(DRIVERS, CONFIGURED)
-    assert replaced == ("env SHARED", "annotation shared", "mount /shared", "device node /b")
+    _, replaced = complete(DRIVERS, CONFIGURED, 1)
+    assert replaced == ("env SHARED", "annotation shared", "mount /shared")
 
 
 def test_a_place_has_many_spellings():
-    drivers = Allocation(device_nodes=(DeviceNode("/dev/a", "//dev/./a"),), mounts=(Mount("/d", "/data/"),))
-    configured = (Mount("/config", "/dev/a"), Mount("/config", "/data"))
-    merged, replaced = add(drivers, Additions(mounts=configured))
-    assert merged == Allocation(mounts=configured)
-    assert replaced == ("mount /data/", "device node //dev/./a")
+    drivers = Allocation(mounts=(Mount("/d", "/data/"),))
+    configured_ = configured(mounts=(Mount("/config", "/data"),))
+    assert complete(drivers, configured_, 1) == (Allocation(mounts=configured_.mounts), ("mount /data/",))
+
+
+def test_a_mount_over_a_device_node_is_refused():
+    drivers = Allocation(device_nodes=(DeviceNode("/dev/a", "//dev/./a"),))
+    with pytest.raises(ValueError, match=r"mounts\[0\]\.container_path is '/dev/a', which is .* device node /dev/a;"):
+        complete(drivers, configured(mounts=(Mount("/config", "/dev/a"),)), 1)
+
+
+def test_shares_have_an_environment_of_their_own():
+    config = configured(shares=Shares(4, env={"PART": "{granted}/{shares}", "BOTH": "shares"}), env={"BOTH": "config"})
+    merged, _ = complete(Allocation(), config, 2)
+    assert merged == Allocation({"PART": "2/4", "BOTH": "config"})
 
 
 def test_without_additions_nothing_changes():
-    assert add(DRIVERS, Additions()) == (DRIVERS, ())
+    assert complete(DRIVERS, configured(), 1) == (DRIVERS, ())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +74,7 @@ class Wider(Allocation):
 
 def test_an_addition_keeps_unknown_fields():
     given = Wider(env={"A": "1"}, net_devices=("eth1",))
-    merged, _ = add(given, Additions(env={"B": "2"}, annotations={"a": "1"}, mounts=(Mount("/m", "/m"),)))
+    merged, _ = complete(given, configured(env={"B": "2"}, annotations={"a": "1"}, mounts=(Mount("/m", "/m"),)), 1)
     assert merged == Wider({"A": "1", "B": "2"}, (), (Mount("/m", "/m"),), {"a": "1"}, net_devices=("eth1",))
 
 

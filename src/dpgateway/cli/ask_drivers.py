@@ -9,7 +9,7 @@ from typing import Any
 
 from dpgateway.config import ResourceConfig, format_duration
 from dpgateway.deviceplugin.api import LIST_LIMIT
-from dpgateway.deviceplugin.fitness import Fitness
+from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, abilities
 from dpgateway.drivers.fitting import Fitting
@@ -77,7 +77,7 @@ class Question:
             self._driver = self._resource.driver_class(self._resource.options, self._context())
             method = "devices"
             devices = answers.devices(self._driver.devices())
-            devices = Fitting(Fitness, Observable(self._resource)).judged(self._driver, devices)
+            devices = Fitting(unfit, Observable(self._resource)).judged(self._driver, devices)
             able = abilities(self._driver)
             if self._explain is None or "explain" not in able:
                 return devices, None, able

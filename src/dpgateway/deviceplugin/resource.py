@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import NamedTuple
 
 from dpgateway.config import ResourceConfig
@@ -26,11 +25,10 @@ from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import CdiError, DriverError, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device
-from dpgateway.resource.additions import Additions, add, hidden
+from dpgateway.resource.additions import complete
 from dpgateway.resource.freeing import Behind, Releases
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.ledger import Refusal
-from dpgateway.resource.shares import environment
 from dpgateway.resource.use import hardware, shared
 
 
@@ -201,15 +199,15 @@ class Resource:
 
     def _complete(self, allocation: Allocation, granted: int) -> Allocation:
         config = self._config.value
-        extra, shares = Additions(config.env, config.annotations, config.mounts), config.shares
-        if shares.env:
-            extra = replace(extra, env={**environment(shares.env, granted, shares.count), **extra.env})
-        if why := hidden(allocation, extra):
-            raise RequestError(f"resource {self.name}: {why}, at {config.where}")
-        complete, replaced = add(allocation, extra)
+        if not (config.env or config.annotations or config.mounts or config.shares.env):
+            return allocation
+        try:
+            completed, replaced = complete(allocation, config, granted)
+        except ValueError as error:
+            raise RequestError(f"resource {self.name}: {error}, at {config.where}") from error
         for what in replaced:
             self._log_once(logging.INFO, f"the configuration replaces the driver's {what}")
-        return complete
+        return completed
 
     async def _with_cdi(self, allocation: Allocation, ids: tuple[str, ...], api: Api) -> Allocation:
         """The allocation as this kubelet and its runtime can take it."""

@@ -1,51 +1,36 @@
-"""What a container would get with each device, made and judged when the device is listed. What can never be given isn't
-Healthy: its pod would be placed on this node again and again, and fail.
+"""Judges whether each listed device can be given to a container. One that never can isn't Healthy: its pod would be
+placed on this node again and again, and fail.
 
-The driver says by ``preview`` what ``allocate`` would answer; of a driver that has no such method only what all of the
-resource's devices have in common is judged. All of it runs on the list lane's thread, because it may touch disks.
+A driver says by ``preview`` what ``allocate`` would answer, and the front judges that. The host must have the mounts of
+the configuration in any case. All of it runs on the list lane's thread, because it may touch disks.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import Any, Protocol
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.errors import GatewayError
 from dpgateway.kit.observable import Observable
-from dpgateway.model import Allocation, Device
+from dpgateway.model import Allocation, Device, Mount
 
 UNFIT = "it can't be given"
 """How the reason begins of a device that no container can get."""
 
 
-class Fitness(Protocol):
-    """What a front, and the configuration, let containers have."""
-
-    def lacks(self) -> str:
-        """Why nothing of the resource can be given now; empty if it can be. May block."""
-
-    def unfit(self, device: str, allocation: Allocation) -> str:
-        """Why no container can get the device with this allocation; empty if one can."""
-
-
-class Anything:
-    """No front is there to judge."""
-
-    def lacks(self) -> str:
-        return ""
-
-    def unfit(self, device: str, allocation: Allocation) -> str:
-        return ""
+Unfit = Callable[[ResourceConfig, str, Allocation], str]
+"""Says why a front can't give any container the device of this id with this allocation; empty if it can."""
 
 
 class Fitting:
-    """Of one running driver."""
+    """Judges the lists of one running driver."""
 
-    def __init__(self, fits: Callable[[ResourceConfig], Fitness] | None, config: Observable[ResourceConfig]) -> None:
-        self._fits, self._config = fits, config
+    def __init__(self, unfit: Unfit | None, config: Observable[ResourceConfig]) -> None:
+        self._unfit, self._config = unfit, config
         self._judged: dict[str, tuple[Device, Device]] = {}
         """By id: what the driver listed, and what came of it."""
         self._given: tuple[object, ...] = ()
@@ -54,10 +39,9 @@ class Fitting:
     def judged(self, driver: Any, devices: tuple[Device, ...]) -> tuple[Device, ...]:  # noqa: ANN401
         """The list, in which a device that can't be given is Unhealthy."""
         config, preview = self._config.value, getattr(driver, "preview", None)
-        fitness = Anything() if self._fits is None else self._fits(config)
         if (gives := given(config)) != self._given:
             self._given, self._judged = gives, {}
-        lacking = f"{UNFIT}: {why}" if (why := fitness.lacks()) else ""
+        lacking = next((f"{UNFIT}: mounts[{n}]: {why}" for n, why in missing(config.mounts).items()), "")
         if not lacking and not callable(preview):
             self._judged = {}
             return devices
@@ -68,7 +52,7 @@ class Fitting:
             now = known[1] if known is not None and known[0] is device else None
             # of what couldn't be given it is asked again, because that may lack nothing by now
             if now is not device and device.health.ok:
-                why = lacking or _unfit(fitness, preview, device)
+                why = lacking or self._unfit_now(preview, device)
                 if not why:
                     now = device
                 elif now is None or now.health.reason != why:
@@ -78,18 +62,37 @@ class Fitting:
                 self._judged[device.id] = device, listed[-1]
         return devices if all(map(operator.is_, listed, devices)) else tuple(listed)
 
+    def _unfit_now(self, preview: Any, device: Device) -> str:  # noqa: ANN401
+        """Why a device that its driver calls healthy can't be given."""
+        (own,) = answers.own([device])
+        try:
+            allocation = answers.ask("preview", lambda: answers.allocation(preview(own), "preview"))
+        except GatewayError as error:
+            return f"{UNFIT}: {error}"
+        why = "" if self._unfit is None else self._unfit(self._config.value, device.id, allocation)
+        return f"{UNFIT}: {why}" if why else ""
+
 
 def given(config: ResourceConfig) -> tuple[object, ...]:
     """What the configuration itself gives a container."""
     return config.env, config.annotations, config.mounts, config.shares
 
 
-def _unfit(fitness: Fitness, preview: Any, device: Device) -> str:  # noqa: ANN401
-    """Why a device that its driver calls healthy can't be given."""
-    (own,) = answers.own([device])
+def missing(mounts: Sequence[Mount]) -> dict[int, str]:
+    """Why the host lacks a mount, by the mount's number. A pod sees its own files, not the host's, so nothing is known
+    there (kubelets set this variable in all containers: pkg/kubelet/envvars/envvars.go).
+    """
+    if not mounts or "KUBERNETES_SERVICE_HOST" in os.environ:
+        return {}
+    lacking = {number: mount.host_path for number, mount in enumerate(mounts) if _is_missing(mount)}
+    return {number: f"{path} isn't there on this host, and is to be mounted" for number, path in lacking.items()}
+
+
+def _is_missing(mount: Mount) -> bool:
     try:
-        allocation = answers.ask("preview", lambda: answers.allocation(preview(own), "preview"))
-    except GatewayError as error:
-        return f"{UNFIT}: {error}"
-    why = fitness.unfit(device.id, allocation)
-    return f"{UNFIT}: {why}" if why else ""
+        os.stat(mount.host_path)  # noqa: PTH116  a Path isn't needed for it
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # it is there, or nobody knows
+        return False
+    return False

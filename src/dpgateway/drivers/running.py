@@ -19,7 +19,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.contract import Context, Driver, DriverClass
-from dpgateway.drivers.fitting import Fitness, Fitting, given
+from dpgateway.drivers.fitting import Fitting, Unfit, given
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.listing import Announcements, ListLane
 from dpgateway.errors import DriverError, GatewayError
@@ -81,10 +81,10 @@ class RunningDriver:
         self._complaint = Complaint(log, "the resource failed: %s", level=logging.ERROR)
         self._hurried = Observable(value=False)
 
-    def inform(self, held: Callable[[], Collection[str]], fits: Callable[[ResourceConfig], Fitness]) -> None:
-        """What a front knows, before it runs. ``held``: see ``Context``; ``fits``: what containers may have."""
+    def inform(self, held: Callable[[], Collection[str]], unfit: Unfit) -> None:
+        """What a front knows, before it runs. ``held``: see ``Context``; ``unfit``: what containers can't get."""
         self._held = held
-        self._fitting = Fitting(fits, self._config)
+        self._fitting = Fitting(unfit, self._config)
 
     @property
     def _deadline(self) -> float:

@@ -1,58 +1,50 @@
-"""What a resource's configuration adds to each allocation. It wins over the driver; callers log what it replaced."""
+"""What a resource's configuration adds to each allocation: env, annotations and mounts. It wins over the driver."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
-from dpgateway.model import Allocation, DeviceNode, Mount, place
-
-
-@dataclass(frozen=True, slots=True)
-class Additions:
-    """The constant part of a resource's allocations."""
-
-    env: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    mounts: Sequence[Mount] = ()
+from dpgateway.config import ResourceConfig
+from dpgateway.model import Allocation, place
+from dpgateway.resource.shares import environment
 
 
-def hidden(allocation: Allocation, extra: Additions) -> str:
-    """Why a container wouldn't see a device that it gets: the configuration mounts something over its node. Empty, if
-    nothing is.
+def complete(allocation: Allocation, config: ResourceConfig, granted: int) -> tuple[Allocation, tuple[str, ...]]:
+    """The allocation of ``granted`` ids with the additions, and the names of what they replaced, for the log.
+
+    Raises ValueError where a mount of the configuration would hide a device node, so that the container wouldn't see
+    the device that it gets.
     """
-    places = {place(mount.container_path): number for number, mount in enumerate(extra.mounts)}
-    for node in allocation.device_nodes if places else ():
-        if (number := places.get(place(str(node.container_path)))) is not None:
-            inside = f"mounts[{number}].container_path is {extra.mounts[number].container_path!r}"
-            return f"{inside}, which is the path of its device node {node.host_path}; expected another one"
-    return ""
-
-
-def add(allocation: Allocation, extra: Additions) -> tuple[Allocation, tuple[str, ...]]:
-    """The allocation with the configuration's additions, and the names of what they replaced."""
-    if not (extra.env or extra.annotations or extra.mounts):
+    env: Mapping[str, str] = config.env
+    if config.shares.env:
+        env = {**environment(config.shares.env, granted, config.shares.count), **env}
+    if not (env or config.annotations or config.mounts):
         return allocation, ()
-    places = {place(mount.container_path) for mount in extra.mounts}
 
-    def taken(what: DeviceNode | Mount) -> bool:
-        return place(str(what.container_path)) in places
+    # A container path has many spellings.
+    places = {place(mount.container_path): number for number, mount in enumerate(config.mounts)}
+    for node in allocation.device_nodes:
+        if (number := places.get(place(str(node.container_path)))) is not None:
+            inside = f"mounts[{number}].container_path is {config.mounts[number].container_path!r}"
+            what = f"the path of its device node {node.host_path}"
+            raise ValueError(f"{inside}, which is {what}; expected another one")
+    over = [mount for mount in allocation.mounts if place(mount.container_path) in places]
 
-    replaced = [
-        *(f"env {name}" for name in extra.env if allocation.env.get(name, extra.env[name]) != extra.env[name]),
-        *(
-            f"annotation {name}"
-            for name in extra.annotations
-            if allocation.annotations.get(name, extra.annotations[name]) != extra.annotations[name]
-        ),
-        *(f"mount {m.container_path}" for m in allocation.mounts if taken(m) and m not in extra.mounts),
-        *(f"device node {n.container_path}" for n in allocation.device_nodes if taken(n)),
-    ]
-    merged = replace(
-        allocation,
-        env={**allocation.env, **extra.env},
-        device_nodes=tuple(n for n in allocation.device_nodes if not taken(n)),
-        mounts=(*(m for m in allocation.mounts if not taken(m)), *extra.mounts),
-        annotations={**allocation.annotations, **extra.annotations},
+    replaced = (
+        *(f"env {name}" for name in _others(allocation.env, env)),
+        *(f"annotation {name}" for name in _others(allocation.annotations, config.annotations)),
+        *(f"mount {mount.container_path}" for mount in over if mount not in config.mounts),
     )
-    return merged, tuple(replaced)
+    completed = replace(
+        allocation,
+        env={**allocation.env, **env},
+        mounts=(*(mount for mount in allocation.mounts if mount not in over), *config.mounts),
+        annotations={**allocation.annotations, **config.annotations},
+    )
+    return completed, replaced
+
+
+def _others(given: Mapping[str, str], added: Mapping[str, str]) -> list[str]:
+    """The names that both have, with different values."""
+    return [name for name, value in added.items() if given.get(name, value) != value]
