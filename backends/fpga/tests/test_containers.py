@@ -82,7 +82,7 @@ class Direct:
         told()
 
 
-class Node:
+class FunctionNode:
     """Pods that come and go, a kubelet that picks blindly, slow and faulty boards, gateways and power that go away."""
 
     def __init__(self):
@@ -230,9 +230,18 @@ class Node:
         assert {(self.hardware.runs.get(board), board) for _, board in wanted} == wanted
 
 
-OFTEN = (Node.pod_comes,) * 10 + (Node.pod_of_a_board_is_deleted,) * 4 + (Node.container_starts_again,) * 2
-RARELY = Node.node_is_looked_at, Node.gateway_restarts, Node.power_goes, Node.next_programming_fails
-SLOWLY = Node.board_becomes_slow, Node.boards_finish, Node.boards_finish
+OFTEN = (
+    (FunctionNode.pod_comes,) * 10
+    + (FunctionNode.pod_of_a_board_is_deleted,) * 4
+    + (FunctionNode.container_starts_again,) * 2
+)
+RARELY = (
+    FunctionNode.node_is_looked_at,
+    FunctionNode.gateway_restarts,
+    FunctionNode.power_goes,
+    FunctionNode.next_programming_fails,
+)
+SLOWLY = FunctionNode.board_becomes_slow, FunctionNode.boards_finish, FunctionNode.boards_finish
 EVENTS = st.tuples(
     st.sampled_from(OFTEN + RARELY + SLOWLY), st.sampled_from(FUNCTIONS), st.sampled_from(BOARDS), st.booleans()
 )
@@ -242,7 +251,7 @@ EVENTS = st.tuples(
 @given(st.lists(EVENTS, min_size=30, max_size=80))
 @settings(deadline=None, max_examples=15)
 def test_a_container_has_the_function_that_its_pod_asked_for(events):
-    node = Node()
+    node = FunctionNode()
     try:
         node.start()
         for happens, name, board, choice in events:
