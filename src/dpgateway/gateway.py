@@ -16,7 +16,7 @@ from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told, 
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.fitness import unfit
-from dpgateway.deviceplugin.handover.older import Coordinator
+from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind

@@ -8,7 +8,7 @@ import pytest
 
 from dpgateway import Device
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.handover.older import Coordinator
+from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State

@@ -17,8 +17,9 @@ from pathlib import Path
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.deviceplugin.cdi import CdiDelivery
+from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.handover.newer import NewerSide, TakenBack
-from dpgateway.deviceplugin.handover.older import Coordinator, OlderSide, ServedResource
+from dpgateway.deviceplugin.handover.older import OlderSide, ServedResource
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.registration.stranger import SETTLED, Stranger
@@ -109,7 +110,7 @@ class Plugin:
         self._follows, self._retries = follows, front.handover.retries(name)
         self._newer = newer = NewerSide(self._ownership, self._endpoint.next, self._retries, log)
         served = ServedResource(self._resource, self._endpoint, self.registrar, remembering, newer.parked, log)
-        self._older = OlderSide(served, front.handover)
+        self._older, self._handover = OlderSide(served), front.handover
         self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure), holders=self._holders)
         self._stranger = Stranger(name)
         self._telling: asyncio.Task[None] | None = None
@@ -255,7 +256,7 @@ class Plugin:
             text = "there are no devices yet: driver %s finds none for the options at %s"
             self._log.warning(text, self._config.value.driver, self._config.value.where)
         await self._newer.register(self.registrar)
-        self._older.listen()
+        self._older.listen(partial(self._handover.asked, self._older))
 
     async def _warm(self) -> bool:
         """Returns when the resource could be served at once: whether there is a healthy device."""
@@ -287,7 +288,7 @@ class Plugin:
         """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
         self._reminder.close()
         began = time.monotonic()
-        await self._older.end(grace)
+        await self._handover.end(self._older, grace)
         grace -= time.monotonic() - began
         self.registrar.stop()
         self.inventory.close()
