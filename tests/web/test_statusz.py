@@ -2,7 +2,7 @@
 
 import re
 
-from dpgateway.kit.log import Event
+from dpgateway.kit.log import LogEvent
 from dpgateway.resource.standing import Standing
 from dpgateway.status import SCHEMA, GatewayStatus, Reloads, ResourceStatus, Status
 from dpgateway.status.values import (
@@ -32,7 +32,7 @@ def status(troubles=()):
         "example.com/a", True, (SERVING,), None, DriverStatus("x", "1", NOW, None, None), counts, devices
     )
     gateway, kubelet = GatewayStatus("1.2", 1, "node-a", STARTED), KubeletStatus(True, NOW, None, "v1beta1", None)
-    events = tuple(Event(NOW, "info", f"event {number}", "example.com/a", ("held",)) for number in range(60))
+    events = tuple(LogEvent(NOW, "info", f"event {number}", "example.com/a", ("held",)) for number in range(60))
     asked = PodResourcesStatus(None, None)
     return Status(SCHEMA, NOW, gateway, Reloads(NOW), kubelet, asked, troubles, (resource,), events)
 

@@ -82,8 +82,8 @@ class Daemon:
                 reloads.cancel()
                 self.closing(gateway.abandon)
                 await gateway.close()
-                raise _Closed  # noqa: TRY301  it ends the group
-        except* _Closed:
+                raise _GatewayClosed  # noqa: TRY301  it ends the group
+        except* _GatewayClosed:
             _log.info("ended")
 
     def _accompany(self, gateway: Gateway, systemd: Notifier | None, group: asyncio.TaskGroup) -> asyncio.Task[None]:
@@ -127,7 +127,7 @@ class Daemon:
         await retry(Control(path, subject).run, failed)
 
 
-class _Closed(Exception):
+class _GatewayClosed(Exception):
     """The gateway has closed: the task group ends."""
 
 

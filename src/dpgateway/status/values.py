@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any, cast
 
 from dpgateway.deviceplugin.values import FRONT
-from dpgateway.kit.log import Event
+from dpgateway.kit.log import LogEvent
 from dpgateway.resource.standing import Standing
 
 SCHEMA = 2
@@ -183,7 +183,7 @@ class Status:
     pod_resources: PodResourcesStatus
     troubles: tuple[Trouble, ...]
     resources: tuple[ResourceStatus, ...]
-    events: tuple[Event, ...]
+    events: tuple[LogEvent, ...]
 
 
 # times

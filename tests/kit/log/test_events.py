@@ -38,7 +38,7 @@ def test_an_event_has_what_the_line_is_about(kept):
     devices = [f"d{number}" for number in range(12)]
     kept.hear(record(message="new\udce9", resource="example.com/a", devices=devices, created=0.0, msecs=0.0))
     assert kept.last() == (
-        events.Event("1970-01-01T00:00:00.000Z", "info", "new\\udce9", "example.com/a", tuple(devices[:10])),
+        events.LogEvent("1970-01-01T00:00:00.000Z", "info", "new\\udce9", "example.com/a", tuple(devices[:10])),
     )
 
 

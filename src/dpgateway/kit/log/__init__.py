@@ -7,7 +7,7 @@ printed  standard output and standard error, as drivers find them: what they pri
 setup    where the log goes, and from which level on
 """
 
-from dpgateway.kit.log.events import Event
+from dpgateway.kit.log.events import LogEvent
 from dpgateway.kit.log.lines import Format
 from dpgateway.kit.log.queued import MOST_WAITING
 from dpgateway.kit.log.setup import Bound, bind, captured, finish, in_background, lost, of_driver, recent, setup
@@ -15,8 +15,8 @@ from dpgateway.kit.log.setup import Bound, bind, captured, finish, in_background
 __all__ = [
     "MOST_WAITING",
     "Bound",
-    "Event",
     "Format",
+    "LogEvent",
     "bind",
     "captured",
     "finish",

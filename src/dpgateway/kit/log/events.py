@@ -24,7 +24,7 @@ LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LogEvent:
     """One line of the log."""
 
     time: str
@@ -45,13 +45,13 @@ class Events:
     """Used from any thread."""
 
     def __init__(self) -> None:
-        self._kept: deque[Event] = deque()
+        self._kept: deque[LogEvent] = deque()
         self._size = 0
         self._adding = threading.RLock()  # may be entered twice: a collected object may log meanwhile
         self.added: Callable[[], object] = lambda: None
         """Called after each event, on the thread that logged it."""
 
-    def last(self) -> tuple[Event, ...]:
+    def last(self) -> tuple[LogEvent, ...]:
         """The oldest one first."""
         with self._adding:
             return tuple(self._kept)
@@ -76,10 +76,10 @@ def matters(record: logging.LogRecord) -> bool:
     return name.startswith("dpgateway.") and record.levelno >= logging.INFO
 
 
-def _event(record: logging.LogRecord) -> Event:
+def _event(record: logging.LogRecord) -> LogEvent:
     resource, devices = getattr(record, "resource", None), getattr(record, "devices", None)
     names = devices[:MOST_NAMED] if isinstance(devices, list | tuple) else ()
-    return Event(
+    return LogEvent(
         timestamp(record),
         _text(record.levelname).lower(),
         _text(message(record)),

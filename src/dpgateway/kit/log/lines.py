@@ -35,7 +35,7 @@ MOST_NAMED = 10
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "exception"}
 
 
-class _Formatter(logging.Formatter):
+class _Fields(logging.Formatter):
     def fields(self, record: logging.LogRecord) -> dict[str, object]:
         """The record's extra fields; FIELDS come first, in their order."""
         extra: Mapping[str, object] = {
@@ -55,7 +55,7 @@ class _Formatter(logging.Formatter):
         return text if len(text) <= LONGEST else f"... {text[-LONGEST:]}"  # its end says what went wrong
 
 
-class Text(_Formatter):
+class TextFormatter(_Fields):
     """``time LEVEL message key=value ...``, then the traceback, if any, on lines that are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -68,7 +68,7 @@ class Text(_Formatter):
         return "\n    ".join([line, *map(printable, exception.split("\n"))] if exception else [line])
 
 
-class Json(_Formatter):
+class JsonFormatter(_Fields):
     """One JSON object per line: ts (RFC 3339, UTC), level, logger, message, the fields, exception."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-class _Lines(io.RawIOBase):
+class _PrintedLines(io.RawIOBase):
     """Makes a record of each line, for the log's own handler: another one might print the record, without end."""
 
     def __init__(self, name: str, level: int, handler: logging.Handler, descriptor: int) -> None:
@@ -42,5 +42,5 @@ class _Lines(io.RawIOBase):
 
 def printed(name: str, level: int, handler: logging.Handler, descriptor: int) -> TextIO:
     """A stream for ``sys.stdout`` or ``sys.stderr``."""
-    lines = io.BufferedWriter(_Lines(name, level, handler, descriptor))
+    lines = io.BufferedWriter(_PrintedLines(name, level, handler, descriptor))
     return io.TextIOWrapper(lines, "utf-8", "backslashreplace", line_buffering=True)

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from dpgateway.errors import describe
 from dpgateway.kit.log.events import Events
-from dpgateway.kit.log.lines import Json, shown
+from dpgateway.kit.log.lines import JsonFormatter, shown
 
 GATHERING = 0.01
 """Seconds after a line in which further lines wait to be written together. Waking the thread for each of
@@ -27,7 +27,7 @@ class Queued(logging.Handler):
 
     def __init__(self, stream: TextIO, formatter: logging.Formatter | None) -> None:
         super().__init__()
-        self._stream, self._lines = stream, formatter or Json()
+        self._stream, self._lines = stream, formatter or JsonFormatter()
         self.events = Events()
         self._waiting: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._hurry = threading.Event()

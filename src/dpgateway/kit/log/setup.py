@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from dpgateway.kit.log.events import Events
-from dpgateway.kit.log.lines import DRIVERS, Format, Json, Text
+from dpgateway.kit.log.lines import DRIVERS, Format, JsonFormatter, TextFormatter
 from dpgateway.kit.log.printed import printed
 from dpgateway.kit.log.queued import Queued
 
@@ -56,7 +56,7 @@ def setup(log_format: Format = "auto", level: str | int = "INFO", stream: TextIO
     stream = stream or sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  a process may have no standard error
     text = log_format == "text" or (log_format == "auto" and stream.isatty())
     handler = _Handler(stream)
-    handler.setFormatter(Text() if text else Json())
+    handler.setFormatter(TextFormatter() if text else JsonFormatter())
     root = logging.getLogger()
     # other handlers that write to the same terminal would print everything twice
     root.handlers[:] = [*(one for one in root.handlers if not _prints(one)), handler]
