@@ -22,10 +22,10 @@ SCHEMA, DEFS = (
 EDITS = DEFS["definitions"]["containerEdits"]
 KINDS = {
     "spec": (spec.Spec, SCHEMA, {"containerEdits"}),  # left out of 1.1.0's schema by mistake; SPEC.md has it
-    "device": (spec.Device, SCHEMA["properties"]["devices"]["items"], set()),
+    "device": (spec.SpecDevice, SCHEMA["properties"]["devices"]["items"], set()),
     "edits": (spec.Edits, EDITS, set()),
-    "node": (spec.DeviceNode, DEFS["definitions"]["DeviceNode"], {"fileMode"}),  # only the Go types have it
-    "mount": (spec.Mount, DEFS["definitions"]["Mount"], set()),
+    "node": (spec.SpecNode, DEFS["definitions"]["DeviceNode"], {"fileMode"}),  # only the Go types have it
+    "mount": (spec.SpecMount, DEFS["definitions"]["Mount"], set()),
     "hook": (spec.Hook, DEFS["definitions"]["Hook"], set()),
     "net": (spec.NetDevice, DEFS["definitions"]["LinuxNetDevice"], set()),
     "rdt": (spec.IntelRdt, EDITS["properties"]["intelRdt"], {"enableCMT", "enableMBM"}),  # until 1.0.0

@@ -1,7 +1,7 @@
-"""Finds what CDI names stand for, in the directories of specs. Blocks, so it is used on a thread.
+"""Resolves CDI names in the directories of specs. Blocks, so it is used on a thread.
 
-The directories are looked at for every question, because whoever writes a spec tells nobody. A spec that hasn't changed
-isn't read again. A broken one is told of once, and counts as not there; the others go on.
+Directories are listed for every lookup, because the writer of a spec notifies nobody; a file is parsed again only when
+its stat has changed. A broken spec is logged once and ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpgateway.cdi.expansion import HostNode, Resolved
-from dpgateway.cdi.making import OWN
+from dpgateway.cdi.producer import OWN
 from dpgateway.cdi.spec import Spec, read
 from dpgateway.errors import CdiError
 from dpgateway.kit.complaint import Complaint
@@ -24,12 +24,12 @@ from dpgateway.kit.directories import at_once
 LARGEST = 1024 * 1024
 """Bytes of a spec."""
 MOST = 4096
-"""Files that are looked at in one directory."""
+"""Files of one directory."""
 ENDINGS = frozenset({".json", ".yaml"})
 """What the runtimes read (scanSpecDirs, pkg/cdi/spec-dirs.go)."""
 MOST_NAMED = 10
 PATIENCE = 5.0
-"""Seconds that a caller waits for a reading of the specs that is under way."""
+"""Seconds that a lookup waits for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Directory:
     specs: Mapping[str, Spec]
     """By file."""
     wrong: Mapping[str, str]
-    """Why a file, or the directory itself, doesn't count."""
+    """Why a file, or the directory itself, is ignored, by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Seen:
     spec: Spec | None
     wrong: str = ""
     lacks: frozenset[str] | None = None
-    """The kinds that its text can't have, if that is all that is known of it."""
+    """Kinds that don't occur in its text; None once it was parsed."""
 
     def is_enough(self, stamp: tuple[int, ...], kinds: frozenset[str] | None) -> bool:
         """``kinds``: as of :meth:`SpecDirectories._look`."""
@@ -66,14 +66,14 @@ class SpecDirectories:
         self._seen: dict[str, _Seen] = {}
 
     def resolve(self, names: Iterable[str]) -> tuple[Resolved, ...]:
-        """What each name stands for. Raises CdiError, which says where we looked and what we found."""
-        if not self._lock.acquire(timeout=PATIENCE):  # so that a disk which hangs keeps one thread, and no more
+        """The edits of each name. Raises CdiError, which says where it looked and what it found."""
+        if not self._lock.acquire(timeout=PATIENCE):  # a disk that hangs blocks one thread only
             raise CdiError(f"the CDI specs have been read for {PATIENCE:g} s: a disk hangs, or there are too many")
         names = tuple(names)
         kinds = frozenset(name.partition("=")[0] for name in names)
         try:
             found = [self._look(directory, kinds) for directory in self._directories]
-            if any(not _is_there(name, found) for name in names):  # then all that is there is told
+            if any(not _is_there(name, found) for name in names):  # the error lists everything there is
                 found = [self._look(directory, None) for directory in self._directories]
             self._complaint.say(*(text for directory in found for text in directory.wrong.values()))
         finally:

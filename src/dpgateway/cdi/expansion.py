@@ -1,7 +1,7 @@
-"""CDI names as what every kubelet can pass on: env, mounts and device nodes. Pure.
+"""Expands CDI names to what every kubelet can pass on: env, mounts and device nodes. Pure.
 
-What the API can't say is refused, never left out: a container that lacks a part of its device may work wrongly, or get
-more than the spec grants. What is refused is told with its name, the spec's file and the reason.
+An edit that the device-plugin API can't express is refused, never dropped: a container that lacks a part of its device
+may work wrongly, or get more than the spec grants. The error names the CDI device, the spec's file and the edit.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ from dpgateway.cdi import spec
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode, Mount, place
 
-SAID = frozenset({"bind", "rbind", "private", "rprivate", "rw", "ro"})
-"""The mount options that a kubelet's mount has anyway (rbind, rprivate), or that the API can say."""
+EXPRESSIBLE = frozenset({"bind", "rbind", "private", "rprivate", "rw", "ro"})
+"""Mount options that a kubelet's mount has anyway (rbind, rprivate), or that the API expresses."""
 BINDS = frozenset({"", "none", "bind"})
-"""The types of a mount of the host's own files. With another type it would be a file system of its own."""
+"""Types of a bind mount. A mount of another type is a file system of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What one name stands for."""
+    """A name's edits."""
 
     name: str
     file: str
     """The spec's."""
     common: spec.Edits
-    """What a container gets once, with whichever devices of this spec."""
+    """The spec's own edits, which a container gets once, with whichever of its devices."""
     own: spec.Edits
+    """The device's."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostNode:
-    """A device node of the host as it is."""
+    """A file of the host."""
 
     type: str
-    """``b`` or ``c``; empty for what is no device node."""
+    """``b`` or ``c``; empty if it is no device node."""
     major: int
     minor: int
     mode: int
@@ -45,28 +46,28 @@ class HostNode:
 
 
 Look = Callable[[str], HostNode | None]
-"""What is at a path of the host, links followed; None if nothing is."""
+"""The file at a path of the host, links followed; None if there is none."""
 
 
 def expand(allocation: Allocation, resolved: Iterable[Resolved], look: Look) -> Allocation:
-    """The allocation with what its names stand for in their place. Raises CdiError with all that can't be expanded.
+    """The allocation with its names expanded. Raises CdiError with every edit that can't be.
 
     A runtime changes the container after everything else, so a spec wins over the rest of the allocation, and a later
     name over an earlier one (Apply, pkg/cdi/container-edits.go). A spec's common part comes once, before its devices.
     """
     env = dict(allocation.env)
-    placed: dict[str, DeviceNode | Mount] = {_place(node): node for node in allocation.device_nodes}
-    placed |= {_place(mount): mount for mount in allocation.mounts}
+    given: tuple[DeviceNode | Mount, ...] = (*allocation.device_nodes, *allocation.mounts)
+    placed: dict[str, DeviceNode | Mount] = {place(str(one.container_path)): one for one in given}
     wrong: list[str] = []
     seen: set[str] = set()
     for one in resolved:
         edits = (one.own,) if one.file in seen else (one.common, one.own)
         seen.add(one.file)
         for edit in edits:
-            wrong += [f"{one.name} ({one.file}): {text}" for text in _unsayable(edit, look)]
+            wrong += [f"{one.name} ({one.file}): {text}" for text in _inexpressible(edit, look)]
             env |= {name: value for name, _, value in (text.partition("=") for text in edit.env)}
             try:
-                placed |= {_place(each): each for each in _given(edit)}
+                placed |= {place(str(each.container_path)): each for each in _expressible(edit)}
             except (ValueError, TypeError) as error:  # a relative path, for example
                 wrong.append(f"{one.name} ({one.file}): {error}")
     if wrong:
@@ -79,29 +80,18 @@ def expand(allocation: Allocation, resolved: Iterable[Resolved], look: Look) -> 
         raise CdiError(str(error)) from error
 
 
-def _place(one: DeviceNode | Mount) -> str:
-    return place(str(one.container_path))
-
-
-def _given(edits: spec.Edits) -> Iterator[DeviceNode | Mount]:
+def _expressible(edits: spec.Edits) -> Iterator[DeviceNode | Mount]:
     for node in edits.deviceNodes:
         if node.permissions != "none":
-            yield DeviceNode(node.hostPath or node.path, node.path, _once(node.permissions) or "rwm")
+            permissions = "".join(dict.fromkeys(node.permissions)) or "rwm"
+            yield DeviceNode(node.hostPath or node.path, node.path, permissions)
     for mount in edits.mounts:
-        yield Mount(mount.hostPath, mount.containerPath, read_only=_read_only(mount.options))
+        last = [option for option in ("rw", *mount.options) if option in {"ro", "rw"}][-1]  # it counts: mount(8)
+        yield Mount(mount.hostPath, mount.containerPath, read_only=last == "ro")
 
 
-def _once(permissions: str) -> str:
-    return "".join(dict.fromkeys(permissions))
-
-
-def _read_only(options: Iterable[str]) -> bool:
-    """The last one counts, as for mount(8)."""
-    return [option for option in ("rw", *options) if option in {"ro", "rw"}][-1] == "ro"
-
-
-def _unsayable(edits: spec.Edits, look: Look) -> Iterator[str]:
-    """What no kubelet can pass on."""
+def _inexpressible(edits: spec.Edits, look: Look) -> Iterator[str]:
+    """Edits that no kubelet can pass on."""
     for hook in edits.hooks:
         yield f"its hook {hook.hookName} {hook.path} can't be expanded"
     for net in edits.netDevices:
@@ -111,21 +101,16 @@ def _unsayable(edits: spec.Edits, look: Look) -> Iterator[str]:
     if groups := [str(group) for group in edits.additionalGids if group]:  # 0 is ignored, as SPEC.md says
         yield f"its additionalGids {', '.join(groups)} can't be expanded"
     for mount in edits.mounts:
-        yield from _unlike_kubelets(mount)
+        if mount.type not in BINDS:
+            yield f"its mount {mount.containerPath} of type {mount.type} can't be expanded: only the host's files can"
+        if options := ", ".join(option for option in mount.options if option not in EXPRESSIBLE):
+            yield f"its mount {mount.containerPath} has options that the API can't say: {options}"
     for node in edits.deviceNodes:
         yield from _unlike_host(node, look)
 
 
-def _unlike_kubelets(mount: spec.Mount) -> Iterator[str]:
-    """What the spec wants of the mount that a kubelet's mount can't have."""
-    if mount.type not in BINDS:
-        yield f"its mount {mount.containerPath} of type {mount.type} can't be expanded: only the host's files can"
-    if options := [option for option in mount.options if option not in SAID]:
-        yield f"its mount {mount.containerPath} has options that the API can't say: {', '.join(options)}"
-
-
-def _unlike_host(node: spec.DeviceNode, look: Look) -> Iterator[str]:
-    """In what the spec's node differs from the host's: a kubelet gives the host's node as it is."""
+def _unlike_host(node: spec.SpecNode, look: Look) -> Iterator[str]:
+    """Where the spec's node differs from the host's: a kubelet gives the host's node as it is."""
     path = node.hostPath or node.path
     if node.permissions == "none":
         yield f"its device node {node.path} has no permissions at all, which the API can't say"
@@ -134,7 +119,7 @@ def _unlike_host(node: spec.DeviceNode, look: Look) -> Iterator[str]:
         return
     wanted = {
         "type": "c" if node.type == "u" else node.type or None,  # u is an unbuffered character device: mknod(1)
-        "major": node.major or None,  # 0 means that nobody said it, as in Go
+        "major": node.major or None,  # 0 is unset, as in Go
         "minor": node.minor if node.major else None,
         "mode": None if node.fileMode is None else node.fileMode & 0o7777,
         "uid": node.uid,

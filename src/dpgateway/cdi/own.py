@@ -1,8 +1,8 @@
-"""The specs that gateways write themselves, on disk. Blocks, so it is used on a thread.
+"""Stores the gateway's own specs. Blocks, so it is used on a thread.
 
-What was given is written down in ``state_dir`` first, and only then the spec is made from it: so a spec that isn't
-there, after a reboot for example, is made again, and only what was written down is ever removed. Both files are
-replaced whole, under a lock that all gateways of the directory share, because during an upgrade there are two.
+A record of what was granted is written to ``state_dir`` first, and the spec is produced from the record. So a missing
+spec, after a reboot for example, is produced again, and only specs with a record are ever removed. Both files are
+replaced whole, under a lock that all gateways of the directory share: during an upgrade there are two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from dpgateway.cdi.directories import LARGEST, check_owner, look
 from dpgateway.cdi.expansion import HostNode
-from dpgateway.cdi.making import OWN_NAME, Given, Record, recorded, sayable, text_of
+from dpgateway.cdi.producer import OWN_NAME, Granted, Record, recorded, sayable, text_of
 from dpgateway.errors import CdiError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.directories import make_private, read
@@ -38,15 +38,15 @@ _Real = tuple[str, HostNode | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class OwnSpec:
     """One spec of ours."""
 
-    given: Given
+    given: Granted
     record: Path
     """What was written down of it."""
     date: float
     """When it was given last, in seconds since 1970."""
-    now: Given | None
+    now: Granted | None
     """What it says now; None while its hardware is away, and there is no spec."""
 
     @property
@@ -65,7 +65,7 @@ class OwnSpecs:
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[str, Record]] = {}
         """What each record said when it was read last, and what that means. Reading one takes half a millisecond."""
-        self._texts: dict[Path, tuple[dict[str, _Real], Given, str]] = {}
+        self._texts: dict[Path, tuple[dict[str, _Real], Granted, str]] = {}
         """Where the device nodes of each spec led to, what it said, and its text, which takes half a millisecond."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
@@ -74,13 +74,13 @@ class OwnSpecs:
         if not any(said.values()):
             return allocation
         held = tuple(sorted(ids))  # a kubelet names them in any order
-        what = Given(str(self.directory), str(self._device_plugins_dir), resource, held, **said)
+        what = Granted(str(self.directory), str(self._device_plugins_dir), resource, held, **said)
         text, record = text_of(what.name, what, _real), what.to_json()
         if max(len(text), len(record)) > LARGEST:
             raise CdiError(f"the CDI spec {what.file} would have more than {LARGEST} bytes; give the container less")
         try:
             with self._alone():
-                one = Written(what, self._records / what.file, 0.0, what)
+                one = OwnSpec(what, self._records / what.file, 0.0, what)
                 _replace(one.record, record)
                 _update(one.spec, text)
         except OSError as error:
@@ -88,7 +88,7 @@ class OwnSpecs:
             raise CdiError(f"the CDI spec {where}, can't be written: {error.strerror or error}") from error
         return replace(allocation, **sayable(Allocation()), cdi_devices=(what.name, *allocation.cdi_devices))
 
-    def all(self) -> tuple[Written, ...]:
+    def all(self) -> tuple[OwnSpec, ...]:
         """Those that this kubelet's gateways wrote, and that weren't removed. Raises OSError."""
         found = []
         wrong = set()
@@ -97,7 +97,7 @@ class OwnSpecs:
             try:
                 what = self._recorded(record, before)
                 if what.given.device_plugins_dir == str(self._device_plugins_dir):
-                    found.append(Written(what.given, record, record.stat().st_mtime, what.now))
+                    found.append(OwnSpec(what.given, record, record.stat().st_mtime, what.now))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
@@ -114,7 +114,7 @@ class OwnSpecs:
         self._known[record] = text, what
         return what
 
-    def keep(self, written: Iterable[Written]) -> None:
+    def keep(self, written: Iterable[OwnSpec]) -> None:
         """Makes these specs again where they aren't as they should be. Raises CdiError or OSError."""
         wrong = []
         for one in written:
@@ -126,7 +126,7 @@ class OwnSpecs:
         if wrong:
             raise CdiError("; ".join(wrong[:3]))
 
-    def _follow_record(self, one: Written) -> None:
+    def _follow_record(self, one: OwnSpec) -> None:
         """The spec as its record has it. Raises CdiError or OSError."""
         if one.now is None:
             one.spec.unlink(missing_ok=True)
@@ -155,7 +155,7 @@ class OwnSpecs:
                 except ValueError as error:
                     raise CdiError(f"{record}: not a record that a gateway wrote: {error}") from error
                 now = None if allocation is None else replace(said.given, **sayable(allocation))
-                one = Written(said.given, record, record.stat().st_mtime, now)
+                one = OwnSpec(said.given, record, record.stat().st_mtime, now)
                 if now != said.now:
                     _replace(record, Record(said.given, now).to_json())
                     os.utime(record, (one.date, one.date))  # when it was given is what it was
@@ -163,7 +163,7 @@ class OwnSpecs:
                 self._follow_record(one)
         return changed
 
-    def remove(self, written: Iterable[Written]) -> int:
+    def remove(self, written: Iterable[OwnSpec]) -> int:
         """Removes these specs but those that were given again meanwhile; returns how many. Raises OSError."""
         removed = 0
         for one in written:

@@ -30,7 +30,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceNode:
+class SpecNode:
     """A node that the container gets. 0 of a number, and an empty text, mean that nobody said it, as in Go."""
 
     path: str
@@ -56,7 +56,7 @@ class DeviceNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class SpecMount:
     """A file or directory that the container gets, or a file system of its own."""
 
     hostPath: str
@@ -112,10 +112,10 @@ class Edits:
     """What changes in a container."""
 
     env: tuple[str, ...] = ()
-    deviceNodes: tuple[DeviceNode, ...] = ()
+    deviceNodes: tuple[SpecNode, ...] = ()
     netDevices: tuple[NetDevice, ...] = ()
     hooks: tuple[Hook, ...] = ()
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[SpecMount, ...] = ()
     intelRdt: IntelRdt | None = None
     additionalGids: tuple[int, ...] = ()
 
@@ -136,7 +136,7 @@ class Edits:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class SpecDevice:
     """One device of a spec."""
 
     name: str
@@ -154,7 +154,7 @@ class Spec:
 
     cdiVersion: str
     kind: str
-    devices: tuple[Device, ...]
+    devices: tuple[SpecDevice, ...]
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     containerEdits: Edits = Edits()
 

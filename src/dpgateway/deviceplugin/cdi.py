@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from dpgateway.cdi.directories import SpecDirectories, look
 from dpgateway.cdi.expansion import expand
-from dpgateway.cdi.making import OWN_NAME
 from dpgateway.cdi.own import OwnSpecs
+from dpgateway.cdi.producer import OWN_NAME
 from dpgateway.config.values import CdiKind
 from dpgateway.errors import CdiError
 from dpgateway.kit.threads import Threads

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from dpgateway.cdi.own import OwnSpecs, Written
+from dpgateway.cdi.own import OwnSpec, OwnSpecs
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
@@ -76,16 +76,16 @@ class Keeping:
             _log.info("removed CDI specs that nobody needs any more: %d", removed)
         await self._on_thread(partial(self._specs.keep, keep))
 
-    def _sorted(self, written: Iterable[Written]) -> tuple[list[Written], list[Written]]:
+    def _sorted(self, written: Iterable[OwnSpec]) -> tuple[list[OwnSpec], list[OwnSpec]]:
         """Those that are needed, and the others."""
         now = time.time()
-        keep: list[Written] = []
-        over: list[Written] = []
+        keep: list[OwnSpec] = []
+        over: list[OwnSpec] = []
         for one in written:
             (keep if self._needed(one, now) else over).append(one)
         return keep, over
 
-    def _needed(self, one: Written, now: float) -> bool:
+    def _needed(self, one: OwnSpec, now: float) -> bool:
         """While the spec is young, the gateway before this one, or after it, may know more of it."""
         return abs(now - one.date) < NOTED_WITHIN or needed(one, self._holdings.get(one.given.resource))
 
@@ -100,7 +100,7 @@ class Keeping:
         return await self._threads.call_within("keep CDI specs", function, PATIENCE)
 
 
-def needed(one: Written, holdings: Observable[Holdings] | None) -> bool:
+def needed(one: OwnSpec, holdings: Observable[Holdings] | None) -> bool:
     """Whether a container may know the spec. ``holdings``: None if nothing of the resource is held any more."""
     if holdings is None:
         return False

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from dpgateway.cdi import spec
 from dpgateway.cdi.expansion import HostNode, Resolved, expand
-from dpgateway.cdi.making import OWN, Given, Record, kind, recorded, text_of
+from dpgateway.cdi.producer import OWN, Granted, Record, kind, recorded, text_of
 from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import check_resource_name
 from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode, Mount, place
 
-NOTHING = Given("/run/cdi", "/dp", "example.com/thing", ("a",), {}, (), ())
+NOTHING = Granted("/run/cdi", "/dp", "example.com/thing", ("a",), {}, (), ())
 NULL = HostNode("c", 1, 3, 0o660, 0, 0)
 
 
@@ -68,9 +68,7 @@ def test_a_spec_has_the_oldest_version_that_runtimes_take_and_that_has_what_it_n
 def test_a_link_is_followed_and_the_mode_is_said_because_a_runtime_does_neither():
     what = replace(NOTHING, device_nodes=(DeviceNode("/dev/by-id/x", "/dev/x", "r"),))
     (device,) = read(what, lambda path: ("/dev/null", NULL)).devices
-    assert device.containerEdits.deviceNodes == (
-        spec.DeviceNode("/dev/x", "/dev/null", fileMode=0o660, permissions="r"),
-    )
+    assert device.containerEdits.deviceNodes == (spec.SpecNode("/dev/x", "/dev/null", fileMode=0o660, permissions="r"),)
 
 
 def test_what_is_no_device_node_is_refused_because_a_spec_cannot_say_it():

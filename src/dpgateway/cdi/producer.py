@@ -1,7 +1,7 @@
-"""Allocations as CDI specs of the gateway's own: one spec for each allocation, with one device. Pure.
+"""Produces the gateway's own specs: one for each allocation, with one device. Pure.
 
-The name comes from what was given, so that the same devices with the same allocation have one spec. What a spec says of
-a device node of the host is looked up again each time, because a link may lead to another node by then.
+The name is a hash of what was granted, so that the same devices with the same allocation share a spec. A device node of
+the host is looked up each time that the text is produced, because a link may lead to another node by then.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from dpgateway.errors import CdiError
 from dpgateway.model import Allocation, DeviceNode, Mount
 
 VERSION = 1
-"""Of what :meth:`Given.to_json` writes."""
+"""Of what :meth:`Granted.to_json` writes."""
 VENDOR = "dpgateway"
 """A vendor's name begins with a letter, and a resource's may begin with a digit."""
 OLDEST = "0.3.0"
 """Runtimes take nothing older (vEarliest, specs-go/version.go)."""
 OWN = re.compile(r"dpgateway-[0-9a-f]{32}\.json")
-"""The files of these specs. No driver knows their names, so nobody looks them up."""
+"""Their files. No driver knows these names, so they are never resolved."""
 
 OWN_NAME = re.compile(r"dpgateway\.[^/=]+/[^/=]+=d([0-9a-f]{32})")
 """The names of their devices."""
 
 Real = Callable[[str], tuple[str, HostNode | None]]
-"""Where a path of the host leads to in the end, and what is there; None if nothing is."""
+"""A path of the host with all links followed, and the file there; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What an Allocate gave, as far as a spec can say it."""
+class Granted:
+    """What an Allocate granted, as far as a spec can express it."""
 
     directory: str
-    """Where the spec is."""
+    """The spec's."""
     device_plugins_dir: str
     """Of the kubelet that asked."""
     resource: str
@@ -52,7 +52,7 @@ class Given:
 
     @property
     def key(self) -> str:
-        """A name for exactly this; whatever else is given has another one: 128 bits of a hash."""
+        """128 bits of a hash of all fields."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
 
     @property
@@ -61,7 +61,7 @@ class Given:
 
     @property
     def name(self) -> str:
-        """The device, as a container runtime is told it. Names that begin with a digit need a newer specification."""
+        """The CDI device. A name that begins with a digit would need a newer specification."""
         return f"{kind(self.resource)}=d{self.key}"
 
     def to_json(self) -> str:
@@ -71,11 +71,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One spec: what was given under its name, and what it says now, because hardware may have other paths by then."""
+    """One spec: what was granted under its name, and what it says now, because hardware may move to other paths."""
 
-    given: Given
-    now: Given | None
-    """None while the hardware is away: then there is no spec, and no container starts with it."""
+    given: Granted
+    now: Granted | None
+    """None while the hardware is away: there is no spec then, so that no container starts with another device."""
 
     def to_json(self) -> str:
         if self.now == self.given:
@@ -90,22 +90,22 @@ def recorded(text: str, file: str) -> Record:
     if not isinstance(document, dict) or document.pop("version", None) != VERSION:
         raise ValueError(f"expected a mapping with version: {VERSION}")
     now = document.pop("now", {})
-    what = from_plain(document, Given)
+    what = from_plain(document, Granted)
     if what.file != file:
         raise ValueError(f"expected the name {what.file}")
-    return Record(what, None if now is None else from_plain({**document, **dict(now)}, Given))
+    return Record(what, None if now is None else from_plain({**document, **dict(now)}, Granted))
 
 
 def kind(resource: str) -> str:
-    """Vendor and class for people to read; dots within a class need a newer specification."""
+    """Vendor and class, for people to read. A dot within a class would need a newer specification."""
     domain, _, name = resource.partition("/")
     class_ = re.sub(r"[^A-Za-z0-9_-]", "-", name)
     return f"{VENDOR}.{domain}/{class_ if class_[0].isalpha() else f'n{class_}'}"
 
 
-def text_of(name: str, what: Given, real: Real) -> str:
-    """The whole spec of this name, in the oldest version that has what it needs; read as every other one. Raises
-    CdiError.
+def text_of(name: str, what: Granted, real: Real) -> str:
+    """The text of the spec of this name, in the oldest version that has what it needs, and validated as any other
+    spec. Raises CdiError.
     """
     vendor_class, _, device = name.partition("=")
     edits = {
@@ -146,6 +146,6 @@ def _mount(mount: Mount) -> Mapping[str, Any]:
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 
 
-def sayable(what: Allocation | Given) -> dict[str, Any]:
-    """What a spec can say of it, by field. Runtimes refuse a spec that says nothing."""
+def sayable(what: Allocation | Granted) -> dict[str, Any]:
+    """The fields that a spec can express. Runtimes refuse a spec in which all of them are empty."""
     return {name: getattr(what, name) for name in ("env", "device_nodes", "mounts")}
