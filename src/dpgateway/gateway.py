@@ -17,6 +17,7 @@ from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
+from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
@@ -103,18 +104,19 @@ class Gateway:
         directory = configuration.kubelet.device_plugins_dir
         runtime = configuration.runtime.socket
         places = Places.of(directory, configuration.kubelet.pod_resources_socket, (runtime,) if runtime else SOCKETS)
-        self._node = Node(places, names, self._threads, self._kubelet_changed, self._streaming)
+        self._node = Node(directory, self._kubelet_changed, self._streaming, self._read)
+        self._holdings = NodeHoldings(self._node, places, names, self._threads)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
         self._unended, self._pods = UnendedCalls(), places.pods
-        left = Left(self._node, configuration.state_dir, self._threads)
+        left = Left(self._holdings, directory, configuration.state_dir, self._threads)
         self._pools = Pools(left, self._unended)
         handover = Coordinator(self._pools.together, group)
         cdi_dirs = configuration.runtime.cdi_dirs
         specs = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
         own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s"))
-        self._keeping = Keeping(own, self._node.holdings, left, self._threads)
+        self._keeping = Keeping(own, self._holdings.by_resource, left, self._threads)
         cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
-        self._front = Front(self._node, client, self._threads, configuration.state_dir, self._pools, handover, cdi)
+        self._front = Front(self._holdings, client, self._threads, configuration.state_dir, self._pools, handover, cdi)
         self._node.written.subscribe(self._front.throttle.wrote)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
@@ -122,12 +124,13 @@ class Gateway:
         self._serving: dict[str, _Serving] = {}
         self.changed = Signal()
         """When the status may be another one."""
-        self.overview = Overview(self._node_name, self._node, client, self._serving, self.changed)
+        self.overview = Overview(self._node_name, self._holdings, client, self._serving, self.changed)
         """What the gateway says of itself."""
 
     def start(self) -> None:
         self._everywhere = [
             self._spawn("watch the kubelet", self._node.run),
+            self._spawn("know what containers hold", self._holdings.run),
             self._spawn("sweep", self._sweep),
             self._spawn("follow the pools", self._pools.run),
             self._spawn("keep CDI specs", self._keeping.run),
@@ -200,7 +203,7 @@ class Gateway:
         return self._serving[name].next or self._serving[name]
 
     def _begin(self, config: ResourceConfig) -> None:
-        self._node.add(config.name)
+        self._holdings.add(config.name)
         self._pools.add(config)
         serving = self._serving[config.name] = _Serving(watched(config), time.monotonic())
         serving.task = self._spawn(config.name, partial(self._serve, serving))
@@ -266,7 +269,7 @@ class Gateway:
         log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
             driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._unended)
-            driver.inform(HeldDevices(self._node.holdings[name], config), unfit)
+            driver.inform(HeldDevices(self._holdings.by_resource[name], config), unfit)
             driving = group.create_task(driver.run(), name=f"{name} driver")
             if serving.old is not None:
                 await self._take_the_place(serving, serving.old, driver)
@@ -295,6 +298,10 @@ class Gateway:
             self._settle()
         for plugin in self._plugins():
             plugin.registrar.kubelet(change)
+
+    async def _read(self) -> None:
+        """Returns when the checkpoint, as it is after the call, has been read."""
+        await self._holdings.reader.read()
 
     def _streaming(self) -> bool:
         return any(plugin.registrar.streaming for plugin in self._plugins())

@@ -7,23 +7,22 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from dpgateway.config import Shares
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.holdings.following import follow
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.drivers.calls_after_close import Unended, UnendedCalls
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
-from dpgateway.node.directory import Places
-from dpgateway.node.node import Node
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.journal_writer import Remembering
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.use import hardware
+from tests.support.holdings import Told
 from tests.support.inline import Inline
 from tests.support.resources import configured
 from tests.support.serving import running
@@ -157,17 +156,17 @@ class Served:
 
     def __init__(self, name: str, life: "Life", setting: Setting) -> None:
         self.config = config = Observable(life.config(name, setting))
-        holdings = life.node.holdings[name]
+        holdings = life.usages.by_resource[name]
         clock = life.loop.clock
-        self.inventory = Inventory(config, holdings, partial(life.reread, name), LOG, clock)
+        self.inventory = Inventory(config, holdings, LOG, clock)
         life.pools.join(self.inventory)
         self.calls, self.setting = Calls(name, life.truth), setting
-        self.resource = Resource(config, self.inventory, running(self.calls), cdi(), LOG)
+        self.resource = Resource(config, self.inventory, running(self.calls), cdi(), LOG, holdings=holdings)
         self.resource.releases.rest()
-        journal = Journal(life.folder / "state", life.node.directory, name)
+        journal = Journal(life.folder / "state", life.folder / "device-plugins", name)
         self.remembering = Remembering(journal, holdings, Inline(), LOG)
-        follow = self.resource.releases.follow_holdings, self.remembering.follow
-        self._tasks = [asyncio.ensure_future(one()) for one in follow]
+        following = follow(holdings, self.inventory, self.resource.releases), self.remembering.follow()
+        self._tasks = [asyncio.ensure_future(one) for one in following]
         self.unready = {"journal", "note", "list"}
 
     def list(self) -> None:
@@ -175,7 +174,7 @@ class Served:
         self.resource.releases.tell()
 
     def ready(self) -> None:
-        self.inventory.hold(self.inventory.holdings.value)
+        self.inventory.hold()
         self.inventory.settle()
         self.resource.releases.go_on()
         self.resource.releases.tell()
@@ -199,11 +198,10 @@ class Life:
     """One gateway, from its start to its end."""
 
     def __init__(self, loop, folder, truth, reread: Callable[[str], None], threads: Threads) -> None:
-        self.loop, self.folder, self.truth, self.reread = loop, folder, truth, reread
-        places = Places.of(folder / "device-plugins")
-        self.node = Node(places, truth.settings, threads, lambda _: None, lambda: False)
+        self.loop, self.folder, self.truth = loop, folder, truth
+        self.usages = Told(truth.settings, reread)
         self.unended = UnendedCalls()
-        self.pools = Pools(Left(self.node, folder / "state", threads), self.unended)
+        self.pools = Pools(Left(self.usages, folder / "device-plugins", folder / "state", threads), self.unended)
         self._following = asyncio.ensure_future(self.pools.run())
         self.served: dict[str, Served] = {}
         truth.known = lambda name: name not in self.served or not self.served[name].unready
@@ -224,7 +222,7 @@ class Life:
         self.pools.add(config)
 
     async def begin(self, name: str) -> None:
-        self.node.add(name)
+        self.usages.add(name)
         self.pools.add(self.config(name))
         self.served[name] = Served(name, self, self.truth.settings[name])
 

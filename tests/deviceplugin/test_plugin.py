@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from functools import partial
 
 import pytest
 
@@ -16,11 +17,10 @@ from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
-from dpgateway.node.directory import Places
-from dpgateway.node.node import Node
-from dpgateway.node.reading import WRITING
+from dpgateway.node.checkpoint import WRITING
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.pools import Pools
+from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health
 from tests.support.specs import cdi
@@ -33,13 +33,14 @@ class Running:
 
     def __init__(self, directory, log, group, config):
         threads, self.config = Threads(), Observable(config)
-        self.node = Node(Places.of(directory), [NAME], threads, lambda change: None, lambda: False)
+        holdings = node_holdings(directory, [NAME], threads)
+        self.node = holdings.node
         self.driver = RunningDriver(self.config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
-        pools = Pools(Left(self.node, state, threads), UnendedCalls())
-        front = Front(self.node, client, threads, state, pools, Coordinator(pools.together, group), cdi())
+        pools = Pools(Left(holdings, directory, state, threads), UnendedCalls())
+        front = Front(holdings, client, threads, state, pools, Coordinator(pools.together, group), cdi())
         self.plugin = Plugin(self.config, self.driver, front, group)
-        for runs in (self.node.run, front.pools.run, self.driver.run, self.plugin.run):
+        for runs in (partial(run_both, holdings), front.pools.run, self.driver.run, self.plugin.run):
             group.create_task(runs())
         self.directory = directory
 

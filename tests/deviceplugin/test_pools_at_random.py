@@ -106,7 +106,7 @@ class Node(RuleBasedStateMachine):
             self.do(partial(self.new_kubelet, name))
 
     def new_kubelet(self, name: str) -> None:
-        if (holdings := self.life.node.holdings.get(name)) is not None:
+        if (holdings := self.life.usages.by_resource.get(name)) is not None:
             holdings.set(holdings.value.new_kubelet(self.kubelet_since, str(self.kubelets)))
 
     @property
@@ -158,7 +158,7 @@ class Node(RuleBasedStateMachine):
 
     def note(self, name: str) -> None:
         """What the kubelet wrote down of the resource is read, and which pods are gone."""
-        if (holdings := self.life.node.holdings.get(name)) is None:
+        if (holdings := self.life.usages.by_resource.get(name)) is None:
             return
         note: dict[str, Noted] = {}
         for pod, has in self.noted.items():

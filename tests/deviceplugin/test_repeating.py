@@ -9,13 +9,14 @@ import pytest
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS, Call
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.errors import DeviceUnavailable, DriverTimeout, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, DeviceNode, Mount
 from dpgateway.node.holders import Container, Noted
-from dpgateway.node.holdings import Holdings
 from dpgateway.resource.inventory import Inventory
 from tests.support.serving import KUBELET, running
 from tests.support.specs import cdi
@@ -69,12 +70,12 @@ class Node:
     def __init__(self, calls, log, *directories, **config):
         self.calls, self.clock = calls, Clock()
         self.note = {}
-        self.holdings = Observable(Holdings().noted({}, 0.0, 0.0), news=Holdings.is_news_after)
+        self.holdings = ResourceHoldings(Holdings().noted({}, 0.0, 0.0), read=self.read)
         self.config = Observable(configured(**config))
-        self.inventory = Inventory(self.config, self.holdings, lambda: None, log, self.clock)
+        self.inventory = Inventory(self.config, self.holdings, log, self.clock)
         self.list()
         cdi_ = cdi(*directories, runtime=True)
-        self.resource = Resource(self.config, self.inventory, running(calls), cdi_, log, reread=self.read)
+        self.resource = Resource(self.config, self.inventory, running(calls), cdi_, log, holdings=self.holdings)
         self.resource.agent = KUBELET
         self.repeating = self.resource.repeating
         self.repeating.go_on()

@@ -12,6 +12,8 @@ import pytest
 from dpgateway import errors
 from dpgateway.config import ResourceConfig, Shares, Timeouts
 from dpgateway.deviceplugin.api import APIS, only
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.preferred import FEW
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.values import Grant, Options, Preference
@@ -27,7 +29,6 @@ from dpgateway.errors import (
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Noted
-from dpgateway.node.holdings import Holdings
 from dpgateway.resource.inventory import Inventory
 from tests.support.serving import running
 from tests.support.specs import cdi, own, spec, write
@@ -85,11 +86,11 @@ def make(log, clock):
 
     def new(calls, *, devices=(A, B, C), specs=(), runtime=None, **configured):
         config = Observable(ResourceConfig(NAME, "driver-name", keep_lost=timedelta(seconds=600), **configured))
-        holdings = Observable(Holdings().noted({}, 0.0, clock.monotonic()), news=Holdings.is_news_after)
-        inventory = Inventory(config, holdings, lambda: None, log, clock)
+        holdings = ResourceHoldings(Holdings().noted({}, 0.0, clock.monotonic()))
+        inventory = Inventory(config, holdings, log, clock)
         inventories.append(inventory)
         inventory.take(tuple(devices))
-        return Resource(config, inventory, running(calls), cdi(*specs, runtime=runtime), log)
+        return Resource(config, inventory, running(calls), cdi(*specs, runtime=runtime), log, holdings=holdings)
 
     yield new
     for inventory in inventories:
@@ -98,9 +99,9 @@ def make(log, clock):
 
 def note(resource, *ids, written=0.0):
     """The kubelet wrote down what containers hold, and the resource heard of it."""
-    holdings = resource.inventory.holdings
+    holdings = resource.inventory.usage
     holdings.set(holdings.value.noted(dict.fromkeys(ids, Noted()), written, resource.inventory.clock.monotonic()))
-    resource.inventory.hold(holdings.value)
+    resource.inventory.hold()
 
 
 async def refusal(awaitable):
@@ -266,6 +267,14 @@ async def test_what_could_not_be_prepared_is_released(make):
     assert calls.released == [A, B]
 
 
+async def test_a_device_that_is_away_for_a_moment_is_not_free(make):
+    """A release that waits for the driver's turn asks once more."""
+    resource = make(Calls("release"), shares=Shares(2))
+    await resource.allocate([("a",)], NEW)
+    resource.inventory.take(())
+    assert resource.releases.still_free([A]) == []
+
+
 async def test_what_a_container_holds_is_not_released_when_it_is_allocated_to_it_again(make):
     """Kubelet 1.8 does that at each start of the container."""
     calls = Calls("prepare")
@@ -291,7 +300,7 @@ async def test_an_answer_that_no_kubelet_takes_is_refused_and_what_was_allocated
     assert "bytes, and the kubelet accepts 4194304; let the driver driver-name, or the configuration at " in text
     assert text.endswith("annotations, mounts, device nodes or CDI devices: device a, b")
     assert calls.released == [A, B]
-    assert not resource.inventory.holdings.value.held
+    assert not resource.inventory.usage.value.held
 
 
 async def test_what_takes_too_long_to_prepare_is_released_for_there_may_be_no_next_try(make):
@@ -742,9 +751,9 @@ async def test_a_driver_is_told_once_of_what_is_free_and_it_is_taken_until_the_d
     resource.releases.tell()
     ((devices, know),) = releases
     assert devices == ["a"]
-    assert resource.inventory.holdings.value.unreleased.keys() == {"a"}
+    assert resource.inventory.usage.value.unreleased.keys() == {"a"}
     know()
-    assert resource.inventory.holdings.value.unreleased == {}
+    assert resource.inventory.usage.value.unreleased == {}
 
 
 async def test_the_next_driver_is_told_what_the_one_that_ended_was_not(make):

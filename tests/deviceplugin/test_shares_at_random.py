@@ -88,7 +88,7 @@ class Node(RuleBasedStateMachine):
     def start(self) -> None:
         def start() -> None:
             self.life = Life(self.loop, self.folder, self.truth, lambda _: self.note(), Inline())
-            holdings = self.life.node.holdings[NAME]
+            holdings = self.life.usages.by_resource[NAME]
             holdings.set(holdings.value.new_kubelet(0.0, "1"))
 
         self.do(start)
@@ -124,7 +124,7 @@ class Node(RuleBasedStateMachine):
             for id_ in has.ids:
                 note[id_] = Noted((), note.get(id_, Noted()).containers | {Container(pod, "c")})
         gone = frozenset(map(str, range(1, self.pods + 1))) - self.truth.has.keys()
-        holdings, now = self.life.node.holdings[NAME], self.loop.clock.now
+        holdings, now = self.life.usages.by_resource[NAME], self.loop.clock.now
         holdings.set(holdings.value.noted(note, now, now).ended(gone))
 
     # containers

@@ -9,10 +9,9 @@ import pytest
 
 from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
-from dpgateway.node.directory import Places
+from dpgateway.node.checkpoint import WRITING
 from dpgateway.node.incarnation import Change
-from dpgateway.node.node import Node
-from dpgateway.node.reading import WRITING
+from tests.support.holdings import node_holdings, run_both
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until
 
@@ -24,11 +23,12 @@ class Told:
 
     def __init__(self, directory, threads=None):
         self.told = []
-        self.node = Node(Places.of(directory), [THING], threads or Threads(), self._changed, lambda: False)
-        self.task = asyncio.ensure_future(self.node.run())
+        self.holdings = node_holdings(directory, [THING], threads, self._changed)
+        self.node = self.holdings.node
+        self.task = asyncio.ensure_future(run_both(self.holdings))
 
     def _changed(self, change):
-        self.told.append((change, self.node.kubelet, self.node.holdings[THING].value.held))
+        self.told.append((change, self.node.kubelet, self.holdings.by_resource[THING].value.held))
 
 
 @pytest.fixture
@@ -56,19 +56,19 @@ async def test_a_resource_that_is_added_later_is_of_the_same_kubelet_and_is_read
     one = watch(tmp_path / "device-plugins")
     make_kubelet(tmp_path / "device-plugins", "a")
     await until(lambda: one.told)
-    one.node.drop(THING)
-    one.node.add("example.com/other")
-    one.node.add(THING)
-    await until(lambda: one.node.holdings[THING].value.held == {"a"})
-    assert one.node.holdings["example.com/other"].value.held == frozenset()
-    found = {(holdings.value.kubelet, holdings.value.kubelet_since) for holdings in one.node.holdings.values()}
+    one.holdings.drop(THING)
+    one.holdings.add("example.com/other")
+    one.holdings.add(THING)
+    await until(lambda: one.holdings.by_resource[THING].value.held == {"a"})
+    assert one.holdings.by_resource["example.com/other"].value.held == frozenset()
+    found = {(holdings.value.kubelet, holdings.value.kubelet_since) for holdings in one.holdings.by_resource.values()}
     assert len(found) == 1
     assert all(kubelet for kubelet, _ in found)
 
 
 async def test_a_kubelet_is_told_of_when_it_is_known_what_its_containers_hold(watch, tmp_path):
     one = watch(tmp_path / "device-plugins")
-    await until(lambda: one.node.holdings[THING].value.known)  # there is no file yet, and nobody holds anything
+    await until(lambda: one.holdings.by_resource[THING].value.known)  # there is no file yet, and nobody holds anything
     make_kubelet(tmp_path / "elsewhere", "a")
     (tmp_path / "elsewhere").rename(tmp_path / "device-plugins")
     await until(lambda: one.told)
@@ -96,7 +96,7 @@ async def test_of_kubelets_that_come_and_go_within_a_moment_only_the_last_is_tol
         new.rename(tmp_path / "device-plugins/kubelet.sock")
         await asyncio.sleep(0)  # each is seen by itself, because the watch looks at every turn of the loop
     await until(lambda: len(one.told) > 1)
-    await one.node.reader.read()
+    await one.holdings.reader.read()
     assert len(one.told) <= 3
 
 
@@ -107,7 +107,7 @@ async def test_a_new_kubelets_older_checkpoint_proves_nothing(watch, tmp_path):
     os.utime(directory / checkpoint.NAME, (time.time() - 1000,) * 2)
     one = watch(directory)
     await until(lambda: one.told)
-    holdings = one.node.holdings[THING].value
+    holdings = one.holdings.by_resource[THING].value
     now = time.monotonic()
     assert holdings.held == {"a"}
     assert holdings.noted({}, now, now).freed == frozenset()

@@ -4,9 +4,10 @@ import asyncio
 from dataclasses import replace
 
 from dpgateway.config import Shares
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.observable import Observable
 from dpgateway.node.holders import Noted
-from dpgateway.node.holdings import Holdings
 from dpgateway.resource.held import HeldDevices
 from tests.support.resources import configured
 
@@ -14,7 +15,7 @@ NOTED = Noted()
 
 
 async def test_the_first_question_waits_until_the_note_is_read():
-    holdings = Observable(Holdings())
+    holdings = ResourceHoldings(Holdings())
     held = HeldDevices(holdings, Observable(configured()))
     asked = asyncio.create_task(asyncio.to_thread(held))
     asyncio.get_running_loop().call_soon(
@@ -24,7 +25,7 @@ async def test_the_first_question_waits_until_the_note_is_read():
 
 
 async def test_ids_of_a_form_say_no_device():
-    holdings = Observable(Holdings(note={"a+b-0": NOTED}, looked=True))
+    holdings = ResourceHoldings(Holdings(note={"a+b-0": NOTED}, looked=True))
     assert (
         await asyncio.to_thread(HeldDevices(holdings, Observable(configured(shares=Shares(1, ids="{id}-{share}")))))
         == frozenset()
@@ -32,6 +33,6 @@ async def test_ids_of_a_form_say_no_device():
 
 
 async def test_without_a_kubelet_only_the_first_question_waits():
-    held = HeldDevices(Observable(Holdings()), Observable(configured()))
+    held = HeldDevices(ResourceHoldings(Holdings()), Observable(configured()))
     assert await asyncio.to_thread(held) == frozenset()
     assert held() == frozenset(), "here it would wait for itself"

@@ -15,12 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dpgateway.config import ResourceConfig, Shares
 from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT, ListEncoder
+from dpgateway.deviceplugin.holdings.following import follow
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.observable import Observable
 from dpgateway.model import HEALTHY, Device, Health
 from dpgateway.node.holders import Noted
-from dpgateway.node.holdings import NOTED_WITHIN, Holdings
+from dpgateway.resource.front import NOTED_WITHIN
 from dpgateway.resource.inventory import SETTLING, Inventory
 from dpgateway.resource.ledger import LEAVING, Refusal
 from dpgateway.resource.offers import Offer
@@ -59,12 +62,12 @@ class Node:
         self.log = logging.LoggerAdapter(logging.getLogger("inventory"), {})
         self.on_file, self.written = on_file, written
         self.reads = 0
-        self.holdings = Observable(Holdings(), news=Holdings.is_news_after)
+        self.holdings = ResourceHoldings(Holdings(), self.read)
         self.config, calls = Observable(configured(shares, keep_lost)), Calls()
         self.freed = calls.freed
-        self.inventory = Inventory(self.config, self.holdings, self.read, self.log, self.clock)
-        self.resource = Resource(self.config, self.inventory, running(calls), cdi(), self.log)
-        self.following = self.loop.create_task(self.resource.releases.follow_holdings())
+        self.inventory = Inventory(self.config, self.holdings, self.log, self.clock)
+        self.resource = Resource(self.config, self.inventory, running(calls), cdi(), self.log, holdings=self.holdings)
+        self.following = self.loop.create_task(follow(self.holdings, self.inventory, self.resource.releases))
         self.run(self.read)
 
     def run(self, function, *arguments, **named):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.holders import Unreleased
+from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal, entries_of_others, from_json, to_json
 
 THING = "example.com/thing"

@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from dpgateway.kit.observable import Observable
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.threads import Threads
-from dpgateway.node.holders import Noted, Unreleased
-from dpgateway.node.holdings import Holdings
+from dpgateway.node.holders import Noted
+from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.journal_writer import Remembering
 from tests.support.threads import Scarce
@@ -44,7 +45,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def holdings():
-    return Observable(Holdings().noted({}, 0.0, 0.0), news=Holdings.is_news_after)
+    return ResourceHoldings(Holdings().noted({}, 0.0, 0.0))
 
 
 class Started(Remembering):

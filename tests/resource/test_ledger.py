@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dpgateway.config import Shares
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, Health
-from dpgateway.node.holders import Noted
 from dpgateway.resource.ledger import LEAVING, Ledger, Refusal
 from dpgateway.resource.offers import Offer
 from tests.support.resources import configured
@@ -131,7 +130,7 @@ def test_a_device_that_returns_is_what_it_was_and_is_lost_anew_later():
 def test_after_a_restart_held_ids_are_listed_before_and_after_the_driver_answers():
     some = Ledger(Observable(configured(keep_lost=10)))
     held = frozenset({"a::2", "gone::1"})
-    some.hold(held, 100, {"gone::1": Noted((0, 1)), "a::2": Noted((7,))})
+    some.hold(held, 100, {"gone::1": (0, 1), "a::2": (7,)}.__getitem__)
     assert [offer.health.reason for offer in some.offers().values()] == [
         "a container holds it, but its device is gone"
     ] * 2

@@ -7,11 +7,10 @@ import time
 import pytest
 
 from dpgateway.kit.threads import Threads
-from dpgateway.node.directory import Places
-from dpgateway.node.holders import Unreleased
-from dpgateway.node.node import Node
+from dpgateway.resource.front import Unreleased
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.orphans import PATIENCE, Left
+from tests.support.holdings import Told
 from tests.support.threads import Scarce
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import turns, until
@@ -26,12 +25,12 @@ class Watched:
     def __init__(self, folder, threads=None):
         self.state_dir, self.changes = folder / "state", 0
         threads = threads or Threads()
-        self.node = Node(Places.of(folder / "device-plugins"), [SERVED], threads, lambda _: None, lambda: False)
-        self.left = Left(self.node, self.state_dir, threads)
+        self.node, self.directory = Told([SERVED]), folder / "device-plugins"
+        self.left = Left(self.node, self.directory, self.state_dir, threads)
         self.task = None
 
     def journal(self, resource, unreleased=CLAIMS):
-        journal = Journal(self.state_dir, self.node.directory, resource)
+        journal = Journal(self.state_dir, self.directory, resource)
         journal.save(unreleased)
         return journal
 
@@ -48,7 +47,7 @@ class Watched:
                 await self.task
 
     def publish(self, resource, change):
-        holdings = self.node.holdings[resource]
+        holdings = self.node.by_resource[resource]
         holdings.set(change(holdings.value))
 
 
@@ -65,9 +64,9 @@ async def test_journals_of_earlier_gateways_say_which_resources_are_left(watched
     assert not watched.left.known.is_set()
     watched.run()
     await watched.left.known.wait()
-    assert watched.left.holdings.keys() == {GONE}
-    assert watched.left.holdings[GONE] is watched.node.holdings[GONE]
-    value = watched.left.holdings[GONE].value
+    assert watched.left.usages.keys() == {GONE}
+    assert watched.left.usages[GONE] is watched.node.by_resource[GONE]
+    value = watched.left.usages[GONE].value
     assert (value.unreleased, value.remembers) == (CLAIMS, True)
     await until(lambda: watched.changes)
 
@@ -78,9 +77,9 @@ async def test_a_journal_that_another_gateway_has_written_since_is_found_by_anot
     watched.journal(GONE)
     watched.journal(SERVED)
     assert await watched.left.look()
-    assert watched.left.holdings.keys() == {GONE}
-    assert watched.node.holdings[GONE].value.unreleased == CLAIMS
-    assert not watched.node.holdings[SERVED].value.unreleased
+    assert watched.left.usages.keys() == {GONE}
+    assert watched.node.by_resource[GONE].value.unreleased == CLAIMS
+    assert not watched.node.by_resource[SERVED].value.unreleased
 
 
 async def test_another_look_knows_what_was_given_since_of_a_resource_that_is_left_already(watched):
@@ -89,7 +88,7 @@ async def test_another_look_knows_what_was_given_since_of_a_resource_that_is_lef
     await watched.left.known.wait()
     watched.journal(GONE, {**CLAIMS, "b1": Unreleased("1", hardware=frozenset(["fpga b1"]))})
     await watched.left.look()
-    assert watched.left.holdings[GONE].value.unreleased.keys() == {"b0", "b1"}
+    assert watched.left.usages[GONE].value.unreleased.keys() == {"b0", "b1"}
 
 
 async def test_a_look_tells_whether_it_could_read_all_and_logs_once_what_it_could_not(watched, caplog):
@@ -97,7 +96,7 @@ async def test_a_look_tells_whether_it_could_read_all_and_logs_once_what_it_coul
     (watched.state_dir / "broken.json").write_text("{")
     for _ in range(2):
         assert not await watched.left.look()
-    assert watched.left.holdings.keys() == {GONE}
+    assert watched.left.usages.keys() == {GONE}
     assert caplog.text.count("broken.json") == 1
 
 
@@ -106,7 +105,7 @@ async def test_a_journal_that_cannot_be_read_is_told_of_and_the_others_count(wat
     (watched.state_dir / "broken.json").write_text("{")
     watched.run()
     await watched.left.known.wait()
-    assert watched.left.holdings.keys() == {GONE}
+    assert watched.left.usages.keys() == {GONE}
     assert "resources that aren't configured any more isn't known: " in caplog.text
     assert "broken.json" in caplog.text
 
@@ -116,7 +115,7 @@ async def test_without_a_thread_it_is_told_that_nothing_is_known(tmp_path, caplo
     one.journal(GONE)
     one.run()
     await one.left.known.wait()
-    assert one.left.holdings == {}
+    assert one.left.usages == {}
     assert "the system has no thread left for journals" in caplog.text
     await one.end()
 
@@ -144,12 +143,12 @@ async def test_what_a_resource_holds_as_it_goes_is_left_until_it_is_free(watched
     watched.publish(SERVED, lambda value: value.remembered({}).began(("b0",)).gave(("b0",), time.monotonic()))
     watched.left.add(SERVED)
     await turns()
-    assert watched.left.holdings.keys() == {SERVED}
+    assert watched.left.usages.keys() == {SERVED}
     changes = watched.changes
     watched.publish(SERVED, lambda value: value.noted({}, time.monotonic() + 60, time.monotonic() + 60))
     await turns()
-    assert watched.left.holdings == {}
-    assert SERVED not in watched.node.holdings
+    assert watched.left.usages == {}
+    assert SERVED not in watched.node.by_resource
     assert watched.changes == changes + 1
 
 
@@ -158,7 +157,7 @@ async def test_a_resource_that_holds_nothing_leaves_nothing(watched):
     await watched.left.known.wait()
     watched.left.add(SERVED)
     await turns()
-    assert (watched.left.holdings, watched.node.holdings) == ({}, {})
+    assert (watched.left.usages, watched.node.by_resource) == ({}, {})
 
 
 async def test_a_resource_that_is_configured_again_is_not_left_and_keeps_what_it_holds(watched):
@@ -169,8 +168,8 @@ async def test_a_resource_that_is_configured_again_is_not_left_and_keeps_what_it
     watched.left.drop("example.com/never-seen")
     watched.publish(GONE, lambda value: value.noted({}, time.monotonic(), time.monotonic()).ended(frozenset(["uid"])))
     await turns()
-    assert watched.left.holdings == {}
-    assert GONE in watched.node.holdings, "its new owner decides"
+    assert watched.left.usages == {}
+    assert GONE in watched.node.by_resource, "its new owner decides"
 
 
 async def test_what_pools_ask_for_is_told_again_whenever_it_changes(watched):
@@ -192,7 +191,7 @@ async def test_what_is_free_although_no_driver_can_be_told_is_a_leak(watched, ca
     await watched.left.known.wait()
     assert not caplog.messages
     watched.publish(GONE, lambda holdings: holdings.noted({}, 0.0, 0.0).ended(frozenset(["uid"])))
-    await until(lambda: not watched.left.holdings)
+    await until(lambda: not watched.left.usages)
     await watched.left.look()
     await turns()
     text = (

@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.holdings.following import follow
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.lanes import Lanes
@@ -23,10 +26,8 @@ from dpgateway.errors import DriverTimeout, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
-from dpgateway.node.directory import Places
-from dpgateway.node.holders import Container, Noted, Unreleased
-from dpgateway.node.holdings import Holdings
-from dpgateway.node.node import Node
+from dpgateway.node.holders import Container, Noted
+from dpgateway.resource.front import Unreleased
 from dpgateway.resource.inventory import SETTLING, Inventory
 from dpgateway.resource.journal import Entries
 from dpgateway.resource.orphans import Left
@@ -34,6 +35,7 @@ from dpgateway.resource.pool import Pool
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.use import worked_on
 from tests.deviceplugin.pool_life import Life, Setting, Truth
+from tests.support.holdings import Told
 from tests.support.inline import Inline
 from tests.support.resources import NoOptions, configured, scripted
 from tests.support.serving import running
@@ -74,14 +76,14 @@ class Served:
     """One resource of the pool while a gateway lives."""
 
     def __init__(self, name, pool, clock, devices=BOARDS, **config):
-        self.holdings = Observable(Holdings(), news=Holdings.is_news_after)
+        self.holdings = ResourceHoldings(Holdings(), self.note_again)
         self.config = Observable(configured(name=name, **config))
-        self.inventory = Inventory(self.config, self.holdings, self.note_again, LOG, clock)
+        self.inventory = Inventory(self.config, self.holdings, LOG, clock)
         self.inventory.join(pool)
         self.calls: Any = Calls()
         self.driver = running(self.calls)
-        self.resource = Resource(self.config, self.inventory, self.driver, cdi(), LOG)
-        self.following = asyncio.ensure_future(self.resource.releases.follow_holdings())
+        self.resource = Resource(self.config, self.inventory, self.driver, cdi(), LOG, holdings=self.holdings)
+        self.following = asyncio.ensure_future(follow(self.holdings, self.inventory, self.resource.releases))
         self.devices, self._clock = devices, clock
 
     def list(self):
@@ -276,15 +278,15 @@ async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_give
 
 async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp_path):
     threads = Threads()
-    node = Node(Places.of(tmp_path / "device-plugins"), [AES, FFT], threads, lambda _: None, lambda: False)
-    pools = Pools(Left(node, tmp_path, threads), UnendedCalls())
+    told = Told([AES, FFT])
+    pools = Pools(Left(told, tmp_path / "device-plugins", tmp_path, threads), UnendedCalls())
     following = asyncio.ensure_future(pools.run())
     gave = {AES: {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]))}, FFT: {}}
     inventories = {}
     for name, unreleased in gave.items():
         pools.add(configured(name=name, pool="boards"))
-        holdings = node.holdings[name]
-        inventories[name] = Inventory(Observable(configured(name=name)), holdings, lambda: None, LOG, Clock())
+        holdings = told.by_resource[name]
+        inventories[name] = Inventory(Observable(configured(name=name)), holdings, LOG, Clock())
         pools.join(inventories[name])
         inventories[name].take(tuple(BOARDS))
         noted, now = Noted((), frozenset([Container("1a", "c")])), time.monotonic()
@@ -295,7 +297,7 @@ async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp
     assert not inventories[FFT].ledger.offers()["b0"].health.ok
     assert inventories[FFT].ledger.offers()["b1"].health.ok
     later = time.monotonic() + 60
-    node.holdings[AES].set(node.holdings[AES].value.noted({}, later, later))
+    told.by_resource[AES].set(told.by_resource[AES].value.noted({}, later, later))
     await until(lambda: inventories[FFT].ledger.offers()["b0"].health.ok)
     for inventory in inventories.values():
         inventory.close()
@@ -634,7 +636,7 @@ async def know(life, name, **pods):
 
 def note(life, name, *gone, **pods):
     life.loop.clock.now += 1
-    now, holdings = life.loop.clock.now, life.node.holdings[name]
+    now, holdings = life.loop.clock.now, life.usages.by_resource[name]
     noted = {id_: Noted((), frozenset([Container(pod, "c")])) for id_, pod in pods.items()}
     holdings.set(holdings.value.noted(noted, now, now).ended(frozenset(gone)))
 
@@ -685,7 +687,7 @@ async def test_resources_that_come_into_one_pool_keep_from_each_other_what_they_
 
 async def test_nothing_of_a_pool_is_given_away_before_a_new_resource_of_it_is_known(live):
     life = await live(FFT)
-    life.node.add(AES)
+    life.usages.add(AES)
     life.pools.add(configured(name=AES, pool="boards"))
     assert "it isn't known yet what containers hold as example.com/aes" in await refusal(life, FFT)
 
@@ -796,7 +798,7 @@ async def test_a_removed_resource_that_is_back_is_followed_though_its_last_pod_e
     await know(life, AES, b0="1a")
     note(life, AES, "1a", b0="1a")
     await turns()
-    assert AES in life.node.holdings
+    assert AES in life.usages.by_resource
     assert life.served[FFT].reasons == {"b0": "held as example.com/aes by a container"}, "its driver wasn't told yet"
     life.served[AES].calls.tell()
     await turns()

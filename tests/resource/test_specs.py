@@ -8,11 +8,11 @@ from contextlib import suppress
 import pytest
 
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.kit.observable import Observable
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation
 from dpgateway.node.holders import Container, Noted
-from dpgateway.node.holdings import Holdings
 from dpgateway.resource.specs import Keeping
 from tests.support.logs import complaint
 from tests.support.waiting import until
@@ -87,7 +87,7 @@ async def keep(specs, left):
 
 async def test_a_spec_goes_when_none_of_its_devices_is_held_any_more(keep, given):
     one, two, other = given("a"), given("b", "c"), given("d")
-    holdings = Observable(held(a=["x"], b=["x", "y"], c=["y"]))
+    holdings = ResourceHoldings(held(a=["x"], b=["x", "y"], c=["y"]))
     await keep({R: holdings})
     await until(lambda: not other.spec.exists() and not other.record.exists())
     assert one.spec.exists()
@@ -108,14 +108,14 @@ async def test_a_spec_goes_when_none_of_its_devices_is_held_any_more(keep, given
 )
 async def test_a_spec_of_several_devices_stays_while_one_container_may_have_all(keep, given, holdings):
     needed, over = given("a", "b"), given("a", "z")
-    await keep({R: Observable(holdings)})
+    await keep({R: ResourceHoldings(holdings)})
     await until(lambda: not over.spec.exists())
     assert needed.spec.exists()
 
 
 async def test_it_goes_when_other_containers_have_its_devices_and_none_has_all(keep, given):
     over = given("a", "b")
-    await keep({R: Observable(held(a=["x"], b=["y"]))})
+    await keep({R: ResourceHoldings(held(a=["x"], b=["y"]))})
     await until(lambda: not over.spec.exists())
 
 
@@ -123,7 +123,7 @@ async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is
     gone, used = given("a", resource="example.com/gone"), given("a", resource="example.com/left")
     gone.spec.unlink()
     left.known.clear()
-    await keep({"example.com/left": Observable(HELD)})
+    await keep({"example.com/left": ResourceHoldings(HELD)})
     await until(gone.spec.exists)  # at the start all are needed
     left.known.set()
     await until(lambda: not gone.spec.exists() and not gone.record.exists())
@@ -133,8 +133,8 @@ async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is
 async def test_a_spec_that_another_gateway_has_given_since_stays(keep, given, left):
     """Of a resource that only that gateway serves."""
     later, over = given("a", resource="example.com/later"), given("b")
-    holdings = {R: Observable(FREE)}
-    left.found = lambda: bool(holdings.setdefault("example.com/later", Observable(HELD)))
+    holdings = {R: ResourceHoldings(FREE)}
+    left.found = lambda: bool(holdings.setdefault("example.com/later", ResourceHoldings(HELD)))
     await keep(holdings)
     await until(lambda: not over.spec.exists() and left.looks)
     assert later.spec.exists()
@@ -143,7 +143,7 @@ async def test_a_spec_that_another_gateway_has_given_since_stays(keep, given, le
 async def test_nothing_of_an_unknown_resource_goes_while_a_journal_can_not_be_read(keep, given, left):
     unsure, over = given("a", resource="example.com/unsure"), given("b")
     left.found = lambda: False
-    await keep({R: Observable(FREE)})
+    await keep({R: ResourceHoldings(FREE)})
     await until(lambda: not over.spec.exists() and left.looks > 1)
     assert unsure.spec.exists()
     left.found = lambda: True
@@ -155,21 +155,21 @@ async def test_nothing_of_an_unknown_resource_goes_while_a_journal_can_not_be_re
 )
 async def test_nothing_goes_while_nobody_knows_what_is_held(keep, given, unknown):
     unsure, over = given("a"), given("a", resource="example.com/free")
-    await keep({R: Observable(unknown), "example.com/free": Observable(FREE)})
+    await keep({R: ResourceHoldings(unknown), "example.com/free": ResourceHoldings(FREE)})
     await until(lambda: not over.spec.exists())
     assert unsure.spec.exists()
 
 
 async def test_a_young_spec_stays_because_another_gateway_may_have_given_it(keep, given):
     young, old = given("a", ago=1), given("b")
-    await keep({R: Observable(FREE)})
+    await keep({R: ResourceHoldings(FREE)})
     await until(lambda: not old.spec.exists())
     assert young.spec.exists()
 
 
 async def test_a_spec_that_somebody_removed_under_a_container_is_made_again(keep, given):
     one = given("a")
-    await keep({R: Observable(HELD)})
+    await keep({R: ResourceHoldings(HELD)})
     for _ in range(2):
         one.spec.unlink()
         await until(one.spec.exists)
@@ -180,7 +180,7 @@ async def test_a_directory_that_cannot_be_written_is_told_once_and_tried_again(k
     one.spec.unlink()
     one.spec.parent.rmdir()
     one.spec.parent.write_text("")
-    await keep({R: Observable(HELD)})
+    await keep({R: ResourceHoldings(HELD)})
     await until(lambda: caplog.messages)
     one.spec.parent.unlink()
     await until(one.spec.exists)

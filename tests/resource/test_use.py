@@ -1,8 +1,9 @@
 """Devices that share hardware exclude each other, whatever their names mean today."""
 
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.model import Device, Health
-from dpgateway.node.holders import Container, Holder, Noted, Unreleased
-from dpgateway.node.holdings import Holdings
+from dpgateway.node.holders import Container, Holder, Noted
+from dpgateway.resource.front import Unreleased
 from dpgateway.resource.shares import share_ids
 from dpgateway.resource.use import crowded, excluded, shared, used, worked_on
 

@@ -14,17 +14,15 @@ from statistics import quantiles
 
 import pytest
 
-from dpgateway.kit.observable import Observable
-from dpgateway.kit.threads import Threads
-from dpgateway.node.directory import Places
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.node.holders import Holder
-from dpgateway.node.holdings import Holdings
-from dpgateway.node.node import Node as Known
 from tests.real_kubelet.node.node import Node
 from tests.real_kubelet.node.pods import FOREVER
 from tests.real_kubelet.node.waiting import until
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE
+from tests.support.holdings import node_holdings, run_both
 
 ONE = {"c": {RESOURCE: 1}}
 # one node at a time: two that start at once wait for one another too long
@@ -149,16 +147,16 @@ async def test_pods_live_through_restarts_of_the_gateway(node: Node, gateway: Ga
 
 
 @pytest.fixture
-async def holdings(node: Node) -> AsyncIterator[Observable[Holdings]]:
+async def holdings(node: Node) -> AsyncIterator[ResourceHoldings]:
     """What is known of the node beside the gateway."""
-    known = Known(Places.of(node.device_plugins_dir), [RESOURCE], Threads(), lambda _: None, lambda: False)
-    task = asyncio.create_task(known.run())
-    yield known.holdings[RESOURCE]
+    known = node_holdings(node.device_plugins_dir, [RESOURCE])
+    task = asyncio.create_task(run_both(known))
+    yield known.by_resource[RESOURCE]
     task.cancel()
     await asyncio.wait([task])
 
 
-async def known(holdings: Observable[Holdings], condition: Callable[[Holdings], object]) -> None:
+async def known(holdings: ResourceHoldings, condition: Callable[[Holdings], object]) -> None:
     version = 0
     async with asyncio.timeout(30):
         while not condition(holdings.value):
@@ -166,7 +164,7 @@ async def known(holdings: Observable[Holdings], condition: Callable[[Holdings], 
 
 
 async def test_a_pod_is_the_holder_of_its_device_until_it_is_deleted(
-    node: Node, gateway: Gateway, holdings: Observable[Holdings]
+    node: Node, gateway: Gateway, holdings: ResourceHoldings
 ) -> None:
     await node.run_pod("a", ONE)
     await node.wait_for_pod("a")

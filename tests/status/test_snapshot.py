@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dpgateway.config import ResourceConfig, Timeouts
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device
 from dpgateway.node.holders import Holder
-from dpgateway.node.holdings import Holdings
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.standing import Standing
 from dpgateway.status.snapshot import Devices, release, resource

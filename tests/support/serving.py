@@ -10,6 +10,8 @@ import grpc.aio
 
 from dpgateway import Allocation
 from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
@@ -18,7 +20,6 @@ from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.drivers.running import Said
 from dpgateway.kit.log import Bound
 from dpgateway.kit.observable import Observable
-from dpgateway.node.holdings import Holdings
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.ownership import Ownership
 from tests.support.resources import configured
@@ -97,17 +98,17 @@ class _Group:
         return self._tasks[-1]
 
 
-def nobody_holds_anything() -> Observable[Holdings]:
-    return Observable(Holdings().noted({}, 0.0, 0.0), news=Holdings.is_news_after)
+def nobody_holds_anything() -> ResourceHoldings:
+    return ResourceHoldings(Holdings().noted({}, 0.0, 0.0))
 
 
 class Served:
     def __init__(self, directory: Path, log: Bound, **config: Any) -> None:
         self.config = Observable(configured(**config))
-        self.directory = directory
-        self.inventory = Inventory(self.config, nobody_holds_anything(), lambda: None, log)
+        self.directory, self.holdings = directory, nobody_holds_anything()
+        self.inventory = Inventory(self.config, self.holdings, log)
         self.calls = Calls()
-        self.resource = Resource(self.config, self.inventory, running(self.calls), cdi(), log)
+        self.resource = Resource(self.config, self.inventory, running(self.calls), cdi(), log, holdings=self.holdings)
         self.audience = Audience()
         self.handlers = Handlers(self.resource, APIS, self._opened, ListThrottle(), log)
         self.endpoint = Endpoint(Ownership(directory, self.handlers.name, log), self.handlers, group(), log)

@@ -5,6 +5,7 @@ registration  makes the resource known to the kubelet
 server        the resource's socket, with every API on it
 handover      hands the resource over to a newer gateway, or takes it over from an older one
 resource      what a kubelet may ask of a resource, in no version's words
+holdings      what containers hold, as the kubelet tells it
 preferred     which ids a container should get; placement: the best of those that are free
 repeating     refuses a start with an outdated answer; outdated: which answers are
 fitness       what a container may have with a device

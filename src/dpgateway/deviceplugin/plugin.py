@@ -20,6 +20,8 @@ from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.handover.newer import NewerSide, TakenBack
 from dpgateway.deviceplugin.handover.older import OlderSide, ServedResource
+from dpgateway.deviceplugin.holdings.following import follow
+from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.registration.stranger import SETTLED, Stranger
@@ -37,8 +39,7 @@ from dpgateway.kit.reminder import Reminder
 from dpgateway.kit.tasks import retry
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
-from dpgateway.node.node import Node
-from dpgateway.node.reading import WRITING
+from dpgateway.node.checkpoint import WRITING
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.journal_writer import Remembering
@@ -53,7 +54,7 @@ _log = bind(__name__)
 class Front:
     """What all resources of this front share."""
 
-    node: Node
+    holdings: NodeHoldings
     client: KubeletClient
     threads: Threads
     state_dir: Path
@@ -87,24 +88,24 @@ class Plugin:
         """Whether the gateway that handed it over serves it again."""
         self._trouble = Observable("")
         """Why the resource can't be served."""
-        self._node = node = front.node
+        self._reader, self._node = front.holdings.reader, front.holdings.node
         self._group = group
         self._log = log = bind(_log, resource=name, driver=config.value.driver)
-        self._holdings = holdings = node.holdings[name]
-        self.inventory = Inventory(config, holdings, partial(node.reader.ask, name), log)
+        self._holdings = holdings = front.holdings.by_resource[name]
+        self.inventory = Inventory(config, holdings, log)
         self._pools = front.pools
         self._pools.join(self.inventory)
-        self._resource = Resource(config, self.inventory, driver, front.cdi, log, reread=node.reader.read)
+        self._resource = Resource(config, self.inventory, driver, front.cdi, log, holdings=holdings)
         self._resource.api = front.client.apis[0]
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.throttle, log)
-        self._ownership = Ownership(node.directory, name, log)
+        self._ownership = Ownership(self._node.directory, name, log)
         self._ownership.join(config.value.pool or "")
         self._ownership.other.subscribe(self._owner_changed)
         self._endpoint = Endpoint(self._ownership, self._handlers, group, log)
         self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
         self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
         self._reminder = Reminder(self._remind)
-        journal = Journal(front.state_dir, node.directory, name)
+        journal = Journal(front.state_dir, self._node.directory, name)
         self._remembering = remembering = Remembering(journal, holdings, front.threads, log)
         self._resource.rest()  # as long as another gateway may serve the resource
         self._follows, self._retries = follows, front.handover.retries(name)
@@ -204,15 +205,15 @@ class Plugin:
 
         Returns early if another gateway has taken the resource over: True, or if this one must begin again: False.
         """
-        for name, follow in (
+        for name, following in (
             ("list", self._follow_driver),
-            ("holdings", self._resource.releases.follow_holdings),
+            ("holdings", partial(follow, self._holdings, self.inventory, self._resource.releases)),
             ("answers", self._resource.repeating.follow),
             ("notes of answers", self._resource.repeating.follow_notes),
             ("journal", self._remembering.follow),
             ("stranger", self._follow_registered),
         ):
-            self._group.create_task(follow(), name=f"{self.name} {name}")
+            self._group.create_task(following(), name=f"{self.name} {name}")
         try:
             await retry(self._serve, self._failed)
             given = await asyncio.shield(self._older.over)
@@ -246,7 +247,7 @@ class Plugin:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WRITING):
                 await self._holdings_known()
-        self.inventory.hold(self._holdings.value)
+        self.inventory.hold()
         self.inventory.settle()
         self._resource.go_on()
         if self._telling is None:  # what is Unhealthy because another gateway serves it is no news
@@ -316,7 +317,7 @@ class Plugin:
 
     async def _follow_registered(self) -> None:
         """Whether the kubelet lists what this gateway lists, each time it writes that down, and a while after that."""
-        registered, seen, again = self._node.reader.registered, 0, None
+        registered, seen, again = self._reader.registered, 0, None
         while True:
             before = seen
             with contextlib.suppress(TimeoutError):
@@ -333,8 +334,7 @@ class Plugin:
     def _hear_driver(self) -> None:
         said, calls = self.driver.said.value, self.driver.calls
         if calls is not None:
-            released_by = self._config.value.driver if "release" in calls.abilities else ""
-            self._holdings.set(self._holdings.value.given_by(released_by))
+            self._holdings.given_by(self._config.value.driver if "release" in calls.abilities else "")
         if said.devices is not None and (said.devices is not self._taken or not said.failure):
             self._taken = said.devices
             self.inventory.take(said.devices, LIST_LIMIT)

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
 from dpgateway.deviceplugin.api import Answer, Api, Call
 from dpgateway.deviceplugin.cdi import CdiDelivery
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.outdated import answer, outdated, same_hardware, together
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
@@ -37,14 +38,8 @@ from dpgateway.resource.use import hardware
 
 Complete = Callable[[Allocation, int], Allocation]
 """A driver's answer for so many ids, with what the configuration adds."""
-Reread = Callable[[], Awaitable[None]]
-"""Returns when the kubelet's checkpoint, as it is after the call, is among the holdings."""
 Ids = frozenset[str]
 DELETE = "delete the pod, because a kubelet repeats what it was told first"
-
-
-async def up_to_date() -> None:
-    """For holdings that are always so."""
 
 
 class Repeating:
@@ -52,14 +47,14 @@ class Repeating:
 
     def __init__(  # noqa: PLR0913  one for each part
         self,
+        holdings: ResourceHoldings,
         inventory: Inventory,
         driver: RunningDriver,
         cdi: CdiDelivery,
-        complete: Complete,
         log: logging.LoggerAdapter[logging.Logger],
         *,
+        complete: Complete,
         api: Callable[[], Api],
-        reread: Reread,
     ) -> None:
         """``api``: the version of the kubelet that asks, and whose checkpoint it is."""
         self.outdated: Observable[Mapping[str, str]] = Observable({})
@@ -67,9 +62,9 @@ class Repeating:
         self._resting = True
         """Whether another gateway serves the resource."""
         self._name, self._driver = inventory.name, driver
-        self._holdings, self._ledger = inventory.holdings, inventory.ledger
+        self._holdings, self._ledger = holdings, inventory.ledger
         self._cdi, self._complete, self._log = cdi, complete, log
-        self._api, self._reread = api, reread
+        self._api = api
         self._changed = asyncio.Event()
         self._known: dict[Ids, object] = {}
         """What was compared last, by the ids of a container."""
@@ -91,7 +86,7 @@ class Repeating:
         """Raises RequestError if the container of these ids would get other hardware than theirs, or if that isn't
         known; and what the driver raises.
         """
-        await self._reread()
+        await self._holdings.read()
         note = self._holdings.value.note
         if note is None:
             raise RequestError(

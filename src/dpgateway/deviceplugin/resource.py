@@ -17,8 +17,9 @@ from typing import NamedTuple
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS, Api, Call
 from dpgateway.deviceplugin.cdi import CdiDelivery, Recipient
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.preferred import PreferredAllocation
-from dpgateway.deviceplugin.repeating import Repeating, Reread, up_to_date
+from dpgateway.deviceplugin.repeating import Repeating
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
@@ -26,7 +27,8 @@ from dpgateway.errors import CdiError, DriverError, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device
 from dpgateway.resource.additions import complete
-from dpgateway.resource.freeing import Behind, Releases
+from dpgateway.resource.freeing import Releases
+from dpgateway.resource.front import Behind
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.ledger import Refusal
 from dpgateway.resource.use import hardware, shared
@@ -52,21 +54,21 @@ class Resource:
         cdi: CdiDelivery,
         log: logging.LoggerAdapter[logging.Logger],
         *,
-        reread: Reread = up_to_date,
+        holdings: ResourceHoldings,
     ) -> None:
-        """``config`` changes in place. ``reread``: has what the kubelet wrote down read once more."""
+        """``config`` changes in place."""
         self.name = config.value.name
         self.inventory = inventory
         self.api: Api = APIS[0]
         """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
         self.agent = ""
         """How the kubelet that opened the last stream calls itself."""
-        self._ledger, self._holdings, self.driver = inventory.ledger, inventory.holdings, driver
+        self._ledger, self._usage, self.driver = inventory.ledger, inventory.usage, driver
         self._config, self._cdi = config, cdi
         self._log, self._clock = log, inventory.clock
         self.releases = Releases(inventory, driver, log)
         self._preferred = PreferredAllocation(config, inventory.ledger, driver, log)
-        self.repeating = Repeating(inventory, driver, cdi, self._complete, log, api=lambda: self.api, reread=reread)
+        self.repeating = Repeating(holdings, inventory, driver, cdi, log, complete=self._complete, api=lambda: self.api)
         self._logged: set[tuple[int, str]] = set()
         """By the version of the configuration."""
 
@@ -122,8 +124,7 @@ class Resource:
             return Grant((), Allocation())
         calls = self._calls()
         self.inventory.look()
-        holdings = self._holdings.value
-        over = _Over({*holdings.living, *holdings.granted}) if api.repeats else _Over((), self.inventory.given_up(ids))
+        over = _Over(self._usage.value.started) if api.repeats else _Over((), self.inventory.given_up(ids))
         found = self._found(ids, over)
         devices = tuple({device.id: device for device in found.values()}.values())
         began = self._clock.monotonic()
@@ -147,20 +148,20 @@ class Resource:
         After a failure, also if the kubelet ended, the driver is told that they are free. A prepare that still runs
         comes first, and until then their hardware is nobody else's.
         """
-        holdings = self._holdings
+        usage = self._usage
         found = {id_: device for id_ in ids if (device := self._ledger.device(id_)) is not None}
         behind = {id_: hardware(device) for id_, device in found.items()}
         devices = {id_: device.id for id_, device in found.items()}
-        holdings.set(holdings.value.began(ids, behind))
+        usage.began(ids, behind)
         self.inventory.use()
         try:
             yield behind
         except BaseException:
-            holdings.set(holdings.value.failed(ids))
+            usage.failed(ids)
             self.inventory.use()
             self.releases.tell()
             raise
-        holdings.set(holdings.value.gave(ids, self._clock.monotonic(), behind, int(time.time()), devices))
+        usage.gave(ids, self._clock.monotonic(), behind, int(time.time()), devices)
 
     def _found(self, ids: tuple[str, ...], over: _Over) -> Mapping[str, Device]:
         """The device of each of ``ids``."""
@@ -288,13 +289,12 @@ class Resource:
 
     def _note_prepared(self, behind: Behind) -> None:
         """A container starts again with what is behind its ids now, or doesn't, and has nothing but its ids."""
-        prepared = self._holdings.value.prepared(behind)
-        if prepared is self._holdings.value:
+        if not self._usage.value.differs(behind):
             return
         if reason := self.inventory.unsure:
             what = f"{', '.join(behind)} can't be prepared: they became other hardware, and {reason}"
             raise RequestError(f"resource {self.name}: {what}")
-        self._holdings.set(prepared)
+        self._usage.prepared(behind)
         self.inventory.use()
 
     async def _prepare(self, calls: Lanes, ids: Sequence[str], devices: Sequence[Device], *, once: bool) -> None:

@@ -29,6 +29,10 @@ from dpgateway.node.versions import Layout
 
 NAME = "kubelet_internal_checkpoint"
 
+WRITING = 1.0
+"""Seconds that a kubelet takes at most to write it. A file that is damaged for longer stays damaged until the kubelet
+writes it again; a kubelet that started from a damaged file has forgotten what the file said."""
+
 SHORT = 128 * 1024
 """Bytes that are decoded within a millisecond or two."""
 

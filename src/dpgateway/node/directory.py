@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,14 @@ def read_checkpoint(directory: Path) -> tuple[bytes, os.stat_result]:
                 return at_once(file, LARGEST_CHECKPOINT), found
     finally:
         os.close(descriptor)
+
+
+def stamped(stamp: float) -> float:
+    """When a file was stamped, in seconds of the monotonic clock: now, if its stamp is in the future.
+
+    The clock that stamps files may be set, and a time from before that compares with no time after it.
+    """
+    return time.monotonic() - max(0.0, time.time() - stamp)
 
 
 def is_there(directory: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Who has an id, as each source says it: the kubelet's checkpoint, PodResources, and what the gateway remembers."""
+"""Who has an id, as each source says it: the kubelet's checkpoint, and PodResources."""
 
 from __future__ import annotations
 
@@ -46,29 +46,3 @@ class Noted(NamedTuple):
 
 Note = Mapping[str, Noted]
 """The ids that the kubelet wrote down."""
-
-
-NO_KUBELET = "none"
-"""Stands for the kubelet of an id whose Allocate hasn't succeeded, so that no note can be too old to have it."""
-
-
-class Unreleased(NamedTuple):
-    """An id that was in use and hasn't been released to its driver yet."""
-
-    kubelet: str
-    """Which incarnation of the kubelet knew of it. Another one's note proves nothing, because that kubelet may have
-    forgotten what its containers hold."""
-    pods: frozenset[str] = frozenset()
-    """The uids of the pods that had it, if a note told them; or of all pods of which one may have it."""
-    hardware: frozenset[str] = frozenset()
-    """What was behind the device when it was given away: later the device may be gone, or another one's name."""
-    since: int | None = None
-    """When it was given away, in seconds since 1970, because that outlives a gateway; None if no gateway saw it."""
-    device: str = ""
-    """The driver's id of the device when it was given away; empty if no gateway saw it. Another `shares.ids` gives an
-    id another meaning, or none."""
-    driver: str | None = None
-    """Which driver is to be told that the device is free; empty if the one that gave it has no ``release``, None if no
-    gateway saw who gave it."""
-    boot: str = ""
-    """During which boot of the node a kubelet had it last; empty if that isn't known."""

@@ -1,7 +1,6 @@
-"""What one node's kubelet tells: whether it is there, which incarnation of it, and what its containers hold.
+"""One node's kubelet: whether it is there, which incarnation of it, and when it may have written its checkpoint.
 
-Anyone may watch the holdings, and whoever allocates publishes there what is in flight. Whoever makes the node is called
-when a kubelet comes or goes. The node knows no front.
+Its owner is called when a kubelet comes or goes. The node knows no front, and what containers hold is the front's.
 """
 
 from __future__ import annotations
@@ -9,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.kit.threads import Threads
-from dpgateway.node.asking import Asking
-from dpgateway.node.directory import SOCKET, Absence, Places, is_there
-from dpgateway.node.holdings import Holdings
+from dpgateway.node.checkpoint import WRITING
+from dpgateway.node.directory import SOCKET, Absence, is_there, stamped
 from dpgateway.node.incarnation import Change, Incarnations, SocketFile
-from dpgateway.node.reading import WRITING, Reader, stamped
 from dpgateway.node.watch import DirectoryWatch
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -33,33 +29,29 @@ class Node:
 
     def __init__(
         self,
-        places: Places,
-        resources: Iterable[str],
-        threads: Threads,
+        directory: Path,
         changed: Callable[[Change], None],
         streaming: Callable[[], bool],
+        read: Callable[[], Awaitable[None]],
     ) -> None:
-        """``changed`` gets what became of ``kubelet.sock``; ``streaming`` says whether a kubelet's stream is open."""
-        self.directory = directory = places.device_plugins
+        """``changed`` gets what became of ``kubelet.sock``; ``streaming`` says whether a kubelet's stream is open;
+        ``read`` returns when its checkpoint, as it is after the call, has been read.
+        """
+        self.directory = directory
         """The kubelet's device-plugins directory."""
         self.there = asyncio.Event()
         """Set once there is such a directory."""
-        self._boot = boot()
-        self._since: tuple[float, str] | None = None
-        """When this kubelet appeared, and which incarnation it is."""
-        self.holdings = {resource: self._observable() for resource in resources}
-        """By resource."""
-        self._changed, self._streaming = changed, streaming
+        self._changed, self._streaming, self._read = changed, streaming, read
         self._incarnations = Incarnations()
         self._absence = Absence(directory)
-        self.asking = Asking(self.holdings, places, threads)
-        self.reader = Reader(directory, self.holdings, threads, self.asking.hint)
         self.written = Signal()
         """When the kubelet may have written its checkpoint."""
-        self._watch = DirectoryWatch(directory, self._look, self._checkpoint_changed)
+        self._watch = DirectoryWatch(directory, self._look, self.written.notify)
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self.appearances = 0
         """How many kubelets have appeared."""
+        self.appeared: Observable[tuple[float, str] | None] = Observable(None)
+        """When this kubelet appeared, and which incarnation it is; told before ``changed`` is called."""
         self.kubelet = False
         """Whether there is a kubelet's socket, as ``changed`` was told last."""
         self.since = time.monotonic()
@@ -67,37 +59,17 @@ class Node:
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
-        self.reader.ask()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.reader.run(), name="read the checkpoint")
                 group.create_task(self._follow_changes(), name="what became of kubelet.sock")
                 group.create_task(self._watch.run(), name="watch the directory")
-                group.create_task(self.asking.run(), name="ask which pods have what")
         finally:
             self._absence.close()
 
     @property
     def incarnation(self) -> str:
         """Which kubelet was there last; empty if none ever was."""
-        return self._since[1] if self._since else ""
-
-    def add(self, resource: str) -> None:
-        """From now on the holdings of this resource are known, too. It may be there already."""
-        if resource not in self.holdings:
-            self.holdings[resource] = self._observable()
-            self.reader.ask()
-
-    def _observable(self) -> Observable[Holdings]:
-        holdings = Holdings(boot=self._boot)
-        return Observable(holdings.new_kubelet(*self._since) if self._since else holdings, news=Holdings.is_news_after)
-
-    def drop(self, resource: str) -> None:
-        del self.holdings[resource]
-
-    def _checkpoint_changed(self) -> None:
-        self.written.notify()
-        self.reader.ask_soon()
+        return self.appeared.value[1] if self.appeared.value else ""
 
     def _look(self, created: bool) -> None:
         if is_there(self.directory):
@@ -108,11 +80,8 @@ class Node:
         if change is Change.NEW:
             self.appearances += 1
             _log.info("a kubelet appeared on %s", self.directory / SOCKET)
-            self._since = since = (stamped(found.ctime / 1e9) if found else time.monotonic(), str(found))
-            self.since = since[0]
-            for holdings in self.holdings.values():
-                holdings.set(holdings.value.new_kubelet(*since))
-            self.asking.new_kubelet()
+            self.since = stamped(found.ctime / 1e9) if found else time.monotonic()
+            self.appeared.set((self.since, str(found)))
         if change in (Change.GONE, Change.BACK):
             self.since = time.monotonic()
         if change is not Change.NONE:
@@ -136,7 +105,7 @@ class Node:
             async with asyncio.timeout(WRITING):
                 while Change.NEW in news[looked_at:]:
                     looked_at = len(news)
-                    await self.reader.read()
+                    await self._read()
                     while not self._changes.empty():
                         news.append(self._changes.get_nowait())
         return tuple(dict.fromkeys([Change.NEW, news[-1]] if Change.NEW in news else news))

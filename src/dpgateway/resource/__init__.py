@@ -1,6 +1,7 @@
 """One extended resource, whichever front offers it.
 
 offers          the values of its list
+front           what it asks of its front: what containers have, and a place to tell what happens
 inventory       its devices now, for anyone to follow
 ledger          which ids are listed, and what each one means: lost and held ones too
 limit           how long the list may be

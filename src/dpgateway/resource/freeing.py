@@ -1,6 +1,6 @@
 """Tells one resource's driver which devices are free again: that no container holds them, or is getting them.
 
-What is held is known to ``dpgateway.node.holdings``, and when the driver's turn comes to ``dpgateway.drivers``.
+What is held is known to the front, and when the driver's turn comes to ``dpgateway.drivers``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.model import Device
-from dpgateway.node.holdings import Holdings
+from dpgateway.resource.front import Behind
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.orphans import leak
 from dpgateway.resource.use import hardware
-
-Behind = Mapping[str, frozenset[str]]
-"""The hardware behind each id."""
 
 
 def _concerned(calls: Lanes) -> bool:
@@ -30,7 +27,7 @@ class Releases:
 
     def __init__(self, inventory: Inventory, driver: RunningDriver, log: logging.LoggerAdapter[logging.Logger]) -> None:
         self._inventory, self._driver, self._log = inventory, driver, log
-        self._ledger, self._holdings = inventory.ledger, inventory.holdings
+        self._ledger, self._usage = inventory.ledger, inventory.usage
         self._telling: set[str] = set()
         """The freed ids of which the driver is being told."""
         self._leaked: set[str] = set()
@@ -47,28 +44,10 @@ class Releases:
         """This gateway does so."""
         self._resting = False
 
-    async def follow_holdings(self) -> None:
-        """Keeps the list up to date with what containers hold, and tells the driver what is free; never returns."""
-        seen, before = 0, Holdings()
-        while True:
-            seen = await self._holdings.wait(seen)
-            holdings = self._holdings.value
-            if holdings.note is not before.note:
-                self._inventory.hold(holdings)
-            else:
-                self._inventory.use()
-                if self._ledger.lost:
-                    self._inventory.look_later()
-            if holdings.doubted != before.doubted:
-                self._inventory.repeat()
-            if not holdings.only_gave_since(before):
-                self.tell()
-            before = holdings
-
     def tell(self) -> None:
         """Tells the driver what is free; what it doesn't list now, it is told when it lists it again."""
         self._note_hardware()
-        calls, holdings = self._driver.calls, self._holdings.value
+        calls, holdings = self._driver.calls, self._usage.value
         if calls is not self._told_through:  # a driver that ended may never have been told
             self._telling.clear()
         self._told_through = calls
@@ -90,7 +69,7 @@ class Releases:
 
     def _due(self, freed: Collection[str], *, concerned: bool) -> tuple[set[str], Collection[Device]]:
         """The freed ids of which the driver is to be told now, and the devices that it is told of."""
-        holdings, now = self._holdings.value, self._inventory.clock.monotonic()
+        holdings, now = self._usage.value, self._inventory.clock.monotonic()
         used, flying = self._inventory.devices_of(holdings.last_known), self._flying()
         devices: dict[str, Device] = {}
         ids = set()
@@ -110,7 +89,7 @@ class Releases:
 
     def _tell_of_leak(self, id_: str, *, foreign: bool) -> None:
         """Whatever the driver does when a device is free isn't done: it isn't told, perhaps for ever."""
-        holdings = self._holdings.value
+        holdings = self._usage.value
         entry, driver = holdings.unreleased[id_], holdings.driver
         if id_ in self._leaked or entry.driver == "" or (entry.driver is None and not driver):
             return
@@ -122,13 +101,11 @@ class Releases:
         leak(self._log, self._inventory.name, holdings, id_, why)
 
     def _note_hardware(self) -> None:
-        holdings = self._holdings.value
+        holdings = self._usage.value
         devices = {id_: self._ledger.device(id_) for id_, entry in holdings.unreleased.items() if not entry.hardware}
         behind = {id_: hardware(device) for id_, device in devices.items() if device is not None}
         names = {id_: device.id for id_, device in devices.items() if device is not None}
-        noted = holdings.behind({id_: names for id_, names in behind.items() if names}, names)
-        if noted is not holdings:
-            self._holdings.set(noted)
+        self._usage.known_behind({id_: names for id_, names in behind.items() if names}, names)
 
     def _told(self, ids: set[str]) -> None:
         """What is being given away just now was left out, perhaps; it is told again, unless a container gets it."""
@@ -137,26 +114,25 @@ class Releases:
         flying = self._flying()
         done = {id_ for id_ in ids if (device := self._inventory.given(id_)) is None or device.id not in flying}
         if done:
-            self._holdings.set(self._holdings.value.told(done))
+            self._usage.released(done)
 
     def _flying(self) -> set[str]:
         """The devices of Allocates that are under way."""
-        return self._inventory.devices_of(id_ for flight in self._holdings.value.in_flight for id_ in flight)
+        return self._inventory.devices_of(id_ for flight in self._usage.value.in_flight for id_ in flight)
 
     def owe(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """The driver gave these devices: unless a container gets them, it is told that they are free. ``found``: by
         id.
         """
         if self._driver.calls is not None and _concerned(self._driver.calls):
-            devices = {id_: device.id for id_, device in found.items()}
-            self._holdings.set(self._holdings.value.owed(ids, hardware, devices))
+            self._usage.owed(ids, hardware, {id_: device.id for id_, device in found.items()})
 
     def allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:
         """Nobody got the devices by that call; another call may have given them away meanwhile."""
         self.owe(ids, hardware, found)
         devices = {device.id: device for device in found.values()}
         names = list(devices)
-        free = len(self.still_free([*devices.values()])) if self._holdings.value.known else 0
+        free = len(self.still_free([*devices.values()])) if self._usage.value.known else 0
         text = "allocate() of %s answered after its deadline; %d are free again"
         self._log.info(text, ", ".join(names), free, extra={"method": "allocate", "devices": names, "count": free})
         self._inventory.use()
@@ -164,6 +140,6 @@ class Releases:
 
     def still_free(self, devices: Sequence[Device]) -> list[Device]:
         """Those of ``devices``, all of them free before, that no container has got since or may be getting."""
-        held = self._inventory.devices_of(self._holdings.value.last_known)
+        held = self._inventory.devices_of(self._usage.value.last_known)
         elsewhere = self._inventory.elsewhere(devices, freeing=True)
         return [device for device in devices if device.id not in held and device.id not in elsewhere]

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from dpgateway.config import ResourceConfig
 from dpgateway.kit.observable import Observable
-from dpgateway.node.holdings import Holdings
+from dpgateway.resource.front import Usage
 from dpgateway.resource.shares import device_id
 
 PATIENCE = 1.0
@@ -21,18 +21,18 @@ PATIENCE = 1.0
 class HeldDevices:
     """Made in the event loop, asked from any other thread."""
 
-    def __init__(self, holdings: Observable[Holdings], config: Observable[ResourceConfig]) -> None:
+    def __init__(self, usage: Usage, config: Observable[ResourceConfig]) -> None:
         """``config``: ids that were made as ``shares.ids`` says don't say which device each is of."""
-        self._holdings, self._config = holdings, config
+        self._usage, self._config = usage, config
         self._loop = asyncio.get_running_loop()
         self._waits = True
 
     def __call__(self) -> frozenset[str]:
-        if self._waits and not self._holdings.value.known:
-            known = asyncio.run_coroutine_threadsafe(self._holdings.wait_for(lambda one: one.known), self._loop)
+        if self._waits and not self._usage.value.known:
+            known = asyncio.run_coroutine_threadsafe(self._usage.wait_for(lambda one: one.known), self._loop)
             with suppress(TimeoutError):
                 known.result(PATIENCE)
             known.cancel()
         self._waits = False
         formed = self._config.value.shares.ids
-        return frozenset() if formed else frozenset(map(device_id, self._holdings.value.taken))
+        return frozenset() if formed else frozenset(map(device_id, self._usage.value.taken))

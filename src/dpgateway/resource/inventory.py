@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Device, changed, replaced
-from dpgateway.node.holdings import Holdings
+from dpgateway.resource.front import Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.offers import Offer, Offers
@@ -41,14 +41,12 @@ class Inventory:
     def __init__(
         self,
         config: Observable[ResourceConfig],
-        holdings: Observable[Holdings],
-        reread: Callable[[], None],
+        usage: Usage,
         log: logging.LoggerAdapter[logging.Logger],
         clock: Clock = time,
     ) -> None:
         """``config``: another ``keep_lost`` counts at once, other ``shares`` with the driver's next list, also if it is
-        the last one again. ``reread`` has the kubelet's checkpoint read and ``holdings`` published. Called before a
-        drop, which is then made by :meth:`hold`.
+        the last one again. ``usage`` is read once more before an id is dropped, which :meth:`hold` then does.
         """
         self.list: Observable[Offers | None] = Observable(None, news=_differ)
         """None until the resource can be offered."""
@@ -60,8 +58,7 @@ class Inventory:
         self.name = config.value.name
         self._config, self._shares = config, config.value.shares
         config.subscribe(self.look_later)
-        self.holdings, self.clock = holdings, clock
-        self._reread, self._log = reread, log
+        self.usage, self.clock, self._log = usage, clock, log
         self._taken: tuple[Device, ...] | None = None
         """The driver's last list if all of it is offered as the driver says; else empty."""
         self._shared = False
@@ -152,14 +149,14 @@ class Inventory:
 
     # what containers hold
 
-    def hold(self, holdings: Holdings) -> None:
+    def hold(self) -> None:
         """Lists what containers hold and the driver doesn't list; drops what nobody holds any more.
 
         If that is too long for a kubelet, what containers hold is all that is listed: it must stay on the list.
         """
-        before = set(self.ledger.lost)
+        holdings, before = self.usage.value, set(self.ledger.lost)
         self._look_for_odd()
-        other = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.note)
+        other = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.numa_nodes)
         self._recall_meanings()
         if self.ledger.lost.keys() - before and self.list.value is not None:
             self._shorten(holdings.held or ())
@@ -171,12 +168,13 @@ class Inventory:
 
     def given(self, offered: str) -> Device | None:
         """The present device that was given away under the id; the one that the id means now if nobody saw that."""
-        name = given_as(self.holdings.value, offered)
+        name = given_as(self.usage.value, offered)
         return self.ledger.devices.get(name) if name else self.ledger.device(offered)
 
     def devices_of(self, ids: Iterable[str]) -> set[str]:
-        """The ids of the present devices that were given away under these ids."""
-        return {device.id for offered in ids if (device := self.given(offered))}
+        """The devices that were given away under these ids, present or not: one that is away for a moment is held."""
+        names = (given_as(self.usage.value, offered) or self.ledger.means(offered) for offered in ids)
+        return {name for name in names if name is not None}
 
     def _shorten(self, held: Collection[str]) -> None:
         if not self._fits(tuple(self.ledger.devices.values())):
@@ -190,11 +188,11 @@ class Inventory:
         self._tell_pool()
 
     def _look_for_odd(self) -> None:
-        self._odd = not self.ledger.presents(self.holdings.value.unreleased)
+        self._odd = not self.ledger.presents(self.usage.value.unreleased)
 
     def _recall_meanings(self) -> None:
         """An id means the device that was given away under it, whatever ``shares`` says now."""
-        unreleased = self.holdings.value.unreleased
+        unreleased = self.usage.value.unreleased
         if self.ledger.lost:
             lost = {id_: unreleased[id_].device for id_ in self.ledger.lost if id_ in unreleased}
             self.ledger.meant({id_: device for id_, device in lost.items() if device})
@@ -215,7 +213,7 @@ class Inventory:
 
     def used(self) -> Used:
         """What is freed counts until its driver was told; but a driver that isn't there keeps nothing from others."""
-        return used(self.name, self.holdings.value, self.ledger.device, untold=not self._deaf)
+        return used(self.name, self.usage.value, self.ledger.device, untold=not self._deaf)
 
     def exclude(self, others: Sequence[Used]) -> None:
         """Gives away accordingly at once, and lists it after SETTLING."""
@@ -231,7 +229,7 @@ class Inventory:
         """Under which other name of the resource, or of its pool, hardware of the devices is used, and who has it; by
         device id. ``freeing``: the driver is going to be told that they are free, so what else is freed doesn't count.
         """
-        others, own = self._others(), used(self.name, self.holdings.value, self.ledger.device, untold=not freeing)
+        others, own = self._others(), used(self.name, self.usage.value, self.ledger.device, untold=not freeing)
         reasons = (
             (device.id, next(filter(None, (one.says_of(device) for one in others)), "") or within(device, own))
             for device in devices
@@ -267,7 +265,7 @@ class Inventory:
         return self.ledger.exclude(excluded(devices.values(), own, others, formed=bool(self._shares.ids)), taken)
 
     def _may_share(self) -> bool:
-        holdings = self.holdings.value
+        holdings = self.usage.value
         if holdings.remembers and not self._recalled:
             self._recalled = True
             given = holdings.unreleased.items()
@@ -283,7 +281,7 @@ class Inventory:
 
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
         """What containers have no more if the kubelet gives these ids away, as far as that matters here."""
-        return self.holdings.value.given_up(ids) if self._may_crowd else frozenset()
+        return self.usage.value.given_up(ids) if self._may_crowd else frozenset()
 
     def crowded(self, ids: Collection[str], given_up: Collection[str] = ()) -> tuple[str, str] | None:
         """The first of these ids whose device containers have as often already as it has shares, and under which other
@@ -293,8 +291,8 @@ class Inventory:
         """
         if not self._may_crowd:
             return None
-        holdings = self.holdings.value
-        over = set(given_up).difference(holdings.granted, *holdings.in_flight)
+        holdings = self.usage.value
+        over = set(given_up) - holdings.fresh
         in_use = shares_in_use(self.used())
         for id_ in ids:
             if (device := self.ledger.device(id_)) is None:
@@ -310,7 +308,7 @@ class Inventory:
         self._stop_timer()
         if self._closed or not self.ledger.lost:
             return
-        holdings = self.holdings.value
+        holdings = self.usage.value
         drop = self.ledger.next_drop(holdings.held)
         now = self.clock.monotonic()
         delays = [max(0.0, drop - now)] if drop is not None else []
@@ -320,7 +318,7 @@ class Inventory:
         if (wait := holdings.look_again(absent)) is not None:
             delays.append(wait)
         if delays:
-            self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self._reread)
+            self._timer = asyncio.get_running_loop().call_later(min(delays) + 0.001, self.usage.reread)
 
     def close(self) -> None:
         """Nothing is dropped from the list any more."""

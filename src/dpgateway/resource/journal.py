@@ -16,7 +16,7 @@ from typing import Any
 
 from dpgateway.errors import KubeletError, describe
 from dpgateway.kit.directories import make_private, read
-from dpgateway.node.holders import Unreleased
+from dpgateway.resource.front import Unreleased
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024

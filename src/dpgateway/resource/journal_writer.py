@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 from dpgateway.errors import GatewayError, KubeletError
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import wait_for
 from dpgateway.kit.threads import Threads
-from dpgateway.node.holdings import NOTED_WITHIN, Holdings
+from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.journal import Entries, Journal
 
 T = TypeVar("T")
@@ -38,12 +37,12 @@ class Remembering:
     def __init__(
         self,
         journal: Journal,
-        holdings: Observable[Holdings],
+        usage: Usage,
         threads: Threads,
         log: logging.LoggerAdapter[logging.Logger],
         again: float = AGAIN,
     ) -> None:
-        self._journal, self._holdings, self._threads, self._log = journal, holdings, threads, log
+        self._journal, self._usage, self._threads, self._log = journal, usage, threads, log
         self._saved: Entries | None = {}
         """What is on the disk; None if that isn't known."""
         self._unread = False
@@ -66,8 +65,8 @@ class Remembering:
         except (GatewayError, OSError) as error:  # also if there is no thread left
             self._complaint.say(f"{self._journal.path} can't be read: {error}", message=f"{KUBELET_ALONE} for now: %s")
             self._saved = None
-            self._holdings.set(self._holdings.value.remembered({}))
-            self._holdings.notify()  # what is remembered already is to be written
+            self._usage.remembered({})
+            self._usage.notify()  # what is remembered already is to be written
 
     async def _read(self, seconds: float) -> None:
         """Publishes what the disk has. Raises OSError, GatewayError; a damaged file is put aside instead."""
@@ -78,7 +77,7 @@ class Remembering:
             aside = await self._on_disk(self._journal.put_aside, seconds)
             self._log.warning("%s, and the file is %s now: %s", KUBELET_ALONE, aside, error)
         self._saved, self._unread = unreleased, False
-        self._holdings.set(self._holdings.value.remembered(unreleased, _recent(unreleased)))
+        self._usage.remembered(unreleased, _recent(unreleased))
 
     async def follow(self) -> None:
         """Writes each change down; never returns."""
@@ -86,9 +85,9 @@ class Remembering:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._again if self.complaint else None):
-                    await self._holdings.wait(seen)
+                    await self._usage.wait(seen)
             await asyncio.sleep(GATHERING)  # many Allocates are one change, and none waits for a disk or a thread
-            seen = self._holdings.version
+            seen = self._usage.version
             await self._save(PATIENCE)
 
     async def finish(self, seconds: float = LAST_PATIENCE) -> None:
@@ -105,12 +104,12 @@ class Remembering:
         self._rests = False
 
     async def _save(self, seconds: float, *, sync: bool = True) -> None:
-        if self._rests or self._holdings.value.unreleased == self._saved:
+        if self._rests or self._usage.value.unreleased == self._saved:
             return
         try:
             if self._unread:
                 await self._read(seconds)
-            holdings = self._holdings.value
+            holdings = self._usage.value
             await self._on_disk(partial(self._journal.save, holdings.unreleased, sync=sync), seconds)
         except (GatewayError, OSError) as error:  # also if there is no thread left
             self._complaint.say(f"{self._journal.path}: {error}")

@@ -14,14 +14,13 @@ are seconds of one monotonic clock that the caller reads. When to look again is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dpgateway.config.values import ResourceConfig
 from dpgateway.model import Device, Health
-from dpgateway.node.holders import Note
-from dpgateway.node.holdings import Held
+from dpgateway.resource.front import Held
 from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import device_id, share_id, share_ids
 
@@ -139,7 +138,8 @@ class Ledger:
         else:
             self._meaning[offered] = device
 
-    def _device_id(self, offered: str) -> str | None:
+    def means(self, offered: str) -> str | None:
+        """The device of an offered id, present or lost; None for an id that isn't listed."""
         meaning = self._meaning.get(offered)
         return offered if meaning is None and offered in self._offers else meaning
 
@@ -153,16 +153,15 @@ class Ledger:
         """The driver doesn't say what there is: the list stays, and nothing on it is healthy."""
         self._failure = (reason, self._failure[1] if self._failure else now)
 
-    def hold(self, held: Held, now: float, near: Note | None = None) -> bool:
+    def hold(self, held: Held, now: float, near: Callable[[str], tuple[int, ...]] = lambda _: ()) -> bool:
         """Lists what the kubelet holds and the driver doesn't list, as lost; drops what nobody holds any more.
 
-        ``near``: the NUMA nodes of held ids, which a stricter topology manager wants to find again. Returns whether the
-        list changed.
+        ``near``: the NUMA nodes of a held id, which a stricter topology manager wants to find again. Returns whether
+        the list changed.
         """
         unlisted = [i for i in held or () if i not in self._offers and i not in self._lost]
         for offered in unlisted:
-            nodes = near[offered].numa_nodes if near and offered in near else ()
-            self._lost[offered] = Lost(now, "a container holds it, but its device is gone", nodes)
+            self._lost[offered] = Lost(now, "a container holds it, but its device is gone", near(offered))
             self._meaning[offered] = device_id(offered)
         self.losses += len(unlisted)
         dropped = self.droppable(held, now)
@@ -225,7 +224,7 @@ class Ledger:
         shares = _differ(crowded, self.crowded)
         self._excluded, self.crowded = excluded, crowded
         self._offers = dict(self._offers) if changed or shares else self._offers
-        changed |= {meaning for offered in shares if (meaning := self._device_id(offered)) is not None}
+        changed |= {meaning for offered in shares if (meaning := self.means(offered)) is not None}
         for device in filter(None, map(self._devices.get, changed)):
             for offered in self.ids(device.id):
                 if offered in self._offers:
@@ -270,7 +269,7 @@ class Ledger:
         return found
 
     def _resolve(self, offered: str, now: float) -> Device | Refusal:
-        meaning = self._device_id(offered)
+        meaning = self.means(offered)
         if meaning is None:
             return Refusal(offered, "unknown: this resource doesn't offer it")
         device = self._devices.get(meaning)
@@ -289,13 +288,13 @@ class Ledger:
 
     def device(self, offered: str) -> Device | None:
         """The device of an offered id while it is present, healthy or not."""
-        return self._devices.get(self._device_id(offered) or "")
+        return self._devices.get(self.means(offered) or "")
 
     def unhealthy_since(self, offered: str) -> float | None:
         """When the id became one that can't be given away; None if it can be, or if that isn't known."""
         if (lost := self._lost.get(offered)) is not None:
             return lost.since
-        known = self._unhealthy_since.get(self._device_id(offered) or "")
+        known = self._unhealthy_since.get(self.means(offered) or "")
         return known if known is not None or self._failure is None else self._failure[1]
 
     @property

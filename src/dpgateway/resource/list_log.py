@@ -2,7 +2,7 @@
 
 Changes are gathered for a moment, because a device that flaps, or a hundred that vanish together, must not fill the
 log. A device that is as the log said last is no news, and devices of the same fate share a line. A device that goes on
-changing is summed up once a minute (offer/flaps.py).
+changing is summed up once a minute (flaps.py).
 
 What became worse names the pods that hold it, because who may only view a namespace has the log, and no status.
 """

@@ -15,11 +15,10 @@ from pathlib import Path
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable, Signal
+from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import LONGEST_PAUSE, backoff
 from dpgateway.kit.threads import Threads
-from dpgateway.node.holdings import Holdings
-from dpgateway.node.node import Node
+from dpgateway.resource.front import InUse, Usage, Usages
 from dpgateway.resource.journal import Entries, entries_of_others
 
 WRITTEN = 0.1
@@ -32,7 +31,7 @@ UNKNOWN = "what containers hold of resources that aren't configured any more isn
 _log = bind(__name__)
 
 
-def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: Holdings, id_: str, reason: str) -> None:
+def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: InUse, id_: str, reason: str) -> None:
     """Tells of a device that is free although the driver that gave it away isn't told. ``id_``: as it was offered."""
     entry = holdings.unreleased[id_]
     device, holder = entry.device or id_, holdings.last_holder(id_)
@@ -50,12 +49,14 @@ def leak(log: logging.LoggerAdapter[logging.Logger], resource: str, holdings: Ho
 class Left:
     """Used from the event loop."""
 
-    def __init__(self, node: Node, state_dir: Path, threads: Threads) -> None:
+    def __init__(self, usages: Usages, directory: Path, state_dir: Path, threads: Threads) -> None:
+        """``directory``: the kubelet's device-plugins directory."""
         self.known = asyncio.Event()
         """Set once the journals have been looked at."""
-        self.holdings: dict[str, Observable[Holdings]] = {}
+        self.usages: dict[str, Usage] = {}
         """By resource; each of them is held."""
-        self._node, self._state_dir, self._threads = node, state_dir, threads
+        self.directory, self._state_dir, self._threads = directory, state_dir, threads
+        self._all = usages
         self._changed = Signal()
         self._complaint = Complaint(_log, UNKNOWN)
         self._leaked: set[tuple[str, str, int | None]] = set()
@@ -90,7 +91,7 @@ class Left:
 
     def _lacking(self) -> frozenset[tuple[str, str]]:
         """The ids that are held, and of which it isn't known what is behind them."""
-        held = ((resource, one.value) for resource, one in self.holdings.items())
+        held = ((resource, one.value) for resource, one in self.usages.items())
         return frozenset(
             (resource, id_)
             for resource, holdings in held
@@ -104,37 +105,25 @@ class Left:
         for resource, unreleased in recalled.items():
             if resource in self.configured:
                 continue  # since just now
-            self._node.add(resource)
-            holdings = self._node.holdings[resource]
-            self._publish(holdings, holdings.value.remembered(unreleased))
-            if resource not in self.holdings:
+            self._all.add(resource)
+            self._all.by_resource[resource].remembered(unreleased)
+            if resource not in self.usages:
                 self.add(resource)
         return whole
 
-    @staticmethod
-    def _publish(holdings: Observable[Holdings], found: Holdings) -> None:
-        """Most looks find what the one before found."""
-        if found != holdings.value:
-            holdings.set(found)
-
-    @property
-    def directory(self) -> Path:
-        """The kubelet's device-plugins directory."""
-        return self._node.directory
-
     @property
     def written(self) -> int:
-        """How often the kubelet may have written its checkpoint."""
-        return self._node.written.version
+        """How often the front's source may have been written."""
+        return self._all.written
 
     @property
     def configured(self) -> frozenset[str]:
         """The resources that are."""
-        return frozenset(self._node.holdings.keys() - self.holdings.keys())
+        return frozenset(self._all.by_resource.keys() - self.usages.keys())
 
     async def _recalled(self) -> tuple[dict[str, Entries], bool]:
         """What the journals say of resources that aren't configured, and whether that is all."""
-        find = partial(entries_of_others, self._state_dir, self._node.directory, self.configured)
+        find = partial(entries_of_others, self._state_dir, self.directory, self.configured)
         try:
             found, complaints = await self._threads.call_within("journals", find, PATIENCE)
         except (GatewayError, OSError) as error:  # also without a thread
@@ -144,18 +133,17 @@ class Left:
 
     def add(self, resource: str) -> None:
         """The resource isn't configured any more."""
-        holdings = self._node.holdings[resource]
-        self.holdings[resource] = holdings
-        holdings.subscribe(self._changed.notify)
+        self.usages[resource] = usage = self._all.by_resource[resource]
+        usage.subscribe(self._changed.notify)
         self._changed.notify()
 
     def drop(self, resource: str) -> None:
         """The resource is configured again."""
-        self.holdings.pop(resource, None)
+        self.usages.pop(resource, None)
 
     def _tell_of_leaks(self) -> None:
         """No driver is told what is free. Those that have no ``release`` don't mind."""
-        for resource, holdings in self.holdings.items():
+        for resource, holdings in self.usages.items():
             unreleased = holdings.value.unreleased
             for id_ in sorted(holdings.value.freed):
                 known = resource, id_, unreleased[id_].since  # a journal that is read again has it again
@@ -164,7 +152,7 @@ class Left:
                     leak(_log, resource, holdings.value, id_, "the resource isn't configured any more")
 
     def _forget(self) -> None:
-        over = [resource for resource, holdings in self.holdings.items() if not holdings.value.last_known]
+        over = [resource for resource, holdings in self.usages.items() if not holdings.value.last_known]
         for resource in over:
-            del self.holdings[resource]
-            self._node.drop(resource)
+            del self.usages[resource]
+            self._all.drop(resource)

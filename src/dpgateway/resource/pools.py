@@ -93,7 +93,7 @@ class Pools:
 
     def _ended(self) -> Iterator[Used]:
         """What is used of resources that went, and of drivers that ended."""
-        for name, holdings in self._left.holdings.items():
+        for name, holdings in self._left.usages.items():
             yield used(name, holdings.value, lambda _: None, untold=False)
         for call in self._unended.value:
             yield worked_on(call.resource, call.method, call.devices)

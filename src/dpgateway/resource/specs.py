@@ -18,10 +18,9 @@ from dpgateway.cdi.own import OwnSpec, OwnSpecs
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import aligned
 from dpgateway.kit.threads import Threads
-from dpgateway.node.holdings import NOTED_WITHIN, Holdings
+from dpgateway.resource.front import NOTED_WITHIN, Usage
 from dpgateway.resource.orphans import Left
 
 T = TypeVar("T")
@@ -40,13 +39,13 @@ class Keeping:
     def __init__(
         self,
         specs: OwnSpecs,
-        holdings: Mapping[str, Observable[Holdings]],
+        usages: Mapping[str, Usage],
         left: Left,
         threads: Threads,
         pause: float = PAUSE,
     ) -> None:
-        """``holdings``: by resource, also those that aren't configured any more, once ``left`` knows them."""
-        self._specs, self._holdings, self._left = specs, holdings, left
+        """``usages``: by resource, also those that aren't configured any more, once ``left`` knows them."""
+        self._specs, self._usages, self._left = specs, usages, left
         self._threads, self._pause = threads, pause
         self._complaint = Complaint(_log, "containers whose CDI specs aren't right can't start again: %s")
 
@@ -68,10 +67,10 @@ class Keeping:
         if not written:
             return
         keep, over = self._sorted(written)
-        if any(one.given.resource not in self._holdings for one in over):
+        if any(one.given.resource not in self._usages for one in over):
             whole = await self._left.look()  # another gateway may have given it since this one began
             keep, over = self._sorted(written)
-            over = [one for one in over if whole or one.given.resource in self._holdings]
+            over = [one for one in over if whole or one.given.resource in self._usages]
         if over and (removed := await self._on_thread(partial(self._specs.remove, over))):
             _log.info("removed CDI specs that nobody needs any more: %d", removed)
         await self._on_thread(partial(self._specs.keep, keep))
@@ -86,8 +85,11 @@ class Keeping:
         return keep, over
 
     def _needed(self, one: OwnSpec, now: float) -> bool:
-        """While the spec is young, the gateway before this one, or after it, may know more of it."""
-        return abs(now - one.date) < NOTED_WITHIN or needed(one, self._holdings.get(one.given.resource))
+        """Whether a container may know the spec. While it is young, the gateway before this one, or after it, may know
+        more of it; later nothing is held of a resource that nobody follows.
+        """
+        usage = self._usages.get(one.given.resource)
+        return abs(now - one.date) < NOTED_WITHIN or (usage is not None and usage.value.one_has(one.given.ids))
 
     async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -98,17 +100,3 @@ class Keeping:
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
         return await self._threads.call_within("keep CDI specs", function, PATIENCE)
-
-
-def needed(one: OwnSpec, holdings: Observable[Holdings] | None) -> bool:
-    """Whether a container may know the spec. ``holdings``: None if nothing of the resource is held any more."""
-    if holdings is None:
-        return False
-    held, ids = holdings.value, one.given.ids
-    if held.note is None or not held.remembers:
-        return True
-    if not held.last_known.issuperset(ids):
-        return False
-    newer = frozenset(held.granted).union(*held.in_flight)  # the note may not have their containers yet
-    having = [held.note[id_].containers for id_ in ids if id_ in held.note and id_ not in newer]
-    return not all(having) or not having or bool(frozenset.intersection(*having))

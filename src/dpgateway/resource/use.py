@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpgateway.model import Device
-from dpgateway.node.holdings import Holdings
+from dpgateway.resource.front import InUse
 from dpgateway.resource.shares import device_id
 
 
@@ -75,7 +75,7 @@ class Used:
         return self.holders.get(offered) or "a container"
 
 
-def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
+def used(resource: str, holdings: InUse, device_of: Callable[[str], Device | None], *, untold: bool = True) -> Used:
     """``device_of``: the present device of an offered id. What was behind an id when it was given away counts, not what
     its name means today. ``untold``: whether what is freed counts until its driver was told.
     """
@@ -104,7 +104,7 @@ def used(resource: str, holdings: Holdings, device_of: Callable[[str], Device | 
     return Used(resource, known, ids, behind, devices, holdings.freed, holders, forgotten)
 
 
-def given_as(holdings: Holdings, offered: str) -> str:
+def given_as(holdings: InUse, offered: str) -> str:
     """The device that was given away under the id; empty if nobody saw that, or if the id is being given away again."""
     entry = holdings.unreleased.get(offered)
     return "" if entry is None or any(offered in flight for flight in holdings.in_flight) else entry.device

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.kit.call_stats import Calls
 from dpgateway.kit.log import lost
 from dpgateway.node.holders import Holder
-from dpgateway.node.holdings import Holdings
-from dpgateway.node.node import Node
 from dpgateway.resource.offers import Offers
 from dpgateway.resource.standing import Standing
 from dpgateway.status.values import UNSERVED, Counts, Reloads
@@ -102,8 +102,8 @@ def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) 
     )
 
 
-def figures(version: str, reloads: Reloads, node: Node, resources: tuple[ResourceFigures, ...]) -> Figures:
-    asking = node.asking
+def figures(version: str, reloads: Reloads, holdings: NodeHoldings, resources: tuple[ResourceFigures, ...]) -> Figures:
+    node, asking = holdings.node, holdings.asking
     kubelet = KubeletFigures(node.kubelet, node.appearances, dict(asking.asked), _moment(asking.answered))
     return Figures(version, reloads, kubelet, lost(), resources)
 

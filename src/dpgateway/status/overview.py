@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.kit.log import recent
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.node.node import Node
 from dpgateway.status import figures, snapshot
 from dpgateway.status.figures import Figures
 from dpgateway.status.readiness import DAMPED, History, Past, Readiness, readiness
@@ -54,10 +54,16 @@ class Overview:
     """Used from the event loop."""
 
     def __init__(
-        self, node_name: str, node: Node, client: KubeletClient, serving: Mapping[str, Served], changed: Signal
+        self,
+        node_name: str,
+        holdings: NodeHoldings,
+        client: KubeletClient,
+        serving: Mapping[str, Served],
+        changed: Signal,
     ) -> None:
         """``serving``: by resource, as its owner keeps it. ``changed``: notified here after a reload."""
-        self._node_name, self._node, self._client, self._serving = node_name, node, client, serving
+        self._node_name, self._client, self._serving = node_name, client, serving
+        self._holdings, self._node = holdings, holdings.node
         self._changed, self._began = changed, time.monotonic()
         self._reloads = Reloads(stamp(self._began))
         self._lingers: Time | None = None
@@ -83,8 +89,8 @@ class Overview:
         """Everything; or ``only`` one resource, and none if there is none of that name."""
         process = GatewayStatus(VERSION, os.getpid(), self._node_name, stamp(self._began))
         api, directory = self._client.accepted, self._node.directory
-        kubelet = snapshot.kubelet(self._node, api.name if api is not None else None)
-        asked = snapshot.pod_resources(self._node)
+        kubelet = snapshot.kubelet(self._holdings, api.name if api is not None else None)
+        asked = snapshot.pod_resources(self._holdings.asking)
         served = [one for name, one in self._serving.items() if only in ("", name)]
         resources = tuple([self._with_devices(one) for one in served])
         wrong = troubles(directory, self._reloads, kubelet, asked, resources)
@@ -97,13 +103,13 @@ class Overview:
 
     def _left(self, only: str) -> dict[str, list[tuple[str, str]]]:
         """Held ids of resources that aren't served, each with its holder, by resource."""
-        names = [name for name in self._node.holdings if name not in self._serving and only in ("", name)]
-        values = {name: self._node.holdings[name].value for name in names}
+        names = [name for name in self._holdings.by_resource if name not in self._serving and only in ("", name)]
+        values = {name: self._holdings.by_resource[name].value for name in names}
         return {name: [(i, one.last_holder(i)) for i in sorted(one.last_known)] for name, one in values.items()}
 
     def _with_devices(self, served: Served) -> ResourceStatus:
         if served.plugin is not None:
-            served.devices.look(served.plugin, self._node.holdings[served.config.value.name].value)
+            served.devices.look(served.plugin, self._holdings.by_resource[served.config.value.name].value)
         return replace(self._resource(served), counts=served.devices.counts, devices=served.devices.all)
 
     def _resource(self, served: Served) -> ResourceStatus:
@@ -118,9 +124,9 @@ class Overview:
         found = []
         for one in self._serving.values():
             config = one.config.value
-            holdings = self._node.holdings[config.name].value
+            holdings = self._holdings.by_resource[config.name].value
             found.append(figures.resource(config.name, config.driver, one.plugin, holdings))
-        return figures.figures(VERSION, self._reloads, self._node, tuple(found))
+        return figures.figures(VERSION, self._reloads, self._holdings, tuple(found))
 
     def report(self) -> Report:
         return report(self._resources(), self._reloads.refusal, kubelet=self._node.kubelet)

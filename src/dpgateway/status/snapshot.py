@@ -7,10 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from dpgateway.config import ResourceConfig
+from dpgateway.deviceplugin.holdings.asking import Asking
+from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.plugin import Plugin
 from dpgateway.node import versions
-from dpgateway.node.holdings import Holdings
-from dpgateway.node.node import Node
 from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.shares import device_id
 from dpgateway.resource.standing import Standing
@@ -140,9 +141,10 @@ def _holders(id_: str, holdings: Holdings) -> tuple[HolderStatus, ...]:
     return tuple([HolderStatus(pod_uid=one.pod_uid, container=one.name) for one in containers])
 
 
-def kubelet(node: Node, api: str | None) -> KubeletStatus:
+def kubelet(holdings: NodeHoldings, api: str | None) -> KubeletStatus:
     """``api``: the one that this kubelet accepted."""
-    return KubeletStatus(node.kubelet, stamp(node.since), node.incarnation or None, api, release(api, node.asking.api))
+    node, version = holdings.node, release(api, holdings.asking.api)
+    return KubeletStatus(node.kubelet, stamp(node.since), node.incarnation or None, api, version)
 
 
 def release(api: str | None, pod_resources: str | None) -> str | None:
@@ -154,5 +156,5 @@ def release(api: str | None, pod_resources: str | None) -> str | None:
     return str(by_api.within(by_pods) or by_api)
 
 
-def pod_resources(node: Node) -> PodResourcesStatus:
-    return PodResourcesStatus(stamped(node.asking.answered), node.asking.complaint or None)
+def pod_resources(asking: Asking) -> PodResourcesStatus:
+    return PodResourcesStatus(stamped(asking.answered), asking.complaint or None)

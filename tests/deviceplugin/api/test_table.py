@@ -205,9 +205,10 @@ async def channel(tmp_path):
     """To a gateway's resource that is served in all versions and the made-up one."""
     log = logging.LoggerAdapter(logging.getLogger(__name__), {})
     config = ResourceConfig("example.com/thing", "x")
-    inventory = Inventory(Observable(config), nobody_holds_anything(), lambda: None, log)
+    holdings = nobody_holds_anything()
+    inventory = Inventory(Observable(config), holdings, log)
     inventory.take((Device("a"), Device("b", Health.unhealthy("wet"))))
-    resource = Resource(Observable(config), inventory, running(Calls()), cdi(), log)
+    resource = Resource(Observable(config), inventory, running(Calls()), cdi(), log, holdings=holdings)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(tuple(Handlers(resource, (V1BETA2, *APIS), opened, ListThrottle(), log).generic()))
     server.add_insecure_port(f"unix:{tmp_path}/plugin.sock")

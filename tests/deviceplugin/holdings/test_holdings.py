@@ -8,8 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpgateway.node.holders import Container, Holder, Noted, Unreleased
-from dpgateway.node.holdings import CLOCK_STEP, DOUBT, LINGER, NOTED_WITHIN, Holdings
+from dpgateway.deviceplugin.holdings.values import CLOCK_STEP, DOUBT, LINGER, Holdings
+from dpgateway.node.holders import Container, Holder, Noted
+from dpgateway.resource.front import NOTED_WITHIN, Unreleased
 
 NOW = 1_700_000_000.0
 

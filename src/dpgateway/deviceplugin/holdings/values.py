@@ -30,13 +30,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
-from dpgateway.node.holders import NO_KUBELET, Holder, Note, Unreleased
+from dpgateway.node.holders import Holder, Note
+from dpgateway.resource.front import NO_KUBELET, NOTED_WITHIN, Held, Unreleased
 
 T = TypeVar("T")
-
-NOTED_WITHIN = 10.0
-"""Seconds from an Allocate to the note of it. A checkpoint that was written for another reason may lack the Allocate
-until then; a later one is right."""
 
 CLOCK_STEP = 0.02
 """Seconds by which a file's time may lag behind the clock, because the kernel stamps files with its last tick."""
@@ -49,10 +46,6 @@ LONG_AGO = float("-inf")
 LINGER = 35.0
 """Seconds from the first List without an id until the id counts as free, if nothing else proves it: a container that is
 being ended has 30 s, unless its pod says otherwise, and a little more to be killed."""
-
-
-Held = frozenset[str] | None
-"""The ids that containers hold; None when that can't be known, and then nothing may leave a list."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +152,37 @@ class Holdings:
         """
         return bool(self.boot and entry.boot) and entry.boot != self.boot
 
+    @property
+    def started(self) -> frozenset[str]:
+        """The ids that containers have by answers: those may ask again, without taking anybody's share."""
+        return frozenset(self.living).union(self.granted)
+
+    @property
+    def fresh(self) -> frozenset[str]:
+        """The ids given, or in flight, that the note may not have yet."""
+        return frozenset(self.granted).union(*self.in_flight)
+
+    def numa_nodes(self, id_: str) -> tuple[int, ...]:
+        """The NUMA nodes that the kubelet knew the id to be near; a stricter topology manager wants to find them."""
+        noted = (self.note or {}).get(id_)
+        return noted.numa_nodes if noted is not None else ()
+
+    def one_has(self, ids: Collection[str]) -> bool:
+        """Whether one container may have all of these ids."""
+        note, fresh = self.note, self.fresh
+        if note is None or not self.remembers:
+            return True
+        if not self.last_known.issuperset(ids):
+            return False
+        having = [note[id_].containers for id_ in ids if id_ in note and id_ not in fresh]
+        return not all(having) or not having or bool(frozenset.intersection(*having))
+
     def given_up(self, ids: Collection[str]) -> frozenset[str]:
         """What pods had that have ended, if a kubelet gives these ids away: it takes everything from a pod at once
         (pkg/kubelet/cm/devicemanager, UpdateAllocatedDevices; from 1.9 on).
         """
-        newer = frozenset(self.granted).union(*self.in_flight)
-        noted = {id_: noted.pods for id_, noted in (self.note or {}).items() if noted.pods and id_ not in newer}
+        fresh = self.fresh
+        noted = {id_: noted.pods for id_, noted in (self.note or {}).items() if noted.pods and id_ not in fresh}
         ended = frozenset().union(*(noted[id_] for id_ in ids if id_ in noted))
         return frozenset(id_ for id_, pods in noted.items() if pods <= ended)
 
@@ -329,6 +347,10 @@ class Holdings:
     def given_by(self, driver: str) -> Holdings:
         """What is given away from now on is this driver's, which is to be told when it is free; empty: nobody is."""
         return self if driver == self.driver else replace(self, driver=driver)
+
+    def differs(self, hardware: Mapping[str, frozenset[str]]) -> bool:
+        """Whether a container that starts with this hardware behind its ids had other hardware before."""
+        return self.prepared(hardware) is not self
 
     def prepared(self, hardware: Mapping[str, frozenset[str]]) -> Holdings:
         """A container starts again, with what is behind its ids now. What it had before is nobody's: it doesn't run.

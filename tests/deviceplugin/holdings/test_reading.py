@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from dpgateway.kit.observable import Observable
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.reading import LARGEST_HELD, MOST_HELD, Reader
+from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.threads import Threads
 from dpgateway.node import checkpoint
-from dpgateway.node.holdings import Holdings
-from dpgateway.node.reading import LARGEST_HELD, MOST_HELD, Reader, stamped
+from dpgateway.node.directory import stamped
 from tests.support.threads import Scarce
 
 THING, OTHER = "example.com/thing", "example.com/other"
@@ -24,7 +25,7 @@ class Read:
 
     def __init__(self, directory, threads=None):
         self.file = directory / checkpoint.NAME
-        self.holders = {name: Observable(Holdings(), news=Holdings.is_news_after) for name in (THING, OTHER)}
+        self.holders = {name: ResourceHoldings(Holdings()) for name in (THING, OTHER)}
         self._reader = Reader(directory, self.holders, threads or Threads(), lambda: None)
         self.task = asyncio.ensure_future(self._reader.run())
 

@@ -13,14 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import DOUBT
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
-from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import aligned, backoff
 from dpgateway.kit.threads import Threads
 from dpgateway.node.directory import Places
-from dpgateway.node.holdings import DOUBT, Holdings
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED, PodDirectories
 from dpgateway.node.sandboxes import Sandboxes
@@ -47,7 +47,7 @@ _log = bind(__name__)
 class Asking:
     """Used from the event loop; publishes what it finds out as holdings."""
 
-    def __init__(self, holdings: Mapping[str, Observable[Holdings]], places: Places, threads: Threads) -> None:
+    def __init__(self, holdings: Mapping[str, ResourceHoldings], places: Places, threads: Threads) -> None:
         self._holdings = holdings
         self._pods = PodDirectories(places.pods, self.hint)
         self._pod_resources = PodResources(places.pod_resources, threads)

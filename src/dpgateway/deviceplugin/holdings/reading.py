@@ -1,6 +1,6 @@
 """Reads the kubelet's checkpoint whenever somebody asks: on threads, because a file may be long, and a disk may hang.
 
-What the file means is in ``checkpoint``, what follows from it in ``holdings``.
+What the file means is in ``node.checkpoint``, what follows from it in ``values``.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import LONG_AGO, Holdings
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.threads import T, Threads
 from dpgateway.node import checkpoint
-from dpgateway.node.directory import read_checkpoint
+from dpgateway.node.checkpoint import WRITING
+from dpgateway.node.directory import read_checkpoint, stamped
 from dpgateway.node.holders import Note
-from dpgateway.node.holdings import LONG_AGO, Holdings
 
 READING = 0.1
 """Seconds from a change of the kubelet's checkpoint until it is read. Before an id is dropped it is read anyway."""
-WRITING = 1.0
-"""Seconds that a kubelet takes at most to write its checkpoint. A file that is damaged for longer stays damaged until
-the kubelet writes it again; a kubelet that started from a damaged file has forgotten what the file said."""
 MOST_HELD = 10_000
 """Ids of one resource that containers of a node may hold: a thousand pods with ten each. More would make the lists
 so long that other work waits."""
@@ -36,21 +35,13 @@ besides the id itself; so it never heard of more."""
 
 _log = bind(__name__)
 
-Holders = Mapping[str, Observable[Holdings]]
-
-
-def stamped(stamp: float) -> float:
-    """When a file was stamped, in seconds of the monotonic clock: now, if its stamp is in the future.
-
-    The clock that stamps files may be set, and a time from before that compares with no time after it.
-    """
-    return time.monotonic() - max(0.0, time.time() - stamp)
-
 
 class Reader:
     """Publishes what the kubelet wrote down of each resource. Used from the event loop."""
 
-    def __init__(self, directory: Path, holders: Holders, threads: Threads, published: Callable[[], None]) -> None:
+    def __init__(
+        self, directory: Path, holders: Mapping[str, ResourceHoldings], threads: Threads, published: Callable[[], None]
+    ) -> None:
         """``published`` is called after each read."""
         self._directory, self._holders, self._threads, self._published = directory, holders, threads, published
         self._timer: asyncio.TimerHandle | None = None

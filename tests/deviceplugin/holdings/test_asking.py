@@ -7,14 +7,15 @@ from functools import partial
 import grpc
 import pytest
 
-from dpgateway.kit.observable import Observable
+from dpgateway.deviceplugin.holdings.asking import Asking
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.values import DOUBT, Holdings
 from dpgateway.kit.threads import Threads
-from dpgateway.node.asking import Asking
 from dpgateway.node.directory import Places
-from dpgateway.node.holders import Container, Holder, Noted, Unreleased
-from dpgateway.node.holdings import DOUBT, Holdings
+from dpgateway.node.holders import Container, Holder, Noted
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.pods import STARTED
+from dpgateway.resource.front import Unreleased
 from tests.node.cri import EXITED, READY, RUNNING, STOPPED, Cri
 from tests.node.lister import Lister, empty, encoded, refusing
 from tests.support.waiting import turns, until
@@ -33,7 +34,7 @@ class Asked:
         self.pod = root / "pods/uid-a"
         self.pod.mkdir(parents=True)
         (root / "pods/uid-other").mkdir()
-        self.holdings = Observable(self.held(), news=Holdings.is_news_after)
+        self.holdings = ResourceHoldings(self.held())
         self.resources = {THING: self.holdings}
         self.threads = Threads()
         self.cri = Cri(root / "cri.sock")
@@ -94,8 +95,8 @@ async def test_resources_that_come_and_go_while_the_kubelet_is_asked_are_left_ou
     reading = gate()
     asked.threads.call = lambda name, function: Threads().call(name, lambda: (reading(), function())[1])
     other, new = (
-        Observable(asked.held(), news=Holdings.is_news_after),
-        Observable(asked.held(), news=Holdings.is_news_after),
+        ResourceHoldings(asked.held()),
+        ResourceHoldings(asked.held()),
     )
     asked.resources["example.com/other"] = other
     asked.start()
