@@ -1,21 +1,21 @@
-"""Takes a new configuration over while the gateway runs: reads it, refuses what is wrong with it, applies the rest.
+"""Reloads the configuration while the gateway runs: reads it again, refuses what is wrong with it, applies the rest.
 
-What is read runs on threads, because a file may be on a disk that hangs, and because drivers check their options.
+It is one task. SIGHUP and the watch over the files ask for a reload; all who ask before it begins get the same one.
+Files are read and configurations compared on a thread, because a disk may hang, and drivers check their options. A
+configuration that is refused changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
 from dpgateway.config import (
-    Changes,
     Configuration,
     InvalidConfiguration,
-    Problem,
     changes,
     fixed,
     in_lines,
@@ -36,22 +36,22 @@ _log = bind(__name__)
 
 
 class Reloading:
-    """One task: :meth:`run`. Used from the event loop."""
+    """Used from the event loop."""
 
     def __init__(self, first: Configuration, read: Callable[[], Configuration]) -> None:
         """``first`` is served. ``read`` returns what is to be served now, or raises InvalidConfiguration."""
         self.wanted, self._read = first, read
         self.web = Observable(first.web)
-        """What is wanted of the pages."""
+        """What the configuration says of the pages."""
         self._threads = Threads(idle=0)  # it is needed seldom
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """The configuration is to be read again; once for all who ask before that begins."""
+        """Has the configuration read again."""
         self._asked.set()
 
     async def run(self, gateway: Gateway, systemd: Notifier | None) -> None:
-        """Takes over what is asked for, until it is cancelled. Raises NoThread; run again, it tries that again."""
+        """Reloads when asked to, until it is cancelled. Raises NoThread; run again, it tries that reload again."""
         while True:
             await self._asked.wait()
             self._asked.clear()
@@ -67,8 +67,12 @@ class Reloading:
         try:
             new = await self._on_thread("read the configuration", self._read)
         except InvalidConfiguration as error:
-            gateway.overview.refuse(in_lines(error.problems))
-            _tell_of(error.problems)
+            lines = list(in_lines(error.problems))
+            gateway.overview.refuse(lines)
+            for line in lines:
+                _log.error("%s", line)
+            count = f"{len(error.problems)} problem{'s' if len(error.problems) != 1 else ''}"
+            _log.error("the new configuration is refused because of %s; the old one goes on", count)
         except NoThread as error:
             gateway.overview.refuse([str(error)])
             raise
@@ -76,38 +80,28 @@ class Reloading:
             gateway.overview.refuse([f"a bug of the gateway: {describe(error)}"])
             _log.exception("a bug: the configuration can't be read again, so the old one goes on: %s", error)
         else:
-            for key in fixed(self.wanted, new):
-                _log.warning("%s changes with the next start of the gateway only", key)
-            self.wanted = replace(self.wanted, resources=new.resources, web=new.web)
-            if moved := new.web != self.web.value:
-                self.web.set(new.web)
-            found = await self._apply(gateway)
-            gateway.overview.took_over()
-            self._tell(found, *(["taken over: web"] if moved else []))
+            await self._apply(new, gateway)
 
-    async def _apply(self, gateway: Gateway) -> Changes:
-        old, new = gateway.resources, self.wanted.resources
-        found = await self._on_thread("compare configurations", lambda: changes(old, new))
-        await gateway.apply(found, [resource.name for resource in new])
-        return found
+    async def _apply(self, new: Configuration, gateway: Gateway) -> None:
+        # Directories and sockets are opened once. What was wanted of them first stays, so that each reload says so.
+        for key in fixed(self.wanted, new):
+            _log.warning("%s changes with the next start of the gateway only", key)
+        self.wanted = replace(self.wanted, resources=new.resources, web=new.web)
+
+        pages_changed = self.web.set(new.web)
+        old = gateway.resources
+        found = await self._on_thread("compare configurations", lambda: changes(old, new.resources))
+        await gateway.apply(found, [resource.name for resource in new.resources])
+        gateway.overview.took_over()
+
+        for one in found.unusable:
+            text = "resource %s goes on as before, because its new configuration can't be used: %s"
+            _log.error(text, one.name, one.failure, extra={"resource": one.name, "driver": one.driver})
+        said = "; ".join(filter(None, (str(found), "taken over: web" if pages_changed else "")))
+        _log.info("the configuration was read again; %s", said or "nothing changed")
 
     async def _on_thread(self, name: str, function: Callable[[], T]) -> T:
         future = self._threads.call(name, function)
         if not (await asyncio.wait({future}, timeout=LONG))[0]:
             _log.error("the old configuration goes on, because to %s has taken %g s by now", name, LONG)
         return await future
-
-    @staticmethod
-    def _tell(found: Changes, *more: str) -> None:
-        for one in found.unusable:
-            text = "resource %s goes on as before, because its new configuration can't be used: %s"
-            _log.error(text, one.name, one.failure, extra={"resource": one.name, "driver": one.driver})
-        said = "; ".join(filter(None, (str(found), *more)))
-        _log.info("the configuration was read again; %s", said or "nothing changed")
-
-
-def _tell_of(problems: Sequence[Problem]) -> None:
-    for line in in_lines(problems):
-        _log.error("%s", line)
-    count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-    _log.error("the new configuration is refused because of %s; the old one goes on", count)
