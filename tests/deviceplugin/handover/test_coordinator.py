@@ -1,0 +1,187 @@
+"""Pools are handed over as one."""
+
+import asyncio
+
+import pytest
+
+from dpgateway import Allocation
+from dpgateway.kit.seqpacket import Gone
+from tests.support.handover import (
+    BOTH,
+    R,
+    S,
+    heard,
+    offered,
+    path,
+    registered,
+    serves,
+    taken,
+)
+from tests.support.resources import Scripted, configured, scripted
+from tests.support.waiting import turns, until
+
+
+async def test_a_pool_is_handed_over_as_one(make, kubelet):
+    """And not at all to a gateway that has only a part of it."""
+    older, part, whole = make(), make(), make()
+    both = [configured(name=name, driver_class=Scripted, pool="p") for name in (R, S)]
+    older.serve(*both)
+    await offered(kubelet, R, S)
+    part.serve(both[0])
+    await turns(500)
+    assert (registered(kubelet, R), registered(kubelet, S)) == (1, 1)
+    await part.end()
+    whole.serve(*both)
+    await kubelet.wait_for(lambda: (registered(kubelet, R), registered(kubelet, S)) == (2, 2), 30)
+    await offered(kubelet, R, S)
+
+
+async def test_no_call_is_passed_on_before_the_whole_pool_is_served(make, kubelet, ask):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await ask(older)
+    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    serves(other, older, S)
+    call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
+    await turns(200)
+    one.send("no")
+    assert [await heard(peer) for peer in (one, other)] == ["back"] * 2
+    assert await call
+
+
+async def registering(older, ask):
+    """Whether the newer gateway, which the test plays, has the list of one resource of the pool at the kubelet."""
+    one, other = await ask(older)
+    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    serves(one, older, R)
+    serves(other, older, S)
+    assert await heard(one) == "register"
+    one.send("listed")
+    assert await heard(other) == "register"
+    return one, other
+
+
+async def test_a_pool_is_let_go_only_once_the_kubelet_has_the_list_of_its_last_resource(make, kubelet, ask):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await registering(older, ask)
+    await turns(200)
+    assert not one.gone
+    other.send("listed")
+    for peer in (one, other):
+        with pytest.raises(Gone):
+            await heard(peer)
+
+
+async def test_a_pool_is_taken_back_as_one_if_any_of_it_fails(make, kubelet, ask):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await registering(older, ask)
+    other.send("no")
+    assert [await heard(peer) for peer in (one, other)] == ["back"] * 2
+    for peer in (one, other):
+        peer.close()
+    await kubelet.wait_for(lambda: (registered(kubelet, R), registered(kubelet, S)) == (2, 2))
+    await offered(kubelet, R, S)
+    assert await kubelet.allocate(R, ["a"])
+
+
+async def test_a_pool_whose_registrations_take_long_is_handed_over_as_one(make, kubelet, caplog):
+    caplog.set_level("INFO", "dpgateway")
+    older, newer = make(), make()
+    older.serve(*BOTH)
+    await offered(kubelet, R, S)
+    kubelet.misbehaviour.stall_register(S)
+    newer.serve(*BOTH)
+    await kubelet.wait_for(lambda: registered(kubelet, R) == 2)
+    await turns(500)
+    assert not any(text.startswith("handed over") for text in caplog.messages)
+    kubelet.misbehaviour.behave()
+    await until(lambda: sum(text.startswith("handed over") for text in caplog.messages) == 2)
+    await offered(kubelet, R, S)
+    assert not any("took it back" in text for text in caplog.messages)
+
+
+async def test_a_pool_goes_on_with_the_newer_gateway_if_the_older_one_ends_before_all_of_it_is_registered(
+    make, kubelet, ask
+):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await registering(older, ask)
+    ending = asyncio.ensure_future(older.end())
+    for peer in (one, other):
+        with pytest.raises(Gone):
+            await heard(peer)
+    await ending
+    assert [path(older, "lock", name).exists() for name in (R, S)] == [True] * 2
+
+
+async def test_the_part_of_a_pool_that_a_newer_gateway_has_gives_nothing_away_until_it_has_the_whole(
+    make, kubelet, holders
+):
+    """An older gateway of the first releases takes the rest back."""
+    newer = make()
+    newer.serve(*BOTH)
+    one, other = await taken(holders, R, S)
+    one.send("register")
+    assert await heard(one) == "listed"
+    one.close()  # it is let go
+    other.send("back")
+    with pytest.raises(Gone):
+        await heard(other)
+    await kubelet.wait_for(lambda: kubelet.counts(R) == (2, 0))
+    with pytest.raises(Exception, match=f"it may be given away as {S}"):
+        await kubelet.allocate(R, ["a"])
+    (other,) = await taken(holders, S)
+    other.send("register")
+    assert await heard(other) == "listed"
+    other.close()
+    await offered(kubelet, R, S)
+
+
+async def test_what_another_gateway_has_of_a_pool_is_not_waited_for(make, kubelet, holders, dial):
+    """It will never ask for that."""
+    older = make()
+    older.serve(*BOTH)
+    one, other = await taken(holders, R, S)
+    other.send("register")
+    assert await heard(other) == "listed"
+    one.send("back")
+    with pytest.raises(Gone):
+        await heard(one)
+    path(older, "next", S).unlink()
+    other.close()
+    newer = await dial(older, S)
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+
+
+async def test_the_rest_of_a_pool_serves_on_if_one_of_it_ends_while_it_is_handed_over(make, kubelet, ask):
+    older = make()
+    older.serve(*BOTH)
+    one, other = await ask(older)
+    assert [await heard(peer) for peer in (one, other)] == ["take v1beta1"] * 2
+    call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
+    older.reload(older.configuration(BOTH[1]))
+    assert await heard(other) == "back"
+    one.close()  # else it has the lock, and so a part of the pool
+    await asyncio.wait([call])  # it may be cut off by the end of its stream
+    await kubelet.wait_for(lambda: registered(kubelet, S) == 2)
+    await offered(kubelet, S)
+    assert await kubelet.allocate(S, ["b"])
+
+
+async def test_a_newer_gateway_may_ask_again_if_one_of_a_pool_ends_before_it_is_handed_over(make, kubelet, ask, gate):
+    slow, older = gate(Allocation()), make()
+    both = [configured(name=name, driver_class=scripted(allocate=slow), pool="p") for name in (R, S)]
+    older.serve(*both)
+    await offered(kubelet, R, S)
+    call = asyncio.ensure_future(kubelet.allocate(S, ["a"]))
+    await slow.entered()
+    _, other = await ask(older)
+    await turns(200)
+    older.reload(older.configuration(both[1]))
+    with pytest.raises(Gone):
+        await heard(other)
+    slow.open()
+    await call

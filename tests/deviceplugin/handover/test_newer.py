@@ -1,0 +1,254 @@
+"""The newer gateway, and a test that plays the older one, step by step."""
+
+import asyncio
+import contextlib
+import itertools
+from pathlib import Path
+
+import pytest
+
+from dpgateway import Device
+from dpgateway.kit.seqpacket import Gone
+from tests.support.handover import (
+    R,
+    asked,
+    heard,
+    offered,
+    path,
+    registered,
+)
+from tests.support.resources import Scripted, configured, scripted
+from tests.support.waiting import turns, until
+
+
+async def test_a_gateway_goes_on_alone_if_the_older_one_dies_after_it_gave_the_lock(make, kubelet, holder):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    older.close()
+    await offered(kubelet)
+
+
+@pytest.mark.parametrize(
+    ("answer", "locks"), [("take v1beta1", 0), ("take v1beta1", 2), ("takes v1beta1", 1), ("register", 0), ("no", 253)]
+)
+async def test_what_a_gateway_does_not_understand_leaves_the_older_one_alone(make, kubelet, holder, answer, locks):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send(answer, *[lock.fileno()] * locks)
+    with pytest.raises(Gone):
+        await heard(older)
+    older.close()
+    assert registered(kubelet) == 0
+
+
+async def test_a_gateway_that_was_too_slow_lets_go_and_asks_again(make, kubelet, holder):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("back")
+    again = await asked(peers)
+    assert registered(kubelet) == 0
+    older.close()
+    again.close()
+
+
+@pytest.mark.parametrize("turn", range(24))
+async def test_a_gateway_that_is_stopped_just_as_it_begins_again_is_stopped(make, holder, turn):
+    """Its tasks end because of the one, and it because of the other."""
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("back")
+    older.close()
+    await turns(turn)
+    await newer.end()
+
+
+def running(name):
+    return [task for task in asyncio.all_tasks() if task.get_name() == name]
+
+
+@pytest.mark.parametrize("turn", range(6))
+async def test_a_resource_that_is_stopped_once_its_parts_have_ended_does_not_begin_again(make, holder, gate, turn):
+    """Only its tasks have to end then, and their group tells why it ended them, not that it was stopped meanwhile."""
+    lock, peers = holder
+    newer, closing = make(), gate()
+    newer.serve(configured(driver_class=scripted(close=closing)))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    (resource,) = running(R)
+    older.send("back")
+    await closing.entered()
+    closing.open()
+    while running("what is done whole"):
+        await turns(1)
+    await turns(turn)
+    resource.cancel()
+    await asyncio.wait({resource}, timeout=5)
+    assert resource.done()
+    older.close()
+
+
+async def test_a_gateway_that_was_too_slow_to_serve_hears_so_although_nobody_listens_any_more(make, kubelet, holder):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    older.send("back")
+    older.close()
+    (await asked(peers)).close()
+    assert registered(kubelet) == 0
+
+
+async def test_a_gateway_that_was_too_slow_to_list_lets_go_although_nobody_listens_any_more(
+    make, kubelet, holder, caplog
+):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("register")
+    await offered(kubelet)
+    await turns()  # it says so, and isn't heard
+    older.send("back")
+    older.close()
+    await until(lambda: any("took it back" in text for text in caplog.messages))
+
+
+async def test_a_gateway_hands_nothing_on_before_the_older_one_has_ended_its_streams(make, kubelet, holder):
+    """It could want it back; and a kubelet 1.37 that loses one of three streams may call either of the others."""
+    lock, peers = holder
+    newer, newest = make(), make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    older.send("register")
+    assert await heard(older) == "listed"
+    newest.serve(configured(driver_class=Scripted))
+    (await asked(peers)).close()  # whoever asks still asks the older one
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    older.close()
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (["registers"], "expected register, found 'registers'"),
+        (["register", "listen"], "expected nothing more, found 'listen'"),
+    ],
+)
+async def test_a_gateway_that_does_not_understand_the_older_one_lets_go_and_asks_again(make, holder, caplog, said, why):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    older.send("take v1beta1", lock.fileno())
+    for text in said:
+        assert await heard(older) in {"serves", "listed"}
+        older.send(text)
+    again = await asked(peers)
+    assert any(f"took it back: {why}" in text for text in caplog.messages)
+    older.close()
+    again.close()
+
+
+async def test_who_took_over_does_not_look_for_what_an_ended_gateway_left_when_it_fails_and_is_tried_again(
+    make, kubelet, holder, caplog
+):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    older = await asked(peers)
+    path(newer, "next").unlink()
+    path(newer, "next").mkdir()
+    older.send("take v1beta1", lock.fileno())
+    assert await heard(older) == "serves"
+    (newer.directory.parent / "state").mkdir(mode=0o700, exist_ok=True)
+    (newer.directory.parent / "state" / "of-another-resource.json").write_text("damaged")
+    older.send("register")
+    older.close()
+    await until(lambda: any("can't be served" in text for text in caplog.messages))
+    path(newer, "next").rmdir()
+    await until(path(newer, "next").exists)
+    assert not any("of-another-resource" in text for text in caplog.messages)
+
+
+async def asked_again(peers, fails, times=3):
+    """How many seconds pass between the times that an older gateway is asked, which fails each time."""
+    asks = []
+    for _ in range(times):
+        peer = await asked(peers)
+        asks.append(asyncio.get_running_loop().time())
+        await fails(peer)
+        peer.close()
+    return [later - earlier for earlier, later in itertools.pairwise(asks)]
+
+
+async def test_an_older_gateway_that_takes_back_at_once_is_asked_less_and_less_and_logged_once(make, holder, caplog):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+
+    async def takes_back(older):
+        older.send("take v1beta1", lock.fileno())
+        older.send("back")
+        with contextlib.suppress(OSError):
+            while True:
+                await heard(older)
+
+    first, second = await asked_again(peers, takes_back)
+    assert first >= 1
+    assert second >= 2
+    assert len([text for text in caplog.messages if "took it back" in text]) == 1
+
+
+def another_lock(name):
+    return Path(name).open()
+
+
+@pytest.mark.parametrize("passes", ["another file", "the same file, not locked", "nothing"])
+async def test_a_gateway_that_passes_no_lock_is_asked_less_and_less_and_logged_once(make, holder, caplog, passes):
+    lock, peers = holder
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+
+    with another_lock("/dev/null" if passes == "another file" else lock.name) as other:
+        descriptors = [] if passes == "nothing" else [other.fileno()]
+
+        async def fails(older):
+            older.send("take v1beta1", *descriptors)
+            with pytest.raises(Gone):
+                await heard(older)
+
+        first, second = await asked_again(peers, fails)
+    assert first >= 1
+    assert second >= 2
+    assert len([text for text in caplog.messages if "can't hand it over" in text]) == 1
+
+
+async def test_a_gateway_asks_once_it_has_a_list_and_not_before(make, kubelet, holder, gate):
+    _, peers = holder
+    slow, newer = gate([Device("a")]), make()
+    newer.serve(configured(driver_class=scripted(devices=slow)))
+    await slow.entered()
+    await turns(200)
+    assert peers.empty()
+    slow.open()
+    (await asked(peers)).close()

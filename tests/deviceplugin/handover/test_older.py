@@ -1,0 +1,249 @@
+"""The older gateway, and a test that plays the newer one, step by step."""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dpgateway.deviceplugin.wire import v1beta1_pb2
+from dpgateway.kit.seqpacket import Gone, Peer
+from tests.support.handover import (
+    R,
+    heard,
+    offered,
+    passed,
+    path,
+    registered,
+    serves,
+)
+from tests.support.resources import Scripted, configured, scripted
+from tests.support.serving import Client, status
+from tests.support.waiting import turns
+
+
+async def test_a_newer_gateway_that_dies_before_it_serves_is_as_if_it_had_never_asked(kubelet, older, newer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    with passed(newer) as lock:
+        os.pwrite(lock, b"pid 1\n", 0)
+    newer.close()
+    assert await kubelet.allocate(R, ["a"])
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    assert path(older, "lock").read_text().startswith(f"pid {os.getpid()} on ")
+
+
+async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_two_seconds(kubelet, older, newer, caplog):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
+    assert await heard(newer) == "back"
+    await call
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+    failed = f"the gateway that takes {R} over failed, so this one serves on: it hasn't served within 2 s"
+    assert failed in caplog.messages
+
+
+async def test_the_older_gateway_registers_again_if_the_newer_one_dies_while_it_does(kubelet, older, newer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    serves(newer, older)
+    assert await heard(newer) == "register"
+    newer.close()
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await offered(kubelet)
+
+
+@pytest.mark.parametrize(("kubelet", "connections"), [("1.24", 0), ("1.31", 1), ("1.37", 0)], indirect=["kubelet"])
+async def test_the_connection_of_a_stream_comes_with_register_if_the_kubelet_keeps_one_client(
+    kubelet, older, newer, connections
+):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    with passed(newer):
+        serves(newer, older)
+        assert await heard(newer) == "register"
+    descriptors = newer.passed()
+    assert len(descriptors) == connections
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+async def test_the_lock_stays_with_whoever_of_the_two_is_left(older, newer):
+    newer.send("ask 1")
+    await heard(newer)
+    with passed(newer) as lock, path(older, "lock").open() as another:
+        serves(newer, older)
+        await heard(newer)
+        newer.send("listed")
+        with pytest.raises(Gone):
+            await heard(newer)
+        await older.end()
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert os.path.samestat(os.fstat(lock), os.fstat(another.fileno()))
+
+
+async def test_the_older_gateway_ends_the_connection_after_its_streams(kubelet, older, newer):
+    newer.send("ask 1")
+    await heard(newer)
+    serves(newer, older)
+    await heard(newer)
+    assert connected(older)
+    newer.send("listed")
+    with pytest.raises(Gone):
+        await heard(newer)
+    assert not connected(older)
+
+
+def connected(gateway):
+    """The connections that its server has accepted (proc_net(5): in state 3)."""
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    bound = str(path(gateway, "sock")).removesuffix(".sock")
+    return [line for line in lines if line[5] == "03" and line[-1].startswith(bound) and line[-1].endswith(".new")]
+
+
+async def test_a_gateway_whose_register_is_in_flight_hands_over_once_it_has_a_stream(make, kubelet, dial):
+    """A kubelet opens the stream of a Register that was given up."""
+    kubelet.misbehaviour.stall_register()
+    older = make()
+    older.serve(configured(driver_class=Scripted))
+    newer = await dial(older)
+    newer.send("ask 1")
+    taken = asyncio.ensure_future(heard(newer))
+    await turns(200)
+    assert not taken.done()
+    kubelet.misbehaviour.behave()
+    assert await taken == "take v1beta1"
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+
+
+async def test_the_older_gateway_gives_nothing_once_the_newer_one_owns_the_lock(make, kubelet, dial):
+    given: list[object] = []
+    older = make()
+    older.serve(configured(driver_class=scripted(allocate=given.append)))
+    await offered(kubelet)
+    newer, client = await dial(older), Client(path(older, "sock"))
+    await client.call("GetDevicePluginOptions")
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    serves(newer, older)  # and has died since
+    assert await heard(newer) == "register"
+    newer.send("listed")
+    with pytest.raises(Gone):
+        await heard(newer)
+    request = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}])
+    code, _ = await status(client.call("Allocate", request))
+    assert (code, given) == (grpc.StatusCode.UNAVAILABLE, [])
+    await client.close()
+
+
+async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubelet, older, newer):
+    newer.send("ask 1")
+    await heard(newer)
+    serves(newer, older)
+    assert await heard(newer) == "register"
+    ending = asyncio.ensure_future(older.end())
+    await turns()
+    assert kubelet.counts(R) == (2, 2)
+    newer.send("listed")
+    await ending
+
+
+async def test_an_older_gateway_that_ends_meanwhile_leaves_the_names_to_the_newer_one(older, newer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    older.ending.tell()
+    await older.task
+    assert [path(older, suffix).exists() for suffix in ("lock", "sock", "next")] == [True] * 3
+
+
+@pytest.mark.parametrize("text", ["ask 2", "ask", "ask 1 please", "take v1beta1", "\0\x1b\N{SNOWMAN}", "ask 1" * 1000])
+async def test_whoever_asks_for_something_else_is_left_alone(kubelet, older, newer, text):
+    newer.send(text)
+    with pytest.raises(Gone):
+        await heard(newer)
+    assert await kubelet.allocate(R, ["a"])
+
+
+@pytest.mark.parametrize("answer", ["ask 1", "serves 2", "listed", "s" * 5000])
+async def test_the_older_gateway_serves_on_if_it_does_not_understand_the_newer_one(kubelet, older, newer, answer):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
+    newer.send(answer)
+    assert await heard(newer) == "back"
+    await call
+    assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
+
+
+async def link_to_the_older_one(older):
+    path(older, "link").hardlink_to(path(older, "sock"))
+    path(older, "link").rename(path(older, "sock"))
+
+
+async def no_socket(older):
+    path(older, "sock").unlink()
+
+
+async def no_other_socket(older):
+    """The older one would ask itself."""
+
+
+@pytest.mark.parametrize("at_its_place", [no_other_socket, no_socket, link_to_the_older_one])
+async def test_nothing_is_passed_on_to_a_newer_gateway_that_says_it_serves_and_does_not(
+    kubelet, older, newer, caplog, at_its_place
+):
+    newer.send("ask 1")
+    assert await heard(newer) == "take v1beta1"
+    await at_its_place(older)
+    newer.send("serves")
+    assert await heard(newer) == "back"
+    assert await kubelet.allocate(R, ["a"])
+    assert registered(kubelet) == 1
+
+
+async def test_a_newer_gateway_that_asks_again_at_once_after_a_failure_is_not_heard(kubelet, older, dial, caplog):
+    for _ in range(3):
+        newer = await dial(older)
+        newer.send("ask 1")
+        with contextlib.suppress(Gone):
+            if await heard(newer) == "take v1beta1":
+                newer.send("no")
+                assert await heard(newer) == "back"
+    assert len([text for text in caplog.messages if "so this one serves on" in text]) == 1
+
+
+async def test_many_who_ask_for_nothing_keep_nobody_out(make, kubelet, older):
+    idle = [Peer.dial(path(older, "next")) for _ in range(50)]
+    newer = make()
+    newer.serve(configured(driver_class=Scripted))
+    await kubelet.wait_for(lambda: registered(kubelet) == 2)
+    await offered(kubelet)
+    for one in idle:
+        one.close()
+
+
+async def test_another_user_can_not_ask(older):
+    for folder in (older.directory.parent, older.directory):
+        folder.chmod(0o755)
+    assert await dialled_by_nobody(path(older, "next")) == errno.EACCES
+    path(older, "next").parent.chmod(0o755)
+    assert await dialled_by_nobody(path(older, "next")) == errno.EACCES
+    path(older, "next").chmod(0o666)
+    assert await dialled_by_nobody(path(older, "next")) == 0
+
+
+async def dialled_by_nobody(socket):
+    """The error. The tests' Python may be in a directory of root's, so it is Perl, which every Debian has.
+
+    It changes its user itself: for ``user=`` Python forks, and gRPC's threads can crash the child before it is Perl.
+    """
+    dial = "socket(S, AF_UNIX, SOCK_SEQPACKET, 0) && connect(S, sockaddr_un($ARGV[0])) or exit $!"
+    dial = f"use Socket; ($<, $>) = (65534, 65534); {dial}"
+    perl = await asyncio.create_subprocess_exec("perl", "-e", dial, str(socket))
+    return await perl.wait()
