@@ -33,7 +33,7 @@ class RunOptions:
     linger: float
     """Seconds for which a gateway that is told to end waits for another one."""
     pod_uid: str
-    """Of its own pod; empty if it doesn't know that, or is in none."""
+    """The uid of the gateway's own pod; empty if there is none, or it isn't known."""
 
 
 def serve(settings: Settings, options: RunOptions, reader: ConfigReader, files: FileWatch) -> int:
@@ -84,7 +84,7 @@ def _configuration(settings: Settings, reader: ConfigReader) -> Configuration:
 
 
 def _missing(name: str, installed: Sequence[str]) -> discovery.Found:
-    """A driver that isn't installed fails its resource, not the node's others; only `check` is strict."""
+    """A driver that isn't installed fails its resource only; `check` is strict."""
     hint = did_you_mean(name, installed)
     failure = f"it isn't installed; installed drivers: {', '.join(installed) or 'none'}{hint and '; '}{hint}"
     return discovery.Found(name, "", "", failure=failure)

@@ -1,4 +1,4 @@
-"""Asks each resource's driver once, without a gateway: which devices there are, and what it looked at."""
+"""Asks each resource's driver once, without a gateway, for its devices and its candidates."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ CLOSING = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DriverAnswer:
-    """What a resource's driver said; or why it said nothing, or why that can't be offered."""
+    """The list of a resource's driver, or why there is none, or why it can't be offered."""
 
     resource: ResourceConfig
     devices: tuple[Device, ...] = ()
     failure: str | None = None
     candidates: tuple[Candidate, ...] | None = None
-    """What it looked at for its devices; None, if it wasn't asked, or has no method ``explain``."""
+    """The result of ``explain``; None if it wasn't asked, or has no such method."""
     abilities: frozenset[str] = frozenset()
-    """Which optional methods it has."""
+    """Its optional methods."""
 
 
 class Question:
-    """One driver, asked for its devices at once, on a thread that nobody has to wait for."""
+    """One driver, asked for its devices on a thread of its own, so that a hanging driver holds nothing up."""
 
     def __init__(self, threads: Threads, resource: ResourceConfig, node_name: str, explain: str | None) -> None:
         self._threads, self._resource, self._node_name, self._explain = threads, resource, node_name, explain
@@ -47,7 +47,7 @@ class Question:
         self.closed = asyncio.create_task(self._closed(), name=f"close {resource.name}")
 
     async def answer(self) -> DriverAnswer:
-        """Waits until the driver has answered, or the resource's list timeout is over."""
+        """The answer within the resource's list timeout."""
         timeout = self._resource.timeouts.list
         await asyncio.wait([self._asked], timeout=timeout.total_seconds())
         if not self._asked.done():
@@ -66,9 +66,9 @@ class Question:
         return self._asked.done()
 
     async def _closed(self) -> None:
-        """Closes the driver, whatever it answers, and however late."""
+        """Closes the driver once it has answered, however late."""
         await asyncio.wait([self._asked])
-        self._asked.exception()  # nobody else asks for one that comes late
+        self._asked.exception()  # retrieved here, because a late one isn't elsewhere
         await self._threads.call(f"close {self._resource.name}", self._close)
 
     def _ask(self) -> tuple[tuple[Device, ...], tuple[Candidate, ...] | None, frozenset[str]]:
@@ -83,7 +83,7 @@ class Question:
                 return devices, None, able
             method = "explain"
             return devices, answers.candidates(self._driver.explain(self._explain or None)), able
-        except BaseException as error:  # SystemExit, too, must not pass for silence
+        except BaseException as error:  # also SystemExit is an answer
             fault = answers.fault(method, error)
         raise fault
 
@@ -102,8 +102,8 @@ class Question:
 async def ask_all(
     resources: Iterable[ResourceConfig], node_name: str, explain: str | None = None
 ) -> list[DriverAnswer]:
-    """All drivers are asked at once, so the slowest one alone decides how long it takes. ``explain``: they are also
-    asked what they looked at, all of it if the text is empty.
+    """Asks all drivers at once, so it takes as long as the slowest. ``explain``: also asks for the candidates of this
+    name, or for all if it is empty.
     """
     threads = Threads()
     questions = {

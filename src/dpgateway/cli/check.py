@@ -1,4 +1,4 @@
-"""``dpgateway check``: everything that is wrong with a configuration, at once."""
+"""``dpgateway check``: all problems of a configuration at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dpgateway.node.directory import is_there, misplaced, why_none
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What there is to say about a configuration."""
+    """The problems and warnings of a configuration."""
 
     document: Document
     configuration: Configuration
@@ -100,7 +100,7 @@ def check(  # noqa: PLR0913  one for each option
 
 
 def _with_devices(verdict: Verdict, settings: Settings) -> Verdict:
-    """The same with what the devices tell that the drivers list."""
+    """Adds the problems and warnings of the devices that the drivers list."""
     answers = asyncio.run(ask_all(verdict.configuration.resources, settings.node_name))
     problems = in_order((*verdict.problems, *unfit.problems(answers, verdict.document)))
     return replace(verdict, problems=problems, warnings=in_order(verdict.warnings + pools.warnings(answers)))
@@ -127,7 +127,7 @@ def _judge(settings: Settings) -> Verdict:
 
 
 def _warned(document: Document, configuration: Configuration) -> tuple[Problem, ...]:
-    """What the drivers' options warn of, each on a thread, because it is the driver's code."""
+    """The warnings of the drivers' options. Each is asked on a thread, because it is the driver's code."""
     threads = Threads(idle=0)
     warnings: list[Problem] = []
     before: dict[str, dict[str, tuple[str | None, object]]] = {}
@@ -151,8 +151,8 @@ def _warned(document: Document, configuration: Configuration) -> tuple[Problem, 
 
 
 def _doubt(settings: Settings, directory: Path) -> str:
-    """A directory that was asked for may be misspelt; that there is no kubelet where it usually is means nothing."""
-    if misplaced(directory):  # a problem already
+    """A directory given as an option may be misspelt. The default one may well have no kubelet yet."""
+    if misplaced(directory):  # reported as a problem
         return ""
     missing = settings.flag_device_plugins_dir is not None and not is_there(directory)
     return too_deep(directory) or (why_none(directory) if missing else "")
@@ -163,12 +163,12 @@ def _told(settings: Settings, text: str) -> tuple[Problem, ...]:
 
 
 def _problem(place: Place, text: str) -> Problem:
-    """With the file and line alone: the text says the rest."""
+    """A problem with its file and line; the text says the rest."""
     return Problem(Place(place.file, place.line), hint=text)
 
 
 def _unused(drivers: Mapping[str, Found], used: frozenset[str]) -> tuple[Problem, ...]:
-    """A broken driver that no resource wants is worth a word, not a failure."""
+    """A broken driver that no resource uses is a warning, not a problem."""
     return tuple(
         _problem(Place(f"{found.distribution} {found.version}"), f"driver {name}: {found.failure}")
         for name, found in drivers.items()

@@ -1,4 +1,4 @@
-"""What a configuration would change of the one that the running gateway serves: for ``check --against-running``."""
+"""Compares a configuration with the one that the running gateway serves: for ``check --against-running``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What the running gateway serves."""
+    """The configuration that the running gateway serves."""
 
     node_name: str
     document: Document
@@ -47,7 +47,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """What a reload does to one resource, and because of which keys."""
+    """The effect of a reload on one resource, and the keys that cause it."""
 
     resource: str
     change: str
@@ -56,13 +56,13 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a reload does."""
+    """The effect of a reload."""
 
     resources: tuple[ResourceChange, ...]
     next_start: tuple[str, ...]
-    """The keys whose changes count from the next start of the gateway only."""
+    """The keys that take effect at the next start of the gateway only."""
     taken_over: tuple[str, ...]
-    """The keys outside of resources that change at once."""
+    """The keys outside of resources that take effect at once."""
 
     def as_json(self) -> dict[str, object]:
         resources = [{"name": one.resource, "change": one.change, "keys": list(one.keys)} for one in self.resources]
@@ -73,7 +73,7 @@ class Comparison:
 
 
 def running(control: Path) -> Running:
-    """Asks the gateway. Raises NoGateway if none answers."""
+    """Asks the running gateway. Raises NoGateway if none answers."""
     with asked(control, "configuration") as answers:
         answer: Any = next(answers, None)
     if answer is None:
@@ -85,7 +85,7 @@ def running(control: Path) -> Running:
 
 
 def compare(running: Running, new: Configuration, settings: Settings) -> Comparison:
-    """Reads the options of what runs with the drivers that are installed now, as it read those of the new one."""
+    """Both configurations' options are read by the drivers that are installed now."""
     loading = Loading(discovery.named(running.document.drivers), running.document)
     loading.wait()
     old, problems = loading.resolve()
@@ -97,8 +97,8 @@ def compare(running: Running, new: Configuration, settings: Settings) -> Compari
 
 
 def _directory(old: Configuration, new: Configuration, settings: Settings) -> Path:
-    """An option of the running gateway goes on to count, and only the gateway knows whether it has that option. So a
-    file that names no other directory than the usual one is no change.
+    """The gateway's own --device-plugins-dir outlasts a reload, and isn't known here. So a file with the default
+    directory changes nothing.
     """
     wanted = settings.device_plugins_dir(new)
     usual = settings.flag_device_plugins_dir is None and wanted == DEVICE_PLUGINS_DIR
@@ -106,7 +106,7 @@ def _directory(old: Configuration, new: Configuration, settings: Settings) -> Pa
 
 
 def _unlike(error: InvalidConfiguration) -> GatewayError:
-    """The gateway took it over, so it isn't wrong: what is installed has changed since."""
+    """The gateway has accepted this configuration, so the installed drivers have changed since."""
     return GatewayError(
         "what the running gateway serves can't be read with what is installed now, so only a restart of the gateway "
         f"tells: {'; '.join(in_lines(error.problems))}"
@@ -114,7 +114,7 @@ def _unlike(error: InvalidConfiguration) -> GatewayError:
 
 
 def _changes(old: Configuration, new: Configuration) -> Changes:
-    """On a thread, because it compares options, which is the driver's code."""
+    """On a thread, because comparing options is the driver's code."""
     compared = partial(changes, old.resources, new.resources)
     try:
         return Threads(idle=0).run("compare configurations", compared, PATIENCE)

@@ -17,16 +17,16 @@ from dpgateway.errors import GatewayError
 from dpgateway.kit import unix
 
 PATIENCE = 10.0
-"""Seconds that a gateway has to answer; it may be busy, but not for so long."""
+"""Seconds until a gateway must have answered; it may be busy, but not for so long."""
 
 
 class NoGateway(GatewayError):
-    """Nobody answers."""
+    """No gateway answers."""
 
 
 @contextlib.contextmanager
 def asked(path: Path, request: str) -> Iterator[Iterator[Any]]:
-    """The answers, as they come. Raises NoGateway if there is none."""
+    """The answers as they arrive. Raises NoGateway if there is none."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE)
         _connect(connection, path)
@@ -54,7 +54,7 @@ def _answers(connection: socket.socket, lines: Iterator[str], path: Path) -> Ite
     try:
         for line in lines:
             yield current(json.loads(line))
-            connection.settimeout(None)  # the next answer comes when something has changed
+            connection.settimeout(None)  # the next answer comes with the next change
     except (OSError, ValueError) as error:
         raise NoGateway(f"the gateway at {path} hasn't answered: {error}") from error
 

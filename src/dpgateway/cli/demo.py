@@ -1,7 +1,7 @@
 """``dpgateway demo``: the main job on one machine, in about five seconds.
 
-Runs the gateway as on a node, as a process of its own, and a simulated kubelet beside it. Plays what happens to a node,
-checks the result of each step, and prints it. A wrong result ends the demonstration with exit code 1.
+Runs the gateway as on a node, in its own process, beside a simulated kubelet. Plays the events of a node, checks the
+result of each step, and prints it. A wrong result ends the demonstration with exit code 1.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def ask(stage: Stage) -> None:
 
 
 def _told(socket: Path, count: int) -> dict[str, tuple[str, str]]:
-    """The resource and the id of each holder, once the kubelet has named so many."""
+    """The resource and id of each holder, once there are ``count`` of them."""
     with asked(socket, "watch") as answers:
         for answer in answers:
             found = {

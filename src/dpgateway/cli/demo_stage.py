@@ -1,6 +1,6 @@
 """The stage of the demonstration: the gateway's process as on a node, a simulated kubelet, and the files between them.
 
-What is played on it is ``demo``'s.
+``demo`` has the steps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROGRAMMING = 1.0
 
 
 class Unexpected(GatewayError):
-    """A step's result is wrong."""
+    """A step has a wrong result."""
 
 
 def expect(what: str, found: object, expected: object) -> None:
@@ -42,7 +42,7 @@ def expect(what: str, found: object, expected: object) -> None:
 
 @dataclass
 class Stage:
-    """The gateway's process, the kubelet, and the files between them."""
+    """A gateway and a kubelet, and what the steps do with them."""
 
     folder: Path
     kubelet: Kubelet
@@ -83,7 +83,7 @@ class Stage:
         return [f"{held[1]} by {pod}" for pod, held in self.held.items() if held[0] == name]
 
     async def pod(self, name: str, resource: str) -> None:
-        """Runs a pod with one device, and says what its container got."""
+        """Runs a pod with one device, and prints what its container got."""
         began = time.monotonic()
         before = len(self.kubelet.events)
         reply = await self.kubelet.admit(name, {"main": {resource: 1}})
@@ -100,7 +100,7 @@ class Stage:
         self.say(f"pod {name}, which wants {count}, is refused: {reply['error']}")
 
     def faults(self, *faults: Mapping[str, Any]) -> None:
-        """Gives the simulated sensors these faults from now on."""
+        """Replaces the faults of the simulated sensors."""
         new = self.folder / "sensors.new"
         new.write_text(json.dumps({"faults": list(faults)}))
         new.rename(self.folder / "sensors.json")
@@ -114,7 +114,7 @@ def _summary(reply: Mapping[str, Any]) -> str:
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """What an operator would write, except that the hardware is simulated."""
+    """An operator's configuration, with simulated hardware."""
     boards = [{"id": f"board-{n}"} for n in (1, 2)]
     bitstream = folder / "filter.bin"
     bitstream.write_bytes(os.urandom(4096))
@@ -146,7 +146,7 @@ def configuration(folder: Path) -> dict[str, Any]:
 async def gateway_in(
     folder: Path, plugins: Path, node: str, content: object
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Starts the gateway as on a node, with all that it writes in ``folder``; ``content``: its configuration."""
+    """Starts the gateway as on a node, with its files in ``folder``; ``content``: its configuration."""
     config = folder / "config.yaml"
     YAML().dump(content, config)
     command = [sys.executable, "-m", "dpgateway", "run", "--config", str(config)]

@@ -1,4 +1,4 @@
-"""``dpgateway devices``: asks each resource's driver once, and prints what it says."""
+"""``dpgateway devices``: asks each resource's driver once, and prints its list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = ("resource", "id", "health", "reason", "numa", "shares", "attributes")
 SPARE = ("shares", "numa", "attributes", "reason", "resource")
 EXPLAINED = ("resource", "object", "device", "failed test", "found", "expected")
 LONGEST = 40
-"""Characters of an attribute that the table has; longer ones, such as paths in sysfs, are in the JSON."""
+"""Characters of an attribute in the table; longer ones, such as paths in sysfs, are in the JSON only."""
 
 
 @click.command()
@@ -102,7 +102,7 @@ def _attributes(device: Device) -> str:
 
 
 def _plain(value: str | float | bool) -> str:
-    """As JSON has it, so that a truth value isn't Python's."""
+    """The value as JSON has it: ``true``, not ``True``."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -129,7 +129,7 @@ def _print_failures(found: list[DriverAnswer]) -> None:
 
 
 def _explained(answer: DriverAnswer) -> dict[str, object]:
-    """``candidates``: null, if the driver can't say."""
+    """``candidates`` is null if the driver has no ``explain``."""
     candidates = answer.candidates
     return {"candidates": None if candidates is None else [asdict(one) for one in candidates]}
 
@@ -151,7 +151,7 @@ def _print_explained(found: list[DriverAnswer], about: str) -> None:
 
 
 def _why(answer: DriverAnswer, one: Candidate) -> tuple[str, ...]:
-    """A device that isn't healthy passed all tests, and lacks something all the same."""
+    """A row of the table. An Unhealthy device has passed all tests, so its health is the failed one."""
     if one.test is not None:
         return (answer.resource.name, one.name, "-", one.test, one.found or "-", one.expected or "-")
     reason = next((device.health.reason for device in answer.devices if device.id == one.device), None)

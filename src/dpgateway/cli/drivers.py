@@ -1,4 +1,4 @@
-"""``dpgateway drivers``: what is installed, and which options it takes."""
+"""``dpgateway drivers``: the installed drivers and their options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpgateway.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a driver, as the configuration has it."""
+    """One option of a driver."""
 
     name: str
     kind: str
@@ -57,9 +57,9 @@ def drivers(context: click.Context, driver: str, output: str) -> None:
 
 
 def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) -> Iterator[Option]:  # noqa: ANN401
-    """The options that a driver's ``Options`` declares; those within another mapping are named ``outer.inner``.
+    """The options of a driver's dataclass ``Options``; one within another mapping is named ``outer.inner``.
 
-    What several options have within them is listed for the first of them alone: ``told`` has the kinds that were.
+    A dataclass that several options use is listed for the first of them alone: ``told`` has those listed so far.
     """
     told = set() if told is None else told
     kinds = get_type_hints(kind)
@@ -78,7 +78,7 @@ def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) 
 
 
 def _nested(kind: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401  a type
-    """The dataclasses within a type, and how their keys are reached."""
+    """The dataclasses within a type, each with the mark of a list."""
     if is_dataclass(kind):
         yield kind, ""
     for inner in get_args(kind):
@@ -91,7 +91,7 @@ def _default(field: Field[Any]) -> Any:  # noqa: ANN401
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401
-    """``value`` as the configuration, or JSON, would have it."""
+    """``value`` as in the configuration, or in JSON."""
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, Path):
@@ -106,7 +106,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def _written(value: object) -> str:
-    """A plain value in YAML's short form."""
+    """A plain value in YAML's flow style."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):

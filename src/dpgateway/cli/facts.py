@@ -1,4 +1,4 @@
-"""Asks a node what ``preflight`` has to know of it. Nothing here changes anything, and nothing has to be there."""
+"""Collects the facts about a node for ``preflight``. It changes nothing, and copes with any of the sources missing."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ from dpgateway.resource.shares import share_ids
 
 CGROUPS = Path("/sys/fs/cgroup")
 KUBELET_CONFIG = "config.yaml"
-"""Where kubeadm writes the kubelet's configuration, below the kubelet's directory. Only the kubelet's command line says
-where it is otherwise.
+"""Where kubeadm writes the kubelet's configuration, below the kubelet's directory. Elsewhere it is known from the
+kubelet's command line alone.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What was found on the node, and how."""
+    """The facts about the node, and their sources."""
 
     facts: Facts
     answers: tuple[DriverAnswer, ...]
-    """What the drivers said."""
+    """The drivers' answers."""
     clues: tuple[Clue, ...]
-    """From which the present kubelet's release is known."""
+    """The evidence of the present kubelet's version."""
     unknown: tuple[str, ...]
-    """What couldn't be asked, and why."""
+    """The sources that couldn't be asked, and why."""
     directory: Path
     """The kubelet's device-plugins directory."""
 
 
 def find(settings: Settings, control: Path, to: Release, present: Clue | None) -> NodeFacts:
-    """Asks all. ``present``: what the operator says of the present kubelet. Raises ConfigurationError."""
+    """``present``: the operator's word on the present kubelet's version. Raises ConfigurationError."""
     with apart():
         _, configuration = read_whole(settings)
         return asyncio.run(_asked(settings, configuration, control, to, present))
@@ -88,7 +88,7 @@ async def _asked(
 
 
 def _gateway(control: Path) -> tuple[Any, str]:
-    """The running gateway's status, or why there is none."""
+    """The status of the running gateway, or why there is none."""
     try:
         with asked(control, "status") as answers:
             return next(answers, None), ""
@@ -147,7 +147,7 @@ def _clues(gateway: Any, pods: str | None) -> Iterator[Clue]:  # noqa: ANN401  J
 
 
 def _ours(gateway: Any, configuration: Configuration, directory: Path) -> frozenset[str]:  # noqa: ANN401  JSON
-    """Resources that a gateway serves now, or gave away before, as its journals say."""
+    """Resources that a gateway serves now, or has granted before according to its journals."""
     serves = {one["name"] for one in gateway["resources"]} if gateway else set()
     names = {one.name for one in configuration.resources}
     journals, _ = entries_of_others(configuration.state_dir, directory, names)
@@ -183,14 +183,14 @@ def _served(answer: DriverAnswer) -> OfferedResource:
 
 
 def cgroups(root: Path) -> int | None:
-    """The version, by the file that is at the root of version 2 alone (cgroups(7))."""
+    """The version of cgroups: version 2 alone has this file at its root (cgroups(7))."""
     if (root / "cgroup.controllers").exists():
         return 2
     return 1 if root.is_dir() else None
 
 
 def allows_cgroup_v1(config: Path) -> bool:
-    """Whether the kubelet's configuration says so."""
+    """Whether the kubelet's configuration has ``failCgroupV1: false``."""
     try:
         content = YAML(typ="safe", pure=True).load(config.read_text())
     except (OSError, ValueError, YAMLError):

@@ -1,4 +1,4 @@
-"""The group of all commands. A command's module is imported when the command is called, so `run` imports no other."""
+"""The group of all commands. It imports a command's module when the command is called, so `run` imports no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMANDS = {
     "demo": ("dpgateway.cli.demo:demo", "Show the gateway with simulated devices and a simulated kubelet."),
     "check": ("dpgateway.cli.check:check", "Check the configuration, and name everything that is wrong with it."),
     "devices": ("dpgateway.cli.devices:devices", "List the devices that each resource would offer now."),
-    "status": ("dpgateway.cli.status:status", "Show how the running gateway is."),
+    "status": ("dpgateway.cli.status:status", "Show the status of the running gateway."),
     "preflight": ("dpgateway.cli.preflight:preflight", "Say what the upgrade of this node's kubelet would do."),
     "drivers": ("dpgateway.cli.drivers:drivers", "List the installed drivers and their options."),
     "import": ("dpgateway.cli.import_:import_", "Make a configuration of another device plugin's."),
@@ -26,7 +26,7 @@ COMMANDS = {
     "new-driver": ("dpgateway.cli.new_driver:new_driver", "Write the beginning of a driver package."),
     "simulate": ("dpgateway_simulator.prompt.command:simulate", "Run a simulated kubelet, of any version."),
 }
-"""By name: where the command is, and its line in the group's help, which must not import the command."""
+"""By name: the command's module and function, and its line in the group's help, which must not import the command."""
 
 SIMULATOR_NEEDS = frozenset({"betterproto", "dpgateway_simulator", "grpclib", "h2", "prompt_toolkit"})
 
@@ -37,7 +37,7 @@ Exit codes: 0 done, or ended by SIGTERM or SIGINT; 1 the work failed; 2 the conf
 
 
 EXTRA = "Got unexpected extra argument"
-"""How click tells of an argument that a command doesn't have."""
+"""The start of click's message about a superfluous argument."""
 
 
 class Telling(click.Group):
@@ -63,7 +63,7 @@ class Telling(click.Group):
 
 
 class LazyGroup(Telling):
-    """Imports a command when the command is called."""
+    """Imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -83,11 +83,11 @@ class LazyGroup(Telling):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as error:  # click looks for similar names among imported commands
+        except click.NoSuchCommand as error:  # click suggests imported commands only
             raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Imports no command: that may take a second, and one that can't be imported has a name all the same."""
+        """Imports no command: that may take a second, and a command may lack its packages."""
         found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -97,7 +97,7 @@ class LazyGroup(Telling):
 
 
 def imported(module: str) -> ModuleType:
-    """What is imported stays until the end, so looking for garbage in it, now or later, is time wasted."""
+    """Imports without garbage collections, also later: modules stay until the end."""
     gc.disable()
     try:
         return importlib.import_module(module)
@@ -107,7 +107,7 @@ def imported(module: str) -> ModuleType:
 
 
 def unavailable(name: str, module: str, error: ModuleNotFoundError) -> Exception:
-    """What to say if a command, or an option, lacks a package."""
+    """The error of a command, or an option, that lacks a package."""
     missing = str(error.name)
     if missing == module:
         return click.ClickException(f"{name} isn't part of this installation")

@@ -1,4 +1,4 @@
-"""``dpgateway import``: makes a configuration of another device plugin's, and says what can't be kept."""
+"""``dpgateway import``: converts another device plugin's configuration, and says what can't be kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpgateway.importing import Imported, Importer, NotKept, Source, installed
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where the configuration is written, and for which node."""
+    """The file to write, and the node's /dev."""
 
     output_file: Path | None
     force: bool
@@ -74,9 +74,8 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
     with apart():
         imported = importer.load()(Source.read(file, target.dev))
     text = imported.text(f"What {plugin} served, made from {file.name} by dpgateway import.")
-    of_plain(
-        YAML(typ="safe", pure=True).load(text), f"what was made of {file.name}"
-    )  # it may have names that are wrong
+    # the other plugin's names may be invalid here
+    of_plain(YAML(typ="safe", pure=True).load(text), f"what was made of {file.name}")
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)
     _tell(imported, text, output, written=target.output_file is not None)

@@ -1,4 +1,4 @@
-"""``dpgateway new-driver``: writes the beginning of a driver package whose tests pass as written."""
+"""``dpgateway new-driver``: writes the skeleton of a driver package, whose tests pass as written."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dpgateway.errors import ConfigurationError, GatewayError
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 MOST = 40
-"""Letters in a name, because the name is part of file names and of the class's name."""
+"""Letters in a name, which becomes part of file names and of the class's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """The names of a new driver, all made of its ``name``."""
+    """The names of a new driver, all derived from its ``name``."""
 
     name: str
 
@@ -47,7 +47,7 @@ class Skeleton:
         return "".join(part.capitalize() for part in self.name.split("-"))
 
     def texts(self) -> dict[str, tuple[str, str]]:
-        """By path in the new directory: the file's text, and what the file is."""
+        """By path in the new directory: the file's text and its purpose."""
         package = f"src/{self.package}"
         return {
             "pyproject.toml": (self._filled("pyproject.toml"), "the package, and the driver's entry point"),

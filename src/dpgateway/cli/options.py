@@ -1,4 +1,4 @@
-"""The options that several commands have, and the settings that result from them."""
+"""Options of several commands, and the settings that result from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_CONFIG = Path("/etc/dpgateway/config.yaml")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line, the environment and the node itself say."""
+    """Settings from the command line, the environment and the node itself."""
 
     config: Path
     node_name: str
@@ -46,7 +46,7 @@ def host_name() -> str:
 
 
 class _Path(click.Path):
-    """A path that isn't empty, because an unset shell variable would mean the working directory."""
+    """A path that isn't empty: with an unset shell variable it would mean the working directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  click's own
         if not value:
@@ -79,7 +79,7 @@ _LOG_FORMAT = _option(
 )
 CONFIG = _option(
     "--config",
-    type=_Path(path_type=Path, readable=False),  # loading reports an unreadable file like any other problem
+    type=_Path(path_type=Path, readable=False),  # reported like any other problem of the configuration
     default=DEFAULT_CONFIG,
     show_default=True,
     help="The configuration: a YAML file, or a directory whose *.yaml files are read as one configuration.",
@@ -97,12 +97,12 @@ CONTROL_SOCKET = _option(
     type=_Path(path_type=Path, readable=False),
     default=unix.CONTROL_SOCKET,
     show_default=True,
-    help="The socket on which the running gateway says how it is.",
+    help="The socket on which the running gateway answers with its status.",
 )
 
 
 def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -> float:
-    """Of a duration, as the configuration has them."""
+    """Seconds of a duration in the configuration's form."""
     try:
         return parse_duration("0s" if value == "0" else value).total_seconds()
     except Wrong as wrong:
@@ -136,12 +136,12 @@ _OUTPUT = _option(
 
 
 def completed(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Completes an argument that is one of ``names``, for the shell."""
+    """Shell completion for an argument that is one of ``names``."""
     return lambda _context, _argument, begun: [name for name in names() if name.startswith(begun)]
 
 
 def output_option(command: Command) -> Command:
-    """For a command that prints a result: adds ``--output``, and keeps the log out of a result in a pipe."""
+    """Adds ``--output`` to a command that prints a result, and keeps the log out of a result in a pipe."""
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, **keys: Any) -> Any:  # noqa: ANN401
@@ -153,8 +153,8 @@ def output_option(command: Command) -> Command:
 
 @contextlib.contextmanager
 def _log_after_result() -> Iterator[None]:
-    """The log of such a command is for people. A terminal shows it at once. In a pipe it comes after the result,
-    because standard error may lead into the same pipe.
+    """Shows the log at once on a terminal. In a pipe it comes after the result, because standard error may be the same
+    pipe.
     """
     given = click.get_current_context().params
     log_format: log.Format = "text" if given["log_format"] == "auto" else given["log_format"]
@@ -172,7 +172,7 @@ def _log_after_result() -> Iterator[None]:
 
 
 def logged(command: Command) -> Command:
-    """Adds the options for the log, and sets the log up."""
+    """Adds the log's options to a command, and sets the log up."""
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, log_level: str, log_format: log.Format, **keys: Any) -> Any:  # noqa: ANN401
@@ -183,7 +183,7 @@ def logged(command: Command) -> Command:
 
 
 def configured(command: Command) -> Command:
-    """Adds the options of a command that reads the configuration; the command gets them as ``settings``."""
+    """Adds the options of a command that reads the configuration. They become its argument ``settings``."""
 
     @functools.wraps(command)
     def wrapped(

@@ -1,4 +1,4 @@
-"""Printing: tables with colour on a terminal, plain columns in a pipe, JSON where it is asked for."""
+"""Printing: tables with colour on a terminal, plain columns in a pipe, or JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Rows = Sequence[Sequence[str]]
 GAP = 2
 """Spaces between two columns."""
 WORD = re.compile(r"^\s+\S+|\S+")
-"""The first one has the spaces before it, because they are an indentation."""
+"""A word; the first one with the spaces before it, which are an indentation."""
 
 
 def apart() -> contextlib.redirect_stdout[TextIO]:
-    """A context in which drivers run. What they print goes to standard error; standard output is for the result."""
+    """A context for drivers' code: standard output is for the result, so what drivers print goes to standard error."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
@@ -34,8 +34,8 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = (), spare: Sequence[str] = ()) -> None:
-    """``styles``: the style of each row for rich, if any. ``spare``: the columns that a narrow terminal goes without,
-    the first one first; unless given, all but the first, beginning with the last.
+    """``styles``: rich's style of each row, if any. ``spare``: the columns that a narrow terminal drops, in this order;
+    by default all but the first, beginning with the last.
     """
     head = [column.upper() for column in columns]
     rows = [[printable(cell) for cell in row] for row in rows]
@@ -65,8 +65,8 @@ def _print_rich(head: Sequence[str], rows: Rows, styles: Sequence[str], spare: S
 
 
 def fit(columns: Mapping[str, Sequence[str]], spare: Sequence[str], room: int) -> dict[str, int]:
-    """The width of each column that is shown. Cells are broken between words; where the words don't fit, columns are
-    left out in the order of ``spare``. Words are broken only when no column is left to spare.
+    """The width of each column that is shown. Cells are broken between words. Where the words don't fit, columns are
+    dropped in the order of ``spare``; words are broken only when no column is left to drop.
     """
     least = {name: max(max(map(cell_len, WORD.findall(cell)), default=0) for cell in columns[name]) for name in columns}
     for name in spare:

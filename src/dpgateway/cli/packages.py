@@ -1,4 +1,4 @@
-"""For a command that comes with a driver's package: its resources' options, who holds their devices, and how to print.
+"""For the command of a driver's package: its resources and their options, the holders of their devices, and printing.
 
 docs/reference/drivers.md has the names. Such a command is a ``Telling`` group of click commands, whose options are
 ``configured``, ``output_option`` and ``CONTROL_SOCKET``, so that it is used like `dpgateway` itself.
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class NotServed(GatewayError):
-    """The running gateway can't say it of a resource: it has another configuration, or no devices yet."""
+    """The running gateway doesn't know the resource, or has no devices of it yet."""
 
 
 def resources(settings: Settings, driver: str) -> Sequence[ResourceConfig]:
@@ -49,8 +49,8 @@ def resources(settings: Settings, driver: str) -> Sequence[ResourceConfig]:
 
 
 def holders(control_socket: Path, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Who holds which device of these resources, as the running gateway says: texts, by the driver's ids. Raises
-    GatewayError if no gateway says it, or not for all of them.
+    """The holders of these resources' devices, as texts by the driver's ids, from the running gateway. Raises
+    GatewayError if no gateway runs, or if it doesn't know all of the resources.
     """
     held: dict[str, list[str]] = {}
     with asked(control_socket, "status") as answers:

@@ -1,4 +1,4 @@
-"""A status as a table: what is wrong comes first to the eye. The values are those of docs/reference/status.md."""
+"""Draws a status: tables, with what is wrong in colour. docs/reference/status.md describes the values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Value = Mapping[str, Any]
 
 RESOURCES = ("resource", "kubelet", "for", "healthy", "unhealthy", "held", "free", "lost", "driver", "listed")
 SPARE = ("listed", "driver", "for", "lost", "healthy", "free", "held")
-"""Columns that a narrow terminal goes without, the first one first."""
+"""Columns that a narrow terminal drops, in this order."""
 DEVICES = ("resource", "id", "health", "for", "held by", "reason", "numa", "attributes")
 MOST_DEVICES = 20
-"""Devices that are named of all resources together; of one resource all are."""
+"""Devices in the table of all resources; a single resource has all of its devices."""
 MOST_EVENTS = 10
 
 
 def draw(status: Value, *, whole: bool) -> None:
-    """``whole``: with each device, not only those that are Unhealthy."""
+    """``whole``: with all devices, not only the Unhealthy ones."""
     now = status["time"]
     for text, style in _head(status):
         print_line(text, style)
@@ -106,7 +106,7 @@ def _holder(holder: Value) -> str:
 
 
 def _draw_reasons(troubles: Iterable[Value], now: str) -> None:
-    """What is wrong with resources. The head says what is wrong with the whole."""
+    """The troubles of resources; the head has those of the whole."""
     for one in troubles:
         if one["resource"]:
             style = "red" if one["level"] == "error" else "yellow"
@@ -115,7 +115,7 @@ def _draw_reasons(troubles: Iterable[Value], now: str) -> None:
 
 
 def _draw_advice(troubles: Iterable[Value]) -> None:
-    """Each advice once, with the resources that it is about."""
+    """Each advice once, with its resources."""
     about: dict[str, list[str]] = {}
     for trouble in troubles:
         if trouble["advice"]:
@@ -128,7 +128,7 @@ def _draw_advice(troubles: Iterable[Value]) -> None:
 
 
 def _draw_events(events: Sequence[Value], names: set[str] | None) -> None:
-    """Those of the named resources; None: all."""
+    """``names``: of these resources only, None for all."""
     found = [event for event in events if names is None or event["resource"] in names][-MOST_EVENTS:]
     if found:
         print_line("")

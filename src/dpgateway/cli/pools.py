@@ -1,4 +1,4 @@
-"""Which resources offer the same hardware, by the devices that their drivers list on this node."""
+"""Warns of resources that offer the same hardware, according to the devices that their drivers list on this node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _problem(answer: DriverAnswer, text: str) -> Problem:
 
 
 def _of(first: DriverAnswer, second: DriverAnswer) -> Iterator[str]:
-    """What there is to say of the second resource because of the first."""
+    """Warnings about the second resource because of the first."""
     other, pool = first.resource.name, second.resource.pool
     if pool is None or pool != first.resource.pool:
         if same := sorted(_said(first.devices) & _said(second.devices)):
@@ -39,7 +39,7 @@ def _of(first: DriverAnswer, second: DriverAnswer) -> Iterator[str]:
 
 
 def _said(devices: Iterable[Device]) -> frozenset[str]:
-    """What drivers say is behind devices; an id that happens to be another driver's id, too, means nothing."""
+    """The hardware that drivers name. Equal ids of two drivers mean nothing."""
     return frozenset(name for device in devices for name in device.hardware or ())
 
 

@@ -1,4 +1,4 @@
-"""``dpgateway preflight``: what the upgrade of this node's kubelet would do, before it is done."""
+"""``dpgateway preflight``: the effects of an upgrade of this node's kubelet, before it is done."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def preflight(  # noqa: PLR0913  one for each option
 
 
 def _rehearsed(to: str, node: NodeFacts) -> Rehearsal | None:
-    """None if who holds what isn't known, which is a finding already."""
+    """None if the holders aren't known, which is a finding already."""
     try:
         from dpgateway.cli import rehearsal  # noqa: PLC0415  an installation may lack the simulator
     except ModuleNotFoundError as error:

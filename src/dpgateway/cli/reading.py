@@ -1,4 +1,4 @@
-"""This node's configuration, for commands that ask its drivers themselves."""
+"""This node's configuration with its drivers, for commands that ask the drivers themselves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dpgateway.drivers.loading import Loading
 
 
 def read_whole(settings: Settings) -> tuple[Document, Configuration]:
-    """Loads the drivers that the node's resources want. Raises InvalidConfiguration with all that is wrong, also with
-    the drivers' options.
+    """Loads the drivers of the node's resources. Raises InvalidConfiguration with all problems, those of the drivers'
+    options included.
     """
     document, wrong = read(settings.config)
     document = document.for_node(settings.node_name)

@@ -1,7 +1,7 @@
-"""Plays the upgrade of a node's kubelet: a simulated kubelet reads a copy of the node's checkpoint and admits its pods
-again, beside a gateway that serves the node's resources, with the node's ids, by devices that exist on paper.
+"""Rehearses the upgrade of a node's kubelet: a simulated kubelet reads a copy of the node's checkpoint and admits its
+pods again, beside a gateway that serves simulated devices with the ids of the node's.
 
-The node's own gateway, kubelet, drivers and hardware have no part in it.
+The node's own gateway, kubelet, drivers and hardware aren't touched.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from dpgateway.resource.shares import share_ids
 from dpgateway_simulator import Crashed, Kubelet
 
 PATIENCE = 30.0
-"""Seconds until all resources are with the kubelet; a gateway takes one, on a machine that isn't busy."""
+"""Seconds until the kubelet has all resources; it takes one second on an idle machine."""
 NODE = "rehearsal"
 KEPT = "shares", "preference"
-"""What the gateway itself does with devices, so that the rehearsal has it from the node's configuration."""
+"""Keys of the gateway itself, which the rehearsal takes from the node's configuration."""
 
 Pods = Mapping[str, Mapping[str, Mapping[str, int]]]
-"""How many devices of which resource each container of each pod holds."""
+"""Numbers of held devices, by pod, container and resource."""
 
 
 def rehearse(version: str, directory: Path, answers: Sequence[DriverAnswer], notes: Mapping[str, Note]) -> Rehearsal:
-    """``directory`` has the node's checkpoint, if there is one. Resources whose drivers failed have no part. Raises
-    Unexpected if it can't be played.
+    """``directory``: the kubelet's, with the node's checkpoint, if there is one. Resources whose drivers failed are
+    left out. Raises Unexpected if the rehearsal can't be played.
     """
     if "simulated" not in installed():
         raise Unexpected("a rehearsal needs the driver simulated: install dpgateway-simulated")
@@ -97,7 +97,7 @@ def _pods(notes: Mapping[str, Note]) -> Pods:
 
 
 async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[DriverAnswer]) -> None:
-    """Until the kubelet has each list."""
+    """Returns once the kubelet has each list."""
     healthy = {answer.resource.name: sum(1 for _ in _healthy(answer)) for answer in served}
 
     def all_there() -> bool:

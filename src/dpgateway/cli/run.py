@@ -1,4 +1,4 @@
-"""``dpgateway run``: what a node runs. Begins to read the configuration, and imports the gateway meanwhile."""
+"""``dpgateway run``: serves a node. It imports the gateway while another process reads the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard output that can't be written, because it is closed or its disk is full, ends a command with one line."""
+"""Ends a command with one line if standard output can't be written: it is closed, or its disk is full."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import NoReturn, TextIO, cast
 
 
 class _Closed(io.TextIOBase):
-    """Stands for a standard output that was closed before we began, where Python has None. Only writing fails, because
-    a command may have nothing to print.
+    """In place of None, Python's value of a standard output that was closed before the start. Only writing fails,
+    because a command may have nothing to print.
     """
 
     def write(self, text: str) -> NoReturn:
@@ -22,7 +22,7 @@ class _Closed(io.TextIOBase):
 
 @contextlib.contextmanager
 def told_in_one_line() -> Iterator[None]:
-    """Ends the process with exit code 1 if what happens within can't be printed."""
+    """Ends the process with exit code 1 if its body can't print."""
     if sys.stdout is None:
         sys.stdout = cast("TextIO", _Closed())
     try:
@@ -30,14 +30,14 @@ def told_in_one_line() -> Iterator[None]:
     except OSError:
         if not (why := _unwritable()):
             raise
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  at its exit Python would fail again to write the rest
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  Python writes the rest at its exit
         with contextlib.suppress(OSError):
             print(f"Error: standard output can't be written: {why}", file=sys.stderr)
         sys.exit(1)
 
 
 def _unwritable() -> str:
-    """Why nothing can be printed; empty if it can. An end of line does no harm, and asks the system itself."""
+    """Why nothing can be printed; empty if it can. Tried with an end of line, which does no harm."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()

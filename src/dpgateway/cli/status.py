@@ -1,7 +1,4 @@
-"""``dpgateway status``: prints what the running gateway says of itself.
-
-Without a gateway it prints what the kubelet wrote down of who holds what.
-"""
+"""``dpgateway status``: prints the running gateway's status, or without one the holders in the kubelet's checkpoint."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ def status(  # noqa: PLR0913  one per option
     device_plugins_dir: Path | None,
     output: str,
 ) -> None:
-    """Show how the running gateway is: the kubelet, each resource, its devices and who holds them.
+    """Show the status of the running gateway: the kubelet, each resource, its devices and their holders.
 
     Without RESOURCE the devices that are Unhealthy are named, and the others counted. Only root may ask. If no gateway
     is running, the exit code is 1, and the kubelet's checkpoint tells who holds what.
@@ -102,7 +99,7 @@ def _print_checkpoint(directory: Path, resource: str, failure: str, output: str)
 
 
 def _read_checkpoint(directory: Path) -> tuple[dict[str, Note], str | None]:
-    """What each resource's containers held, and why that isn't known."""
+    """The notes of all resources, and why they can't be read, if they can't."""
     try:
         return dict(checkpoint.notes(read_checkpoint(directory)[0])), None
     except (OSError, KubeletError) as error:

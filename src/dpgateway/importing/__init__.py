@@ -1,8 +1,8 @@
-"""Configurations of other device plugins, made into ones of dpgateway.
+"""Converts the configurations of other device plugins.
 
-An *importer* knows what one other plugin reads. It is a function from a :class:`Source` to an :class:`Imported`; the
-entry points of the group ``dpgateway.importers`` name them. A driver's package has importers for the plugins that the
-driver replaces, because only it knows the driver's options.
+An *importer* knows the configuration of one other plugin. It is a function from a :class:`Source` to an
+:class:`Imported`, and an entry point of the group ``dpgateway.importers`` names it. The package of a driver has the
+importers for the plugins that the driver replaces, because it knows the driver's options.
 
 source     reads the file that has the other plugin's configuration
 imported   the resources that an importer makes of it, as a configuration of ours

@@ -1,4 +1,4 @@
-"""What an importer has made: resources, what couldn't be kept, and the text of a configuration with both."""
+"""The result of an importer: resources, what couldn't be kept, and the configuration's text with both."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WIDTH = 110
 
 @dataclass(frozen=True, slots=True, order=True)
 class NotKept:
-    """What the other plugin's configuration says, and ours can't say, or says with another meaning."""
+    """A part of the other plugin's configuration that has no equivalent in ours."""
 
     place: Place
-    """Where the other configuration says it."""
+    """Its place in the other configuration."""
     what: str
     why: str
     resource: str = ""
-    """The resource that lacks it; empty: all of them."""
+    """The resource that lacks it; empty for all."""
 
     def __str__(self) -> str:
         parts = (str(self.place), self.place.key, self.resource, f"{self.what}: {self.why}")
@@ -38,11 +38,11 @@ class NotKept:
 
 @dataclass(frozen=True, slots=True)
 class ImportedResource:
-    """A resource of the configuration that is written."""
+    """A resource of the new configuration."""
 
     name: str
     place: Place
-    """Where the other configuration has it."""
+    """Its place in the other configuration."""
     driver: str
     options: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class ImportedResource:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """All of a plugin's configuration."""
+    """A plugin's whole configuration."""
 
     resources: tuple[ImportedResource, ...]
     not_kept: tuple[NotKept, ...] = ()
 
     def text(self, title: str) -> str:
-        """The configuration as a person would write it; ``title`` is the comment on top."""
+        """The configuration in YAML, with comments; ``title``: the comment on top."""
         whole = CommentedMap({"resources": CommentedSeq(self._entry(one) for one in self.resources)})
         told = defaultdict[str, list[str]](list)
         for not_kept in self.not_kept:

@@ -1,7 +1,7 @@
-"""Reads the file in which somebody has another plugin's configuration, whatever file that is.
+"""Reads a file that has another plugin's configuration in any of its forms.
 
-It may be the plugin's own file, a manifest with a ConfigMap or a DaemonSet, what ``kubectl get -o yaml`` prints, or a
-command line. An importer asks for what it knows: ``configs``, ``commands``, ``objects``.
+The file may be the plugin's own, a manifest with a ConfigMap or a DaemonSet, the output of ``kubectl get -o yaml``,
+or a command line. An importer looks in it for ``configs``, ``commands`` or ``objects``.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ LARGEST = 4 * 1024 * 1024
 MOST_DOCUMENTS = 1000
 """Of YAML, in one file."""
 PATIENCE = 60.0
-"""Seconds that a pipe has to say more: it may be what kubectl prints."""
+"""Seconds without data from a pipe, which may be kubectl's output."""
 _NEXT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
-"""How a line ends after which a text begins on the next line."""
+"""The end of a line that is followed by a block scalar."""
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that was read."""
+    """The contents of the file."""
 
     path: Path
     text: str
     documents: tuple[Written, ...]
     """Of YAML."""
     dev: Path = Path("/dev")
-    """Where the devices of a node can be seen, for what can't be known without them."""
+    """The node's /dev, for what the file alone doesn't tell."""
     lines: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,13 +65,13 @@ class Source:
         return cls(path, text, tuple(one for one in documents if one is not None), dev)
 
     def objects(self, kind: str) -> Iterator[Written]:
-        """The Kubernetes objects of a kind."""
+        """The Kubernetes objects of this kind."""
         for one in self._all():
             if _text(one.below("kind")) == kind:
                 yield one
 
     def configs(self, word: str) -> Iterator[Written]:
-        """What can be the plugin's own file: such files, and the files in ConfigMaps that have this word."""
+        """Candidates for the plugin's own file: documents that are no objects, files in ConfigMaps with ``word``."""
         for one in self._all():
             if not (one.below("kind") and one.below("apiVersion")):
                 yield one
@@ -82,7 +82,7 @@ class Source:
                     yield inner
 
     def commands(self) -> Iterator[Sequence[Written]]:
-        """The words of each command line: of the containers in manifests, or of a file that is a command line."""
+        """The words of each command line: those of containers in manifests, or the file itself."""
         if not self.documents:
             yield tuple(_words(self.text, str(self.path)))
         for one in self._all():
@@ -93,13 +93,13 @@ class Source:
                     yield from (_command(container) for container in containers.value)
 
     def inner(self, written: Written) -> Written | None:
-        """What a text within the file says that is YAML itself; lines are those of the file."""
+        """Parses a text within the file that is YAML itself; its lines are those of the file."""
         line = self.lines[written.place.line - 1 : written.place.line]
         begins_below = bool(line and _BLOCK.search(line[0]))
         return _parse(written.value, str(self.path), written.place.line - (not begins_below))
 
     def nothing(self, expected: str) -> InvalidConfiguration:
-        """What an importer raises that has found nothing in the file."""
+        """The error of an importer that found nothing in the file."""
         return InvalidConfiguration([Problem(Place(str(self.path)), "nothing of it", expected)])
 
     def _all(self) -> Iterator[Written]:
@@ -112,7 +112,7 @@ class Source:
 
 
 def flags(words: Sequence[Written]) -> Iterator[tuple[str, Written]]:
-    """The flags in a command line as Go programs read them: ``-name value``, ``--name=value``, or without a value."""
+    """The flags in a command line, by the rules of Go's packages: ``-name value``, ``--name=value``, or no value."""
     words = [Written(word.text or str(word.value), word.place) for word in words]
     position = 0
     while position < len(words):
@@ -143,12 +143,12 @@ def _text(written: Written | None) -> str:
 
 
 def _parse(text: str, file: str, above: int) -> Written | None:
-    """JSON is YAML, but for the tabs that it may be indented with; within its texts there are none."""
+    """JSON is YAML but for tabs in its indentation; its strings have none."""
     return parse(text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text, file, above)
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:
-    """The YAML documents, each after the number of lines above it in the file."""
+    """The YAML documents, each with the number of lines above it in the file."""
     begin = above = 0
     for end in chain((match.start() for match in _NEXT.finditer(text)), [len(text)]):
         yield above, text[begin:end].removeprefix("---")

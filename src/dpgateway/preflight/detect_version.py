@@ -1,4 +1,4 @@
-"""Which release the present kubelet is of, as far as that can be told: no kubelet says it on a socket."""
+"""Infers the present kubelet's version from what it does, because no kubelet tells it on a socket."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dpgateway.node.versions import ANY, Layout, Release, Span, release, span
 
 
 class Clue(NamedTuple):
-    """Something that only some releases do."""
+    """Evidence that fits some versions only."""
 
     source: str
     span: Span
 
 
 def said(version: str) -> Clue:
-    """The operator says it. Raises ConfigurationError."""
+    """The operator's word. Raises ConfigurationError."""
     return _of("--from", lambda one: one is release(version))
 
 
@@ -33,8 +33,8 @@ def wrote(layouts: frozenset[Layout]) -> Clue:
 
 
 def present(clues: Iterable[Clue]) -> Span:
-    """The releases that fit all clues. One that contradicts those before it doesn't count: a checkpoint, for example,
-    may be of the kubelet before.
+    """The versions that fit all clues. A clue that contradicts those before it is dropped: a checkpoint, for example,
+    may be an earlier kubelet's.
     """
     found = ANY
     for clue in clues:

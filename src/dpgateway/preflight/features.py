@@ -1,4 +1,4 @@
-"""What containers use of a kubelet, and what of that the upgrade brings or takes away."""
+"""Features of kubelets that containers use, and which of them the upgrade brings or takes away."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dpgateway.preflight.values import Facts, Finding
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Something that some releases do, and others don't."""
+    """A feature that only some versions have."""
 
     code: str
     of: Callable[[Release], bool]
     used: Callable[[Facts], frozenset[str]]
-    """The resources that use it."""
+    """Its users: names of resources."""
     lost: str
     comes: str
 

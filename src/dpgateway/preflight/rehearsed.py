@@ -1,4 +1,4 @@
-"""What became of the pods in the rehearsal, and what follows from that."""
+"""The result of a rehearsal, and the findings that follow from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpgateway.preflight.values import Finding
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A pod that the new kubelet admits again, or doesn't."""
+    """The readmission of a pod by the new kubelet."""
 
     pod: str
     """Its uid."""
@@ -18,12 +18,12 @@ class Again:
     reason: str
     """Why it isn't; empty if it is."""
     allocated: int
-    """How many devices were allocated to it, although it has some: the kubelet has forgotten these."""
+    """Devices that were allocated to it anew: the kubelet has forgotten those that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Id:
-    """Who held an id before, and who does after."""
+    """The holders of an id before and after."""
 
     resource: str
     id: str
@@ -34,13 +34,13 @@ class Id:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The upgrade, as it was played."""
+    """The result of a rehearsal."""
 
     kubelet: str
     """The version that was played."""
     pods: tuple[Again, ...] = ()
     ids: tuple[Id, ...] = ()
-    """Those that somebody held before, or holds after."""
+    """Those that were held before, or are after."""
     crashed: str = ""
     """Why the kubelet crashed; empty if it didn't."""
 

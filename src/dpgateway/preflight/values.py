@@ -1,4 +1,4 @@
-"""What is known of a node before its kubelet is upgraded, and what is found."""
+"""The facts about a node before its kubelet is upgraded, and the findings."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ Verdict = Literal["loss", "unknown", "safe"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the upgrade does, or may do."""
+    """One effect that the upgrade has, or may have."""
 
     level: Level
-    """``loss``: something that works now won't. ``unknown``: nobody can tell whether it will. ``change``: nobody has to
-    act.
+    """``loss``: something stops working. ``unknown``: it may, and the facts don't tell. ``change``: no action is
+    needed.
     """
     code: str
-    """What it is, in a word that stays the same."""
+    """A stable name of the kind of finding."""
     text: str
     advice: str = ""
     resource: str = ""
-    """The resource that it is about; empty if it is about the node."""
+    """The resource concerned; empty for the node."""
     ids: tuple[str, ...] = ()
-    """The held ids that it is about."""
+    """The held ids concerned."""
     pods: tuple[str, ...] = ()
     """The uids of the pods that hold them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the checkpoint says."""
+    """The contents of the checkpoint."""
 
     notes: Mapping[str, Note] = field(default_factory=dict)
     layouts: frozenset[Layout] = frozenset()
     """Empty if there is no file."""
     annotated: frozenset[str] = frozenset()
-    """The resources of which containers hold devices that came with annotations."""
+    """Resources with held devices that came with annotations."""
     named: frozenset[str] = frozenset()
-    """Those of which containers hold devices that came by their CDI names."""
+    """Resources with held devices that came as CDI names."""
     unread: str = ""
     """Why the checkpoint can't be read."""
 
@@ -60,7 +60,7 @@ class OfferedResource:
     failure: str | None = None
     """Why its devices aren't known."""
     offered: Mapping[str, str] = field(default_factory=dict)
-    """The ids that it would be offered as; why each is Unhealthy, or nothing if it is Healthy."""
+    """By id that would be offered: why it is Unhealthy, or empty if it is Healthy."""
     numa: bool = False
     prepares: bool = False
     prefers: bool = False
@@ -69,27 +69,27 @@ class OfferedResource:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFacts:
-    """The container runtime, as it says itself."""
+    """The container runtime, according to itself."""
 
     name: str
     version: str
     cdi: bool | None
-    """Whether it passes CDI devices to containers by their names; None if that can't be told."""
+    """Whether it passes CDI devices to containers by their names; None if that isn't known."""
     unread_cdi_dirs: tuple[str, ...] = ()
-    """Those of the gateway's directories of CDI specs that it doesn't read."""
+    """The gateway's directories of CDI specs that it doesn't read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the verdicts come from."""
+    """All facts."""
 
     present: Span
-    """The releases that the kubelet may be of now."""
+    """The possible versions of the present kubelet."""
     to: Release
     held: Held = Held()
     served: tuple[OfferedResource, ...] = ()
     ours: frozenset[str] = frozenset()
-    """Resources that a dpgateway gave away on this node, as far as that is known."""
+    """Resources that a dpgateway has granted on this node, as far as that is known."""
     apis: tuple[str, ...] = ()
     """The device-plugin APIs that the configuration allows."""
     runtime: RuntimeFacts | None = None

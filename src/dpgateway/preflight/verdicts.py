@@ -1,5 +1,5 @@
-"""What follows from the facts. Each function looks at one thing, and knows no other; none compares versions, because
-what a release does is in the table of ``dpgateway.node.versions``.
+"""The findings that follow from the facts. Each function covers one subject, independent of the others. None compares
+versions: ``dpgateway.node.versions`` has a table of what each version does.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dpgateway.preflight.values import Facts, Finding, Verdict
 
 _ORDER = {"loss": 0, "unknown": 1, "change": 2}
 _SHOWN = 5
-"""Ids that a text names; ``Finding.ids`` has all."""
+"""Ids named in a text; ``Finding.ids`` has all."""
 _KEEPS = "the gateway goes on listing what is held, Unhealthy, so running containers keep it"
 _CRASHES = "; this kubelet can crash if nobody lists an id that a container holds, so keep the gateway running"
 
 
 def judge(facts: Facts, rehearsal: Rehearsal | None = None) -> tuple[Finding, ...]:
-    """All that is found, what is lost first."""
+    """All findings, losses first."""
     looks = (_memory, _ids, _unserved, _drivers, _apis, features.findings, _readmission, _node, _runtime)
     played = rehearsed.findings(rehearsal) if rehearsal is not None else ()
     found = chain(played, chain.from_iterable(look(facts) for look in looks))
@@ -34,7 +34,7 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
 
 
 def _memory(facts: Facts) -> Iterator[Finding]:
-    """Whether the new kubelet understands who holds what."""
+    """Whether the new kubelet can read the checkpoint."""
     held, to = facts.held, facts.to
     if held.unread:
         text = f"who holds what isn't known: {held.unread}"
@@ -70,7 +70,7 @@ def _written(layouts: Iterable[object]) -> str:
 
 
 def _way_around(facts: Facts) -> str:
-    """A release between that reads this format, and writes one that the new kubelet reads."""
+    """Advises a version between the two that reads the present format and writes one that the new kubelet reads."""
     layouts, to = facts.held.layouts, facts.to
     bridges = [one for one in ALL if layouts <= one.reads - one.reads_lately and one.writes in to.reads]
     through = f", or go through a kubelet {bridges[0]} to {bridges[-1]}, which reads this format" if bridges else ""
@@ -78,7 +78,7 @@ def _way_around(facts: Facts) -> str:
 
 
 def _ids(facts: Facts) -> Iterator[Finding]:
-    """Whether what is held would be listed."""
+    """Held ids that wouldn't be listed, or would be Unhealthy."""
     for one in facts.served:
         note = facts.held.notes.get(one.name, {})
         if one.failure is not None:
@@ -95,7 +95,7 @@ def _ids(facts: Facts) -> Iterator[Finding]:
 
 
 def _unserved(facts: Facts) -> Iterator[Finding]:
-    """What is held of resources that the configuration doesn't have."""
+    """Held devices of resources that aren't configured."""
     names = {one.name for one in facts.served}
     for name, note in sorted(facts.held.notes.items()):
         if name in names or not note:

@@ -51,24 +51,24 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the resources were until now, by their names."""
+    """The past of all resources, by name."""
 
     ready: frozenset[str] = frozenset()
-    """Until a moment ago."""
+    """Ready until a moment ago."""
     deprived: frozenset[str] = frozenset()
-    """They had Healthy devices, and have none now."""
+    """Without the Healthy devices that they had."""
     kubelet: bool = False
     """Whether there was a kubelet until a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceReadiness:
-    """Whether the present kubelet has one resource's list, and why not."""
+    """Whether the present kubelet has the resource's list, and if not, why."""
 
     name: str
     ready: bool
     reason: str | None
-    """Also of one that counts as ready for a moment."""
+    """Also while it passes for ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Readiness:
     reason: str | None
     resources: tuple[ResourceReadiness, ...]
     lingers: Time | None = None
-    """Until when it serves on at most, though it was told to end."""
+    """The latest end of a gateway that was told to end and serves on."""
 
 
 def readiness(

@@ -71,8 +71,8 @@ def _registration(one: Standing, besides: str) -> Standing:
 
 
 class Devices:
-    """The devices of one resource. They are looked at again only when its list, or who holds what of it, is another
-    one: so a change of one resource among many costs the time of one.
+    """The devices of one resource. A new snapshot is taken only when its list or its holders have changed, so a change
+    of one resource among many costs the time of one.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Devices:
 
 
 def _held(holdings: Holdings) -> tuple[object, ...]:
-    """The part of the holdings that devices show. The kubelet is asked often, and what it says is mostly the same."""
+    """The part of the holdings that devices show. Most answers of the kubelet leave it as it is."""
     return holdings.last_known, holdings.unreleased, holdings.listed, holdings.note, holdings.gone
 
 
@@ -129,7 +129,7 @@ def _held_since(id_: str, holdings: Holdings) -> Time | None:
 
 
 def _holders(id_: str, holdings: Holdings) -> tuple[HolderStatus, ...]:
-    """PodResources names pods as people do; the checkpoint has only their uids."""
+    """PodResources has the names of pods; the checkpoint has their uids only."""
     if (listed := holdings.listed.get(id_)) is not None:
         return (HolderStatus(listed.namespace, listed.pod, container=listed.container),)
     noted = (holdings.note or {}).get(id_)
@@ -148,7 +148,7 @@ def kubelet(holdings: NodeHoldings, api: str | None) -> KubeletStatus:
 
 
 def release(api: str | None, pod_resources: str | None) -> str | None:
-    """The kubelet's release, as far as it follows from the APIs that it speaks: no kubelet tells it on a socket."""
+    """The kubelet's version, as far as its APIs tell it: no kubelet says it on a socket."""
     if api is None and pod_resources is None:
         return None
     by_api = versions.span(lambda one: api in {None, one.api})

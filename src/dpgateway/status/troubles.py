@@ -18,7 +18,7 @@ from dpgateway.status.values import (
 )
 
 MOST_NAMED = 3
-"""Devices that one trouble names."""
+"""Devices named in one trouble."""
 ERROR, WARNING = "error", "warning"
 LOOK_AT_KUBELET = "look at the kubelet: systemctl status kubelet, journalctl -u kubelet"
 STOP_OTHER = "look for it among the node's DaemonSets and services; pods may have its devices until it is stopped"
@@ -50,18 +50,18 @@ def troubles(
 
 
 def unserved(resource: str, reason: str) -> Trouble:
-    """Told of a changed configuration that isn't served yet."""
+    """The trouble of a changed configuration that isn't served yet."""
     return Trouble(WARNING, resource, reason, None, TRY_DRIVER)
 
 
 def lingering(until: Time) -> Trouble:
-    """Told of a gateway that serves on, though it was told to end."""
+    """The trouble of a gateway that was told to end and serves on."""
     text = f"told to end, this gateway serves on until another one has taken over, but until {until} at most"
     return Trouble(WARNING, "", text, None, None)
 
 
 def of_left(left: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Trouble, ...]:
-    """``left``: what containers hold of resources that aren't configured any more, and which, by resource."""
+    """``left``: the ids that containers hold of resources that were removed, each with its holder, by resource."""
     gone = "the resource isn't configured any more"
     texts = {name: [f"{id_} is held by {holder}" for id_, holder in held] for name, held in left.items() if held}
     return tuple(
@@ -73,7 +73,7 @@ def _of_kubelet(directory: Path, kubelet: KubeletStatus, asked: PodResourcesStat
     if not kubelet.there:
         advice = f"{LOOK_AT_KUBELET}; are its sockets in {directory}?"
         yield Trouble(ERROR, "", f"there is no kubelet: {directory} has no kubelet.sock", kubelet.since, advice)
-    elif asked.failure:  # else one says enough
+    elif asked.failure:  # without a kubelet that is enough
         text = f"the kubelet doesn't say which pods have what: {asked.failure}"
         yield Trouble(WARNING, "", text, None, FIND_SOCKET)
 
@@ -86,11 +86,11 @@ def _of_reloads(reloads: Reloads) -> Iterator[Trouble]:
 
 
 def _of_resource(one: ResourceStatus, *, kubelet: bool) -> Iterator[Trouble]:
-    if one.failure is not None:  # each of its devices says the same
+    if one.failure is not None:  # all of its devices have the same reason
         advice = TRY_DRIVER if one.driver.version is not None else FIND_DRIVER
         yield Trouble(ERROR, one.name, one.failure.reason, one.failure.since, advice)
         return
-    if one.elsewhere is not None:  # what else is wrong is that gateway's
+    if one.elsewhere is not None:  # the rest is for that gateway to report
         since = next((registration.since for registration in one.registrations), None)
         yield Trouble(WARNING, one.name, one.elsewhere, since, ONE_GATEWAY)
         return
@@ -125,7 +125,7 @@ def _of_devices(one: ResourceStatus) -> Iterator[Trouble]:
         elif device.outdated is not None:
             text = f"{device.id}, held by {_holder(device)}: {device.outdated}"
             yield Trouble(WARNING, one.name, text, None, _end_of(device))
-        elif not device.healthy and device.since is not None:  # else another name of its hardware is held
+        elif not device.healthy and device.since is not None:  # None: another name of its hardware is held
             reasons.setdefault(device.reason or "no reason is given", []).append(device)
     for reason, devices in reasons.items():
         since = min(device.since or "" for device in devices)
