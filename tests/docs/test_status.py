@@ -14,11 +14,12 @@ from tests.docs.pages import Page
 TEXT = Page("reference/status.md").text
 SECTIONS = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##+ |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 KINDS = [kind for kind in vars(values).values() if inspect.isclass(kind) and dataclasses.is_dataclass(kind)]
+CALLED = {"Status": "Status", "RefusedReload": "Refusal", "Standing": "Registration", "LogEvent": "Event"}
+"""Sections of another name than the class, but for its ending."""
 FIELDS = {
-    kind.__name__.removesuffix("Status") or "Status": [one.name for one in dataclasses.fields(kind)] for kind in KINDS
+    CALLED.get(kind.__name__, kind.__name__.removesuffix("Status")): [one.name for one in dataclasses.fields(kind)]
+    for kind in KINDS
 }
-FIELDS["Refusal"] = FIELDS.pop("RefusedReload")
-FIELDS["Registration"] = FIELDS.pop("Standing")
 
 
 @pytest.mark.parametrize("name", sorted({*SECTIONS, *FIELDS}))
