@@ -1,9 +1,9 @@
 """The neutral model: what drivers and the gateway say to each other, in no API's words.
 
-Every value is frozen. Translations to and from the kubelet's messages are in ``dpgateway.deviceplugin.api``.
+Every value is frozen, and validates itself. Fronts translate to and from the kubelet's messages.
 
-values       what is said
-checks       what a field of it may be
+values       devices, and what a container gets with them
+checks       validation of their fields
 differences  what changed from one list to the next
 """
 

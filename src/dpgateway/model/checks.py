@@ -1,7 +1,10 @@
-"""What a field of the model may be. A wrong type raises ``TypeError``, a wrong value ``ValueError``; both say what was
-found and what was expected.
+"""Validates the fields of the model.
 
-A value holds plain objects only: an object of a subclass is copied at once, because its methods may do anything.
+A wrong type raises ``TypeError``, a wrong value ``ValueError``; the text names the field, what was found and what was
+expected.
+
+Each function returns the value to keep, which is of the exact type: an object of a subclass, such as a ``StrEnum``, is
+converted.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ from typing import Any, TypeGuard, TypeVar
 T = TypeVar("T")
 
 MOST = 10_000
-"""More texts, paths or attributes than one device can have; what has more, such as a generator, may have no end."""
+"""Items of one field; a generator may have no end."""
 MOST_NODES = 1024
 """NUMA nodes of a machine (CONFIG_NODES_SHIFT is 10 at most, arch/*/Kconfig, Linux 6.12)."""
 
 _MAPPINGS, _ITERABLES = (dict, Mapping), (tuple, list, Iterable)
-"""The likely type comes first, because isinstance() of an abstract class is slow."""
+"""The usual type comes first, because isinstance() of an abstract class is slow."""
 _COPYING: Mapping[type, Any] = {str: str.__str__, int: int.__int__, float: float.__float__}
 
 
@@ -45,7 +48,7 @@ def text(what: str, value: object, *, empty: bool = False) -> str:
 
 
 def _sound(value: object) -> TypeGuard[str]:
-    """What nearly all texts are, which is seen at once: a list may have 10,000 devices."""
+    """Whether it is a usual text. This check is fast, and lists may have 10,000 devices."""
     return type(value) is str and value != "" and value.isascii() and "\0" not in value
 
 
@@ -80,7 +83,7 @@ def texts(what: str, value: object) -> Mapping[str, str]:
 
 
 def _bounded(what: str, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """A mapping of a driver's own class may have no end."""
+    """As a dict of at most ``MOST`` items; a mapping of a driver's own class may have no end."""
     if type(value) is not dict:
         value = dict(itertools.islice(value.items(), MOST + 1))
     if len(value) > MOST:
@@ -92,7 +95,7 @@ Plain = str | int | float | bool
 
 
 class Attributes(Mapping[str, Plain]):
-    """What is checked, and changed by nobody, so that another value can have it, too."""
+    """An immutable, validated mapping, safe to share between values."""
 
     __slots__ = ("_values",)
 
@@ -109,7 +112,7 @@ class Attributes(Mapping[str, Plain]):
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is Attributes:  # of many devices, so it is compared in C
+        if type(other) is Attributes:  # compared in C, because lists are long
             return self._values == other._values
         return super().__eq__(other)
 
@@ -164,7 +167,7 @@ def nodes(what: str, value: object) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _same(nodes: tuple[int, ...]) -> tuple[int, ...]:
-    """Many devices are near the same few nodes."""
+    """One object for all devices near the same nodes."""
     return nodes
 
 

@@ -1,4 +1,4 @@
-"""The values of the model. Each checks itself when it is made, so an impossible value can't exist."""
+"""The values of the model. Each validates itself when it is made, so an impossible value can't exist."""
 
 from __future__ import annotations
 
@@ -89,18 +89,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something that a driver looked at when it looked for devices, and what came of it: a device, or the first test
-    that it failed.
-    """
+    """An object that a driver examined in search of devices, and the result: its device, or the first failed test."""
 
     name: str
     """For people: ``tty ttyUSB0``, ``/dev/ttyUSB0``."""
     path: str = ""
-    """Where it is, if the name doesn't say it."""
+    """Its path, unless that is its name."""
     device: str | None = field(default=None, kw_only=True)
-    """The id of the device that it is, or is a part of."""
+    """The id of its device, which may have other parts."""
     test: str | None = field(default=None, kw_only=True)
-    """The key of the first test that it failed, as the configuration has it: ``match.attr.vendor``."""
+    """The key of the first failed test, as the configuration has it: ``match.attr.vendor``."""
     found: str = field(default="", kw_only=True)
     expected: str = field(default="", kw_only=True)
 
