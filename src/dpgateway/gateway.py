@@ -21,8 +21,7 @@ from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
-from dpgateway.drivers.calls_after_close import UnendedCalls
-from dpgateway.drivers.running import RunningDriver
+from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.errors import KubeletError, NoThread
 from dpgateway.kit import memory
 from dpgateway.kit.complaint import Complaint
@@ -88,7 +87,7 @@ class _Serving(Served):
     def pending(self) -> str:
         if self.next is None or (driver := self.next.driver) is None or driver.healthy:
             return ""
-        said = driver.said.value
+        said = driver.state.value
         nothing = "it hasn't listed its devices yet" if said.devices is None else "it lists no Healthy device"
         return f"the driver of its new configuration has none yet, so the old one serves on: {said.failure or nothing}"
 
@@ -107,9 +106,9 @@ class Gateway:
         self._node = Node(directory, self._kubelet_changed, self._streaming, self._read)
         self._holdings = NodeHoldings(self._node, places, names, self._threads)
         client = KubeletClient(directory, only(configuration.kubelet.apis), group)
-        self._unended, self._pods = UnendedCalls(), places.pods
+        self._after_close, self._pods = CallsAfterClose(), places.pods
         left = Left(self._holdings, directory, configuration.state_dir, self._threads)
-        self._pools = Pools(left, self._unended)
+        self._pools = Pools(left, self._after_close)
         handover = Coordinator(self._pools.together, group)
         cdi_dirs = configuration.runtime.cdi_dirs
         specs = SpecDirectories(cdi_dirs, Complaint(_log, "a CDI spec doesn't count: %s"))
@@ -229,7 +228,7 @@ class Gateway:
 
     async def _take_the_place(self, new: _Serving, old: _Serving, driver: RunningDriver) -> None:
         """Returns once the old one has ended: it serves until there is no device to lose."""
-        driver.said.subscribe(self.changed.notify)
+        driver.state.subscribe(self.changed.notify)
         while old.has_devices and not driver.healthy:
             await self.changed.wait(self.changed.version)
         new.ours, new.follows = self._is_ours(old), old.follows
@@ -268,7 +267,7 @@ class Gateway:
         name = config.value.name
         log = bind(_log, resource=name, driver=config.value.driver)
         async with asyncio.TaskGroup() as group:
-            driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._unended)
+            driver = serving.driver = RunningDriver(config, self._node_name, self._threads, log, self._after_close)
             driver.inform(HeldDevices(self._holdings.by_resource[name], config), unfit)
             driving = group.create_task(driver.run(), name=f"{name} driver")
             if serving.old is not None:

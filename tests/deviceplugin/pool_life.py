@@ -12,7 +12,8 @@ from dpgateway.config import Shares
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.holdings.following import follow
 from dpgateway.deviceplugin.resource import Resource
-from dpgateway.drivers.calls_after_close import Unended, UnendedCalls
+from dpgateway.drivers.preparing import CallAfterClose
+from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
@@ -200,7 +201,7 @@ class Life:
     def __init__(self, loop, folder, truth, reread: Callable[[str], None], threads: Threads) -> None:
         self.loop, self.folder, self.truth = loop, folder, truth
         self.usages = Told(truth.settings, reread)
-        self.unended = UnendedCalls()
+        self.unended = CallsAfterClose()
         self.pools = Pools(Left(self.usages, folder / "device-plugins", folder / "state", threads), self.unended)
         self._following = asyncio.ensure_future(self.pools.run())
         self.served: dict[str, Served] = {}
@@ -230,7 +231,7 @@ class Life:
         """What its driver prepares goes on without it."""
         served = self.served.pop(name)
         for has in served.calls.preparing:
-            self.unended.add(Unended(name, "prepare", has.devices), self.truth.preparing[has])
+            self.unended.add(CallAfterClose(name, "prepare", has.devices, self.truth.preparing[has]))
         await served.remembering.finish()
         served.end()
 

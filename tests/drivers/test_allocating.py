@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from dpgateway.drivers.allocating import MOST_STUCK, AllocateLane
+from dpgateway.drivers.allocating import MOST_HUNG, AllocateLane
 from dpgateway.errors import DriverError, DriverFault, DriverTimeout
 from dpgateway.kit.threads import Threads
 from tests.support.waiting import turns, until
@@ -151,7 +151,7 @@ async def test_a_cancelled_call_that_hangs_loses_the_lane_at_its_deadline(lane, 
 
 async def test_any_number_of_cancelled_calls_of_a_slow_driver_refuse_no_other(lane, gate):
     """Nor does the driver get them all at once."""
-    for _ in range(2 * MOST_STUCK):
+    for _ in range(2 * MOST_HUNG):
         slow = gate("answer")
         task = asyncio.ensure_future(lane.ask("allocate", slow, LONG))
         await slow.entered()
@@ -159,7 +159,7 @@ async def test_any_number_of_cancelled_calls_of_a_slow_driver_refuse_no_other(la
         with pytest.raises(asyncio.CancelledError):
             await task
         following = asyncio.ensure_future(lane.ask("allocate", lambda: "next", LONG))
-        waiting = [asyncio.ensure_future(lane.ask("allocate", gate(), LONG)) for _ in range(MOST_STUCK)]
+        waiting = [asyncio.ensure_future(lane.ask("allocate", gate(), LONG)) for _ in range(MOST_HUNG)]
         await turns()
         for one in waiting:
             one.cancel()
@@ -212,10 +212,10 @@ async def test_waiting_for_its_turn_counts_into_the_deadline_and_the_error_names
 
 async def test_with_four_calls_stuck_the_next_fails_at_once_and_names_them(lane, gate):
     hung = gate()
-    for _ in range(MOST_STUCK):
+    for _ in range(MOST_HUNG):
         with pytest.raises(DriverTimeout, match="hasn't answered"):
             await lane.ask("allocate", hung, SOON)
-    await hung.entered(MOST_STUCK)
+    await hung.entered(MOST_HUNG)
     with pytest.raises(
         DriverTimeout, match=r"prefer\(\) isn't called, because 4 calls hang: (allocate\(\) for \d+ s(, )?){4}$"
     ):

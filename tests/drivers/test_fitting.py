@@ -5,7 +5,7 @@ import pytest
 from dpgateway import Allocation, Busy, Device, DeviceNode, DeviceUnavailable, Health, Mount
 from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.drivers import answers
-from dpgateway.drivers.fitting import Fitting
+from dpgateway.drivers.listing import Fitting
 from dpgateway.kit.observable import Observable
 from tests.support.resources import configured, scripted
 

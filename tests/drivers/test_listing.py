@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from dpgateway import Device, DriverError
-from dpgateway.drivers.listing import Announcements, ListLane
+from dpgateway.drivers.listing import Fitting, ListLane
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
@@ -32,17 +32,17 @@ class Lane:
 
     def __init__(self, log):
         self.heard, self._log, self._tasks = Heard(), log, []
-        self.announcements, self.stats = Announcements(), CallStats()
+        self.stats = CallStats()
 
     def start(self, devices, *, deadline=10.0, refresh=NEVER):
         self.config = Observable(configured(timeouts={"list": deadline}, refresh=refresh))
-        self.lane = lane = ListLane(self.config, Threads(), self.announcements, self._log, self.stats)
+        self.lane = ListLane(self.config, Threads(), self._log)
         driver = type("Driver", (), {"devices": staticmethod(devices)})()
-        self._tasks.append(asyncio.ensure_future(self._listen(lane.listen(driver))))
+        run = self.lane.run(driver, Fitting(None, self.config), self.stats, self._hear)
+        self._tasks.append(asyncio.ensure_future(run))
 
-    async def _listen(self, answers):
-        async for answer in answers:
-            (self.heard.failures if isinstance(answer, str) else self.heard.taken).append(answer)
+    def _hear(self, answer):
+        (self.heard.failures if isinstance(answer, str) else self.heard.taken).append(answer)
 
     async def end(self):
         for task in self._tasks:
@@ -73,7 +73,7 @@ async def test_the_driver_is_asked_anew_when_it_announces_a_change_from_any_thre
     lane.start(lambda: list(now))
     await until(lambda: lane.heard.taken)
     now.append(B)
-    threading.Thread(target=lane.announcements.changed).start()
+    threading.Thread(target=lane.lane.changed).start()
     await until(lambda: lane.heard.taken[1:] == [(A, B)])
 
 
@@ -81,7 +81,7 @@ async def test_any_number_of_announcements_during_a_call_are_one_more_call(lane,
     slow = gate([A])
     lane.start(slow)
     await slow.entered()
-    threads = [threading.Thread(target=lambda: [lane.announcements.changed() for _ in range(100)]) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: [lane.lane.changed() for _ in range(100)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -102,12 +102,12 @@ async def test_a_change_announced_during_the_first_list_is_not_lost(lane, gate):
 
     lane.start(devices)
     await slow.entered()
-    lane.announcements.changed()
+    lane.lane.changed()
     slow.open()
     await until(lambda: lane.heard.taken == [(Device("d0"),), (Device("d1"),)])
 
 
-def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop():
+def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop(log):
     class Counting(asyncio.SelectorEventLoop):
         callbacks = 0
 
@@ -115,34 +115,33 @@ def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop():
             self.callbacks += 1
             return super().call_soon_threadsafe(callback, *args, context=context)
 
-    def announce(announcements):
+    def announce(lane):
         for _ in range(10_000):
-            announcements.changed()
+            lane.changed()
 
     async def main(loop):
-        announcements = Announcements()
+        lane = ListLane(Observable(configured()), Threads(), log)
         for count in (1, 2):
-            thread = threading.Thread(target=announce, args=[announcements])
+            thread = threading.Thread(target=announce, args=[lane])
             thread.start()
             thread.join()  # which keeps the loop busy
             assert loop.callbacks == count
-            await turns()
-            assert announcements.event.is_set()
+            await turns()  # from now on an announcement is news again
 
     with asyncio.Runner(loop_factory=Counting) as runner:
         runner.run(main(runner.get_loop()))
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_an_announcement_after_the_loop_was_closed_is_harmless(loop):
+def test_an_announcement_after_the_loop_was_closed_is_harmless(log, loop):
     async def make():
-        return Announcements()
+        return ListLane(Observable(configured()), Threads(), log)
 
     factory = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}[loop]
     with asyncio.Runner(loop_factory=factory) as runner:
-        announcements = runner.run(make())
-    announcements.changed()
-    announcements.changed()
+        lane = runner.run(make())
+    lane.changed()
+    lane.changed()
 
 
 async def test_never_two_calls_at_once_not_even_past_the_deadline(lane, gate):
@@ -151,7 +150,7 @@ async def test_never_two_calls_at_once_not_even_past_the_deadline(lane, gate):
     await until(lambda: lane.heard.failures)
     await slow.entered()
     for _ in range(5):
-        lane.announcements.changed()
+        lane.lane.changed()
         await turns()
     assert len(slow.calls) == 1
     slow.open()
@@ -216,7 +215,7 @@ async def test_each_call_is_counted_once_also_one_that_answers_late(lane, gate):
         await until(lambda: lane.stats.read().get("devices") and lane.stats.read()["devices"].outcomes == counted)
         if outcome == "success":
             lane.config.set(configured(timeouts={"list": 0.05}, refresh=NEVER))
-        lane.announcements.changed()
+        lane.lane.changed()
     lane.config.set(configured(refresh=NEVER))  # from the next call on, which has time
     slow.open()
     await until(lambda: lane.heard.taken == [(A,), (A, B), (A, B)])  # the late one, and the one after it
@@ -272,7 +271,7 @@ async def test_a_driver_that_fails_thousands_of_times_is_still_asked(lane):
 
 async def test_a_driver_that_announces_a_change_whenever_it_lists_is_not_asked_without_pause(lane):
     def devices():
-        lane.announcements.changed()
+        lane.lane.changed()
         return [A]
 
     began = time.monotonic()
@@ -295,21 +294,16 @@ class AtOnce(Threads):
 
 async def asked_at(log, devices, seconds, refresh):
     """The seconds at which the driver is asked: ``devices`` gets the announcements and the number of the call."""
-    loop, announcements, times = asyncio.get_running_loop(), Announcements(), []
+    loop, times, config = asyncio.get_running_loop(), [], Observable(configured(refresh=refresh))
+    lane = ListLane(config, AtOnce(), log)
 
     def ask():
         times.append(round(loop.time() - began, 3))
-        return devices(announcements, len(times))
+        return devices(lane, len(times))
 
     driver: Any = scripted(devices=ask)(NoOptions(), None)
-    lane = ListLane(Observable(configured(refresh=refresh)), AtOnce(), announcements, log, CallStats())
     began = loop.time()
-
-    async def listen():
-        async for _ in lane.listen(driver):
-            await turns()  # in which an announcement arrives
-
-    listening = asyncio.ensure_future(listen())
+    listening = asyncio.ensure_future(lane.run(driver, Fitting(None, config), CallStats(), lambda _: None))
     await advance(seconds)
     listening.cancel()
     await asyncio.wait([listening])
@@ -318,9 +312,9 @@ async def asked_at(log, devices, seconds, refresh):
 
 @in_virtual_time
 async def test_a_driver_may_announce_a_change_three_times_in_a_row_before_it_gets_a_rest(log):
-    def devices(announcements, number):
+    def devices(lane, number):
         if number <= 3:
-            announcements.changed()
+            lane.changed()
         return [A]
 
     assert await asked_at(log, devices, 50, refresh=40) == [0, 0, 0, 0, 40]
@@ -328,8 +322,8 @@ async def test_a_driver_may_announce_a_change_three_times_in_a_row_before_it_get
 
 @in_virtual_time
 async def test_the_rests_of_a_driver_that_always_announces_a_change_double_up_to_a_second(log):
-    def devices(announcements, _):
-        announcements.changed()
+    def devices(lane, _):
+        lane.changed()
         return [A]
 
     times = await asked_at(log, devices, 4, refresh=40)
@@ -340,9 +334,9 @@ async def test_the_rests_of_a_driver_that_always_announces_a_change_double_up_to
 
 @in_virtual_time
 async def test_a_driver_that_was_quiet_once_may_announce_changes_again(log):
-    def devices(announcements, number):
+    def devices(lane, number):
         if number != 3:
-            announcements.changed()
+            lane.changed()
         return [A]
 
     assert (await asked_at(log, devices, 40.005, refresh=40)) == [0, 0, 0, 40, 40, 40, 40]

@@ -27,7 +27,7 @@ class Running:
 
     @property
     def said(self):
-        return self.driver.said.value
+        return self.driver.state.value
 
     @property
     def calls(self):
@@ -74,7 +74,7 @@ async def test_everything_that_is_said_is_news_to_who_watches(run):
     seen = -1
     heard: list[tuple[Device, ...]] = []
     while heard[-1:] != [(B,)]:
-        seen = await one.driver.said.wait(seen)
+        seen = await one.driver.state.wait(seen)
         heard.append(one.said.devices)
     assert [said for said in dict.fromkeys(heard) if said] == [(A,), (A, B), (B,)]
 
@@ -342,7 +342,7 @@ async def test_without_its_driver_nothing_can_be_called(run):
     assert closed.is_set()
     assert one.driver.calls is None
     with pytest.raises(DriverError, match="the driver ended"):
-        await calls.preparing.prepare([A], lambda: None, 1)
+        await calls.prepare([A])
 
 
 async def test_a_driver_that_failed_as_a_whole_is_closed_before_another_is_made(run):
@@ -394,11 +394,11 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
     config = configured(driver_class=scripted(devices=fails), timeouts={"list": 1.5})
     driver = RunningDriver(Observable(config), "node-a", Hanging(hangs), log)
     running, began, seen = asyncio.ensure_future(driver.run()), asyncio.get_running_loop().time(), 0
-    while not driver.said.value.overdue:
-        seen = await driver.said.wait(seen)
+    while not driver.state.value.overdue:
+        seen = await driver.state.wait(seen)
     assert asyncio.get_running_loop().time() - began == 1.5
-    assert driver.said.value.failure
-    assert driver.said.value.devices is None
+    assert driver.state.value.failure
+    assert driver.state.value.devices is None
     running.cancel()
     await asyncio.wait([running])
 
@@ -410,7 +410,7 @@ async def test_a_driver_has_less_time_to_close_when_the_gateway_ends_and_what_ha
         Observable(configured(driver_class=scripted(close=lambda: None))), "node-a", Hanging("close"), log
     )
     running = asyncio.ensure_future(driver.run())
-    await driver.said.wait(1)
+    await driver.state.wait(1)
     if ends == "with the gateway":
         driver.hurry()
     running.cancel()

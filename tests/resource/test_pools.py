@@ -20,8 +20,8 @@ from dpgateway.deviceplugin.holdings.following import follow
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.resource import Resource
-from dpgateway.drivers.calls_after_close import UnendedCalls
 from dpgateway.drivers.lanes import Lanes
+from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import DriverTimeout, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
@@ -279,7 +279,7 @@ async def test_until_it_is_known_what_the_whole_pool_holds_nothing_of_it_is_give
 async def test_what_a_removed_resource_gave_is_nobody_elses_until_it_is_free(tmp_path):
     threads = Threads()
     told = Told([AES, FFT])
-    pools = Pools(Left(told, tmp_path / "device-plugins", tmp_path, threads), UnendedCalls())
+    pools = Pools(Left(told, tmp_path / "device-plugins", tmp_path, threads), CallsAfterClose())
     following = asyncio.ensure_future(pools.run())
     gave = {AES: {"b0": Unreleased("1", frozenset(["1a"]), frozenset(["b0"]))}, FFT: {}}
     inventories = {}

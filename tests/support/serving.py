@@ -17,7 +17,7 @@ from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
-from dpgateway.drivers.running import Said
+from dpgateway.drivers.running import DriverState
 from dpgateway.kit.log import Bound
 from dpgateway.kit.observable import Observable
 from dpgateway.resource.inventory import Inventory
@@ -65,7 +65,7 @@ class Calls:
 
 def running(calls: Any) -> Any:
     """A driver that runs and has these calls; without calls it doesn't run."""
-    return SimpleNamespace(calls=calls, said=Observable(Said(devices=())))
+    return SimpleNamespace(calls=calls, state=Observable(DriverState(devices=())))
 
 
 class Audience:

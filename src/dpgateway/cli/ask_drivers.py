@@ -12,7 +12,7 @@ from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Context, abilities
-from dpgateway.drivers.fitting import Fitting
+from dpgateway.drivers.listing import Fitting
 from dpgateway.errors import GatewayError
 from dpgateway.kit import log
 from dpgateway.kit.observable import Observable

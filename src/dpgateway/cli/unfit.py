@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dpgateway.cli.ask_drivers import DriverAnswer
 from dpgateway.config import Document, Problem, ResourceConfig
 from dpgateway.config.source import Written
-from dpgateway.drivers.fitting import UNFIT
+from dpgateway.drivers.listing import UNFIT
 
 _MOUNT = re.compile(rf"{UNFIT}: mounts\[(\d+)\]")
 

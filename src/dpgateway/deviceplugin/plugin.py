@@ -112,7 +112,7 @@ class Plugin:
         self._newer = newer = NewerSide(self._ownership, self._endpoint.next, self._retries, log)
         served = ServedResource(self._resource, self._endpoint, self.registrar, remembering, newer.parked, log)
         self._older, self._handover = OlderSide(served), front.handover
-        self._news = News(self.inventory.list, log, lambda: bool(driver.said.value.failure), holders=self._holders)
+        self._news = News(self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=self._holders)
         self._stranger = Stranger(name)
         self._telling: asyncio.Task[None] | None = None
         self._taken: tuple[Device, ...] | None = None
@@ -142,7 +142,7 @@ class Plugin:
     @property
     def failure(self) -> str:
         """Why there is nothing that a kubelet could give to a container; empty if there may be."""
-        return self._trouble.value or self.driver.said.value.failure or self.inventory.misfit.value
+        return self._trouble.value or self.driver.state.value.failure or self.inventory.misfit.value
 
     @property
     def stranger(self) -> str:
@@ -182,7 +182,7 @@ class Plugin:
             self._holdings,
             self.registrar.standing,
             self.inventory.misfit,
-            self.driver.said,
+            self.driver.state,
             self._handlers.refused,
             self._trouble,
             self._resource.repeating.outdated,
@@ -253,7 +253,7 @@ class Plugin:
         if self._telling is None:  # what is Unhealthy because another gateway serves it is no news
             self._telling = self._group.create_task(self._news.follow(), name=f"{self.name} news")
         self._resource.repeating.look()
-        if not self.inventory.list.value and not self.driver.said.value.failure:
+        if not self.inventory.list.value and not self.driver.state.value.failure:
             text = "there are no devices yet: driver %s finds none for the options at %s"
             self._log.warning(text, self._config.value.driver, self._config.value.where)
         await self._newer.register(self.registrar)
@@ -262,7 +262,7 @@ class Plugin:
     async def _warm(self) -> bool:
         """Returns when the resource could be served at once: whether there is a healthy device."""
         await self.inventory.list.wait(0)
-        await self.driver.said.wait_for(lambda _: not self.failure)
+        await self.driver.state.wait_for(lambda _: not self.failure)
         await self._noted()
         return self.driver.healthy
 
@@ -312,7 +312,7 @@ class Plugin:
     async def _follow_driver(self) -> None:
         seen = 0
         while True:
-            seen = await self.driver.said.wait(seen)
+            seen = await self.driver.state.wait(seen)
             self._hear_driver()
 
     async def _follow_registered(self) -> None:
@@ -332,7 +332,7 @@ class Plugin:
                     self._log.warning("%s", text, extra={"reason": text})
 
     def _hear_driver(self) -> None:
-        said, calls = self.driver.said.value, self.driver.calls
+        said, calls = self.driver.state.value, self.driver.calls
         if calls is not None:
             self._holdings.given_by(self._config.value.driver if "release" in calls.abilities else "")
         if said.devices is not None and (said.devices is not self._taken or not said.failure):

@@ -1,11 +1,13 @@
-"""The allocate lane: ``allocate`` and ``prefer``, one call at a time, each with its deadline.
+"""The allocate lane: ``allocate``, ``preview`` and ``prefer``, one call at a time.
 
-When a deadline passes, the call fails, and the next call takes the lane. What the driver returns after that is dropped,
-and the caller is told, so that the devices can be released. The time that a call waits for its turn counts. While
-MOST_STUCK calls hang, further calls fail at once: a fifth would hang, too.
+Its rules:
 
-A caller that is cancelled waits no longer, but its call keeps the lane until it answers or its deadline passes. So a
-slow driver doesn't get more calls at once because kubelets come and go; and a call hangs only past its deadline.
+- A call has one deadline, and the time that it waits for its turn counts.
+- When the deadline passes, the call fails and hangs: the next call takes the lane. What the driver returns after that
+  is dropped, and the caller is told, so that the devices can be released. While MOST_HUNG calls hang, further calls
+  fail at once: a fifth would hang, too.
+- A caller that is cancelled waits no longer, but its call keeps the lane until it answers or its deadline passes. So a
+  slow driver doesn't get more calls at once because kubelets come and go.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 
 from dpgateway.drivers.answers import fault
@@ -23,12 +24,12 @@ from dpgateway.kit.threads import Threads
 
 T = TypeVar("T")
 
-MOST_STUCK = 4
+MOST_HUNG = 4
 
 
-@dataclass(slots=True)
-class _Call:
-    """A call of the driver."""
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A call of the allocate lane."""
 
     method: str
     since: float = field(default_factory=time.monotonic)
@@ -45,8 +46,8 @@ class AllocateLane:
         self._turn = asyncio.Lock()
         self._queued = 0
         """How many calls wait for their turn. While none does, a free lock is taken at once, without a timer."""
-        self._current: _Call | None = None
-        self._stuck: dict[asyncio.Future[Any], _Call] = {}
+        self._current: _Asked | None = None
+        self._hung: dict[_Asked, None] = {}
 
     async def call(
         self, method: str, function: Callable[[], T], seconds: float, end: float, late: Callable[[], None] | None = None
@@ -54,12 +55,23 @@ class AllocateLane:
         """Runs ``function`` when its turn comes. ``end``: the deadline by time.monotonic(), which is ``seconds`` after
         the first attempt. ``late`` is called if the driver returns something after that.
         """
-        await self._take_turn(method, end, seconds)
-        if len(self._stuck) >= MOST_STUCK:
+        if not self._queued and not self._turn.locked():
+            await self._turn.acquire()
+        else:
+            self._queued += 1
+            try:
+                async with asyncio.timeout(end - time.monotonic()):
+                    await self._turn.acquire()
+            except TimeoutError:
+                raise DriverTimeout(f"{method}() wasn't called within {seconds:g} s, behind {self._current}") from None
+            finally:
+                self._queued -= 1
+        if len(self._hung) >= MOST_HUNG:
             self._turn.release()
-            calls = ", ".join(map(str, self._stuck.values()))
-            raise DriverTimeout(f"{method}() isn't called, because {MOST_STUCK} calls hang: {calls}")
-        self._current = _Call(method)
+            calls = ", ".join(map(str, self._hung))
+            raise DriverTimeout(f"{method}() isn't called, because {MOST_HUNG} calls hang: {calls}")
+
+        self._current = _Asked(method)
         future = self._threads.call(f"{self._name} {method}", function, end - time.monotonic())
         if not await self._answered(future, end, late):
             raise DriverTimeout(f"{method}() hasn't answered for {seconds:g} s")
@@ -68,25 +80,17 @@ class AllocateLane:
         except Exception as error:
             raise fault(method, error) from error
 
-    async def _take_turn(self, method: str, end: float, seconds: float) -> None:
-        if not self._queued and not self._turn.locked():
-            await self._turn.acquire()
-            return
-        self._queued += 1
-        try:
-            async with asyncio.timeout(end - time.monotonic()):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise DriverTimeout(f"{method}() wasn't called within {seconds:g} s, behind {self._current}") from None
-        finally:
-            self._queued -= 1
-
     async def _answered(self, future: asyncio.Future[Any], end: float, late: Callable[[], None] | None) -> bool:
         """Waits until the future is done; False when the time is over. The turn ends with the call, or at ``end``."""
         loop = asyncio.get_running_loop()
-        over = loop.create_future()
-        timer = loop.call_later(max(0.0, end - time.monotonic()), _tell, over, None)
-        future.add_done_callback(partial(_tell, over))
+        over = loop.create_future()  # asyncio.wait would take as long as the rest of an Allocate
+
+        def wake(_: object = None) -> None:
+            if not over.done():
+                over.set_result(None)
+
+        timer = loop.call_later(max(0.0, end - time.monotonic()), wake)
+        future.add_done_callback(wake)
         try:
             await over
         except asyncio.CancelledError:  # perhaps just as the answer came
@@ -94,37 +98,32 @@ class AllocateLane:
             raise
         finally:
             timer.cancel()
-        if not future.done():
+        if future.done():
+            self._turn.release()
+        else:
             self._abandon(future, 0.0, late)
-            return False
-        self._turn.release()
-        return True
+        return future.done()
 
     def _abandon(self, future: asyncio.Future[Any], left: float, late: Callable[[], None] | None) -> None:
         """Nobody waits for the call any more. It has its turn for the seconds that are left; after that it hangs."""
-        assert self._current is not None  # noqa: S101  the call that is given up
-        timer = None
-        if left:
-            timer = asyncio.get_running_loop().call_later(left, self._hang, future, self._current)
-        else:
-            self._hang(future, self._current)
-        future.add_done_callback(lambda done: self._came_late(done, late, timer))
+        call = self._current
+        assert call is not None  # noqa: S101  the call that is given up
 
-    def _hang(self, future: asyncio.Future[Any], call: _Call) -> None:
-        self._stuck[future] = call
-        self._turn.release()
-
-    def _came_late(
-        self, future: asyncio.Future[Any], late: Callable[[], None] | None, timer: asyncio.TimerHandle | None
-    ) -> None:
-        if timer is not None:
-            timer.cancel()
-        if self._stuck.pop(future, None) is None:
+        def hang() -> None:
+            self._hung[call] = None
             self._turn.release()
-        if future.exception() is None and late is not None:
-            late()
 
+        def answered(_: object) -> None:
+            if timer is not None:
+                timer.cancel()
+            if call in self._hung:
+                del self._hung[call]
+            else:
+                self._turn.release()
+            if future.exception() is None and late is not None:
+                late()
 
-def _tell(over: asyncio.Future[None], _: object) -> None:
-    if not over.done():
-        over.set_result(None)
+        timer = asyncio.get_running_loop().call_later(left, hang) if left else None
+        if timer is None:
+            hang()
+        future.add_done_callback(answered)

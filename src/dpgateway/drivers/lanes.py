@@ -1,11 +1,12 @@
 """The calls of one running driver. They go through three lanes that never wait for one another:
 
 list      ``devices``, one call at a time: at the start, after ``changed``, every ``refresh``  (drivers/listing.py)
-allocate  ``allocate`` and ``prefer``, one call at a time                                      (drivers/allocating.py)
+allocate  ``allocate``, ``preview`` and ``prefer``, one call at a time                         (drivers/allocating.py)
 prepare   ``prepare`` and ``release``, at the same time for different devices                  (drivers/preparing.py)
 
 The list lane belongs to the running driver; :class:`Lanes` has the calls of the other two. Which ids a container gets
-is decided elsewhere: here there are only devices.
+is decided elsewhere: here there are only devices. A Busy driver is asked again until the deadline where the kubelet
+doesn't repeat a call, each time in a new turn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.allocating import AllocateLane
 from dpgateway.drivers.contract import Driver, abilities
-from dpgateway.drivers.preparing import Ended, Free, PrepareLane
+from dpgateway.drivers.preparing import CallAfterClose, DriverEnded, Free, PrepareLane, failure
 from dpgateway.errors import Busy, DriverFault, DriverTimeout, GatewayError
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
@@ -50,12 +51,14 @@ class Lanes:
     ) -> None:
         """``config``: its deadlines count from the next call on."""
         self.abilities = abilities(driver)
-        self.preparing = PrepareLane(config.value.name, threads, group, log)
         self.stats = CallStats()
         """The calls of all lanes, as their callers see them: the time that a call waits for its turn counts."""
         self._driver: Any = driver  # it has the methods that are among its abilities
         self._config, self._log = config, log
         self._allocating = AllocateLane(config.value.name, threads)
+        self._preparing = PrepareLane(config.value.name, threads, group, log)
+
+    # the allocate lane
 
     async def allocate(self, devices: Sequence[Device], late: Callable[[], None]) -> Allocation:
         """Asks the driver until the ``allocate`` deadline, once no release of the devices is under way. ``late`` is
@@ -63,57 +66,58 @@ class Lanes:
         """
         devices = tuple(devices)
         if "prepare" in self.abilities:
-            self.preparing.given(devices)
+            self._preparing.given(devices)
         seconds = self._config.value.timeouts.allocate.total_seconds()
-
-        def call() -> Allocation:
-            return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
-
         end = time.monotonic() + seconds
+
+        def ask() -> Awaitable[Allocation]:
+            return self._allocating.call("allocate", partial(self._allocation, devices), seconds, end, late)
+
         with self._blaming("allocate", devices):
-            try:
-                await self.preparing.released(devices, seconds)
-            except DriverTimeout as error:
-                raise DriverTimeout(f"allocate() wasn't called within {seconds:g} s, because {error}") from error
-            return await _until_free(lambda end: self._allocating.call("allocate", call, seconds, end, late), end)
+            if self._preparing.releases:
+                try:
+                    await self._preparing.released(devices, seconds)
+                except DriverTimeout as error:
+                    raise DriverTimeout(f"allocate() wasn't called within {seconds:g} s, because {error}") from error
+            return await _until_free(ask, end)
 
     async def repeat(self, devices: Sequence[Device]) -> Allocation:
         """What ``allocate`` gives for devices that a container has already, because the kubelet repeats what it was
         told then. Asked once, with the same deadline; a late answer changes nothing.
         """
-        devices = tuple(devices)
         seconds = self._config.value.timeouts.allocate.total_seconds()
-
-        def call() -> Allocation:
-            return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
-
-        with self._blaming("allocate", devices):
-            return await self._allocating.call("allocate", call, seconds, time.monotonic() + seconds)
+        return await self._once("allocate", partial(self._allocation, tuple(devices)), seconds, devices)
 
     async def preview(self, device: Device) -> Allocation:
         """What ``allocate`` would give for this device alone, of a driver that can say so; it does nothing to it."""
-        seconds = self._config.value.timeouts.allocate.total_seconds()
         (own,) = answers.own([device])
 
         def call() -> Allocation:
             return answers.ask("preview", lambda: answers.allocation(self._driver.preview(own), "preview"))
 
-        with self._blaming("preview", (device,)):
-            return await self._allocating.call("preview", call, seconds, time.monotonic() + seconds)
+        return await self._once("preview", call, self._config.value.timeouts.allocate.total_seconds(), [device])
 
     async def prefer(
         self, available: Sequence[Device], must_include: Sequence[Device], size: int
     ) -> tuple[Device, ...]:
         """Asks the driver until the ``prefer`` deadline."""
         available, must = tuple(available), tuple(must_include)
-        seconds = self._config.value.timeouts.prefer.total_seconds()
 
         def call() -> tuple[Device, ...]:
             ask = partial(self._driver.prefer, answers.own(available), answers.own(must), size)
             return answers.ask("prefer", lambda: answers.preferred(ask(), available, size))
 
-        with self._blaming("prefer", ()):
-            return await self._allocating.call("prefer", call, seconds, time.monotonic() + seconds)
+        return await self._once("prefer", call, self._config.value.timeouts.prefer.total_seconds())
+
+    def _allocation(self, devices: Sequence[Device]) -> Allocation:
+        """Asks the driver, on its thread."""
+        return answers.ask("allocate", lambda: answers.allocation(self._driver.allocate(answers.own(devices))))
+
+    async def _once(self, method: str, function: Callable[[], T], seconds: float, devices: Sequence[Device] = ()) -> T:
+        with self._blaming(method, devices):
+            return await self._allocating.call(method, function, seconds, time.monotonic() + seconds)
+
+    # the prepare lane
 
     async def prepare(self, devices: Sequence[Device], *, once: bool = True) -> None:
         """Asks the driver until the ``prepare`` deadline; the call goes on after it.
@@ -122,16 +126,16 @@ class Lanes:
         """
         devices = tuple(devices)
         seconds = self._config.value.timeouts.prepare.total_seconds()
+        end = time.monotonic() + seconds
 
         def call() -> None:
             answers.ask("prepare", lambda: self._driver.prepare(answers.own(devices)))
 
         with self._blaming("prepare", devices):
             if once:
-                await self.preparing.prepare(devices, call, seconds)
+                await self._preparing.prepare(devices, call, seconds)
             else:
-                end = time.monotonic() + seconds
-                await _until_free(lambda end: self.preparing.prepare(devices, call, end - time.monotonic()), end)
+                await _until_free(lambda: self._preparing.prepare(devices, call, end - time.monotonic()), end)
 
     def release(self, devices: Sequence[Device], free: Free, told: Callable[[], None] | None = None) -> None:
         """Tells a driver that has ``release`` which devices are free; nobody waits for the call. Of one that has only
@@ -144,41 +148,46 @@ class Lanes:
             if told is not None:
                 told()
             return
+        names, asked = [device.id for device in devices], time.monotonic()
 
         def call(released: Sequence[Device]) -> None:
             if "release" in self.abilities:
                 answers.ask("release", lambda: self._driver.release(answers.own(released)))
 
-        names = [device.id for device in devices]
-        with contextlib.suppress(Ended):  # the next driver is told
-            released = partial(self._released, names, told, time.monotonic())
-            self.preparing.release(devices, call, free).add_done_callback(released)
+        def ended(task: asyncio.Task[Exception | None]) -> None:
+            error = failure(task)
+            self.stats.add("release", "success" if error is None else answers.outcome(error), asked)
+            if error is not None:
+                reason = str(answers.fault("release", error))
+                fields = {"method": "release", "devices": names, "reason": reason, "exception": answers.trace(error)}
+                if isinstance(error, DriverEnded):
+                    self._log.warning("%s before it released its devices", reason, extra=fields)
+                    return
+                self._log.error("the driver failed: %s", reason, extra=fields)
+            if told is not None:
+                told()
+
+        with contextlib.suppress(DriverEnded):  # the next driver is told
+            self._preparing.release(devices, call, free).add_done_callback(ended)
+
+    def listed(self, devices: Sequence[Device]) -> None:
+        """The driver's new list: what was prepared of a device that changed may be lost."""
+        if "prepare" in self.abilities:
+            self._preparing.listed(devices)
+
+    @property
+    def preparations(self) -> int:
+        """How many are under way, or wait for their turn."""
+        return self._preparing.running
 
     @property
     def idle(self) -> bool:
         """Whether no device is being prepared or released."""
-        return self.preparing.idle
+        return self._preparing.idle
 
-    def close(self) -> None:
-        """The driver ended: no call begins any more."""
-        self.preparing.close()
-
-    def _released(
-        self, devices: Sequence[str], told: Callable[[], None] | None, asked: float, future: asyncio.Future[None]
-    ) -> None:
-        if future.cancelled():
-            return
-        error = future.exception()
-        self.stats.add("release", "success" if error is None else answers.outcome(error), asked)
-        if error is not None:
-            reason = str(answers.fault("release", error))
-            fields = {"method": "release", "devices": devices, "reason": reason, "exception": answers.trace(error)}
-            if isinstance(error, Ended):
-                self._log.warning("%s before it released its devices", reason, extra=fields)
-                return
-            self._log.error("the driver failed: %s", reason, extra=fields)
-        if told is not None:
-            told()
+    def close(self) -> list[CallAfterClose]:
+        """The driver ended: no call begins any more. Returns those that go on nevertheless."""
+        return self._preparing.close()
 
     @contextlib.contextmanager
     def _blaming(self, method: str, devices: Sequence[Device]) -> Iterator[None]:
@@ -203,16 +212,15 @@ class Lanes:
             self.stats.add(method, outcome, asked)
 
 
-async def _until_free(ask: Callable[[float], Awaitable[T]], end: float) -> T:
+async def _until_free(ask: Callable[[], Awaitable[T]], end: float) -> T:
     """Asks a Busy driver again, in calls that the kubelet doesn't repeat: Allocate is sent once (every release).
 
-    ``end``: of all attempts, by time.monotonic(); ``ask`` gets it. Raises Busy if the driver is still busy at the last
-    attempt.
+    ``end``: of all attempts, by time.monotonic(). Raises Busy if the driver is still busy at the last attempt.
     """
     pause = FIRST_PAUSE
     while True:
         try:
-            return await ask(end)
+            return await ask()
         except Busy:
             left = end - LAST_CHANCE - time.monotonic()
             if left <= 0:

@@ -1,7 +1,18 @@
 """The list lane: asks one driver for its devices, again and again, never two calls at once.
 
-When the deadline passes, the lane says so and goes on waiting; the late answer is taken when it comes. The last list
-and its version are the running driver's (drivers/running.py).
+Theory of operation:
+
+- The driver is asked at the start, after it has announced a change, every ``refresh``, and when it failed, after a
+  second, doubling up to ``refresh``. A driver that announces a change during each of its lists gets a rest, which
+  doubles, too: else it would keep a core busy.
+- When the deadline passes, the lane says so and goes on waiting; the late answer is taken when it comes.
+- Each healthy device is judged on the same thread (:class:`Fitting`). What no container can get isn't Healthy: its pod
+  would be placed on this node again and again, and fail. A driver says by ``preview`` what ``allocate`` would answer,
+  and the front judges that. The host must have the mounts of the configuration in any case.
+- What is listed as the same object as before is judged once for each configuration; what couldn't be given is judged
+  with each list, because it may lack nothing by now.
+
+The last list and its version are the running driver's (drivers/running.py).
 """
 
 from __future__ import annotations
@@ -9,18 +20,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import operator
+import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
-from dpgateway.drivers.fitting import Fitting
+from dpgateway.errors import GatewayError
 from dpgateway.kit.call_stats import CallStats
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
 from dpgateway.kit.threads import Threads
-from dpgateway.model import Device
+from dpgateway.model import Allocation, Device, Mount
 
 Answer = tuple[Device, ...] | str
 """All devices, or why the driver doesn't say what there is."""
@@ -33,98 +47,164 @@ PATIENCE = 3
 FIRST_REST, LONGEST_REST = 0.01, 1.0
 """Seconds: the first rest, doubling up to the longest."""
 
+Unfit = Callable[[ResourceConfig, str, Allocation], str]
+"""Says why a front can't give any container the device of this id with this allocation; empty if it can."""
+UNFIT = "it can't be given"
+"""How the reason begins of a device that no container can get."""
 
-class Announcements:
-    """``Context.changed``: from any thread, at any time, also before the first list and after the end."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._underway = False
-        self.event = asyncio.Event()
+class ListLane:
+    """Used from the event loop, but for :meth:`changed`. One call of :meth:`run`."""
+
+    def __init__(
+        self, config: Observable[ResourceConfig], threads: Threads, log: logging.LoggerAdapter[logging.Logger]
+    ) -> None:
+        """``config``: its deadline and its pause count from the next call on."""
+        self._config, self._threads, self._log = config, threads, log
+        self._loop, self._wanted, self._announced = asyncio.get_running_loop(), asyncio.Event(), False
+        self._failures, self._last_failure = 0, ""
+        self._last: tuple[Device, ...] = ()
+        """As the driver listed them."""
 
     def changed(self) -> None:
-        if self._underway:  # a thread that calls this without end must not fill the loop's queue
+        """``Context.changed``: from any thread, at any time, also before the first list and after the end."""
+        if self._announced:  # a thread that calls this without end must not fill the loop's queue
             return
-        self._underway = True
+        self._announced = True
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
             self._loop.call_soon_threadsafe(self._hear)
 
     def _hear(self) -> None:
-        self._underway = False
-        self.event.set()
+        self._announced = False
+        self._wanted.set()
 
+    def ask(self) -> None:
+        """Asks the driver at once, or once more if it is being asked."""
+        self._wanted.set()
 
-class ListLane:
-    """Used from the event loop."""
-
-    def __init__(
-        self,
-        config: Observable[ResourceConfig],
-        threads: Threads,
-        announcements: Announcements,
-        log: logging.LoggerAdapter[logging.Logger],
-        stats: CallStats,
-    ) -> None:
-        """``config``: its deadline and its pause count from the next call on."""
-        self._config = config
-        self._threads, self._announcements, self._log, self._stats = threads, announcements, log, stats
-        self._failures = 0
-        self._last_failure = ""
-        self._last: tuple[Device, ...] = ()
-
-    async def listen(self, driver: Driver, fitting: Fitting | None = None) -> AsyncGenerator[Answer, None]:
-        """What the driver says, one answer after another, without end; as ``fitting`` judges it."""
+    async def run(self, driver: Driver, fitting: Fitting, stats: CallStats, hear: Callable[[Answer], None]) -> None:
+        """Asks without end. ``hear`` gets one answer after another; ``stats`` counts the calls."""
         restless = 0
         while True:
-            self._announcements.event.clear()
-            async with contextlib.aclosing(self._ask(driver, fitting)) as said:
-                async for answer in said:
-                    yield answer
-            restless = restless + 1 if self._announcements.event.is_set() else 0
+            self._wanted.clear()
+            await self._ask(driver, fitting, stats, hear)
+            restless = restless + 1 if self._wanted.is_set() else 0
             if restless > PATIENCE:
                 await asyncio.sleep(backoff(restless - PATIENCE, LONGEST_REST, FIRST_REST))
             refresh = self._config.value.refresh.total_seconds()
             pause = backoff(self._failures, refresh, FIRST_RETRY) if self._failures else refresh
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._announcements.event.wait()
+                    await self._wanted.wait()
 
-    async def _ask(self, driver: Driver, fitting: Fitting | None) -> AsyncGenerator[Answer, None]:
+    async def _ask(self, driver: Driver, fitting: Fitting, stats: CallStats, hear: Callable[[Answer], None]) -> None:
         """One answer; or two, if the first says that the driver is late."""
-        asked, late = time.monotonic(), False
+        asked, late, error = time.monotonic(), False, None
         name, deadline = self._config.value.name, self._config.value.timeouts.list.total_seconds()
 
         def call() -> tuple[tuple[Device, ...], tuple[Device, ...]]:
             listed = answers.ask("devices", lambda: answers.devices(driver.devices(), self._last))
-            return listed, listed if fitting is None else fitting.judged(driver, listed)
+            return listed, fitting.judged(driver, listed)
 
         future = self._threads.call(f"{name} list", call, deadline)
         try:
-            done, _ = await asyncio.wait({future}, timeout=deadline)
-            if not done:
+            if not (await asyncio.wait({future}, timeout=deadline))[0]:
                 late = True
-                self._stats.add("devices", "timeout", asked)
-                yield self._failed(f"the driver hasn't answered for {deadline:g} s")
+                stats.add("devices", "timeout", asked)
+                hear(self._failed(f"the driver hasn't answered for {deadline:g} s"))
             self._last, devices = await future
         except Exception as raised:
-            self._failures += 1
-            if not late:
-                self._stats.add("devices", answers.outcome(raised), asked)
-            yield self._failed(f"the driver failed: {answers.fault('devices', raised)}", raised)
-            return
+            error = raised
         finally:
             future.cancel()  # nobody wants an answer that comes after the lane's end
+
         if not late:
-            self._stats.add("devices", "success", asked)
+            stats.add("devices", "success" if error is None else answers.outcome(error), asked)
+        if error is not None:
+            self._failures += 1
+            hear(self._failed(f"the driver failed: {answers.fault('devices', error)}", error))
+            return
         if self._last_failure:
             seconds = time.monotonic() - asked
             self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})
         self._failures, self._last_failure = 0, ""
-        yield devices
+        hear(devices)
 
-    def _failed(self, reason: str, error: Exception | None = None) -> Answer:
+    def _failed(self, reason: str, error: Exception | None = None) -> str:
         if reason != self._last_failure:
             fields = {"method": "devices", "reason": reason, "exception": answers.trace(error)}
             self._log.error("every device is Unhealthy: %s", reason, extra=fields)
         self._last_failure = reason
         return reason
+
+
+class Fitting:
+    """Judges the lists of one running driver."""
+
+    def __init__(self, unfit: Unfit | None, config: Observable[ResourceConfig]) -> None:
+        self._unfit, self._config = unfit, config
+        self._judged: dict[str, tuple[Device, Device]] = {}
+        """By id: what the driver listed, and what came of it."""
+        self._given: tuple[object, ...] = ()
+        """What the configuration gave containers when that was judged."""
+
+    def judged(self, driver: Any, devices: tuple[Device, ...]) -> tuple[Device, ...]:  # noqa: ANN401
+        """The list, in which a device that can't be given is Unhealthy."""
+        config, preview = self._config.value, getattr(driver, "preview", None)
+        if (gives := given(config)) != self._given:
+            self._given, self._judged = gives, {}
+        lacking = next((f"{UNFIT}: mounts[{n}]: {why}" for n, why in missing(config.mounts).items()), "")
+        if not lacking and not callable(preview):
+            self._judged = {}
+            return devices
+        before, self._judged = {} if lacking else self._judged, {}
+        listed: list[Device] = []
+        for device in devices:
+            known = before.get(device.id)
+            now = known[1] if known is not None and known[0] is device else None
+            # of what couldn't be given it is asked again, because that may lack nothing by now
+            if now is not device and device.health.ok:
+                why = lacking or self._unfit_now(preview, device)
+                if not why:
+                    now = device
+                elif now is None or now.health.reason != why:
+                    now = answers.unhealthy(device, why)
+            listed.append(now or device)
+            if not lacking:
+                self._judged[device.id] = device, listed[-1]
+        return devices if all(map(operator.is_, listed, devices)) else tuple(listed)
+
+    def _unfit_now(self, preview: Any, device: Device) -> str:  # noqa: ANN401
+        """Why a device that its driver calls healthy can't be given."""
+        (own,) = answers.own([device])
+        try:
+            allocation = answers.ask("preview", lambda: answers.allocation(preview(own), "preview"))
+        except GatewayError as error:
+            return f"{UNFIT}: {error}"
+        why = "" if self._unfit is None else self._unfit(self._config.value, device.id, allocation)
+        return f"{UNFIT}: {why}" if why else ""
+
+
+def given(config: ResourceConfig) -> tuple[object, ...]:
+    """What the configuration itself gives a container."""
+    return config.env, config.annotations, config.mounts, config.shares
+
+
+def missing(mounts: Sequence[Mount]) -> dict[int, str]:
+    """Why the host lacks a mount, by the mount's number. A pod sees its own files, not the host's, so nothing is known
+    there (kubelets set this variable in all containers: pkg/kubelet/envvars/envvars.go).
+    """
+    if not mounts or "KUBERNETES_SERVICE_HOST" in os.environ:
+        return {}
+    lacking = {number: mount.host_path for number, mount in enumerate(mounts) if _is_missing(mount)}
+    return {number: f"{path} isn't there on this host, and is to be mounted" for number, path in lacking.items()}
+
+
+def _is_missing(mount: Mount) -> bool:
+    try:
+        os.stat(mount.host_path)  # noqa: PTH116  a Path isn't needed for it
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # it is there, or nobody knows
+        return False
+    return False

@@ -1,14 +1,18 @@
 """The prepare lane: ``prepare`` and ``release``, at the same time for different devices, one at a time for each device.
 
-When a deadline passes, whoever waits gets an error that says how far the call is. The call goes on, because hardware
-that is being programmed can't be told to stop. A later prepare of the same devices joins the call. If the call has
-succeeded by then, the later prepare returns at once, unless one of the devices was released, changed, or given away
-together with others since.
+Theory of operation:
 
-A call that hasn't begun is dropped once nobody waits for it, because the kubelet tries again by itself (pkg/kubelet,
-every release since 1.10). A release that hasn't begun leaves out devices that were given away again, which may be
-another container's by then. One that has begun can't, so an Allocate waits for it (:meth:`PrepareLane.released`). Who
-holds a device is known elsewhere: a release gets a function that says what is still free.
+- *A call that has begun can't be broken off*, because hardware that is being programmed can't be told to stop. When its
+  deadline passes, the caller gets an error that says how far the call is, and the call goes on; a later prepare of the
+  same devices joins it. It goes on after its driver has ended, too.
+- *A call that hasn't begun* is dropped once nobody waits for it, because the kubelet tries again by itself
+  (pkg/kubelet, every release since 1.10).
+- *A success that came too late* is unclaimed: it answers the next prepare of the same devices, once. It is forgotten
+  when one of the devices was released, changed, or was given away together with others. A call under way whose device
+  was given away together with others is outdated: nobody joins it, and its success isn't kept.
+- *A release that hasn't begun* leaves out devices that were given away again, which may be another container's by then.
+  Who holds a device is known elsewhere, so a release gets a function that says what is still free. One that has begun
+  can't leave out anything, so an Allocate waits for it (:meth:`PrepareLane.released`).
 """
 
 from __future__ import annotations
@@ -17,45 +21,77 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakValueDictionary
 
 from dpgateway.drivers.answers import fault, trace
-from dpgateway.drivers.calls_after_close import Unended, UnendedCalls
-from dpgateway.drivers.unclaimed import Key, Success, Unseen, key_of
 from dpgateway.errors import DriverError, DriverTimeout
 from dpgateway.kit.threads import Threads
-from dpgateway.model import Device
+from dpgateway.model import Device, Health
 
 MOST_AT_ONCE = 16
+KEPT = 300.0
+"""Seconds for which a success that came too late answers the next prepare: the kubelet's longest pause (5 min)."""
 
+Ids = frozenset[str]
+"""Of devices."""
 Begin = Callable[[], Callable[[], object]]
 """Called when the call's turn has come; returns what to run."""
 Free = Callable[[Sequence[Device]], Sequence[Device]]
 """Returns those of the devices that no container has or may be getting."""
 
 
-class Ended(DriverError):
+class DriverEnded(DriverError):
     """The driver ended before its call did."""
 
+    def __init__(self) -> None:
+        super().__init__("the driver ended")
 
-@dataclass
-class _Call:
+
+@dataclass(frozen=True, eq=False)
+class CallAfterClose:
+    """A call that goes on although its driver has ended: its devices are in use until it returns."""
+
+    resource: str
+    method: str
+    devices: Sequence[Device]
+    ended: asyncio.Future[Any]
+    """Done when it has returned."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Success:
+    """What was prepared, and when."""
+
+    devices: tuple[Device, ...]
+    at: float
+
+
+@dataclass(eq=False)
+class _Work:
     """One call of prepare or release that waits for its turn, is under way, or has ended."""
 
     method: str
     devices: tuple[Device, ...]
     since: float
+    """When its phase began."""
+    task: asyncio.Task[Exception | None] = field(init=False)
+    """Returns what the driver raised; cancelled if the driver ended first."""
+    call: asyncio.Future[Any] | None = None
+    """Of the driver's method, once it has begun."""
     phase: str = "waiting for its devices"
     begun: bool = False
     waiters: int = 0
-    task: asyncio.Task[Exception | None] | None = None
     overdue: bool = False
     """Somebody waited for it in vain."""
-    success: Success | None = None
     outdated: bool = False
-    """One of its devices was given to another container meanwhile, so its success doesn't answer a later prepare."""
+    success: _Success | None = None
+
+    @property
+    def ids(self) -> Ids:
+        return _ids(self.devices)
 
     def enter(self, phase: str, now: float) -> None:
         self.phase, self.since = phase, now
@@ -73,200 +109,188 @@ class PrepareLane:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clock`` tells seconds."""
-        self.unended = UnendedCalls()
-        """The calls that go on when this lane's tasks are cancelled; who makes the lane may want them elsewhere."""
-        self._clock = clock
-        self._name, self._threads, self._group, self._log = name, threads, group, log
+        self._name, self._threads, self._group, self._log, self._clock = name, threads, group, log, clock
         self._closed = False
+        self._works: set[_Work] = set()
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._running: dict[Key, tuple[_Call, asyncio.Future[None]]] = {}
-        self._releasing: dict[str, tuple[float, asyncio.Future[None]]] = {}
-        """By device: since when a release of it has been under way, and what is done when it has ended."""
-        self._tasks: set[asyncio.Task[Exception | None]] = set()
-        self._unseen = Unseen(clock)
+        self._preparing: dict[Ids, _Work] = {}
+        """What the next prepare of the same devices joins."""
+        self._releasing: dict[str, _Work] = {}
+        """By device: the release of it that has begun."""
+        self._unclaimed: dict[Ids, _Success] = {}
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
         """Returns when the devices are ready; raises DriverTimeout after ``deadline`` seconds, and goes on."""
-        devices = tuple(devices)
-        key = key_of(devices)
-        if self._unseen.answers(devices):
+        devices, ids = tuple(devices), _ids(devices)
+        last = self._unclaimed.pop(ids, None)
+        if last is not None and _states(last.devices) == _states(devices) and self._clock() - last.at < KEPT:
             return
-        call, future = self._running.get(key) or self._start("prepare", key, devices, lambda: function)
-        call.waiters += 1
+        work = self._preparing.get(ids) or self._start("prepare", devices, lambda: function)
+        work.waiters += 1
         try:
-            done, _ = await asyncio.wait({future}, timeout=deadline)
+            await asyncio.wait({work.task}, timeout=deadline)
         finally:
-            call.waiters -= 1
-            self._drop_unless_wanted(key, call)
-        if not done:
-            call.overdue = True
-            joined = ", and the next attempt joins it" if not call.outdated else ""
-            rest = f"it goes on{joined}" if call.begun else "the next attempt waits again"
+            work.waiters -= 1
+            if not work.begun and not work.waiters:
+                work.task.cancel()
+                self._leave(work)
+        if not work.task.done():
+            work.overdue = True
+            joined = ", and the next attempt joins it" if not work.outdated else ""
+            rest = f"it goes on{joined}" if work.begun else "the next attempt waits again"
             raise DriverTimeout(
-                f"prepare() of {_names(devices)} hasn't finished within {deadline:.3g} s ({call.phase} for "
-                f"{self._clock() - call.since:.0f} s); {rest}"
+                f"prepare() of {_names(devices)} hasn't finished within {deadline:.3g} s ({work.phase} for "
+                f"{self._clock() - work.since:.0f} s); {rest}"
             )
-        try:
-            future.result()
-        except Exception as error:
+        if (error := failure(work.task)) is not None:
             raise fault("prepare", error) from error
-        if call.success is not None:
-            self._unseen.saw(call.success)
+        if self._unclaimed.get(ids) is work.success:
+            self._unclaimed.pop(ids, None)
 
     def release(
-        self,
-        devices: Sequence[Device],
-        function: Callable[[Sequence[Device]], object],
-        free: Free,
-    ) -> asyncio.Future[None]:
-        """Once no other call uses the devices, runs ``function`` with those that are still ``free``."""
-        devices = tuple(devices)
+        self, devices: Sequence[Device], function: Callable[[Sequence[Device]], object], free: Free
+    ) -> asyncio.Task[Exception | None]:
+        """Once no other call uses the devices, runs ``function`` with those that are still ``free``. The task returns
+        what it raised: see :func:`failure`.
+        """
 
         def begin() -> Callable[[], object]:
-            released = tuple(free(devices))
-            self._unseen.released(released)
-            self._releasing |= {device.id: (self._clock(), future) for device in released}
-            future.add_done_callback(self._end_release)
+            released = tuple(free(work.devices))
+            ids = _ids(released)
+            self._forget(lambda prepared: not ids.isdisjoint(prepared))
+            self._releasing |= dict.fromkeys(ids, work)
+            work.task.add_done_callback(end)
             return lambda: function(released) if released else None
 
-        future = self._start("release", key_of(devices), devices, begin)[1]
-        return future
+        def end(_: object) -> None:  # the next release of the same devices may be under way already
+            self._releasing = {id_: one for id_, one in self._releasing.items() if one is not work}
 
-    def _end_release(self, future: asyncio.Future[None]) -> None:
-        """The next one of the same devices may be under way already."""
-        self._releasing = {id_: one for id_, one in self._releasing.items() if one[1] is not future}
+        work = self._start("release", tuple(devices), begin)
+        return work.task
+
+    @property
+    def releases(self) -> bool:
+        """Whether a release is under way."""
+        return bool(self._releasing)
 
     async def released(self, devices: Sequence[Device], seconds: float) -> None:
         """Returns when no release of the devices is under way; raises DriverTimeout after ``seconds``. The caller holds
         the devices already, so no other release of them begins.
         """
         busy = {device.id: self._releasing[device.id] for device in devices if device.id in self._releasing}
-        if not busy:
-            return
-        _, left = await asyncio.wait({future for _, future in busy.values()}, timeout=seconds)
-        for id_, (since, future) in busy.items():
-            if future in left:
-                raise DriverTimeout(f"release() of {id_} has been under way for {self._clock() - since:.0f} s")
+        if busy:
+            await asyncio.wait({work.task for work in busy.values()}, timeout=seconds)
+        for id_, work in busy.items():
+            if not work.task.done():
+                raise DriverTimeout(f"release() of {id_} has been under way for {self._clock() - work.since:.0f} s")
 
     def given(self, devices: Sequence[Device]) -> None:
         """A container gets the devices: what was prepared of them together with others doesn't count any more."""
-        self._unseen.given(devices)
-        key = key_of(devices)
-        for other in [other for other in self._running if other != key and not key.isdisjoint(other)]:
-            self._running.pop(other)[0].outdated = True
+        ids = _ids(devices)
+        self._forget(lambda prepared: prepared != ids and not ids.isdisjoint(prepared))
+        for other in [other for other in self._preparing if other != ids and not ids.isdisjoint(other)]:
+            self._preparing.pop(other).outdated = True
 
-    def listed(self, devices: Collection[Device]) -> None:
+    def listed(self, devices: Sequence[Device]) -> None:
         """A new list: a device that changed may have lost what was prepared."""
-        self._unseen.listed(devices)
+        if self._unclaimed:
+            now = _states(devices)
+            self._forget(lambda prepared: not _states(self._unclaimed[prepared].devices).items() <= now.items())
 
-    def _drop_unless_wanted(self, key: Key, call: _Call) -> None:
-        if call.begun or call.waiters or call.task is None:
-            return
-        call.task.cancel()
-        self._leave(key, call)
-
-    def _leave(self, key: Key, call: _Call) -> None:
-        """It isn't under way any more."""
-        if not call.outdated:
-            del self._running[key]
-
-    def _start(
-        self, method: str, key: Key, devices: tuple[Device, ...], begin: Begin
-    ) -> tuple[_Call, asyncio.Future[None]]:
-        if self._closed:
-            raise Ended("the driver ended")
-        call = _Call(method, devices, self._clock())
-        task = self._group.create_task(self._run(call, key, begin), name=f"{self._name} {method} {_names(devices)}")
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda done: _copy(done, future))
-        call.task = task
-        if method == "prepare":
-            self._running[key] = (call, future)
-        return call, future
-
-    async def _run(self, call: _Call, key: Key, begin: Begin) -> Exception | None:
-        """Returns what the driver raised, because one call's error must not end the group."""
-        error: Exception | None = None
-        try:
-            async with contextlib.AsyncExitStack() as stack:
-                for id_ in sorted(key):  # in one order, or two calls could wait for one another
-                    await stack.enter_async_context(self._turns.setdefault(id_, asyncio.Lock()))
-                call.enter(f"waiting for one of {MOST_AT_ONCE} calls to end", self._clock())
-                async with self._slots:
-                    call.enter("running", self._clock())
-                    call.begun = True
-                    await self._on_thread(call, begin())
-        except Exception as raised:
-            error = raised
-        if call.method == "prepare":
-            self._finish(key, call, error)
-        return error
-
-    async def _on_thread(self, call: _Call, function: Callable[[], object]) -> None:
-        """A call that has begun can't be broken off: it counts until it returns, also if nobody waits for it here."""
-
-        def run() -> None:
-            if self._closed:  # before a thread was free
-                raise Ended("the driver ended")
-            function()
-
-        future = self._threads.call(f"{self._name} {call.method}", run)
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError:
-            if not future.done():
-                self.unended.add(Unended(self._name, call.method, call.devices), future)
-            raise
-
-    def _finish(self, key: Key, call: _Call, error: Exception | None) -> None:
-        self._leave(key, call)
-        now = self._clock()
-        ran = now - call.since
-        if error is None:
-            call.enter("done", now)
-            if not call.outdated:
-                call.success = self._unseen.add(call.devices)
-        if call.overdue:
-            reason = None if error is None else str(fault("prepare", error))
-            outcome = "succeeded" if error is None else f"failed: {reason}"
-            names = [device.id for device in call.devices]
-            fields = {"devices": names, "seconds": ran, "reason": reason, "exception": trace(error)}
-            self._log.log(
-                logging.INFO if error is None else logging.ERROR,
-                "after its deadline, prepare() of %s %s, in %.1f s",
-                _names(call.devices),
-                outcome,
-                ran,
-                extra={"method": "prepare", **fields},
-            )
+    def _forget(self, lost: Callable[[Ids], bool]) -> None:
+        self._unclaimed = {ids: success for ids, success in self._unclaimed.items() if not lost(ids)}
 
     @property
     def running(self) -> int:
         """How many preparations are under way, or wait for their turn."""
-        return len(self._running)
+        return len(self._preparing)
 
     @property
     def idle(self) -> bool:
         """Whether no call is under way, or waits for its turn."""
-        return not self._tasks
+        return not self._works
 
-    def close(self) -> None:
-        """No call begins any more."""
+    def close(self) -> list[CallAfterClose]:
+        """No call begins any more. Returns those that go on when the lane's tasks are cancelled."""
         self._closed = True
+        return [
+            CallAfterClose(self._name, work.method, work.devices, work.call)
+            for work in self._works
+            if work.call is not None and not work.call.done()
+        ]
+
+    # a call
+
+    def _start(self, method: str, devices: tuple[Device, ...], begin: Begin) -> _Work:
+        if self._closed:
+            raise DriverEnded
+        work = _Work(method, devices, self._clock())
+        work.task = self._group.create_task(self._run(work, begin), name=f"{self._name} {method} {_names(devices)}")
+        self._works.add(work)
+        work.task.add_done_callback(lambda _: self._works.discard(work))
+        if method == "prepare":
+            self._preparing[work.ids] = work
+        return work
+
+    async def _run(self, work: _Work, begin: Begin) -> Exception | None:
+        """Returns what the driver raised, because one call's error must not end the group."""
+        error: Exception | None = None
+        try:
+            async with contextlib.AsyncExitStack() as turns:
+                for id_ in sorted(work.ids):  # in one order, or two calls could wait for one another
+                    await turns.enter_async_context(self._turns.setdefault(id_, asyncio.Lock()))
+                work.enter(f"waiting for one of {MOST_AT_ONCE} calls to end", self._clock())
+                async with self._slots:
+                    work.enter("running", self._clock())
+                    work.begun = True
+                    await self._on_thread(work, begin())
+        except Exception as raised:
+            error = raised
+        if work.method == "prepare":
+            self._prepared(work, error)
+        return error
+
+    async def _on_thread(self, work: _Work, function: Callable[[], object]) -> None:
+        def run() -> None:
+            if self._closed:  # before a thread was free
+                raise DriverEnded
+            function()
+
+        work.call = self._threads.call(f"{self._name} {work.method}", run)
+        await asyncio.shield(work.call)
+
+    def _prepared(self, work: _Work, error: Exception | None) -> None:
+        self._leave(work)
+        now = self._clock()
+        if error is None and not work.outdated:
+            self._unclaimed[work.ids] = work.success = _Success(work.devices, now)
+        if not work.overdue:
+            return
+        ran, reason = now - work.since, None if error is None else str(fault("prepare", error))
+        level, outcome = (logging.INFO, "succeeded") if error is None else (logging.ERROR, f"failed: {reason}")
+        names = [device.id for device in work.devices]
+        fields = {"devices": names, "seconds": ran, "reason": reason, "exception": trace(error)}
+        text = "after its deadline, prepare() of %s %s, in %.1f s"
+        self._log.log(level, text, _names(work.devices), outcome, ran, extra={"method": "prepare", **fields})
+
+    def _leave(self, work: _Work) -> None:
+        if self._preparing.get(work.ids) is work:
+            del self._preparing[work.ids]
 
 
-def _copy(task: asyncio.Task[Exception | None], future: asyncio.Future[None]) -> None:
-    if future.done():
-        return
-    error = Ended("the driver ended") if task.cancelled() else task.exception() or task.result()
-    if error is not None:
-        future.set_exception(error)
-        future.exception()  # nobody may be waiting
-    else:
-        future.set_result(None)
+def failure(task: asyncio.Task[Exception | None]) -> Exception | None:
+    """What came of a call of the lane that has ended."""
+    return DriverEnded() if task.cancelled() else task.result()
+
+
+def _ids(devices: Iterable[Device]) -> Ids:
+    return frozenset(device.id for device in devices)
+
+
+def _states(devices: Iterable[Device]) -> Mapping[str, tuple[Health, tuple[int, ...]]]:
+    """What is compared of devices; what else a driver's own class carries may not be comparable."""
+    return {device.id: (device.health, device.numa_nodes) for device in devices}
 
 
 def _names(devices: Sequence[Device]) -> str:

@@ -55,7 +55,7 @@ class Releases:
         if (
             self._resting
             or calls is None
-            or self._driver.said.value.devices is None
+            or self._driver.state.value.devices is None
             or not freed
             or self._inventory.unsure
         ):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dpgateway.config import ResourceConfig
-from dpgateway.drivers.calls_after_close import UnendedCalls
+from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import KubeletError
 from dpgateway.resource.elsewhere import Elsewhere
 from dpgateway.resource.inventory import Inventory
@@ -44,8 +44,8 @@ class _Expected:
 class Pools:
     """Used from the event loop."""
 
-    def __init__(self, left: Left, unended: UnendedCalls) -> None:
-        self._left, self._unended = left, unended.now
+    def __init__(self, left: Left, after_close: CallsAfterClose) -> None:
+        self._left, self._after_close = left, after_close.now
         self._pools: dict[str, Pool] = {}
         self._of: dict[str, Pool] = {}
         """By resource, also of those that are in no pool that is configured."""
@@ -65,7 +65,7 @@ class Pools:
     async def _follow_calls(self) -> None:
         seen = 0
         while True:
-            seen = await self._unended.wait(seen)
+            seen = await self._after_close.wait(seen)
             self._left_changed()
 
     def _left_changed(self) -> None:
@@ -95,7 +95,7 @@ class Pools:
         """What is used of resources that went, and of drivers that ended."""
         for name, holdings in self._left.usages.items():
             yield used(name, holdings.value, lambda _: None, untold=False)
-        for call in self._unended.value:
+        for call in self._after_close.value:
             yield worked_on(call.resource, call.method, call.devices)
 
     def add(self, config: ResourceConfig) -> None:

@@ -89,7 +89,7 @@ def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) 
         (plugin.registrar.standing.value,),
         plugin.registrar.attempts,
         bool(plugin.failure),
-        _moment(plugin.driver.said.value.listed),
+        _moment(plugin.driver.state.value.listed),
         counts(plugin.inventory.list.value or {}, used, ledger.lost),
         {holder or UNNAMED: count for holder, count in Counter(map(holdings.listed.get, used)).items()},
         plugin.inventory.list.version,
@@ -97,7 +97,7 @@ def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) 
         ledger.returns,
         plugin.rpcs.read(),
         calls.stats.read() if calls is not None else {},
-        calls.preparing.running if calls is not None else 0,
+        calls.preparations if calls is not None else 0,
         len(plugin.outdated),
     )
 

@@ -49,7 +49,7 @@ def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     if plugin is None:
         driver = DriverStatus(name, version, None, config.failure or None, None)
         return ResourceStatus(config.name, overdue, (UNSERVED,), None, driver)
-    said, refused, elsewhere = plugin.driver.said.value, plugin.refused, plugin.elsewhere
+    said, refused, elsewhere = plugin.driver.state.value, plugin.refused, plugin.elsewhere
     error = Failure(said.error, stamped(said.erred)) if said.error else None
     failure = Failure(plugin.failure, stamped(plugin.failed_since)) if plugin.failure else None
     listed = plugin.inventory.list.value is not None
