@@ -8,16 +8,15 @@ the nearest one that passes all of them at once. All tests of a ``Match`` have t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, ClassVar
 
 from dpgateway.errors import cut, refuse
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.objects import Look, Object, wrong_path
 from dpgateway.sysfs.pci import virtual_function
-from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled
+from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled, template
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.values import NoValue, Value
 
@@ -99,11 +98,13 @@ class Match:
             yield f"subsystem: expected the name of a bus or class, such as usb or tty, found {self.subsystem!r}"
         yield from _wrong_attributes("attr", self.attr)
         yield from _wrong_attributes("attrs", self.attrs)
-        yield from _wrong_names("kernel", self.kernel)
-        yield from _wrong_names("kernels", self.kernels)
+        for key, test in (("kernel", self.kernel), ("kernels", self.kernels)):
+            for text in (*test.glob, *test.exact) if test else ():
+                if text.startswith("/"):
+                    yield f"{key}: expected a name without /dev/, such as ttyUSB*, found {text!r}"
         for place in self.file:
             try:
-                if why := self.never(_place(place)):
+                if why := self.never(template(f"{{file:{place}}}")):
                     yield f"file: {why}"
             except TemplateError as error:
                 yield f"file: {error}"
@@ -113,17 +114,27 @@ class Match:
         return bool(self.subsystems or self.kernels or self.drivers or self.attrs)
 
     def look(self, look: Look, thing: Object) -> Object | Mismatch:
-        """Whether an object passes: the ancestor that does (the object itself, if none is asked for), or why not."""
-        failed = _first_failed(look, thing, self._own)
-        ancestor = failed or self._ancestor(look, thing)
-        if isinstance(ancestor, Mismatch) or not self.file:
-            return ancestor
-        files = ((f"file.{key}", _file(key, ancestor), test) for key, test in self.file.items())
-        return _first_failed(look, thing, files) or ancestor
+        """The ancestor that passes (the object itself, if no ancestor is asked for), or why there is none."""
+        if failed := _first_failed(self._own(look, thing)):
+            return failed
 
-    def never(self, template: Template) -> str | None:
+        # one ancestor has to pass all tests of ancestors; else the one that passed most of them says why
+        ancestor, nearest = thing, None
+        for ancestor in thing.line if self.asks_ancestors else ():
+            failed = _first_failed(self._ancestors(look, ancestor))
+            if failed is None:
+                break
+            if nearest is None or _passed(failed) > _passed(nearest):
+                nearest = replace(failed, at=ancestor)
+        else:
+            if nearest is not None:
+                return nearest
+            ancestor = thing
+        return _first_failed(self._files(look, Matched(thing, ancestor))) or ancestor
+
+    def never(self, wanted: Template) -> str | None:
         """Why a template can never be filled for what this finds, if it can't."""
-        for slot in template.fields:
+        for slot in wanted.fields:
             if slot.name in FIELDS and FIELDS[slot.name].ancestor and not self.asks_ancestors:
                 return (
                     f"expected a test of the ancestor that {{{slot}}} is about (attrs, kernels, drivers, subsystems), "
@@ -134,38 +145,34 @@ class Match:
                 return f"expected an attribute that may be there, found {{{slot}}}, which match wants absent"
         return None
 
-    @property
-    def _own(self) -> Iterator[_Row]:
+    # the rows of a match: a value is read when its row is asked for
+
+    def _own(self, look: Look, thing: Object) -> Iterator[_Row]:
         if self.kernel:
-            yield "kernel", _kernel, self.kernel
+            yield "kernel", thing.kernel, self.kernel
         if self.driver:
-            yield "driver", _attr("driver"), self.driver
-        yield from ((f"attr.{path}", _attr(path), test) for path, test in self.attr.items())
-        yield from ((f"env.{key}", _env(key), test) for key, test in self.env.items())
+            yield "driver", look.value(thing, "driver"), self.driver
+        for path, test in self.attr.items():
+            yield f"attr.{path}", look.value(thing, path), test
+        for key, test in self.env.items():
+            yield f"env.{key}", look.env(thing, key), test
         if self.vf:
-            yield "vf", virtual_function, self.vf
+            yield "vf", virtual_function(look, thing), self.vf
 
-    @property
-    def _ancestors(self) -> Iterator[_Row]:
+    def _ancestors(self, look: Look, thing: Object) -> Iterator[_Row]:
         if self.kernels:
-            yield "kernels", _kernel, self.kernels
+            yield "kernels", thing.kernel, self.kernels
         if self.subsystems:
-            yield "subsystems", _attr("subsystem"), self.subsystems
+            yield "subsystems", look.subsystem(thing), self.subsystems
         if self.drivers:
-            yield "drivers", _attr("driver"), self.drivers
-        yield from ((f"attrs.{path}", _attr(path), test) for path, test in self.attrs.items())
+            yield "drivers", look.value(thing, "driver"), self.drivers
+        for path, test in self.attrs.items():
+            yield f"attrs.{path}", look.value(thing, path), test
 
-    def _ancestor(self, look: Look, thing: Object) -> Object | Mismatch:
-        if not self.asks_ancestors:
-            return thing
-        nearest: Mismatch | None = None
-        for ancestor in thing.line:
-            failed = _first_failed(look, ancestor, self._ancestors)
-            if failed is None:
-                return ancestor
-            if nearest is None or _passed(failed) > _passed(nearest):
-                nearest = replace(failed, at=ancestor)
-        return nearest or thing
+    def _files(self, look: Look, matched: Matched) -> Iterator[_Row]:
+        for place, test in self.file.items():
+            filled = template(f"{{file:{place}}}").fill(look, matched)
+            yield f"file.{place}", filled.value if isinstance(filled, Unfilled) else filled, test
 
 
 def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
@@ -178,44 +185,12 @@ def _wrong_attributes(key: str, tests: Iterable[str]) -> Iterator[str]:
             yield f"{key}: expected the name of an attribute without braces, such as idVendor, found {path!r}"
 
 
-def _wrong_names(key: str, test: Test | None) -> Iterator[str]:
-    for text in (*test.glob, *test.exact) if test else ():
-        if text.startswith("/"):
-            yield f"{key}: expected a name without /dev/, such as ttyUSB*, found {text!r}"
+_Row = tuple[str, Value, Test]
+"""A test's key, the value that it tests, and the test."""
 
 
-_Row = tuple[str, Callable[[Look, Object], Value], Test]
-"""A test's key, what it tests, and the test."""
-
-
-def _kernel(_: Look, thing: Object) -> Value:
-    return thing.kernel
-
-
-def _attr(path: str) -> Callable[[Look, Object], Value]:
-    return lambda look, thing: look.value(thing, path)
-
-
-def _env(key: str) -> Callable[[Look, Object], Value]:
-    return lambda look, thing: look.env(thing, key)
-
-
-@cache
-def _place(text: str) -> Template:
-    return Template.parse(f"{{file:{text}}}")
-
-
-def _file(place: str, ancestor: Object) -> Callable[[Look, Object], Value]:
-    def read(look: Look, thing: Object) -> Value:
-        filled = _place(place).fill(look, Matched(thing, ancestor))
-        return filled.value if isinstance(filled, Unfilled) else filled
-
-    return read
-
-
-def _first_failed(look: Look, thing: Object, tests: Iterable[_Row]) -> Mismatch | None:
-    for passed, (name, read, test) in enumerate(tests):
-        value = read(look, thing)
+def _first_failed(rows: Iterable[_Row]) -> Mismatch | None:
+    for passed, (name, value, test) in enumerate(rows):
         if not test.passes(value):
             return Mismatch(name, value, test, passed)
     return None

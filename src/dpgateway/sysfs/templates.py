@@ -71,12 +71,12 @@ class Template:
             raise TemplateError(
                 f"expected fields such as {{attr:serial}}, {{attrs:serial}}, {{env:KEY}}, found {found[0]!r}"
             )
-        template, rest = _parsed(text, inner=False)
+        parsed, rest = _parsed(text, inner=False)
         if rest:
             raise TemplateError(f"expected an opening brace before {rest!r}; a brace itself is written twice")
-        for slot in template.fields:
+        for slot in parsed.fields:
             _check(slot, [*FIELDS, *(others or ())])
-        return template
+        return parsed
 
     def __str__(self) -> str:
         return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.parts)

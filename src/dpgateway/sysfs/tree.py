@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dpgateway.sysfs.changes import UNTOLD, Trace
+from dpgateway.sysfs.patterns import is_glob, name_matches
 from dpgateway.sysfs.values import NoValue
 
 MAX_LINKS = 40  # as the kernel: include/linux/namei.h, MAXSYMLINKS
@@ -41,6 +42,7 @@ class Tree:
         self._longest = LONGEST_IN_PROC if host == "/proc" else LONGEST
         self._plain: set[str] = set()
         """Real paths that were found to be no links. A tree is made for one look, in which nothing is asked twice."""
+        self._names: dict[str, Sequence[str]] = {}
 
     def at(self, real: str) -> Path:
         return Path(self.root, real)
@@ -54,61 +56,80 @@ class Tree:
         here, todo, links = start, path.split("/")[::-1], 0
         while todo:
             name = todo.pop()
+            if name in {"", "."}:
+                continue
             if name == "..":
-                here = self._up(here, path)
-            elif name not in {"", "."}:
-                inner = f"{here}/{name}" if here else name
-                target = None if inner in self._plain else self._noted_target(here, name, inner)
-                if target is None:
-                    here = inner
-                    continue
-                self.note(inner)
-                links += 1
-                if links > MAX_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                if target.startswith("/"):
-                    here, target = "", self._inside(inner, target)
-                todo.extend(target.split("/")[::-1])
+                if not here:
+                    raise OutsideError(f"{self.host}/{path} leads outside {self.host}")
+                here = here.rpartition("/")[0]
+                continue
+            inner = f"{here}/{name}" if here else name
+            target = None if inner in self._plain else self._target(here, name, inner)
+            if target is None:
+                here = inner
+                continue
+            self.note(inner)
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if target.startswith("/"):
+                if not target.startswith(f"{self.host}/"):
+                    raise OutsideError(f"{self.host}/{inner} leads outside {self.host}, to {target!r}")
+                here, target = "", target.removeprefix(f"{self.host}/")
+            todo.extend(target.split("/")[::-1])
         self.note(here)
         return here
 
-    def _noted_target(self, directory: str, name: str, path: str) -> str | None:
-        try:
-            return self._target(directory, name, path)
-        except OSError:
-            self.note(path)
-            raise
-
-    def _up(self, here: str, path: str) -> str:
-        if not here:
-            raise OutsideError(f"{self.host}/{path} leads outside {self.host}")
-        return here.rpartition("/")[0]
-
     def _target(self, directory: str, name: str, path: str) -> str | None:
-        """What ``path``, which is ``name`` in ``directory``, leads to if it is a link."""
+        """The target of ``path``, which is ``name`` in ``directory``; None, if it is no link. Raises OSError."""
         try:
             return os.readlink(f"{self.root}/{path}")  # noqa: PTH115  a Path costs more than the call
         except OSError as error:
-            if error.errno != errno.EINVAL:  # readlink(2): not a symbolic link
-                raise
-            self._plain.add(path)
-            return None
+            if error.errno == errno.EINVAL:  # readlink(2): not a symbolic link
+                self._plain.add(path)
+                return None
+            self.note(path)
+            raise
 
     def is_directory(self, real: str) -> bool:
         return os.path.isdir(f"{self.root}/{real}")  # noqa: PTH112  as above
 
-    def _inside(self, link: str, target: str) -> str:
-        """The target of an absolute link, relative to the root."""
-        if not target.startswith(f"{self.host}/"):
-            raise OutsideError(f"{self.host}/{link} leads outside {self.host}, to {target!r}")
-        return target.removeprefix(f"{self.host}/")
+    def reach(self, path: str, start: str = "") -> str | NoValue:
+        """The same as ``follow``, or why it can't be."""
+        try:
+            return self.follow(path, start)
+        except (FileNotFoundError, NotADirectoryError):
+            return NoValue.missing()
+        except OutsideError as error:
+            return NoValue(str(error))
+        except OSError as error:
+            return NoValue(f"can't be reached: {error.strerror}")
 
     def list(self, real: str) -> Sequence[str]:
         """The names in a real directory, in order; none, if there is no such directory. Raises OSError."""
-        try:
-            return sorted(os.listdir(f"{self.root}/{real}"))  # noqa: PTH208  as above
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
+        if real not in self._names:
+            try:
+                self._names[real] = sorted(os.listdir(f"{self.root}/{real}"))  # noqa: PTH208  as above
+            except (FileNotFoundError, NotADirectoryError):
+                self._names[real] = ()
+        return self._names[real]
+
+    def matching(self, pattern: str, start: str = "") -> Iterator[str]:
+        """The existing paths in a real directory, relative to it, that match a pattern. Raises OSError."""
+        first, _, rest = pattern.partition("/")
+        names: Sequence[str] = (first,)
+        if is_glob(first):
+            self.note(start)
+            names = [name for name in self.list(start) if name_matches(name, first)]
+        for name in names:
+            try:
+                real = self.follow(name, start)
+            except (OutsideError, OSError):
+                continue
+            if rest:
+                yield from (f"{name}/{inner}" for inner in self.matching(rest, real))
+            else:
+                yield name
 
     def read(self, real: str) -> str | NoValue:
         """The text of a real regular file, without white space at its end; or why there is none. Of a link the text is
@@ -124,7 +145,7 @@ class Tree:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
                 return NoValue("is no regular file")
-            return _text(_bytes(file, status.st_size, self._longest), self._longest)
+            return _text(file, status.st_size, self._longest)
         except OSError as error:
             return NoValue(f"can't be read: {error.strerror}")
         finally:
@@ -151,21 +172,17 @@ def _unopened(error: OSError) -> NoValue:
     return NoValue(f"can't be opened: {error.strerror}")
 
 
-def _bytes(file: int, size: int, longest: int) -> bytes:
-    """At most one more than the longest. Only a file without a size, as in /proc, may have more after a first read."""
+def _text(file: int, size: int, longest: int) -> str | NoValue:
+    """The text of an open file. Only a file without a size, as in /proc, may have more after a first read."""
     parts = [os.read(file, min(max(size, _PAGE), longest) + 1)]
     length = len(parts[0])
     while not size and length <= longest and (more := os.read(file, longest + 1 - length)):
         parts.append(more)
         length += len(more)
-    return b"".join(parts)
-
-
-def _text(read: bytes, longest: int) -> str | NoValue:
-    if len(read) > longest:
+    if length > longest:
         return NoValue(f"is longer than {longest} bytes")
     try:
-        text = read.decode().rstrip()
+        text = b"".join(parts).decode().rstrip()
     except UnicodeDecodeError:
         return NoValue("isn't UTF-8 text")
     return NoValue("isn't text: it has a NUL character") if "\0" in text else text
