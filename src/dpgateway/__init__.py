@@ -1,6 +1,26 @@
 """Everything that a driver author imports, and nothing else.
 
-docs/ says how to write a driver; ``dpgateway.testing`` has the test that every driver should pass.
+docs/ says how to write a driver; ``dpgateway.testing`` has the test that every driver should pass. ARCHITECTURE.md says
+how the packages work together. In their order, each imports only those before it:
+
+errors        errors, by whose fault they are
+kit           tools that know nothing of the gateway
+model         what drivers and the gateway say to each other
+sysfs         for driver authors: objects of sysfs, and watching them
+config        YAML to typed values
+cdi           CDI specs: read, expand, write
+importing     other plugins' configurations
+drivers       what is known of hardware: drivers, and one driver while it runs
+node          what is known of the node: its kubelet, its pods, its container runtime
+testing       the test of every driver
+resource      one extended resource, whichever front offers it
+deviceplugin  the front that speaks the device-plugin API
+status        everything there is to know of a gateway, as one value
+web           the pages and metrics made of it
+gateway       name -> resource, and what a new configuration changes
+preflight     what the upgrade of a node's kubelet would do
+daemon        the process
+cli           the command line
 """
 
 from typing import TypeVar

@@ -2,6 +2,10 @@
 
 `Kubelet` is one of them: the kubelet's device manager, its registration service, its checkpoint and its pods, without
 containers. It imports nothing of dpgateway and speaks through another implementation of gRPC and protobuf.
+
+kubelet  the simulated kubelet itself
+prompt   `dpgateway simulate`: scripts, and a prompt
+wire     what goes over the sockets
 """
 
 from dpgateway_simulator.kubelet.behaviour import Behaviour

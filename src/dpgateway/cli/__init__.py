@@ -5,13 +5,22 @@ options         the options that several commands have, and the configuration th
 standard        ends a command in one line if standard output can't be written
 reading         this node's configuration, for commands that ask its drivers
 output          tables, JSON, lines in colour
-run             ``run``: the gateway; agent: what its process needs of the command line
-demo            ``demo``; demo_stage: the gateway and the kubelet of the demo
-check           ``check``; unfit: devices no container could get; pools: shared hardware
+run             ``run``
+agent           from the configuration to the running gateway
+demo            ``demo``
+demo_stage      runs the gateway and the kubelet of the demo
+check           ``check``
+unfit           finds devices that no container could get
+pools           which resources offer the same hardware
 compare         ``check --against-running``: what a reload would do
-devices         ``devices``; ask_drivers: asks drivers without a gateway
-status          ``status``; control_client: asks the running gateway; picture: draws a status
-preflight       ``preflight``; facts: asks the node; rehearsal: plays the upgrade
+devices         ``devices``
+ask_drivers     asks drivers without a gateway
+status          ``status``
+control_client  asks the running gateway
+picture         draws a status
+preflight       ``preflight``
+facts           asks the node what ``preflight`` must know
+rehearsal       plays the upgrade of a kubelet
 drivers         ``drivers``
 import_         ``import``
 config          ``config``

@@ -1,7 +1,22 @@
 """The configuration: YAML to typed, frozen values; errors name file, line, key, what was found and what was expected.
 
 :func:`read` reads and checks a file or a directory. What stands under ``options`` is the drivers' own: see
-``dpgateway.drivers.options``. No driver's code runs here. What is named here is what several parts of the gateway need.
+``dpgateway.drivers.options``. No driver's code runs here.
+
+values     what a configuration says, typed
+files      reads the files, and refuses those that others can write
+parsing    YAML text to plain values, each with its place
+syntax     what is told of text that isn't YAML
+source     plain values with the places where they were written
+strict     plain values to typed ones, with all that is wrong at once
+scalars    the types that a configuration can have
+spelling   durations, names of resources, addresses
+checks     what a value has to be beyond its type
+document   from files to a checked Document
+problems   what is wrong, where, and what was expected
+warnings   what is allowed, but may not do what its author wants
+changes    what a new configuration changes while the old one is served
+serialise  a configuration as plain values, and back
 """
 
 from dpgateway.config.changes import Changes, changes, fixed, taken_over, watched

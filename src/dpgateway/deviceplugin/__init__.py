@@ -6,8 +6,10 @@ server        the resource's socket, with every API on it
 handover      hands the resource over to a newer gateway, or takes it over from an older one
 resource      what a kubelet may ask of a resource, in no version's words
 holdings      what containers hold, as the kubelet tells it
-preferred     which ids a container should get; placement: the best of those that are free
-repeating     refuses a start with an outdated answer; outdated: which answers are
+preferred     which ids a container should get
+placement     the best of the free ids
+repeating     refuses a start with an outdated answer
+outdated      which answers are outdated
 fitness       what a container may have with a device
 cdi           how CDI names reach containers
 values        what the calls take and return, in no version's words

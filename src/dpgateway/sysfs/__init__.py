@@ -1,23 +1,32 @@
 """Devices by what they are, for drivers: objects of sysfs, tests of them, templates, lasting names, and watching.
 
 A driver takes ``Match`` as the type of one of its options, and has a survey make devices of the objects that the match
-takes. docs/how-to/match-devices.md says what people write. This part knows nothing of the gateway. Its modules:
+takes. docs/how-to/match-devices.md says what people write. This package knows nothing of the gateway.
 
-- ``values``: where the host's trees are seen, and why there is no value
-- ``patterns``, ``expressions``: globs; regular expressions that never backtrack
-- ``changes``: on what an answer depended, and what events have named
-- ``tree``: files of the host, by paths that never lead outside
-- ``objects``: one look at sysfs
-- ``nodes``: one look at /dev
-- ``pci``, ``identity``, ``numa``: addresses, names that last, and what is near
-- ``fields``, ``templates``: texts that are filled with what an object says
-- ``tests``, ``matching``: which objects are meant
-- ``explaining``: why an object is meant, or why not
-- ``attributes``: what an object is, for people
-- ``selection``, ``naming``, ``grouping``: from objects to devices
-- ``memory``, ``survey``: devices, look by look
-- ``uevents``, ``watching``: what the kernel says of changes
-- ``following``: a survey that looks when something has changed
+values       where the host's trees are seen, and why there is no value
+patterns     globs
+expressions  regular expressions that never backtrack
+changes      on what an answer depended, and what events have named
+tree         files of the host, by paths that never lead outside
+objects      one look at sysfs
+nodes        one look at /dev
+pci          addresses of PCI functions
+identity     names that last
+numa         which NUMA node a device is near
+fields       the fields of templates
+templates    texts that are filled with what an object says
+tests        what a value has to be
+matching     which objects are meant
+explaining   why an object is meant, or why not
+attributes   what an object is, for people
+selection    what makes devices of objects, as a configuration says it
+naming       names of objects, and of groups, that outlast a look
+grouping     which objects are one device
+memory       answers that one look leaves for the next
+survey       from objects to devices, look by look
+uevents      what the kernel says of changes
+watching     says at once that something changed
+following    a survey that looks when something has changed
 """
 
 from dpgateway.kit.complaint import Complaint

@@ -13,6 +13,14 @@ A method ``remove(device)`` beside ``make`` unplugs a device, and one more test 
 Without pytest, ``check_driver(lambda context: MyDriver(MyDriver.Options(), context))`` does the same at once. For
 further tests, ``Recorder().context()`` is a driver's context; the recorder knows what the driver said through it.
 ``FakeTree`` makes files such as those of sysfs.
+
+contract     the contract test
+package      what a driver's package must be
+calls        calls a driver's methods as the gateway does
+concurrency  runs them at once, as the gateway's lanes do
+doubts       what the contract allows, and hardly anybody means
+recorder     a context that remembers what the driver said
+trees        the host's files, as a test wants them
 """
 
 from dpgateway.testing.calls import ContractBroken, ContractWarning

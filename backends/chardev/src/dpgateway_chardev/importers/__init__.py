@@ -1,4 +1,14 @@
-"""Other plugins' configurations, made into options of this driver: one module for each plugin."""
+"""Other plugins' configurations, made into options of this driver: one module for each plugin.
+
+generic          generic-device-plugin
+generic_config   what generic-device-plugin reads
+generic_match    its groups that need a match
+kubevirt         KubeVirt's permitted host devices
+smarter          smarter-device-manager
+sriov            sriov-network-device-plugin
+sriov_selectors  its selectors, as alternatives of `match`
+sriov_auxiliary  its selectors of auxiliary devices
+"""
 
 DRIVER = "chardev"
 

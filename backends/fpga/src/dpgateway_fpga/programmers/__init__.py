@@ -1,4 +1,15 @@
-"""How a board is programmed: one module for each way, all in one table."""
+"""How a board is programmed: one module for each way, all in one table.
+
+programmer     what every way can do, says of itself, and raises
+command        boards that a tool programs
+fpga_manager   boards that fpga_manager programs from a file
+overlay        boards that an overlay for the device tree programs
+dfl            cards with the kernel's DFL drivers
+simulated      boards that are files, for demos and tests
+manager_state  what fpga_manager says of itself
+processes      starts what may hang in a process of its own, and waits for it
+child          that process
+"""
 
 from collections.abc import Callable, Mapping
 
