@@ -148,8 +148,8 @@ def test_a_name_that_is_written_in_other_letters_is_found(specs, etc):
     ("make", "text"),
     [
         (lambda file: file.write_bytes(b"\xff"), "expected text in UTF-8"),
-        (lambda file: file.write_bytes(b" " * (directories.LARGEST + 1)), "more than 1048576 bytes"),
-        (os.mkfifo, "expected a file"),
+        (lambda file: file.write_bytes(b" " * (directories.LARGEST + 1)), "expected at most 1048576 bytes"),
+        (os.mkfifo, "expected a regular file"),
         (lambda file: file.symlink_to("/etc/hostname"), "a link to /etc/hostname, expected a file of this directory"),
         (lambda file: file.symlink_to(file), "Symlink loop|Too many levels"),
     ],

@@ -84,19 +84,6 @@ def descriptors():
     return sorted(path.name for path in Path("/proc/self/fd").iterdir())
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_what_is_in_the_way_of_writing_is_replaced(journal, kind, tmp_path):
-    journal.save(CLAIMS)
-    new = journal.path.with_suffix(".new")
-    if kind == "link":
-        new.symlink_to(tmp_path / "victim")
-    else:
-        os.mkfifo(new)
-    journal.save({"a": Unreleased("")})
-    assert journal.load() == {"a": Unreleased("")}
-    assert list(tmp_path.iterdir()) == [journal.path.parent]
-
-
 def test_a_file_of_more_than_32_mib_is_refused(journal):
     journal.save(CLAIMS)
     raw = journal.path.read_bytes().ljust(32 << 20)

@@ -6,20 +6,20 @@ its stat has changed. A broken spec is logged once and ignored.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dpgateway.cdi.expansion import HostNode, Resolved
 from dpgateway.cdi.producer import OWN
 from dpgateway.cdi.spec import Spec, read
 from dpgateway.errors import CdiError
+from dpgateway.kit import files
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.directories import at_once
 
 LARGEST = 1024 * 1024
 """Bytes of a spec."""
@@ -140,32 +140,24 @@ def _read(file: Path, directory: Path, unread: _Seen, kinds: frozenset[str] | No
 
 
 def _text(file: Path, directory: Path) -> str:
-    with os.fdopen(_opened(file, directory), "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise CdiError(f"{file}: expected a file")
-        check_owner(file, status)
-        raw = at_once(stream, LARGEST + 1)
-    if len(raw) > LARGEST:
-        raise CdiError(f"{file}: more than {LARGEST} bytes")
+    try:
+        raw = files.read(_real(file, directory), LARGEST, partial(check_owner, file)).content
+    except (files.NotAFileError, files.TooLongError) as error:
+        raise CdiError(str(error)) from error
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CdiError(f"{file}: expected text in UTF-8: {error}") from error
 
 
-def _opened(file: Path, directory: Path) -> int:
-    # NONBLOCK: a pipe doesn't wait for its writer (open(2))
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-    try:
-        return os.open(file, flags)
-    except OSError as error:
-        if error.errno != errno.ELOOP:  # open(2): it is no link
-            raise
+def _real(file: Path, directory: Path) -> Path:
+    """Where a link leads to, which must be within the directory."""
+    if not file.is_symlink():
+        return file
     real = file.resolve()
     if not real.is_relative_to(directory.resolve()):
         raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
-    return os.open(real, flags)
+    return real
 
 
 def check_owner(path: Path, status: os.stat_result) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ from dpgateway.cdi.expansion import HostNode
 from dpgateway.cdi.producer import OWN_NAME, Granted, Record, recorded, sayable, text_of
 from dpgateway.errors import CdiError
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.directories import make_private, read
+from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read, write
 from dpgateway.model import Allocation
 
 PATIENCE = 5.0
@@ -81,7 +80,7 @@ class OwnSpecs:
         try:
             with self._alone():
                 one = OwnSpec(what, self._records / what.file, 0.0, what)
-                _replace(one.record, record)
+                write(one.record, record.encode())
                 _update(one.spec, text)
         except OSError as error:
             where = f"{self.directory / what.file}, from {self._records}"
@@ -157,7 +156,7 @@ class OwnSpecs:
                 now = None if allocation is None else replace(said.given, **sayable(allocation))
                 one = OwnSpec(said.given, record, record.stat().st_mtime, now)
                 if now != said.now:
-                    _replace(record, Record(said.given, now).to_json())
+                    write(record, Record(said.given, now).to_json().encode())
                     os.utime(record, (one.date, one.date))  # when it was given is what it was
                     changed += 1
                 self._follow_record(one)
@@ -201,7 +200,7 @@ def _real(path: str) -> _Real:
 
 
 def _read(path: Path) -> str:
-    return read(path, LARGEST).decode()
+    return read(path, LARGEST).content.decode()
 
 
 def _update(path: Path, text: str) -> None:
@@ -211,21 +210,6 @@ def _update(path: Path, text: str) -> None:
     try:
         if _read(path) == text:
             return
-    except (FileNotFoundError, UnicodeDecodeError):
+    except (FileNotFoundError, NotAFileError, TooLongError, UnicodeDecodeError):
         pass
-    _replace(path, text)
-
-
-def _replace(path: Path, text: str) -> None:
-    """With mode 0600, because the environment may be a secret. Raises OSError; then the file is as it was."""
-    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
-    new = Path(name)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+    write(path, text.encode())

@@ -27,21 +27,15 @@ class NoGateway(GatewayError):
 @contextlib.contextmanager
 def asked(path: Path, request: str) -> Iterator[Iterator[Any]]:
     """The answers as they arrive. Raises NoGateway if there is none."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(PATIENCE)
-        _connect(connection, path)
+    with _connected(path) as connection:
         connection.sendall(f"{request}\n".encode())
         with connection.makefile("r", encoding="utf-8") as lines:
             yield _answers(connection, lines, path)
 
 
-def _connect(connection: socket.socket, path: Path) -> None:
+def _connected(path: Path) -> socket.socket:
     try:
-        address = unix.Address(path)
-        try:
-            connection.connect(address.path)
-        finally:
-            address.close()
+        return unix.connect(path, seconds=PATIENCE)
     except PermissionError as error:
         raise NoGateway(f"uid {os.geteuid()} may not ask the gateway at {path}; run as root") from error
     except (FileNotFoundError, ConnectionRefusedError) as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Wrong, missing_space
 from dpgateway.config.source import Written
-from dpgateway.kit.directories import at_once
+from dpgateway.kit.files import NotAFileError, TooLongError, read
 
 LARGEST_FILE = 1024 * 1024
 """Bytes."""
@@ -90,21 +90,21 @@ def _parse(file: Path) -> Written:
 
 
 def _read(file: Path) -> str:
+    def check(status: os.stat_result) -> None:
+        if wrong := _unsafe(file, status):
+            raise wrong
+
     try:
-        _check_kind(file.stat())
-        # NONBLOCK: a pipe that has come in between doesn't wait for its writer (open(2))
-        with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
-            status = os.fstat(stream.fileno())
-            _check_kind(status)
-            if wrong := _unsafe(file, status):
-                raise wrong
-            raw = at_once(stream, LARGEST_FILE + 1)
+        raw = read(file, LARGEST_FILE, check, follow=True).content
     except FileNotFoundError:
         raise Wrong("no such file or directory", "a configuration file", "--config names another") from None
+    except NotAFileError as error:
+        kind = KINDS.get(stat.filemode(error.mode)[0], "something else")
+        raise Wrong(kind, "a file", "write the configuration into a file") from None
+    except TooLongError:
+        raise Wrong(f"more than {LARGEST_FILE} bytes", "a configuration file") from None
     except OSError as error:
         raise _unreadable(error) from error
-    if len(raw) > LARGEST_FILE:
-        raise Wrong(f"more than {LARGEST_FILE} bytes", "a configuration file")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -118,12 +118,6 @@ def _unreadable(error: OSError) -> Wrong:
     """What to say of a file or directory that is there, but that can't be read."""
     hint = f"let uid {os.geteuid()} read it, or run as root" if isinstance(error, PermissionError) else ""
     return Wrong(f"a path that can't be read ({error.strerror})", "a readable file or directory", hint)
-
-
-def _check_kind(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = KINDS.get(stat.filemode(status.st_mode)[0], "something else")
-        raise Wrong(kind, "a file", "write the configuration into a file")
 
 
 def _unsafe(path: Path, status: os.stat_result, *, read_only: bool = False) -> Wrong | None:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpgateway.kit import locks, unix
-from dpgateway.kit.directories import make_private
+from dpgateway.kit.files import make_private
 from dpgateway.kit.tasks import aligned
 
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
@@ -61,16 +59,14 @@ class SharedSocket:
         return False
 
     async def _is_answered(self) -> bool:
-        address = unix.Address(self.path)
         try:
-            async with asyncio.timeout(self._patience):
-                _, writer = await asyncio.open_unix_connection(address.path)
+            with unix.Address(self.path) as address:
+                async with asyncio.timeout(self._patience):
+                    _, writer = await asyncio.open_unix_connection(address.path)
         except TimeoutError:  # the listener is there, and busy
             return True
         except OSError:
             return False
-        finally:
-            address.close()
         writer.close()
         return True
 
@@ -80,15 +76,12 @@ class SharedSocket:
             if not locked:
                 return False
             self._close()
-            new = self.path.with_name(f"{self.path.name}.{os.getpid()}-{time.time_ns()}")
-            listener = _bind(new)
+            listener = unix.listen(self.path)
             try:
+                self._bound = self.path.lstat()
                 self._server = await asyncio.start_unix_server(connected, sock=listener, limit=self._longest)
-                self._bound = new.lstat()
-                new.rename(self.path)
             except BaseException:
-                new.unlink(missing_ok=True)
-                self._close()  # the server first: it has a reader for the listener
+                self._bound = None
                 listener.close()
                 raise
         return True
@@ -106,17 +99,3 @@ class SharedSocket:
         if self._server is not None:
             self._server.close()
         self._server = self._bound = None
-
-
-def _bind(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    address = unix.Address(path)
-    try:
-        listener.bind(address.path)
-        path.chmod(0o600)
-    except OSError:
-        listener.close()
-        raise
-    finally:
-        address.close()
-    return listener

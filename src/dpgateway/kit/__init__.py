@@ -6,8 +6,9 @@ threads       calls that block, on threads
 limits        how many threads and descriptors this process may have
 inotify       one inotify instance for the process
 locks         locks of files, and the wait for one
-directories   private directories, and files that others write
+files         files that others read and write, and private directories
 unix          unix sockets: paths, connections and what their peers have read
+channel       a gRPC channel to a unix socket
 accepted      which process is at the other end of an accepted connection
 seqpacket     one process talks to another, and passes descriptors
 log           lines as text or JSON

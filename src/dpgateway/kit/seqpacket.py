@@ -22,7 +22,6 @@ MOST_DESCRIPTORS = 253
 """With one text (SCM_MAX_FD, include/net/scm.h)."""
 _NOTHING_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """accept(2)"""
-_KIND = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 
 
 class Gone(OSError):
@@ -42,17 +41,7 @@ class Peer:
     @classmethod
     def dial(cls, path: Path) -> Peer:
         """Raises OSError if nobody listens there."""
-        dialling, address = socket.socket(socket.AF_UNIX, _KIND), None
-        try:
-            address = unix.Address(path)
-            dialling.connect(address.path)
-        except OSError:
-            dialling.close()
-            raise
-        finally:
-            if address is not None:
-                address.close()
-        return cls(dialling)
+        return cls(unix.connect(path, socket.SOCK_SEQPACKET))
 
     def send(self, text: str, *descriptors: int) -> None:
         """The other process gets copies of the descriptors. Raises OSError."""
@@ -122,7 +111,7 @@ class Listener:
     def __init__(self, path: Path, met: Callable[[Peer], None]) -> None:
         """Takes the path over, whoever had it. Raises OSError."""
         self._met = met
-        self._socket = _bound(path)
+        self._socket = unix.listen(path, socket.SOCK_SEQPACKET)
         self._again: asyncio.TimerHandle | None = None
         self._listen()
 
@@ -147,21 +136,3 @@ class Listener:
             self._again.cancel()
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
-
-
-def _bound(path: Path) -> socket.socket:
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    listener, address = socket.socket(socket.AF_UNIX, _KIND), unix.Address(new)
-    try:
-        new.unlink(missing_ok=True)
-        listener.bind(address.path)
-        new.chmod(0o600)
-        listener.listen()
-        new.rename(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        listener.close()
-        raise
-    finally:
-        address.close()
-    return listener

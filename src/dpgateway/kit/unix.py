@@ -17,6 +17,7 @@ import termios
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 LONGEST = 107
 """Bytes."""
@@ -45,10 +46,48 @@ class Address:
     def __str__(self) -> str:
         return f"unix:{self.path}"
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         if self._directory is not None:
             os.close(self._directory)
             self._directory = None
+
+
+def listen(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+    """A socket at the path, with mode 0600, in place of what is there: bound under another name, and renamed. Raises
+    OSError.
+    """
+    new = path.with_name(f"{path.name}.{os.getpid()}-{time.time_ns()}")
+    listener = socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        with Address(new) as address:
+            listener.bind(address.path)
+        new.chmod(0o600)
+        listener.listen()
+        new.rename(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        listener.close()
+        raise
+    return listener
+
+
+def connect(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM, seconds: float = 0.0) -> socket.socket:
+    """A connection to who listens there. ``seconds``: its timeout; 0: it never blocks. Raises OSError."""
+    connection = socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC)
+    try:
+        connection.settimeout(seconds)
+        with Address(path) as address:
+            connection.connect(address.path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def accepted(paths: Collection[str]) -> list[int]:

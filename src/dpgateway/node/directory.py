@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpgateway.errors import naming
-from dpgateway.kit.directories import at_once
+from dpgateway.kit.files import Contents, read
 from dpgateway.kit.log import bind
 from dpgateway.node import checkpoint
 
@@ -50,24 +48,12 @@ class Places:
         return self.pod_resources.parent.parent / "pods"
 
 
-def read_checkpoint(directory: Path) -> tuple[bytes, os.stat_result]:
+def read_checkpoint(directory: Path) -> Contents:
     """The file, and what is known of it. Blocks.
 
     Raises OSError unless it is a regular file: a pipe would be read for ever if nobody wrote to it.
     """
-    path = directory / checkpoint.NAME
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        with naming(path):
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(f"{path}: expected a regular file, found mode {found.st_mode:o}")
-            if found.st_size > LARGEST_CHECKPOINT:
-                raise OSError(f"{path}: expected at most {LARGEST_CHECKPOINT} bytes, found {found.st_size}")
-            with open(descriptor, "rb", closefd=False) as file:
-                return at_once(file, LARGEST_CHECKPOINT), found
-    finally:
-        os.close(descriptor)
+    return read(directory / checkpoint.NAME, LARGEST_CHECKPOINT, follow=True)
 
 
 def stamped(stamp: float) -> float:

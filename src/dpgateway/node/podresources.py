@@ -6,18 +6,16 @@ v1 is served since 1.20, v1alpha1 from 1.13 on (pkg/kubelet/apis/podresources). 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
 from dpgateway.errors import KubeletError, cut, encodable
-from dpgateway.kit import unix
+from dpgateway.kit.channel import Channel
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holders import Holder
 from dpgateway.node.wire import podresources_pb2 as wire
@@ -32,13 +30,6 @@ LONGEST_NAME = 253
 """Characters of a name in Kubernetes (validation.DNS1123Subdomain of apimachinery). Each is kept for each id, and told
 in many places."""
 
-_OPTIONS = [
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),  # as for Register
-    ("grpc.max_receive_message_length", LARGEST),
-]
-
 Listing = Mapping[str, Mapping[str, Holder]]
 """The holder of each id, by resource."""
 
@@ -48,8 +39,7 @@ class PodResources:
 
     def __init__(self, socket: Path, threads: Threads, deadline: float = DEADLINE) -> None:
         self._socket, self._threads, self._deadline = socket, threads, deadline
-        self._channel: Any = None
-        self._address: unix.Address | None = None
+        self._channel: Channel | None = None
         self._apis: tuple[str, ...] = APIS
         self.api: str | None = None
         """The version that this kubelet answered in."""
@@ -86,19 +76,14 @@ class PodResources:
 
     async def _call(self, path: str) -> bytes:
         if self._channel is None:
-            self._address = unix.Address(self._socket)
-            self._channel = grpc.aio.insecure_channel(str(self._address), options=_OPTIONS)
+            self._channel = Channel(self._socket, LARGEST)
         answer: bytes = await self._channel.unary_unary(path)(b"", timeout=self._deadline)
         return answer
 
     async def close(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
-            with contextlib.suppress(Exception):  # nobody needs it any more
-                await channel.close()
-        if self._address is not None:
-            self._address.close()
-            self._address = None
+            await channel.close()
 
 
 def holders(raw: bytes, resources: Collection[str]) -> Listing:

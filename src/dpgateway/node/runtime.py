@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -17,7 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from dpgateway.kit import unix
+from dpgateway.kit.channel import Channel
 from dpgateway.kit.log import bind
 from dpgateway.node.wire import cri_pb2 as wire
 
@@ -32,11 +31,6 @@ _KNOWS_CDI = {"containerd": (2, 0, 0), "cri-o": (1, 28, 0)}
 """From when on names that come over CRI count without being turned on (containerd #9621, cri-o #6944)."""
 _IGNORES_CDI = {"containerd": (1, 7, 2), "cri-o": (1, 23, 0)}
 """Before these nothing knows names that come over CRI: containerd 1.7.0 and 1.7.1 know only those in annotations."""
-_OPTIONS = [
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),
-]
 
 _log = bind(__name__)
 
@@ -160,7 +154,7 @@ async def _ask(socket: Path) -> Said:
 async def _called(socket: Path, method: str, request: Message, answers: type[M]) -> M:
     """Empty if there is no answer."""
     try:
-        async with dialled(socket) as channel:
+        async with Channel(socket) as channel:
             return await called(channel, method, request, answers)
     except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
         told = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
@@ -168,18 +162,7 @@ async def _called(socket: Path, method: str, request: Message, answers: type[M])
         return answers()
 
 
-@asynccontextmanager
-async def dialled(socket: Path) -> AsyncGenerator[grpc.aio.Channel, None]:
-    """A channel to the runtime on this socket. Raises OSError if its directory isn't there."""
-    address = unix.Address(socket)
-    try:
-        async with grpc.aio.insecure_channel(str(address), options=_OPTIONS) as channel:
-            yield channel
-    finally:
-        address.close()
-
-
-async def called(channel: grpc.aio.Channel, method: str, request: Message, answers: type[M]) -> M:
+async def called(channel: Channel, method: str, request: Message, answers: type[M]) -> M:
     """Raises AioRpcError or DecodeError if there is no answer."""
     raw = await channel.unary_unary(f"{SERVICE}/{method}")(request.SerializeToString(), timeout=DEADLINE)
     return answers.FromString(raw)

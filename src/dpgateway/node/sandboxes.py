@@ -16,9 +16,10 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from dpgateway.kit.channel import Channel
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import retry
-from dpgateway.node.runtime import SERVICE, called, dialled, serving
+from dpgateway.node.runtime import SERVICE, called, serving
 from dpgateway.node.wire import cri_pb2 as wire
 
 POD = "io.kubernetes.pod.uid"
@@ -53,7 +54,7 @@ class Sandboxes:
         there = serving(self._candidates)
         if there is None:
             raise FileNotFoundError(f"not one alone is there of {', '.join(map(str, self._candidates))}")
-        async with dialled(there[0]) as channel:
+        async with Channel(there[0]) as channel:
             heard = 0
             async for raw in channel.unary_stream(f"{SERVICE}/GetContainerEvents")(b""):
                 sandbox = wire.ContainerEventResponse.FromString(raw).pod_sandbox_status
@@ -72,14 +73,14 @@ class Sandboxes:
         if there is None:
             return frozenset()
         try:
-            async with dialled(there[0]) as channel:
+            async with Channel(there[0]) as channel:
                 return frozenset([uid for uid in pods if await _has_ended(channel, uid)])
         except _NO_ANSWER as error:
             _log.debug("the container runtime doesn't say what runs: %s", _told(error))
             return frozenset()
 
 
-async def _has_ended(channel: grpc.aio.Channel, uid: str) -> bool:
+async def _has_ended(channel: Channel, uid: str) -> bool:
     """The sandboxes first: in one that is stopped no container starts any more."""
     labels = {POD: uid}
     of_pod = wire.ListPodSandboxRequest(filter=wire.PodSandboxFilter(label_selector=labels))

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpgateway.errors import KubeletError, describe
-from dpgateway.kit.directories import make_private, read
+from dpgateway.kit.files import TooLongError, make_private, read, write
 from dpgateway.resource.front import Unreleased
 
 VERSION = 1
@@ -38,9 +37,11 @@ class Journal:
     def load(self) -> Entries:
         """Empty if there is no file; raises KubeletError or OSError if there is one that can't be read."""
         try:
-            raw = read(self.path, LARGEST)
+            raw = read(self.path, LARGEST).content
         except FileNotFoundError:
             return {}
+        except TooLongError as error:
+            raise KubeletError(str(error)) from error
         return from_json(raw, self._resource, str(self.path))
 
     def save(self, unreleased: Entries, *, sync: bool = True) -> None:
@@ -49,30 +50,11 @@ class Journal:
             self.path.unlink(missing_ok=True)
             return
         make_private(self.path.parent)  # what is written there decides who gets a device
-        temporary = self.path.with_suffix(".new")  # nobody else has it: there is one gateway for each resource
-        temporary.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(to_json(unreleased, self._resource))
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(self.path)
-        if sync:
-            _sync(self.path.parent)
+        write(self.path, to_json(unreleased, self._resource), sync=sync)
 
     def put_aside(self) -> Path:
         """A file that can't be read gets another name, in place of an earlier one, so that people can look at it."""
         return self.path.rename(self.path.with_suffix(".damaged"))
-
-
-def _sync(directory: Path) -> None:
-    """So that a power cut doesn't undo a rename in it (fsync(2))."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def to_json(unreleased: Entries, resource: str) -> bytes:
@@ -89,8 +71,6 @@ def from_json(raw: bytes, resource: str, path: str) -> Entries:
 
 
 def _entries(raw: bytes, resource: str) -> Entries:
-    if len(raw) > LARGEST:
-        raise ValueError(f"expected at most {LARGEST} bytes")
     document = json.loads(raw)
     if (document["version"], document["resource"]) != (VERSION, resource):
         raise ValueError(f"expected version {VERSION} of {resource}")
@@ -133,7 +113,7 @@ def entries_of_others(
     ours = {Journal(state_dir, device_plugins_dir, resource).path for resource in resources}
     for path in sorted(set(state_dir.glob("*.json")) - ours):
         try:
-            resource = json.loads(read(path, LARGEST))["resource"]
+            resource = json.loads(read(path, LARGEST).content)["resource"]
             journal = Journal(state_dir, device_plugins_dir, resource)
             if journal.path == path:  # else it is of another kubelet
                 found[resource] = journal.load()

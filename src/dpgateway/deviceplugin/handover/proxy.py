@@ -11,21 +11,19 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
 
 from dpgateway.deviceplugin.api import Api, Call, Rpc
 from dpgateway.deviceplugin.server.handlers import Answered
-from dpgateway.kit import unix
+from dpgateway.kit.channel import Channel
 
 MARGIN = 1.0
 """Seconds that the newer gateway has besides the resource's own time, because it knows better why it has no answer."""
 
 _DECIDING = frozenset({Call.ALLOCATE, Call.PREPARE})
 """The calls that give something away, or make it ready."""
-_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
 
 
 @dataclass
@@ -43,17 +41,13 @@ class Proxy:
 
     def __init__(self, resource: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
         self._resource, self._log = resource, log
-        self._serves = asyncio.get_running_loop().create_future()
+        self._channel: asyncio.Future[Channel | None] = asyncio.get_running_loop().create_future()
         self._decided = Decided()
-        self._address: unix.Address | None = None
-        self._channel: Any = None
 
     def serves(self, socket: Path, decided: Decided | None = None) -> None:
         """From now on the newer gateway answers there. Raises OSError."""
         self._decided = decided or self._decided
-        self._address = unix.Address(socket)
-        self._channel = grpc.aio.insecure_channel(str(self._address), options=_OPTIONS)
-        self._serves.set_result(True)
+        self._channel.set_result(Channel(socket))
 
     def owns(self) -> None:
         """From now on the kubelet may call the newer gateway directly, so the older one may decide nothing."""
@@ -64,12 +58,12 @@ class Proxy:
 
         ``patience``: seconds within which the kubelet is to have an answer, once the newer gateway serves.
         """
-        if not await asyncio.shield(self._serves):
+        if (channel := await asyncio.shield(self._channel)) is None:
             return None
         decides, seconds, died = rpc.call in _DECIDING, patience + MARGIN, False
         try:
             async with asyncio.timeout(seconds):
-                answer: bytes = await self._channel.unary_unary(f"/{api.service}/{rpc.name}")(raw)
+                answer: bytes = await channel.unary_unary(f"/{api.service}/{rpc.name}")(raw)
         except grpc.aio.AioRpcError as error:
             # If it has died, the kubelet got nothing by this call; but it may have got something by an earlier one.
             died = error.code() is grpc.StatusCode.UNAVAILABLE
@@ -88,9 +82,7 @@ class Proxy:
 
     async def end(self) -> None:
         """The newer gateway serves no more, or isn't asked any more. Calls that wait are this gateway's."""
-        if not self._serves.done():
-            self._serves.set_result(False)
-        if self._channel is not None:
-            await self._channel.close()
-        if self._address is not None:
-            self._address.close()
+        if not self._channel.done():
+            self._channel.set_result(None)
+        elif (channel := self._channel.result()) is not None:
+            await channel.close()

@@ -1,17 +1,14 @@
 """The one RPC that goes to the kubelet: Register.
 
-There is one channel per incarnation for all resources. The channel has a subchannel pool of its own (gRPC's
-process-wide one remembers that a path failed, and makes the next connection wait), and is thrown away when it fails.
-When to register is the registrar's business.
+There is one channel per incarnation for all resources, and it is thrown away when it fails. When to register is the
+registrar's business.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -22,6 +19,7 @@ from dpgateway.deviceplugin.values import Registration
 from dpgateway.errors import KubeletError
 from dpgateway.kit import unix
 from dpgateway.kit.accepted import Credentials, credentials
+from dpgateway.kit.channel import Channel
 from dpgateway.node.directory import SOCKET
 
 DEADLINE = 30.0
@@ -29,13 +27,6 @@ DEADLINE = 30.0
 
 The kubelet dials back within Register, for up to 10 s (plugin/v1beta1/client.go, 1.25), and asks for options.
 """
-
-_OPTIONS = [
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-    # a kubelet.sock that answers GOAWAY and stays connected would cost a core, and gigabytes, until the deadline
-    ("grpc.enable_retries", 0),
-]
 
 
 class ApiRefused(KubeletError):
@@ -64,7 +55,7 @@ class KubeletClient:
     ) -> None:
         """``apis``: the versions to register with, newest first."""
         self._socket, self._group, self._deadline = directory / SOCKET, group, deadline
-        self._channel: _Channel | None = None
+        self._channel: Channel | None = None
         self.apis = apis
         self._refusals = Refusals([api.name for api in apis], gathering)
         self.accepted: Api | None = None
@@ -87,9 +78,9 @@ class KubeletClient:
     async def register(self, api: Api, registration: Registration) -> None:
         """Raises ApiRefused or RegisterFailed."""
         if self._channel is None:
-            self._channel = _Channel(self._socket)
+            self._channel = Channel(self._socket)
         channel = self._channel
-        call = channel.grpc.unary_unary(api.register_path)
+        call = channel.unary_unary(api.register_path)
         try:
             await call(api.to_register(registration), timeout=self._deadline)
         except grpc.aio.AioRpcError as error:
@@ -97,7 +88,7 @@ class KubeletClient:
         self._refusals.accepted(registration.resource)
         self.accepted = api
 
-    def _failure(self, error: grpc.aio.AioRpcError, channel: _Channel, resource: str, api: Api) -> KubeletError:
+    def _failure(self, error: grpc.aio.AioRpcError, channel: Channel, resource: str, api: Api) -> KubeletError:
         code, text = error.code(), error.details() or ""
         # "requested API version ... is not supported" since 1.9, "unsupported API version" in 1.8; another package's
         # service is unknown (kubelet.sock serves exactly one)
@@ -111,45 +102,21 @@ class KubeletClient:
             text = f"nothing listens on {self._socket}: a kubelet left it behind, or is only starting"
         return RegisterFailed(f"{code.name}: {text}", listening=listening)
 
-    def _discard(self, channel: _Channel | None) -> None:
+    def _discard(self, channel: Channel | None) -> None:
         """Other resources may still wait for an answer on the channel, so their calls have their time to end."""
         if channel is None or channel is not self._channel:
             return
         self._channel = None
-        self._group.create_task(self._close(channel), name="close a channel to the kubelet")
-
-    async def _close(self, channel: _Channel) -> None:
-        with contextlib.suppress(Exception):  # nobody needs the channel, and its failure must not end the process
-            await channel.close(self._deadline)
+        self._group.create_task(channel.close(self._deadline), name="close a channel to the kubelet")
 
     async def close(self) -> None:
         self._refusals.forget()
         channel, self._channel = self._channel, None
         if channel is not None:
-            await channel.close(None)
+            await channel.close()
 
 
 def _listener(path: Path) -> Credentials:
     """The process that listens there. Raises OSError if there is none, or if others wait for it."""
-    address = unix.Address(path)
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as dialling:
-            dialling.connect(address.path)
-            return credentials(dialling)
-    finally:
-        address.close()
-
-
-class _Channel:
-    """gRPC's channel to one socket, and the address that it dials as long as it is open."""
-
-    def __init__(self, socket: Path) -> None:
-        self._address = unix.Address(socket)
-        self.grpc: Any = grpc.aio.insecure_channel(str(self._address), options=_OPTIONS)
-
-    async def close(self, grace: float | None) -> None:
-        """``grace``: seconds that calls have to end."""
-        try:
-            await self.grpc.close(grace)
-        finally:
-            self._address.close()
+    with unix.connect(path) as connection:
+        return credentials(connection)

@@ -1,0 +1,50 @@
+"""A gRPC channel to a unix socket."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, Self
+
+import grpc.aio
+
+from dpgateway.kit.unix import Address
+
+_OPTIONS = [
+    # the process-wide pool remembers that a path failed, and makes the next connection wait
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    # a peer that answers GOAWAY and stays connected would cost a core, and gigabytes, until the deadline
+    ("grpc.enable_retries", 0),
+]
+
+
+class Channel:
+    """It holds its address as long as it is open. Used from the event loop."""
+
+    def __init__(self, socket: Path, largest: int | None = None) -> None:
+        """``largest``: bytes of an answer; gRPC's own limit is 4 MiB. Raises OSError if the directory isn't there."""
+        self._address = Address(socket)
+        limit = [("grpc.max_receive_message_length", largest)] if largest is not None else []
+        self._grpc: Any = grpc.aio.insecure_channel(str(self._address), options=[*_OPTIONS, *limit])
+
+    def unary_unary(self, path: str) -> Any:  # noqa: ANN401  gRPC's multicallable, which has no types
+        """``path``: of the RPC, as gRPC names it."""
+        return self._grpc.unary_unary(path)
+
+    def unary_stream(self, path: str) -> Any:  # noqa: ANN401
+        return self._grpc.unary_stream(path)
+
+    async def close(self, grace: float | None = None) -> None:
+        """``grace``: seconds that calls have to end. Never fails: nobody needs the channel any more."""
+        try:
+            with contextlib.suppress(Exception):
+                await self._grpc.close(grace)
+        finally:
+            self._address.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

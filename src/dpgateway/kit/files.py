@@ -1,0 +1,102 @@
+"""Files that other processes read and write, and directories in which nobody else may write."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, NamedTuple
+
+
+class NotAFileError(OSError):
+    """What is there is no regular file."""
+
+    def __init__(self, path: Path, mode: int) -> None:
+        super().__init__(f"{path}: expected a regular file, found mode {mode:o}")
+        self.mode = mode
+
+
+class TooLongError(OSError):
+    """The file is longer than it may be."""
+
+
+class Contents(NamedTuple):
+    """What was in a file, and what is known of it."""
+
+    content: bytes
+    status: os.stat_result
+
+
+def read(
+    path: Path, longest: int, check: Callable[[os.stat_result], object] | None = None, *, follow: bool = False
+) -> Contents:
+    """A whole file, of ``longest`` bytes at most. Never waits for another process. Raises OSError.
+
+    ``check``: called before anything is read, and raises what is wrong, such as the owner. ``follow``: also if the path
+    is a symbolic link, which else fails with ELOOP (open(2)).
+    """
+    before = path.stat(follow_symlinks=follow)  # opening a device may do something
+    if not stat.S_ISREG(before.st_mode) and not stat.S_ISLNK(before.st_mode):
+        raise NotAFileError(path, before.st_mode)
+    # NONBLOCK: a pipe that has come in between doesn't wait for its writer (open(2))
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise NotAFileError(path, status.st_mode)
+        if check is not None:
+            check(status)
+        content = at_once(file, longest + 1)
+    if len(content) > longest:
+        raise TooLongError(f"{path}: expected at most {longest} bytes, found {max(len(content), status.st_size)}")
+    return Contents(content, status)
+
+
+def at_once(file: IO[bytes], most: int) -> bytes:
+    """What a file that was opened with O_NONBLOCK has. Raises BlockingIOError if it has nothing to read yet: what calls
+    itself a regular file may be served by another program, or be /proc/kmsg.
+    """
+    found: bytes | None = file.read(most)
+    if found is None:
+        raise BlockingIOError(errno.EAGAIN, "it has nothing to read yet", file.name)
+    return found
+
+
+def write(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Replaces the file as a whole, with mode 0600; a reader sees the older content or the new one.
+
+    ``sync``: a power cut doesn't undo it (fsync(2)). Raises OSError; then the file is as it was before.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(descriptor)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    if sync:
+        _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_private(directory: Path) -> None:
+    """Makes it, and those above it. Raises OSError if it can't, or if what is there is another user's."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{directory} must belong to uid {os.geteuid()}, and nobody else may write there")
