@@ -34,7 +34,7 @@ def plugin(*, served=True, listed=True, failure="", streaming=False, **others) -
         **{**usual, **others},
         served=served,
         failure=failure,
-        driver=SimpleNamespace(said=SimpleNamespace(value=SimpleNamespace(listed=None, failure="", error=""))),
+        driver=SimpleNamespace(state=SimpleNamespace(value=SimpleNamespace(listed=None, failure="", error=""))),
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
         registrar=SimpleNamespace(standing=SimpleNamespace(value=standing)),
     )

@@ -28,7 +28,7 @@ MOST_HUNG = 4
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _LaneCall:
     """A call of the allocate lane."""
 
     method: str
@@ -46,8 +46,8 @@ class AllocateLane:
         self._turn = asyncio.Lock()
         self._queued = 0
         """How many calls wait for their turn. While none does, a free lock is taken at once, without a timer."""
-        self._current: _Asked | None = None
-        self._hung: dict[_Asked, None] = {}
+        self._current: _LaneCall | None = None
+        self._hung: dict[_LaneCall, None] = {}
 
     async def call(
         self, method: str, function: Callable[[], T], seconds: float, end: float, late: Callable[[], None] | None = None
@@ -71,7 +71,7 @@ class AllocateLane:
             calls = ", ".join(map(str, self._hung))
             raise DriverTimeout(f"{method}() isn't called, because {MOST_HUNG} calls hang: {calls}")
 
-        self._current = _Asked(method)
+        self._current = _LaneCall(method)
         future = self._threads.call(f"{self._name} {method}", function, end - time.monotonic())
         if not await self._answered(future, end, late):
             raise DriverTimeout(f"{method}() hasn't answered for {seconds:g} s")
