@@ -93,9 +93,7 @@ def check(  # noqa: PLR0913  one for each option
         told = {"against_running": comparison and comparison.as_json()} if running is not None else {}
         print_json(_as_json(settings, verdict) | told)
     else:
-        _print(settings, verdict)
-        if comparison is not None:
-            _print_comparison(comparison)
+        _print(settings, verdict, comparison)
     context.exit(2 if verdict.problems else 0)
 
 
@@ -194,7 +192,7 @@ def _spread(problem: Problem) -> dict[str, object]:
     return {**parts.pop("place"), **parts}
 
 
-def _print(settings: Settings, verdict: Verdict) -> None:
+def _print(settings: Settings, verdict: Verdict, comparison: Comparison | None) -> None:
     for line in in_lines(verdict.problems):
         print_line(line, "red")
     for warning in verdict.warnings:
@@ -207,9 +205,8 @@ def _print(settings: Settings, verdict: Verdict) -> None:
     if resources:
         print_table(("resource", "driver", "where"), [(one.name, one.driver, str(one.where)) for one in resources])
     print_line(f"{settings.config} is valid on node {settings.node_name}", "green")
-
-
-def _print_comparison(comparison: Comparison) -> None:
+    if comparison is None:
+        return
     print_line("what a reload does to the running gateway:")
     print_table(("resource", "change", "keys"), comparison.rows())
     for key in comparison.taken_over:

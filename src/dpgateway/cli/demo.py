@@ -10,9 +10,7 @@ import asyncio
 import signal
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -130,13 +128,6 @@ async def play(folder: Path) -> None:
             await act(stage)
 
 
-def _run(work: Callable[[], Any]) -> None:
-    try:
-        work()
-    except TimeoutError as error:
-        raise Unexpected(str(error)) from error
-
-
 @click.command()
 def demo() -> None:
     """Show the gateway with simulated devices and a simulated kubelet.
@@ -153,12 +144,14 @@ def demo() -> None:
         folder = Path(name)
         print_line("One gateway process serves three resources of three drivers to a simulated kubelet.")
         try:
-            _run(lambda: asyncio.run(play(folder)))
-        except GatewayError:
+            asyncio.run(play(folder))
+        except (GatewayError, TimeoutError) as error:
             log = folder / LOG
             click.echo()
             print_line("the gateway's log:", "red")
             click.echo(log.read_text() if log.exists() else "(none)")
+            if isinstance(error, TimeoutError):
+                raise Unexpected(str(error)) from error
             raise
     click.echo()
     print_line(f"All as expected, in {time.monotonic() - began:.1f} s.", "green")

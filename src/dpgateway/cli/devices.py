@@ -97,17 +97,10 @@ def _row(resource: ResourceConfig, device: Device) -> tuple[str, ...]:
 
 
 def _attributes(device: Device) -> str:
-    texts = ((name, _plain(value)) for name, value in device.attributes.items())
+    """Values as in JSON: ``true``, not ``True``."""
+    attributes = device.attributes.items()
+    texts = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in attributes)
     return " ".join(f"{name}={text}" for name, text in texts if len(text) <= LONGEST) or "-"
-
-
-def _plain(value: str | float | bool) -> str:
-    """The value as JSON has it: ``true``, not ``True``."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _source(resource: ResourceConfig) -> str:
-    return f"driver {resource.driver} finds none for the options at {resource.where}"
 
 
 def _print(found: list[DriverAnswer]) -> None:
@@ -117,15 +110,13 @@ def _print(found: list[DriverAnswer]) -> None:
         columns = COLUMNS if any(device.attributes for _, device in listed) else COLUMNS[:-1]
         rows = [_row(resource, device)[: len(columns)] for resource, device in listed]
         print_table(columns, rows, styles, [name for name in SPARE if name in columns])
-    _print_failures(found)
-
-
-def _print_failures(found: list[DriverAnswer]) -> None:
     for answer in found:
+        name, driver = answer.resource.name, answer.resource.driver
         if answer.failure is not None:
-            print_line(f"{answer.resource.name}: {answer.failure} (driver {answer.resource.driver})", "red")
+            print_line(f"{name}: {answer.failure} (driver {driver})", "red")
         elif not answer.devices:
-            print_line(f"{answer.resource.name}: no devices: {_source(answer.resource)}", "yellow")
+            source = f"driver {driver} finds none for the options at {answer.resource.where}"
+            print_line(f"{name}: no devices: {source}", "yellow")
 
 
 def _explained(answer: DriverAnswer) -> dict[str, object]:
@@ -144,10 +135,11 @@ def _print_explained(found: list[DriverAnswer], about: str) -> None:
             print_line(f"{name}: {answer.failure} (driver {driver})", "red")
         elif answer.candidates is None:
             print_line(f"{name}: driver {driver} can't explain what it looked at", "yellow")
+        elif not answer.candidates and about:
+            print_line(f"{name}: driver {driver} knows no {about}", "yellow")
         elif not answer.candidates:
-            print_line(
-                f"{name}: driver {driver} knows no {about}" if about else f"{name}: {_nothing(answer)}", "yellow"
-            )
+            where = answer.resource.where
+            print_line(f"{name}: driver {driver} found nothing to look at for the options at {where}", "yellow")
 
 
 def _why(answer: DriverAnswer, one: Candidate) -> tuple[str, ...]:
@@ -157,7 +149,3 @@ def _why(answer: DriverAnswer, one: Candidate) -> tuple[str, ...]:
     reason = next((device.health.reason for device in answer.devices if device.id == one.device), None)
     failed = ("-", "-", "-") if reason is None else ("health", reason, "Healthy")
     return (answer.resource.name, one.name, str(one.device), *failed)
-
-
-def _nothing(answer: DriverAnswer) -> str:
-    return f"driver {answer.resource.driver} found nothing to look at for the options at {answer.resource.where}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -67,7 +67,7 @@ def describe_options(kind: Any, prefix: str = "", told: set[Any] | None = None) 
         if not field.init:
             continue
         name = prefix + field.name
-        default = _default(field)
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
         required = default is MISSING
         text = str(field.metadata.get("help", ""))
         yield Option(name, name_kind(kinds[field.name]), required, None if required else plain(default), text)
@@ -84,10 +84,6 @@ def _nested(kind: Any) -> Iterator[tuple[Any, str]]:  # noqa: ANN401  a type
     for inner in get_args(kind):
         if is_dataclass(inner):
             yield inner, "[]" if get_origin(kind) in LISTS else ""
-
-
-def _default(field: Field[Any]) -> Any:  # noqa: ANN401
-    return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401

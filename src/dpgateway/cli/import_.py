@@ -14,7 +14,7 @@ from dpgateway.cli.output import apart, print_json, print_table
 from dpgateway.config import did_you_mean
 from dpgateway.config.document import of_plain
 from dpgateway.errors import ConfigurationError, GatewayError
-from dpgateway.importing import Imported, Importer, NotKept, Source, installed
+from dpgateway.importing import Imported, Importer, Source, installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +111,10 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 def _tell(imported: Imported, text: str, output: str, *, written: bool) -> None:
     if output == "json":
         names = [one.name for one in imported.resources]
-        not_kept = [_as_json(one) for one in imported.not_kept]
+        not_kept = [{**(parts := asdict(one)).pop("place"), **parts} for one in imported.not_kept]
         print_json({"configuration": text, "resources": names, "not_kept": not_kept})
         return
     if not written:
         click.echo(text, nl=False)
     for one in imported.not_kept:
         click.secho(f"not kept: {one}", fg="yellow", err=True)
-
-
-def _as_json(not_kept: NotKept) -> dict[str, object]:
-    parts = asdict(not_kept)
-    return {**parts.pop("place"), **parts}

@@ -42,7 +42,10 @@ def print_table(columns: Sequence[str], rows: Rows, styles: Sequence[str] = (), 
     if sys.stdout.isatty():
         _print_rich(head, rows, styles, [column.upper() for column in spare] or head[:0:-1])
     else:
-        _print_plain([head, *rows])
+        whole = [head, *rows]
+        widths = [max(len(row[column]) for row in whole) for column in range(len(head))]
+        for row in whole:
+            click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def print_line(text: str, style: str = "") -> None:
@@ -78,9 +81,3 @@ def fit(columns: Mapping[str, Sequence[str]], spare: Sequence[str], room: int) -
         wide = [name for name in widths if widths[name] > least[name]] or list(widths)
         widths[max(wide, key=lambda name: widths[name])] -= 1
     return widths
-
-
-def _print_plain(rows: Rows) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    click.echo("\n".join(lines))

@@ -22,7 +22,6 @@ from dpgateway.node import checkpoint
 from dpgateway.node.holders import Note
 from dpgateway.preflight import Rehearsal
 from dpgateway.preflight.rehearsed import Again, Id
-from dpgateway.resource.shares import share_ids
 from dpgateway_simulator import Crashed, Kubelet
 
 PATIENCE = 30.0
@@ -55,7 +54,8 @@ def rehearse(version: str, directory: Path, answers: Sequence[DriverAnswer], not
 async def _play(folder: Path, version: str, served: Sequence[DriverAnswer], notes: Mapping[str, Note]) -> Rehearsal:
     pods, kubelet = _pods(notes), Kubelet(version, folder / "dp")
     running = [f"{pod}/{container}" for pod, containers in pods.items() for container in containers]
-    async with gateway_in(folder, folder / "dp", NODE, _configuration(folder, served)):
+    configuration = {"state_dir": str(folder / "state"), "resources": [_resource(answer) for answer in served]}
+    async with gateway_in(folder, folder / "dp", NODE, configuration):
         try:
             await kubelet.start(sources_ready=not pods, running=running)
             await _registered(kubelet, folder, served)
@@ -66,10 +66,6 @@ async def _play(folder: Path, version: str, served: Sequence[DriverAnswer], note
             return Rehearsal(kubelet.version, crashed=str(crash))
         finally:
             await kubelet.kill()
-
-
-def _configuration(folder: Path, served: Sequence[DriverAnswer]) -> dict[str, Any]:
-    return {"state_dir": str(folder / "state"), "resources": [_resource(answer) for answer in served]}
 
 
 def _resource(answer: DriverAnswer) -> dict[str, Any]:
@@ -98,7 +94,10 @@ def _pods(notes: Mapping[str, Note]) -> Pods:
 
 async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[DriverAnswer]) -> None:
     """Returns once the kubelet has each list."""
-    healthy = {answer.resource.name: sum(1 for _ in _healthy(answer)) for answer in served}
+    healthy = {
+        answer.resource.name: sum(device.health.ok for device in answer.devices) * answer.resource.shares.count
+        for answer in served
+    }
 
     def all_there() -> bool:
         seen = kubelet.resources()
@@ -112,13 +111,6 @@ async def _registered(kubelet: Kubelet, folder: Path, served: Sequence[DriverAns
     except TimeoutError as error:
         log = (folder / LOG).read_text()
         raise Unexpected(f"the rehearsal's gateway isn't with its kubelet: {error}; its log:\n{log}") from error
-
-
-def _healthy(answer: DriverAnswer) -> Iterator[str]:
-    shares = answer.resource.shares
-    for device in answer.devices:
-        if device.health.ok:
-            yield from share_ids(device.id, shares.count, shares.ids or "")
 
 
 async def _admitted(kubelet: Kubelet, pod: str, containers: Mapping[str, Mapping[str, int]]) -> Again:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,15 @@ def _print(answer: Any, resource: str, output: str, *, again: bool) -> None:  # 
 
 
 def _print_checkpoint(directory: Path, resource: str, failure: str, output: str) -> None:
-    notes, unread = _read_checkpoint(directory)
-    notes = {name: note for name, note in notes.items() if resource in ("", name)}
+    notes: dict[str, Note] = {}
+    unread = None
+    try:
+        notes |= checkpoint.notes(read_checkpoint(directory)[0])
+    except (OSError, KubeletError) as error:
+        unread = str(error)
+    notes = {name: note for name, note in sorted(notes.items()) if resource in ("", name)}
     if output == "json":
-        held = [_held(name, note) for name, note in sorted(notes.items())]
+        held = [{"name": name, "devices": [*_held(note)]} for name, note in notes.items()]
         print_json({"schema": SCHEMA, "gateway": None, "failure": failure, "checkpoint": held, "unread": unread})
         return
     print_line(failure, "red")
@@ -88,7 +94,7 @@ def _print_checkpoint(directory: Path, resource: str, failure: str, output: str)
         return
     rows = [
         (name, id_, ", ".join(f"{one.pod_uid} ({one.name})" for one in sorted(noted.containers)) or "-")
-        for name, note in sorted(notes.items())
+        for name, note in notes.items()
         for id_, noted in sorted(note.items())
     ]
     print_line(f"what the kubelet wrote down when it last gave a device away, in {directory / checkpoint.NAME}:")
@@ -98,17 +104,7 @@ def _print_checkpoint(directory: Path, resource: str, failure: str, output: str)
         print_line("no container holds a device")
 
 
-def _read_checkpoint(directory: Path) -> tuple[dict[str, Note], str | None]:
-    """The notes of all resources, and why they can't be read, if they can't."""
-    try:
-        return dict(checkpoint.notes(read_checkpoint(directory)[0])), None
-    except (OSError, KubeletError) as error:
-        return {}, str(error)
-
-
-def _held(name: str, note: Note) -> dict[str, object]:
-    devices = [
-        {"id": id_, "holders": [{"pod_uid": one.pod_uid, "container": one.name} for one in sorted(noted.containers)]}
-        for id_, noted in sorted(note.items())
-    ]
-    return {"name": name, "devices": devices}
+def _held(note: Note) -> Iterator[dict[str, object]]:
+    for id_, noted in sorted(note.items()):
+        holders = [{"pod_uid": one.pod_uid, "container": one.name} for one in sorted(noted.containers)]
+        yield {"id": id_, "holders": holders}
