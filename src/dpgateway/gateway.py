@@ -21,6 +21,7 @@ from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.server.sockets import left_behind
+from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.errors import KubeletError, NoThread
 from dpgateway.kit import memory
@@ -115,8 +116,9 @@ class Gateway:
         own = OwnSpecs(configuration.state_dir, cdi_dirs[-1], directory, Complaint(_log, "a CDI spec: %s"))
         self._keeping = Keeping(own, self._holdings.by_resource, left, self._threads)
         cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
-        self._front = Front(self._holdings, client, self._threads, configuration.state_dir, self._pools, handover, cdi)
-        self._node.written.subscribe(self._front.throttle.wrote)
+        throttle = ListThrottle(self._node.written)
+        state_dir = configuration.state_dir
+        self._front = Front(self._holdings, client, self._threads, state_dir, self._pools, handover, cdi, throttle)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None

@@ -13,6 +13,7 @@ from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.lifecycle import State
+from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.drivers.running import CallsAfterClose, RunningDriver
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
@@ -37,7 +38,8 @@ class Running:
         self.driver = RunningDriver(self.config, "node-a", threads, log)
         state, client = directory / "state", KubeletClient(directory, APIS, group)
         pools = Pools(Left(holdings, directory, state, threads), CallsAfterClose())
-        front = Front(holdings, client, threads, state, pools, Coordinator(pools.together, group), cdi())
+        throttle = ListThrottle(holdings.node.written)
+        front = Front(holdings, client, threads, state, pools, Coordinator(pools.together, group), cdi(), throttle)
         self.plugin = Plugin(self.config, self.driver, front, group)
         for runs in (partial(run_both, holdings), front.pools.run, self.driver.run, self.plugin.run):
             group.create_task(runs())

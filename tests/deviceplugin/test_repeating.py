@@ -76,7 +76,7 @@ class Node:
         self.list()
         cdi_ = cdi(*directories, runtime=True)
         self.resource = Resource(self.config, self.inventory, running(calls), cdi_, log, holdings=self.holdings)
-        self.resource.agent = KUBELET
+        self.resource.listed_for(KUBELET)
         self.repeating = self.resource.repeating
         self.repeating.go_on()
 
@@ -313,7 +313,7 @@ async def test_while_the_device_is_away_there_is_no_spec(make, tmp_path):
 async def following(node, *, asked=False):
     """What runs beside the resource. ``asked``: whether the kubelet asks before a start."""
     if not asked:
-        node.resource.api = replace(BETA, rpcs=tuple(rpc for rpc in BETA.rpcs if rpc.call is not Call.PREPARE))
+        node.resource.speak(replace(BETA, rpcs=tuple(rpc for rpc in BETA.rpcs if rpc.call is not Call.PREPARE)))
     both = node.repeating.follow(), node.repeating.follow_notes()
     tasks = [asyncio.ensure_future(one) for one in both]
     yield

@@ -400,7 +400,7 @@ async def test_nothing_is_warned_of_when_nothing_is_lost(make, records):
 async def test_a_kubelet_that_may_not_know_cdi_gets_what_a_name_stands_for(make, tmp_path, api, records):
     write(tmp_path / "a.json", spec("v.example/c", a={"env": ["E=cdi", "F=1"], "deviceNodes": [{"path": "/dev/null"}]}))
     resource = make(Calls(allocation=NAMED), env={"E": "config"}, specs=[tmp_path])
-    resource.agent = "grpc-go/1.54.0"
+    resource.listed_for("grpc-go/1.54.0")
     (grant,) = await resource.allocate([("a",)], api)
     null = DeviceNode("/dev/null", permissions="rwm")
     assert grant.allocation == Allocation({"E": "cdi", "F": "1"}, (FULL.device_nodes[0], null), FULL.mounts, {"n": "1"})
@@ -411,7 +411,7 @@ async def test_always_gives_a_cdi_name_of_its_own_and_otherwise_nothing_is_writt
     (plain,) = await resource.allocate([("a",)], NEW)
     assert (plain.allocation, own(tmp_path).all()) == (FULL, ())
     resource = make(Calls(allocation=FULL), specs=(tmp_path,), runtime=True, cdi="always")
-    resource.agent = "grpc-go/1.72.2"
+    resource.listed_for("grpc-go/1.72.2")
     (named,) = await resource.allocate([("b", "a")], NEW)
     (written,) = own(tmp_path).all()
     assert named.allocation == Allocation(annotations={"n": "1"}, cdi_devices=(written.given.name,))
@@ -431,7 +431,7 @@ async def test_a_cdi_name_that_stands_for_nothing_fails_the_allocate_before_anyt
 async def test_a_cdi_name_that_may_not_arrive_is_expanded_or_the_allocate_fails(make, tmp_path, records):
     write(tmp_path / "a.json", spec("v.example/c", a={"env": ["F=1"]}))
     resource = make(Calls(allocation=NAMED), specs=[tmp_path], cdi="always")
-    resource.agent = "grpc-go/1.58.3"
+    resource.listed_for("grpc-go/1.58.3")
     for _ in range(2):
         (grant,) = await resource.allocate([("a",)], NEW)
         assert (grant.allocation.cdi_devices, grant.allocation.env["F"]) == ((), "1")
@@ -651,7 +651,7 @@ async def test_the_log_says_what_each_container_got_and_how_long_it_took(make, r
 
 async def test_an_older_kubelets_allocation_is_prepared_too_and_shares_have_ids_of_their_own(make, records):
     resource = make(Calls("prepare"), shares=Shares(2))
-    resource.api = V1ALPHA2
+    resource.speak(V1ALPHA2)
     await resource.allocate([["a", "a::1", "b"]], V1ALPHA2)
     await turns()
     assert [(text.split(" in ")[0], *fields) for text, *fields in told(records)] == [

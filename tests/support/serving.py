@@ -19,7 +19,7 @@ from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
 from dpgateway.drivers.running import DriverState
 from dpgateway.kit.log import Bound
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.ownership import Ownership
 from tests.support.resources import configured
@@ -110,11 +110,11 @@ class Served:
         self.calls = Calls()
         self.resource = Resource(self.config, self.inventory, running(self.calls), cdi(), log, holdings=self.holdings)
         self.audience = Audience()
-        self.handlers = Handlers(self.resource, APIS, self._opened, ListThrottle(), log)
+        self.handlers = Handlers(self.resource, APIS, self._opened, ListThrottle(Signal()), log)
         self.endpoint = Endpoint(Ownership(directory, self.handlers.name, log), self.handlers, group(), log)
 
     def _opened(self, agent: str) -> StreamCallbacks:
-        self.resource.agent = agent
+        self.resource.listed_for(agent)
         return self.audience.opened()
 
     @property

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from dpgateway.deviceplugin.server.callers import Callers
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
 from dpgateway.deviceplugin.server.streams import ListThrottle
+from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.kit.call_stats import CallStats
@@ -61,7 +62,7 @@ class Front:
     pools: Pools
     handover: Coordinator
     cdi: CdiDelivery
-    throttle: ListThrottle = field(default_factory=ListThrottle)
+    throttle: ListThrottle
 
 
 class Plugin:
@@ -96,7 +97,7 @@ class Plugin:
         self._pools = front.pools
         self._pools.join(self.inventory)
         self._resource = Resource(config, self.inventory, driver, front.cdi, log, holdings=holdings)
-        self._resource.api = front.client.apis[0]
+        self._resource.speak(front.client.apis[0])
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.throttle, log)
         self._ownership = Ownership(self._node.directory, name, log)
         self._ownership.join(config.value.pool or "")
@@ -115,6 +116,7 @@ class Plugin:
         self._news = News(self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=self._holders)
         self._stranger = Stranger(name)
         self._telling: asyncio.Task[None] | None = None
+        self._calls: Lanes | None = None
         self._taken: tuple[Device, ...] | None = None
         """The driver's list that the inventory took last."""
         config.subscribe(self._configured)
@@ -133,11 +135,7 @@ class Plugin:
         return self._holdings.value.named
 
     def _stream_opened(self, agent: str) -> StreamCallbacks | None:
-        return self._callers.opened(partial(self._kubelets_stream, agent))
-
-    def _kubelets_stream(self, agent: str) -> StreamCallbacks:
-        self._resource.agent = agent
-        return self.registrar.stream_opened()
+        return self._callers.opened(partial(self.registrar.stream_opened, agent))
 
     @property
     def failure(self) -> str:
@@ -344,4 +342,6 @@ class Plugin:
             self.inventory.fail(said.failure, overdue=said.overdue, deaf=deaf)
         self._resource.repeating.look()
         self._reminder.hear(self.failure)
-        self.registrar.options_changed()
+        if calls is not self._calls:  # another instance of the driver, with other abilities
+            self._calls = calls
+            self.registrar.options_changed()

@@ -96,6 +96,14 @@ class Resource:
         calls = self.driver.calls
         return calls is None or calls.idle
 
+    def speak(self, api: Api) -> None:
+        """From now on the kubelet is asked, and asks, in this version."""
+        self.api = api
+
+    def listed_for(self, agent: str) -> None:
+        """A kubelet that calls itself so has opened a stream."""
+        self.agent = agent
+
     def rest(self) -> None:
         """From now on another gateway may serve the resource: the driver isn't told what is free, and no answer that
         was given is compared with what its driver would give now.

@@ -47,8 +47,8 @@ class Elsewhere:
         """The same of others, by the hash of their name."""
         self._new: set[str] = set()
         """The configured resources that no other gateway served when they came."""
-        self._older: set[str] = set()
-        """The gateways that served the others."""
+        self.older: set[str] = set()
+        """The gateways that served the others; without one, nothing can be renamed."""
         self._telling = False
         self._seen = 0
         """The folder's time when it was looked at last, in nanoseconds; 0 if another look has to follow."""
@@ -60,10 +60,10 @@ class Elsewhere:
 
     def renamed(self, resource: str) -> str:
         """Which gateway serves what this resource, which is in no pool, may have been there; empty if none does."""
-        if resource not in self._new or not self._older:
+        if resource not in self._new:
             return ""
         self.look()
-        mine = (one for one in self._strangers.values() if not one.pool and one.gateway in self._older)
+        mine = (one for one in self._strangers.values() if not one.pool and one.gateway in self.older)
         return next((one.text for one in mine), "")
 
     def add(self, resource: str, text: str) -> None:
@@ -133,4 +133,4 @@ class Elsewhere:
             self._new.add(resource)
         elif owner.gateway != this_gateway():
             self._new.discard(resource)
-            self._older.add(owner.gateway)
+            self.older.add(owner.gateway)

@@ -85,7 +85,7 @@ class Pools:
 
     def _besides_one(self, resource: str) -> Iterator[Used]:
         """The same for a resource in no pool."""
-        if text := self.elsewhere.renamed(resource):
+        if self.elsewhere.older and (text := self.elsewhere.renamed(resource)):
             yield Used("a resource that isn't configured here", elsewhere=text)
         for one in self._ended():
             if one.resource != resource:

@@ -18,7 +18,7 @@ from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import Grant
 from dpgateway.deviceplugin.wire import v1alpha2_pb2, v1beta1_pb2
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Allocation, Device, Health
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.offers import Offer
@@ -210,7 +210,9 @@ async def channel(tmp_path):
     inventory.take((Device("a"), Device("b", Health.unhealthy("wet"))))
     resource = Resource(Observable(config), inventory, running(Calls()), cdi(), log, holdings=holdings)
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers(tuple(Handlers(resource, (V1BETA2, *APIS), opened, ListThrottle(), log).generic()))
+    server.add_generic_rpc_handlers(
+        tuple(Handlers(resource, (V1BETA2, *APIS), opened, ListThrottle(Signal()), log).generic())
+    )
     server.add_insecure_port(f"unix:{tmp_path}/plugin.sock")
     await server.start()
     async with grpc.aio.insecure_channel(f"unix:{tmp_path}/plugin.sock") as channel:

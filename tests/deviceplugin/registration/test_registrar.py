@@ -35,7 +35,11 @@ class Plug:
     def options(self):
         return self.wanted
 
-    api = property(None, lambda self, api: self.spoken.append(api.name))
+    def speak(self, api):
+        self.spoken.append(api.name)
+
+    def listed_for(self, agent):
+        pass
 
     async def link(self):
         if self.fails:

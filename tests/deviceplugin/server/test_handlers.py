@@ -39,7 +39,7 @@ async def test_allocate_answers_in_v1beta1_one_response_for_each_container(serve
     ("spoken", "kind"), [(v1alpha2.API, v1alpha2_pb2.AllocateResponse), (v1alpha1.API, v0_1_pb2.AllocateResponse)]
 )
 async def test_the_dialect_that_was_registered_decides_how_the_shared_path_answers(served, client, spoken, kind):
-    served.resource.api = spoken
+    served.resource.speak(spoken)
     raw = await client.call("Allocate", v1alpha2_pb2.AllocateRequest(devicesIDs=["a"]), V1ALPHA)
     answer = kind.FromString(raw)
     envs = answer.envs if kind is v1alpha2_pb2.AllocateResponse else answer.spec[0].envs

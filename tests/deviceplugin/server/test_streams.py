@@ -6,6 +6,7 @@ import pytest
 from dpgateway import Device, Health
 from dpgateway.deviceplugin.api import APIS, v1alpha1
 from dpgateway.deviceplugin.server.streams import End, Lists, ListThrottle
+from dpgateway.kit.observable import Signal
 from tests.support.serving import V1ALPHA, V1BETA1, health
 from tests.support.waiting import turns, until
 
@@ -98,7 +99,7 @@ async def test_a_stream_before_the_first_list_waits_for_it(serve, connect):
 
 async def test_a_list_is_sent_when_another_message_is_asked_for(served):
     sent: list[int] = []
-    stream = Lists(served.inventory.list, ListThrottle()).watch(APIS[0], False, End(), lambda: sent.append(1))
+    stream = Lists(served.inventory.list, ListThrottle(Signal())).watch(APIS[0], False, End(), lambda: sent.append(1))
     await anext(stream)
     assert sent == []
     served.inventory.fail("gone", overdue=True)
@@ -149,7 +150,7 @@ async def test_a_kubelet_that_keeps_old_health_gets_all_unhealthy_first_and_the_
 
 
 async def test_a_kubelet_1_8_keeps_no_health_though_its_agent_is_1_9s(served, connect):
-    served.resource.api = v1alpha1.API
+    served.resource.speak(v1alpha1.API)
     stream = connect(served.socket, agent="grpc-go/1.3.0").watch(V1ALPHA)
     assert health(await stream.read(), V1ALPHA) == HEALTHY
 

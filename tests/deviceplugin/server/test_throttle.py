@@ -6,7 +6,7 @@ import pytest
 
 from dpgateway.deviceplugin.api import APIS, Api
 from dpgateway.deviceplugin.server.streams import WRITING, End, Lists, ListThrottle
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Health
 from dpgateway.resource.offers import Offer
 from tests.support.time import advance, in_virtual_time
@@ -36,7 +36,7 @@ async def sent(lists: Lists, api: Api, times: list[float], messages: int = 1) ->
 
 @in_virtual_time
 async def test_lists_of_all_resources_keep_the_pause_of_the_api():
-    throttle = ListThrottle()
+    throttle = ListThrottle(Signal())
     times: list[float] = []
     began = asyncio.get_running_loop().time()
     sending = [asyncio.ensure_future(sent(Lists(inventory(), throttle), PACED, times)) for _ in range(5)]
@@ -47,22 +47,24 @@ async def test_lists_of_all_resources_keep_the_pause_of_the_api():
 
 @in_virtual_time
 async def test_a_list_waits_until_the_kubelet_has_written_the_one_before():
-    throttle, loop = ListThrottle(), asyncio.get_running_loop()
+    written = Signal()
+    throttle, loop = ListThrottle(written), asyncio.get_running_loop()
     began = loop.time()
     await throttle.turn(0.01, writes=True)
-    loop.call_later(0.2, throttle.wrote)
+    loop.call_later(0.2, written.notify)
     await throttle.turn(0.01, writes=True)
     assert loop.time() - began == pytest.approx(0.2)
 
 
 @in_virtual_time
 async def test_a_kubelet_that_is_not_seen_to_write_is_waited_for_once():
-    throttle, loop = ListThrottle(), asyncio.get_running_loop()
+    written = Signal()
+    throttle, loop = ListThrottle(written), asyncio.get_running_loop()
     began = loop.time()
     for _ in range(3):
         await throttle.turn(0.01, writes=True)
     assert loop.time() - began == pytest.approx(0.01 + WRITING + 0.01)
-    throttle.wrote()
+    written.notify()
     await throttle.turn(0.01, writes=True)
     began = loop.time()
     await throttle.turn(0.01, writes=True)
@@ -71,7 +73,7 @@ async def test_a_kubelet_that_is_not_seen_to_write_is_waited_for_once():
 
 @in_virtual_time
 async def test_an_api_without_a_pause_waits_for_nobody():
-    throttle = ListThrottle()
+    throttle = ListThrottle(Signal())
     times: list[float] = []
     began = asyncio.get_running_loop().time()
     await throttle.turn(60)
@@ -80,7 +82,7 @@ async def test_an_api_without_a_pause_waits_for_nobody():
 
 
 async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
-    throttle, one = ListThrottle(), inventory()
+    throttle, one = ListThrottle(Signal()), inventory()
     await throttle.turn(PACED.pause)
     sending = asyncio.ensure_future(sent(Lists(one, throttle), PACED, []))
     await asyncio.sleep(0)
@@ -90,7 +92,7 @@ async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
 
 
 async def test_a_stream_that_ends_does_not_wait_for_its_turn():
-    throttle, end = ListThrottle(), End()
+    throttle, end = ListThrottle(Signal()), End()
     await throttle.turn(60)
     stream = Lists(inventory(), throttle).watch(PACED, False, end, lambda: None)
     async with asyncio.timeout(10):
@@ -103,7 +105,7 @@ async def test_a_stream_that_ends_does_not_wait_for_its_turn():
 
 async def test_an_end_may_be_said_twice():
     end = End()
-    lists = Lists(Observable(None), ListThrottle())
+    lists = Lists(Observable(None), ListThrottle(Signal()))
     reading = asyncio.ensure_future(anext(lists.watch(APIS[0], False, end, lambda: None)))
     await asyncio.sleep(0)
     end.say()
@@ -119,7 +121,7 @@ async def test_a_stream_whose_end_was_said_before_it_waited_ends():
     async with asyncio.timeout(10):
         for listed in (Listed(None), inventory()):
             with pytest.raises(StopAsyncIteration):
-                await anext(Lists(listed, ListThrottle()).watch(APIS[0], False, end, lambda: None))
+                await anext(Lists(listed, ListThrottle(Signal())).watch(APIS[0], False, end, lambda: None))
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)

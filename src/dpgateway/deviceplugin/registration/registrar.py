@@ -109,8 +109,9 @@ class Registrar:
         if change in _KUBELET:
             self._feed(_KUBELET[change])
 
-    def stream_opened(self) -> StreamCallbacks:
-        """The kubelet has opened a stream."""
+    def stream_opened(self, agent: str = "") -> StreamCallbacks:
+        """The kubelet, which calls itself so, has opened a stream."""
+        self._resource.listed_for(agent)
         self._endpoint.tidy()
         stream, seamless = Stream(), self._seamless
         self._seamless = False
@@ -217,7 +218,7 @@ class Registrar:
     async def _register(self, attempt: int, api: Api) -> None:
         """One Register; its result is an event."""
         try:
-            self._resource.api = api
+            self._resource.speak(api)
             options = self._resource.options()
             registration = Registration(self._resource.name, await self._endpoint.link(), options)
             self._registered = options

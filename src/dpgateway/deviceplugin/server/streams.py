@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 from dpgateway.deviceplugin.api import Api, ListEncoder
-from dpgateway.kit.observable import Observable
+from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Health
 from dpgateway.resource.offers import Offers
 
@@ -25,18 +25,14 @@ _ENDING = Health.unhealthy("about to be listed")
 class ListThrottle:
     """Sends lists one after another, to kubelets that can't take many at once. One for all resources of a kubelet."""
 
-    def __init__(self) -> None:
-        self._turns = asyncio.Lock()
+    def __init__(self, written: Signal) -> None:
+        """``written``: the kubelet may have written its checkpoint."""
+        self._written, self._turns = written, asyncio.Lock()
         self._next = 0.0
-        self._written = asyncio.Event()
-        self._written.set()
+        self._sent = -1
+        """The version of ``written`` at the last list."""
         self._blind = False
         """Set when no checkpoint write was seen in time; the directory watch may be blind, so don't wait for it."""
-
-    def wrote(self) -> None:
-        """The kubelet has written its checkpoint."""
-        self._written.set()
-        self._blind = False
 
     async def turn(self, pause: float, *, writes: bool = False) -> None:
         """Waits for a turn, after which nobody else has one for ``pause`` seconds.
@@ -46,13 +42,15 @@ class ListThrottle:
         async with self._turns:
             loop = asyncio.get_running_loop()
             await asyncio.sleep(self._next - loop.time())
-            if writes and not self._blind:
+            if self._written.version > self._sent:
+                self._blind = False
+            elif writes and not self._blind:
                 try:
                     async with asyncio.timeout(WRITING):
-                        await self._written.wait()
+                        await self._written.wait(self._sent)
                 except TimeoutError:
                     self._blind = True
-            self._written.clear()
+            self._sent = self._written.version
             self._next = loop.time() + pause
 
 
