@@ -10,7 +10,7 @@ few threads, and a call that hangs takes one thread away from the others, and no
 job waits.
 
 If the system refuses a thread, the job waits for one of those that there are, and asks for a thread again each time its
-patience is over. It fails when there is none.
+patience is over. It fails when there is none, or when all of them hang for so long.
 
 Nobody polls: a caller's event loop has a timer while its job waits, and a caller without a loop blocks anyway. A caller
 that can do neither begins a job that doesn't wait (:meth:`Threads.begin`).
@@ -39,6 +39,9 @@ _Inbox = queue.SimpleQueue["_Job"]
 IDLE = "idle"
 """The name of a thread that has nothing to do."""
 
+MOST_REFUSED = 20
+"""Threads that the system may refuse for one job, which waits for one of ours meanwhile, before the job fails."""
+
 
 class _Job:
     """A function, and who waits for its outcome: an event loop, or, without one, a thread.
@@ -46,7 +49,7 @@ class _Job:
     Neither the job nor an error keeps what it doesn't need: a driver's object, and a traceback, can be large.
     """
 
-    __slots__ = ("error", "function", "future", "loop", "name", "result")
+    __slots__ = ("error", "function", "future", "loop", "name", "refused", "result")
     result: Any
     error: BaseException | None
 
@@ -59,6 +62,7 @@ class _Job:
     ) -> None:
         self.name, self.future, self.loop = name, future, loop
         self.function: Callable[[], Any] | None = function
+        self.refused = 0
 
     def run(self) -> None:
         """Runs the function once, unless the future was cancelled, and drops it."""
@@ -223,7 +227,8 @@ class Threads:
                 if self._free:
                     self._free.pop().put(job)
                     return False
-                if self._count:
+                job.refused += 1
+                if self._count and job.refused < MOST_REFUSED:
                     self._waiting[job] = None
                     self._waiting.move_to_end(job, last=False)
                     return True

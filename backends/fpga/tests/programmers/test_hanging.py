@@ -26,12 +26,12 @@ from tests.support.gateway import Gateway
 PROGRAM = """
 import pickle, sys, threading
 options, image = pickle.loads(bytes.fromhex(sys.argv[1]))
-from dpgateway_fpga.journal import Journal
+from dpgateway_fpga.journal import BoardJournal
 from dpgateway_fpga.programmers import Failed
 from dpgateway_fpga.programmers.fpga_manager import FpgaManagerProgrammer
 reached = threading.Event()
 def work():
-    with Journal(options.state_dir).locked("fpga-a") as locks:
+    with BoardJournal(options.state_dir).locked("fpga-a") as locks:
         FpgaManagerProgrammer(options).program(options.boards[0], image, lambda _: reached.set(), locks)
 threading.Thread(target=work, daemon=True).start()
 assert reached.wait(20)
