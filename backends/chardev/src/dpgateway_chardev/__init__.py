@@ -1,7 +1,8 @@
 """The driver for Linux device nodes: offers what paths and globs under /dev name, and notices hotplug at once.
 
 driver      lists what a survey finds, and looks once more before it gives a node to a container
-options     what a resource can say about its device nodes
+options     what a resource can say about its device nodes, checked
+keys        their keys, which the checks take
 settings    the mappings within the options
 paths       whether paths in the configuration can be meant
 patterns    globs over paths

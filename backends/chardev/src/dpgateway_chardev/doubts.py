@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping
 
-from dpgateway.sysfs import HOST_DEV, PART, DevTree, GroupOption, Look, NoNode, Object, Roots, Template, find, is_glob
+from dpgateway.sysfs import HOST_DEV, PART, DevTree, Look, NoNode, Object, Template, find, is_glob
 from dpgateway_chardev.hostfiles import HostFiles
-from dpgateway_chardev.settings import MountOption, NodeKind, NodeOption
+from dpgateway_chardev.keys import CharDeviceKeys
 
 
-class Matching(Protocol):
-    """The options that say what is matched, and where that is looked for."""
-
-    @property
-    def match(self) -> Sequence[NodeKind]: ...
-    @property
-    def id(self) -> str | None: ...
-    @property
-    def group(self) -> GroupOption | None: ...
-    @property
-    def nodes(self) -> Sequence[NodeOption]: ...
-    @property
-    def mounts(self) -> Sequence[MountOption]: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def roots(self) -> Roots: ...
-
-
-def doubts(options: Matching, others: Mapping[str, Matching]) -> Iterator[str]:
+def doubts(options: CharDeviceKeys, others: Mapping[str, CharDeviceKeys]) -> Iterator[str]:
     """``others``: of the resources before this one that aren't in its pool."""
     try:
         taken = _taken(options)
@@ -44,8 +22,7 @@ def doubts(options: Matching, others: Mapping[str, Matching]) -> Iterator[str]:
         if not match.optional and number not in taken.values():
             yield f"match[{number}]: nothing on this node matches it{_why(Look(options.roots), match.subsystem)}"
     if taken:
-        yield from _companions(options)
-        yield from _mounts(options)
+        yield from _absent(options)
         yield from _ids_of_a_group(options)
     for name, objects in theirs.items():
         if both := sorted(f"/sys/{thing.path}" for thing in taken.keys() & objects):
@@ -61,21 +38,12 @@ def _why(look: Look, subsystem: str) -> str:
     return f", because neither /sys/bus nor /sys/class has {subsystem}"
 
 
-def _taken(options: Matching) -> dict[Object, int]:
+def _taken(options: CharDeviceKeys) -> dict[Object, int]:
     """The objects that are matched, and by which alternative. Raises OSError."""
     return {found.thing: number for number, found in find(Look(options.roots), options.match)}
 
 
-def _mounts(options: Matching) -> Iterator[str]:
-    """What is mounted with every device, and isn't there."""
-    files = HostFiles(options.roots, options.host)
-    for number, mount in enumerate(options.mounts):
-        path = mount.host_path
-        if "{" not in path and files.sees(path) and (lack := files.lacks(path, None)):
-            yield f"mounts[{number}]: {lack}, so all devices are Unhealthy"
-
-
-def _ids_of_a_group(options: Matching) -> Iterator[str]:
+def _ids_of_a_group(options: CharDeviceKeys) -> Iterator[str]:
     """One device whose objects would give it several ids: it has another one when the first object is missing."""
     if options.id is None or options.group is None or options.group.by is None:
         return
@@ -94,17 +62,16 @@ def _ids_of_a_group(options: Matching) -> Iterator[str]:
         )
 
 
-def _companions(options: Matching) -> Iterator[str]:
-    """Nodes that come with every device, and that are missing."""
-    dev = DevTree(options.roots.dev)
+def _absent(options: CharDeviceKeys) -> Iterator[str]:
+    """Nodes and mounts that come with every device, since their paths have no field, and that are missing."""
+    dev, files = DevTree(options.roots.dev), HostFiles(options.roots, options.host)
     for number, node in enumerate(options.nodes):
-        if not node.optional and (lacks := _lacks(dev, node, options.type)):
-            yield f"nodes[{number}]: {lacks[0]}, so all devices are Unhealthy"
-
-
-def _lacks(dev: DevTree, node: NodeOption, kind: str) -> Sequence[str]:
-    """Why each of the paths leads to no node, if they are constant and none does."""
-    if any("{" in path for path in node.host_path):
-        return ()
-    found = [dev.look(path.removeprefix(f"{HOST_DEV}/"), kind) for path in node.host_path]
-    return [one.reason for one in found if isinstance(one, NoNode)] if all(isinstance(o, NoNode) for o in found) else ()
+        if not node.optional and not any("{" in path for path in node.host_path):
+            found = [dev.look(path.removeprefix(f"{HOST_DEV}/"), options.type) for path in node.host_path]
+            lacks = [one.reason for one in found if isinstance(one, NoNode)]
+            if len(lacks) == len(found):
+                yield f"nodes[{number}]: {lacks[0]}, so all devices are Unhealthy"
+    for number, mount in enumerate(options.mounts):
+        path = mount.host_path
+        if "{" not in path and files.sees(path) and (lack := files.lacks(path, None)):
+            yield f"mounts[{number}]: {lack}, so all devices are Unhealthy"

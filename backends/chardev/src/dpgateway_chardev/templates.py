@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
 
-from dpgateway.sysfs import PART, GroupOption, Match, Parts, Template, TemplateError
+from dpgateway.sysfs import PART, Match, Template, TemplateError
 from dpgateway_chardev.jsons import texts_of
-from dpgateway_chardev.settings import ID, Access, MountOption, NodeKind, NodeOption, Probes, Requirement
+from dpgateway_chardev.keys import CharDeviceKeys
+from dpgateway_chardev.settings import ID, NodeOption
 
 NAME = {
     **ID,
@@ -16,39 +16,6 @@ NAME = {
     "major": "the major number of the node that is given",
     "minor": "its minor number",
 }
-
-
-class Templated(Protocol):
-    """The options that have templates."""
-
-    @property
-    def match(self) -> Sequence[NodeKind]: ...
-    @property
-    def id(self) -> str | None: ...
-    @property
-    def group(self) -> GroupOption | None: ...
-    @property
-    def nodes(self) -> Sequence[NodeOption]: ...
-    @property
-    def env(self) -> Mapping[str, Any]: ...
-    @property
-    def annotations(self) -> Mapping[str, str]: ...
-    @property
-    def mounts(self) -> Sequence[MountOption]: ...
-    @property
-    def device_info(self) -> Mapping[str, Any]: ...
-    @property
-    def access(self) -> Sequence[Access]: ...
-    @property
-    def requires(self) -> Sequence[Requirement]: ...
-    @property
-    def parts(self) -> Parts | None: ...
-    @property
-    def numa(self) -> str | None: ...
-    @property
-    def health(self) -> Probes | None: ...
-    @property
-    def container_path(self) -> str | None: ...
 
 
 _UDEV = {
@@ -72,7 +39,7 @@ _ANY_OF_UDEV = re.compile("|".join(rf"{re.escape(one)}\b" for one in _UDEV))
 _PLACES = {"id", "nodes", "match", "container_path", "mounts"}
 
 
-def wrong_templates(options: Templated) -> Iterator[str]:
+def wrong_templates(options: CharDeviceKeys) -> Iterator[str]:
     part = {} if options.parts is None else PART
     for key, text, others in _templates(options):
         yield from (f"{key}: {why}" for why in _wrong(text, {**others, **part}, options.match))
@@ -90,14 +57,19 @@ def wrong_templates(options: Templated) -> Iterator[str]:
     yield from _both_at_one_path(options)
 
 
-def _wrong_names(options: Templated) -> Iterator[str]:
+def _wrong_names(options: CharDeviceKeys) -> Iterator[str]:
     for name, value in options.env.items():
-        yield from _wrong_variable(name, value)
+        plain = name.replace("{index}", "").replace("{resource}", "")
+        if not re.fullmatch(r"[^={}\s]+", plain) and not (plain == "" and name):
+            yield f"env: expected names of variables, of which a part may be {{index}} or {{resource}}, found {name!r}"
+        if not isinstance(value, str | Mapping):
+            expected = f"expected a text, or a mapping for JSON, in {name}"
+            yield f'env: {expected}, found {value!r}; put texts in quotes: "{value}"'
     if "" in options.annotations:
         yield "annotations: expected names that aren't empty, found one that is"
 
 
-def _both_at_one_path(options: Templated) -> Iterator[str]:
+def _both_at_one_path(options: CharDeviceKeys) -> Iterator[str]:
     """What no object can give, because two things would be at one path in the container."""
     mounts = {f"mounts[{number}]": (one.host_path, one.container_path) for number, one in enumerate(options.mounts)}
     kinds = [("nodes", options.nodes)]
@@ -114,18 +86,10 @@ def _both_at_one_path(options: Templated) -> Iterator[str]:
                 yield f"{where}: expected another path in the container than that of {other}, found {path!r} for both"
 
 
-def _at(node: NodeOption, options: Templated) -> tuple[str, ...]:
+def _at(node: NodeOption, options: CharDeviceKeys) -> tuple[str, ...]:
     """A node's path on the host, its permissions, and its path in the container."""
     (host, *_), inside = node.host_path, node.container_path or options.container_path
     return (host, node.permissions or "", host if inside is None else inside)
-
-
-def _wrong_variable(name: str, value: object) -> Iterator[str]:
-    plain = name.replace("{index}", "").replace("{resource}", "")
-    if not re.fullmatch(r"[^={}\s]+", plain) and not (plain == "" and name):
-        yield f"env: expected names of variables, of which a part may be {{index}} or {{resource}}, found {name!r}"
-    if not isinstance(value, str | Mapping):
-        yield f'env: expected a text, or a mapping for JSON, in {name}, found {value!r}; put texts in quotes: "{value}"'
 
 
 def _wrong(text: str, others: Mapping[str, str], matches: Sequence[Match]) -> Iterator[str]:
@@ -138,7 +102,7 @@ def _wrong(text: str, others: Mapping[str, str], matches: Sequence[Match]) -> It
         yield from reasons[:1] if len(reasons) == len(matches) else ()
 
 
-def _templates(options: Templated) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+def _templates(options: CharDeviceKeys) -> Iterator[tuple[str, str, Mapping[str, str]]]:
     """Each template's key, its text, and the fields that the driver fills itself."""
     by = None if options.group is None else options.group.by
     parts = None if options.parts is None else options.parts.entries or options.parts.count
