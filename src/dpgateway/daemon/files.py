@@ -17,10 +17,9 @@ from typing import TypeVar
 
 from asyncinotify import Mask
 
-from dpgateway.kit.inotify import Subscription
-from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import aligned
 from dpgateway.kit.threads import Threads
+from dpgateway.kit.watch import Watch
 
 T = TypeVar("T")
 
@@ -31,8 +30,6 @@ SETTLING = 0.2
 
 _ENTRY = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.ATTRIB
 _WATCHED = _ENTRY | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
-
-_log = bind(__name__)
 
 Seen = tuple[tuple[object, ...], ...]
 
@@ -54,22 +51,15 @@ class FileWatch:
 
     async def _hint(self) -> None:
         """Returns when something may have changed."""
-        try:
-            with Subscription() as events:
-                while await self._watched_look(events) == self._seen:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(aligned(self._poll)):
-                            await events.get()
-                            return
-        except OSError as error:
-            _log.debug("can't watch %s, so it is looked at every %g s: %s", self._path, self._poll, error)
-            await asyncio.sleep(aligned(self._poll))
+        with Watch() as watch:
+            while await self._watched_look(watch) == self._seen:
+                if await watch.next(aligned(self._poll)) is not None:
+                    return
 
-    async def _watched_look(self, events: Subscription) -> Seen:
+    async def _watched_look(self, watch: Watch) -> Seen:
         """What changes after it makes an event, also in directories that weren't there at the last one."""
         for directory in await self._on_thread(lambda: set(_directories(self._path))):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                events.add(directory, _WATCHED)
+            watch.add(directory, _WATCHED)
         return await self._look()
 
     async def _changed(self) -> bool:

@@ -5,6 +5,7 @@ tasks         retry, backoff, deadlines and shared wake-ups for asyncio
 threads       calls that block, on threads
 limits        how many threads and descriptors this process may have
 inotify       one inotify instance for the process
+watch         its events for a task that looks from time to time anyway
 locks         locks of files, and the wait for one
 files         files that others read and write, and private directories
 unix          unix sockets: paths, connections and what their peers have read

@@ -6,14 +6,12 @@ the lock is free (fs/file_table.c, __fput), so the file is tried again after pau
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import fcntl
 from pathlib import Path
 
 from asyncinotify import Mask
 
-from dpgateway.kit.inotify import Subscription
+from dpgateway.kit.watch import Watch
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 """Seconds between two tries: the first pause after somebody closed the file, doubling up to the longest."""
@@ -45,29 +43,9 @@ async def wait(descriptor: int, pause: float = FIRST_PAUSE) -> None:
 
     ``pause``: seconds until it is tried again, if nobody closes the file before.
     """
-    with contextlib.ExitStack() as stack:
-        events = _watch(descriptor, stack)
-        longest = LONGEST_PAUSE if events is not None else LONGEST_BLIND
+    with Watch() as watch:
+        watch.add(Path(f"/proc/self/fd/{descriptor}"), Mask.CLOSE_WRITE)  # its name may be another file's by now
+        longest = LONGEST_PAUSE if watch.failure is None else LONGEST_BLIND
         while not take(descriptor):
-            pause = FIRST_PAUSE if await _closed(events, pause) else min(2 * pause, longest)
-
-
-def _watch(descriptor: int, stack: contextlib.ExitStack) -> Subscription | None:
-    with contextlib.suppress(OSError):
-        events = stack.enter_context(Subscription())
-        opened = Path(f"/proc/self/fd/{descriptor}")  # its name may be another file's by now
-        events.add(opened, Mask.CLOSE_WRITE)
-        return events
-    return None
-
-
-async def _closed(events: Subscription | None, seconds: float) -> bool:
-    """Whether somebody closes the file before the time is over."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            if events is None:
-                await asyncio.get_running_loop().create_future()
-            else:
-                await events.get()
-            return True
-    return False
+            closed = await watch.next(pause)
+            pause = FIRST_PAUSE if closed else min(2 * pause, longest)

@@ -7,14 +7,13 @@ directory of a pod that ended stays until the pod is deleted.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from asyncinotify import Mask
 
-from dpgateway.kit.inotify import Subscription
-from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import retry
+from dpgateway.kit.watch import Watch
 
 STARTED = 60.0
 """Seconds from an Allocate until the pod has its directory for sure, if its kubelet runs."""
@@ -27,9 +26,8 @@ ENDING = "dpgateway-ending"
 """In that volume, of a gateway that is told to end."""
 
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
+_EVENTS = Mask.CREATE | Mask.DELETE | _SELF | Mask.ONLYDIR
 _LOST = Mask.IGNORED | Mask.UNMOUNT | _SELF
-
-_log = bind(__name__)
 
 
 def other_of_us(directory: Path, own: str) -> bool | None:
@@ -72,27 +70,17 @@ class PodDirectories:
         self._known: frozenset[str] = frozenset()
 
     async def run(self) -> None:
-        """Watches until it is cancelled. A directory that can't be watched, or isn't there, is looked for again."""
-        await retry(self._watch, self._failed, first=self._poll, longest=self._poll)
-
-    def _failed(self, error: Exception) -> None:
-        if not isinstance(error, OSError):
-            raise error
-        _log.debug("can't watch %s: %s", self._directory, error)
-
-    async def _watch(self) -> None:
-        with Subscription() as events:
-            events.add(self._directory, Mask.CREATE | Mask.DELETE | _SELF | Mask.ONLYDIR)
-            self._changed()
-            self.watched = True
-            try:
-                while True:
-                    event = await events.get()
-                    if event.mask & _LOST:
-                        raise OSError(f"{self._directory} was removed or replaced")
+        """Watches until it is cancelled. A directory that can't be watched, or isn't there, is tried again."""
+        with Watch() as watch:
+            while True:
+                self.watched = watch.add(self._directory, _EVENTS) is not None
+                if self.watched:
                     self._changed()
-            finally:
-                self.watched = False
+                while self.watched:
+                    event = await watch.next()
+                    self.watched = event is not None and not event.mask & _LOST
+                    self._changed()
+                await asyncio.sleep(self._poll)
 
     def gone(self, uids: Iterable[str], *, started: bool, sure: bool = False) -> frozenset[str]:
         """Those of ``uids`` whose pods are gone.

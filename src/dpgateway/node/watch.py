@@ -17,9 +17,10 @@ from pathlib import Path
 from asyncinotify import Mask
 
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.inotify import Event, Subscription
+from dpgateway.kit.inotify import Event
 from dpgateway.kit.log import bind
-from dpgateway.kit.tasks import aligned, retry
+from dpgateway.kit.tasks import aligned
+from dpgateway.kit.watch import Watch
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import SOCKET
 
@@ -54,46 +55,46 @@ class DirectoryWatch:
     async def run(self) -> None:
         """Watches until it is cancelled."""
         while True:
-            await retry(self._follow_once, self._failed, first=POLL_BLIND, longest=POLL_BLIND)
+            with Watch() as watch:
+                await self._follow(watch)
 
-    def _failed(self, error: Exception) -> None:
-        if not isinstance(error, OSError):
-            raise error
-        self._complaint.say(
-            f"{self._directory} ({error}), so it is looked at every {POLL_BLIND:g} s; with 'too many open files' or "
-            "'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
-        )
-        self._look_everywhere(created=False)
-
-    async def _follow_once(self) -> None:
-        with Subscription() as events:
-            await self._follow(events)
-
-    async def _follow(self, events: Subscription) -> None:
-        """Watches until another place is the right one to watch."""
+    async def _follow(self, watch: Watch) -> None:
+        """Returns when another place is the right one to watch, or when inotify is to be tried again."""
         watched = self._nearest()
         place, _ = watched
-        watch = events.add(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
+        number = watch.add(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
         if place != place.parent:
-            events.add(place.parent, _NAME)
-        self._complaint.over()
+            watch.add(place.parent, _NAME)
+        self._tell(watch.failure)
         self._look_everywhere(created=place != self._directory)
+
         clock = asyncio.get_running_loop().time
-        here, due = True, clock() + aligned(self._poll)
+        here, due = True, clock() + aligned(self._poll if watch.failure is None else POLL_BLIND)
         while here:
-            event = await _next(events, due - clock())
+            event = await watch.next(due - clock())
             if event is not None and event.mask & _LOST:
                 break
-            within = event is not None and place == self._directory and event.watch == watch
+            within = event is not None and place == self._directory and event.watch == number
             if event is not None and within:
                 self._dispatch(event)
             if clock() >= due:
                 due = clock() + aligned(self._poll)
                 self._look_everywhere(created=False)
+                if watch.failure is not None:
+                    return
             elif within:
                 continue  # this was the right place a moment ago, and something happens in it
             here = self._nearest() == watched
         self._look_everywhere(created=True)
+
+    def _tell(self, failure: OSError | None) -> None:
+        if failure is None:
+            self._complaint.over()
+        elif not isinstance(failure, FileNotFoundError):  # it went away just now
+            self._complaint.say(
+                f"{self._directory} ({failure}), so it is looked at every {POLL_BLIND:g} s; with 'too many open files' "
+                "or 'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
+            )
 
     def _dispatch(self, event: Event) -> None:
         if event.name == SOCKET:
@@ -112,12 +113,4 @@ class DirectoryWatch:
                 found = place.stat()
                 if stat.S_ISDIR(found.st_mode):
                     return place, (found.st_dev, found.st_ino)  # every tmpfs has the same inode for its root
-        raise OSError(f"{self._directory} is below no directory")
-
-
-async def _next(events: Subscription, seconds: float) -> Event | None:
-    """None: nothing happened for so long."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, seconds)):
-            return await events.get()
-    return None
+        return Path("/"), (0, 0)
