@@ -1,6 +1,7 @@
 """A value with a version: everybody sees the newest, nobody takes it away from another."""
 
 import asyncio
+from typing import Any
 
 from dpgateway.kit.observable import Observable, Signal
 from tests.support.waiting import turns
@@ -79,3 +80,15 @@ async def test_a_condition_is_waited_for_and_may_hold_already():
         assert not waiting.done()
         some.set(value)
     await waiting
+
+
+async def test_a_part_wakes_its_waiter_only_when_it_differs():
+    value: Observable[dict[str, Any]] = Observable({"a": [1], "b": 0})
+    waiting = asyncio.ensure_future(value.wait_other(lambda both: both["a"], [1]))
+    for same in ({"a": [1], "b": 1}, {"a": [1], "b": 2}):
+        value.set(same)
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    value.set({"a": [2], "b": 2})
+    assert await waiting == [2]
+    assert await value.wait_other(lambda both: both["a"], [1]) == [2]

@@ -623,6 +623,14 @@ def test_a_list_that_grows_too_long_keeps_its_ids_and_follows_their_health(node)
     assert isinstance(node.resolve(many(1, first=4000)[0].id), Refusal)
 
 
+def test_only_another_held_device_is_told(node):
+    node.take(A, B)
+    node.write({"a"})
+    assert not node.inventory.take((A, replace(B, health=WET)))
+    assert node.inventory.take((replace(A, health=WET), replace(B, health=WET)))
+    assert node.inventory.take((replace(B, health=WET),))
+
+
 def test_a_list_that_was_too_long_recovers_whole(node, caplog):
     caplog.set_level(logging.INFO)
     node.take(*many(3000))

@@ -116,9 +116,10 @@ class Plugin:
         self._news = News(self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=self._holders)
         self._stranger = Stranger(name)
         self._telling: asyncio.Task[None] | None = None
-        self._calls: Lanes | None = None
         self._taken: tuple[Device, ...] | None = None
         """The driver's list that the inventory took last."""
+        self._calls: Lanes | None = None
+        """The driver's calls at that time."""
         config.subscribe(self._configured)
 
     def _configured(self) -> None:
@@ -128,7 +129,7 @@ class Plugin:
             self._ownership.join(self._known.pool or "")
         if before.shares != self._known.shares:
             self._hear_driver()
-        elif before.preference != self._known.preference:
+        if before.shares != self._known.shares or before.preference != self._known.preference:
             self.registrar.options_changed()
 
     def _holders(self) -> Mapping[str, tuple[str, ...]]:
@@ -330,18 +331,21 @@ class Plugin:
                     self._log.warning("%s", text, extra={"reason": text})
 
     def _hear_driver(self) -> None:
-        said, calls = self.driver.state.value, self.driver.calls
-        if calls is not None:
+        state, calls = self.driver.state.value, self.driver.calls
+        restarted, self._calls = calls is not self._calls, calls
+        if restarted and calls is not None:
             self._holdings.given_by(self._config.value.driver if "release" in calls.abilities else "")
-        if said.devices is not None and (said.devices is not self._taken or not said.failure):
-            self._taken = said.devices
-            self.inventory.take(said.devices, LIST_LIMIT)
+        others = False
+        if state.devices is not None and (state.devices is not self._taken or not state.failure):
+            self._taken = state.devices
+            others = self.inventory.take(state.devices, LIST_LIMIT)
             self._resource.releases.tell()
-        if said.failure:
-            deaf = self.driver.calls is None or said.devices is None
-            self.inventory.fail(said.failure, overdue=said.overdue, deaf=deaf)
-        self._resource.repeating.look()
-        self._reminder.hear(self.failure)
-        if calls is not self._calls:  # another instance of the driver, with other abilities
-            self._calls = calls
+        if state.failure:
+            deaf = calls is None or state.devices is None
+            self.inventory.fail(state.failure, overdue=state.overdue, deaf=deaf)
+        if others or restarted:
+            self._resource.repeating.look()
+        if restarted:  # another driver may have other abilities
             self.registrar.options_changed()
+        if self.failure or self._reminder.since is not None:
+            self._reminder.hear(self.failure)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from google.protobuf.message import DecodeError
 
@@ -178,17 +179,15 @@ class Repeating:
     # whenever something changes
 
     def look(self) -> None:
-        """The driver's list may have changed, or who serves the resource."""
+        """A held device may have changed, or the driver, or the gateway that serves the resource."""
         self._changed.set()
 
     async def follow_notes(self) -> None:
         """Looks whenever the kubelet has written down something else; never returns."""
-        seen, note = 0, None
+        note: Note | None = None
         while True:
-            seen = await self._holdings.wait(seen)
-            if self._holdings.value.note is not note:
-                note = self._holdings.value.note
-                self.look()
+            note = await self._holdings.wait_other(attrgetter("note"), note)
+            self.look()
 
     async def follow(self) -> None:
         """Compares again what has changed; never returns."""

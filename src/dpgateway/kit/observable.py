@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 
@@ -71,6 +72,27 @@ class Observable(Signal, Generic[T]):
             return True
         self._call()
         return False
+
+    async def wait_other(self, part: Callable[[T], P], known: P) -> P:
+        """Returns ``part(value)`` once it isn't equal to ``known``. Other changes don't wake the caller."""
+        other: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def compare() -> None:
+            nonlocal known
+            if (found := part(self.value)) is known or other.done():  # usually, and a comparison may be long
+                return
+            if found == known:
+                known = found
+            else:
+                other.set_result(None)
+
+        self.subscribe(compare)
+        compare()
+        try:
+            await other
+        finally:
+            self._subscribers = tuple(one for one in self._subscribers if one is not compare)
+        return part(self.value)
 
     async def wait_for(self, holds: Callable[[T], object]) -> None:
         """Returns once ``holds(value)`` is true."""

@@ -84,8 +84,10 @@ class Inventory:
 
     # what the driver says
 
-    def take(self, devices: tuple[Device, ...], limit: ListLimit | None = None) -> None:
-        """The driver's whole list. One that is over the front's ``limit`` changes no ids, only their health."""
+    def take(self, devices: tuple[Device, ...], limit: ListLimit | None = None) -> bool:
+        """The driver's whole list. One that is over the front's ``limit`` changes no ids, only their health. Returns
+        whether a device that a container holds may be another one now.
+        """
         self._limit = limit
         before, self._shares = self._shares, self._config.value.shares
         if (before.count, before.ids) != (self._shares.count, self._shares.ids):
@@ -93,15 +95,19 @@ class Inventory:
             self._formed = self._formed or before.ids != self._shares.ids
         new = None if self._taken is None else replaced(self._taken, devices)
         if new == []:
-            return  # most drivers return the same values while nothing changes
+            return False  # most drivers return the same values while nothing changes
         if new is not None and all(was.id == now.id and was.numa_nodes == now.numa_nodes for was, now in new):
             self._replace(devices, [now for _, now in new])
         elif not self._take_all(devices):
-            return
+            return False
         self._deaf = False
         self._exclude(self._others())
         self._publish()
         self._tell_pool()
+        if new is None or self.ledger.lost:
+            return True
+        held = self.usage.value.held or ()
+        return any(offered in held for _, now in new for offered in self.ledger.ids(now.id))
 
     def _replace(self, devices: tuple[Device, ...], new: Sequence[Device]) -> None:
         """A list as long as the last one, which fitted, with other values of a few devices."""
