@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dpgateway.deviceplugin.registration.lifecycle import TABLE, Action, Event, State
+from dpgateway.deviceplugin.registration.lifecycle import TABLE, Action, State, Trigger
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/design/kubelet.md"
 BEGIN, END = "<!-- drawn by tools/diagram.py -->", "<!-- end of the drawing -->"
@@ -20,7 +20,7 @@ def arrows() -> dict[tuple[State, State], list[str]]:
     found: dict[tuple[State, State], list[str]] = {}
     for state, row in TABLE.items():
         for event, (target, action) in row.items():
-            if (target is state and action is Action.NOTHING) or event is Event.STOP:
+            if (target is state and action is Action.NOTHING) or event is Trigger.STOP:
                 continue
             found.setdefault((state, target), []).append(event.name)
     return found
@@ -33,7 +33,7 @@ def drawing() -> str:
     states = [state for state in State if state is not State.STOPPED]
     lines.append("| event | " + " | ".join(state.name for state in states) + " |")
     lines.append("|---" * (len(states) + 1) + "|")
-    for event in Event:
+    for event in Trigger:
         cells = [f"{event.name}: {event.value}", *(_cell(state, event) for state in states)]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| action | means |", "|---|---|"]
@@ -41,7 +41,7 @@ def drawing() -> str:
     return "\n".join(lines)
 
 
-def _cell(state: State, event: Event) -> str:
+def _cell(state: State, event: Trigger) -> str:
     target, action = TABLE[state][event]
     if action is Action.NOTHING:
         return "=" if target is state else target.name

@@ -7,36 +7,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dpgateway.deviceplugin.registration.lifecycle import RESULTS, TABLE, Action, Backoff, Event, Lifecycle, State
+from dpgateway.deviceplugin.registration.lifecycle import RESULTS, TABLE, Action, Backoff, Lifecycle, State, Trigger
 
 READY_STATES = [state for state in State if state not in (State.UNREADY, State.DUE, State.STOPPED)]
 STOPPING = (State.STOPPED, Action.GIVE_UP)
 
 
 def test_every_pair_is_decided():
-    assert {(state, event) for state in TABLE for event in TABLE[state]} == set(itertools.product(State, Event))
+    assert {(state, event) for state in TABLE for event in TABLE[state]} == set(itertools.product(State, Trigger))
 
 
 def test_nothing_is_registered_before_it_is_ready():
     for state in (State.UNREADY, State.DUE):
-        for event in set(Event) - {Event.READY, Event.STOP}:
+        for event in set(Trigger) - {Trigger.READY, Trigger.STOP}:
             then, action = TABLE[state][event]
             assert (then in (State.UNREADY, State.DUE), action) == (True, Action.NOTHING), (state, event)
 
 
 @pytest.mark.parametrize("state", READY_STATES)
 def test_a_new_kubelet_gets_a_register_from_every_ready_state(state):
-    assert TABLE[state][Event.KUBELET_NEW] == (State.REGISTERING, Action.REGISTER)
+    assert TABLE[state][Trigger.KUBELET_NEW] == (State.REGISTERING, Action.REGISTER)
 
 
 @pytest.mark.parametrize("state", [State.REGISTERING, State.EXPECTING, State.SERVING])
 def test_a_deleted_file_changes_nothing_while_a_stream_is_open_or_may_be(state):
-    assert TABLE[state][Event.KUBELET_GONE] == (state, Action.NOTHING)
+    assert TABLE[state][Trigger.KUBELET_GONE] == (state, Action.NOTHING)
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.STOPPED])
 def test_every_state_can_be_stopped(state):
-    assert TABLE[state][Event.STOP] == STOPPING
+    assert TABLE[state][Trigger.STOP] == STOPPING
 
 
 def test_a_register_is_in_flight_in_its_own_state_only():
@@ -48,12 +48,12 @@ def test_a_register_is_in_flight_in_its_own_state_only():
 
 # the walk
 
-NEW, ACCEPTED, REFUSED, FAILED = Event.KUBELET_NEW, Event.ACCEPTED, Event.API_REFUSED, Event.FAILED
+NEW, ACCEPTED, REFUSED, FAILED = Trigger.KUBELET_NEW, Trigger.ACCEPTED, Trigger.API_REFUSED, Trigger.FAILED
 
 
 def ready(apis=3):
     lifecycle = Lifecycle(apis)
-    assert lifecycle.feed(Event.READY) is Action.NOTHING
+    assert lifecycle.feed(Trigger.READY) is Action.NOTHING
     return lifecycle
 
 
@@ -71,18 +71,18 @@ def test_a_resource_begins_unready_and_is_away_once_it_is_ready():
     assert ready().attempt == 0
 
 
-@pytest.mark.parametrize("there", [Event.KUBELET_NEW, Event.KUBELET_BACK])
+@pytest.mark.parametrize("there", [Trigger.KUBELET_NEW, Trigger.KUBELET_BACK])
 def test_a_kubelet_that_was_there_first_gets_its_register_when_the_resource_is_ready(there):
     lifecycle = Lifecycle(3)
     assert lifecycle.feed(there) is Action.NOTHING
-    assert lifecycle.feed(Event.READY) is Action.REGISTER
+    assert lifecycle.feed(Trigger.READY) is Action.REGISTER
 
 
 def test_a_kubelet_that_went_before_the_resource_was_ready_gets_none():
     lifecycle = Lifecycle(3)
     lifecycle.feed(NEW)
-    lifecycle.feed(Event.KUBELET_GONE)
-    assert lifecycle.feed(Event.READY) is Action.NOTHING
+    lifecycle.feed(Trigger.KUBELET_GONE)
+    assert lifecycle.feed(Trigger.READY) is Action.NOTHING
     assert lifecycle.state is State.AWAY
 
 
@@ -90,14 +90,14 @@ def test_the_usual_walk():
     lifecycle = ready()
     assert lifecycle.feed(NEW) is Action.REGISTER
     assert lifecycle.feed(ACCEPTED, lifecycle.attempt) is Action.EXPECT
-    assert lifecycle.feed(Event.STREAM_OPEN) is Action.SERVE
+    assert lifecycle.feed(Trigger.STREAM_OPEN) is Action.SERVE
     assert lifecycle.state is State.SERVING
 
 
-@pytest.mark.parametrize("stale", [event for event in Event if event in RESULTS])
+@pytest.mark.parametrize("stale", [event for event in Trigger if event in RESULTS])
 @pytest.mark.parametrize(
     "past",
-    [(NEW,), (NEW, ACCEPTED), (NEW, FAILED), (NEW, REFUSED), (NEW, Event.STREAM_OPEN)],
+    [(NEW,), (NEW, ACCEPTED), (NEW, FAILED), (NEW, REFUSED), (NEW, Trigger.STREAM_OPEN)],
     ids=lambda past: " ".join(event.name for event in past),
 )
 def test_results_of_an_older_attempt_are_dropped(stale, past):
@@ -129,41 +129,41 @@ def test_when_every_api_was_refused_it_waits(apis):
 
 
 def test_each_attempt_may_try_every_api():
-    lifecycle = walk(NEW, REFUSED, REFUSED, REFUSED, Event.TIMER)
+    lifecycle = walk(NEW, REFUSED, REFUSED, REFUSED, Trigger.TIMER)
     assert lifecycle.state is State.REGISTERING
     for action in (Action.NEXT_API, Action.NEXT_API, Action.WAIT):
         assert lifecycle.feed(REFUSED, lifecycle.attempt) is action
 
 
-@pytest.mark.parametrize("between", [Event.KUBELET_GONE, Event.KUBELET_BACK, Event.REDO, Event.LAST_STREAM_END])
+@pytest.mark.parametrize("between", [Trigger.KUBELET_GONE, Trigger.KUBELET_BACK, Trigger.REDO, Trigger.LAST_STREAM_END])
 def test_an_api_that_was_refused_stays_refused_in_its_attempt(between):
     lifecycle = walk(NEW, REFUSED, between, REFUSED, between)
     assert lifecycle.feed(REFUSED, lifecycle.attempt) is Action.WAIT
 
 
 def test_when_the_time_is_over_and_the_kubelet_is_gone_it_is_away():
-    lifecycle = walk(NEW, Event.STREAM_OPEN, Event.KUBELET_GONE, Event.LAST_STREAM_END)
+    lifecycle = walk(NEW, Trigger.STREAM_OPEN, Trigger.KUBELET_GONE, Trigger.LAST_STREAM_END)
     assert lifecycle.state is State.WAITING
-    assert (lifecycle.feed(Event.TIMER, lifecycle.attempt), lifecycle.state) == (Action.GIVE_UP, State.AWAY)
+    assert (lifecycle.feed(Trigger.TIMER, lifecycle.attempt), lifecycle.state) == (Action.GIVE_UP, State.AWAY)
 
 
 def test_when_the_file_came_back_meanwhile_it_tries_again():
-    lifecycle = walk(NEW, Event.STREAM_OPEN, Event.KUBELET_GONE, Event.LAST_STREAM_END, Event.KUBELET_BACK)
-    assert lifecycle.feed(Event.TIMER, lifecycle.attempt) is Action.REGISTER
+    lifecycle = walk(NEW, Trigger.STREAM_OPEN, Trigger.KUBELET_GONE, Trigger.LAST_STREAM_END, Trigger.KUBELET_BACK)
+    assert lifecycle.feed(Trigger.TIMER, lifecycle.attempt) is Action.REGISTER
 
 
 def test_a_file_that_comes_back_ends_being_away():
     # another resource's stream told that it is the same kubelet
-    lifecycle = walk(NEW, FAILED, Event.KUBELET_GONE)
+    lifecycle = walk(NEW, FAILED, Trigger.KUBELET_GONE)
     assert lifecycle.state is State.AWAY
-    assert lifecycle.feed(Event.KUBELET_BACK) is Action.REGISTER
+    assert lifecycle.feed(Trigger.KUBELET_BACK) is Action.REGISTER
 
 
 def test_waiting_ends_at_once_for_a_new_kubelet():
     lifecycle = walk(NEW, FAILED)
     waiting = lifecycle.attempt
     assert lifecycle.feed(NEW) is Action.REGISTER
-    assert lifecycle.feed(Event.TIMER, waiting) is Action.NOTHING
+    assert lifecycle.feed(Trigger.TIMER, waiting) is Action.NOTHING
 
 
 class Walk(RuleBasedStateMachine):
@@ -231,32 +231,32 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: self.lifecycle.state in (State.UNREADY, State.DUE))
     @rule()
     def becomes_ready(self):
-        self.do(Event.READY)
+        self.do(Trigger.READY)
 
     @rule()
     def kubelet_starts(self):
         self.file, self.streams = True, 0
-        self.do(Event.KUBELET_NEW)
+        self.do(Trigger.KUBELET_NEW)
 
     @precondition(lambda self: self.file)
     @rule()
     def file_goes(self):
         self.file = False
-        self.do(Event.KUBELET_GONE)
+        self.do(Trigger.KUBELET_GONE)
 
     @precondition(lambda self: not self.file)
     @rule()
     def file_comes_back(self):
         self.file = True
-        self.do(Event.KUBELET_BACK)
+        self.do(Trigger.KUBELET_BACK)
 
     @precondition(lambda self: self.in_flight)
-    @rule(result=st.sampled_from([Event.ACCEPTED, Event.API_REFUSED, Event.FAILED]))
+    @rule(result=st.sampled_from([Trigger.ACCEPTED, Trigger.API_REFUSED, Trigger.FAILED]))
     def answer(self, result):
         self.do(result, self.in_flight.pop())
 
     @precondition(lambda self: self.dead_results)
-    @rule(result=st.sampled_from([Event.ACCEPTED, Event.API_REFUSED, Event.FAILED]))
+    @rule(result=st.sampled_from([Trigger.ACCEPTED, Trigger.API_REFUSED, Trigger.FAILED]))
     def late_answer(self, result):
         before = self.lifecycle.state
         self.do(result, self.dead_results.pop())
@@ -265,24 +265,24 @@ class Walk(RuleBasedStateMachine):
     @rule()
     def stream_opens(self):
         self.streams += 1
-        self.do(Event.STREAM_OPEN)
+        self.do(Trigger.STREAM_OPEN)
 
     @precondition(lambda self: self.streams)
     @rule()
     def stream_ends(self):
         self.streams -= 1
         if not self.streams:
-            self.do(Event.LAST_STREAM_END)
+            self.do(Trigger.LAST_STREAM_END)
 
     @precondition(lambda self: self.timer is not None)
     @rule()
     def time_is_over(self):
         attempt, self.timer = self.timer, None
-        self.do(Event.TIMER, attempt)
+        self.do(Trigger.TIMER, attempt)
 
     @rule()
     def options_differ(self):
-        self.do(Event.REDO)
+        self.do(Trigger.REDO)
 
     # what always holds
 
@@ -318,7 +318,7 @@ class Walk(RuleBasedStateMachine):
             if quiet.lifecycle.state is State.SERVING:
                 return
             if quiet.in_flight:
-                quiet.answer(Event.ACCEPTED)
+                quiet.answer(Trigger.ACCEPTED)
                 quiet.stream_opens()
             else:
                 quiet.time_is_over()
@@ -329,10 +329,10 @@ TestWalk = Walk.TestCase
 TestWalk.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
 
 
-@given(st.lists(st.sampled_from(Event), max_size=15), st.lists(st.sampled_from(Event), max_size=15))
+@given(st.lists(st.sampled_from(Trigger), max_size=15), st.lists(st.sampled_from(Trigger), max_size=15))
 @settings(deadline=None)
 def test_stopped_is_for_good(before, after):
-    lifecycle = walk(*before, Event.STOP)
+    lifecycle = walk(*before, Trigger.STOP)
     for event in after:
         assert lifecycle.feed(event, lifecycle.attempt) is Action.NOTHING
     assert lifecycle.state is State.STOPPED

@@ -3,6 +3,6 @@
 lifecycle  the table that decides when to register
 registrar  does what the table says
 client     sends Register
+refusals   warns of a kubelet that speaks none of our APIs
 stranger   notices another plugin with the same resource name
-refusals   says that a kubelet speaks none of our APIs
 """

@@ -1,7 +1,7 @@
 """The one RPC that goes to the kubelet: Register.
 
-There is one channel per incarnation for all resources, and it is thrown away when it fails. When to register is the
-registrar's business.
+All resources share one channel per incarnation of the kubelet; a channel that fails is discarded. When to register is
+decided in ``lifecycle``.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class KubeletClient:
         self.apis = apis
         self._refusals = Refusals([api.name for api in apis], gathering)
         self.accepted: Api | None = None
-        """The version that this incarnation accepted last, for the next resource to begin with."""
+        """The version that this incarnation accepted last: the first one that the next resource tries."""
         self._process: Credentials | None = None
-        """What listened on kubelet.sock when it was last asked in this incarnation."""
+        """The process that listened on kubelet.sock at the last look in this incarnation."""
 
     def new_kubelet(self) -> None:
         self.accepted = self._process = None
@@ -70,7 +70,7 @@ class KubeletClient:
 
     def is_kubelet(self, peer: Credentials) -> bool:
         """Whether this is the process that listens on kubelet.sock. True if that can't be told."""
-        if peer != self._process:  # before a process is taken for another than the kubelet, kubelet.sock is asked anew
+        if peer != self._process:  # another kubelet may have come since the last look
             with contextlib.suppress(OSError):
                 self._process = _listener(self._socket)
         return self._process is None or peer == self._process
@@ -103,7 +103,7 @@ class KubeletClient:
         return RegisterFailed(f"{code.name}: {text}", listening=listening)
 
     def _discard(self, channel: Channel | None) -> None:
-        """Other resources may still wait for an answer on the channel, so their calls have their time to end."""
+        """Other resources may still wait for an answer on the channel, so it closes once their deadline is over."""
         if channel is None or channel is not self._channel:
             return
         self._channel = None
@@ -117,6 +117,6 @@ class KubeletClient:
 
 
 def _listener(path: Path) -> Credentials:
-    """The process that listens there. Raises OSError if there is none, or if others wait for it."""
+    """The process that listens there. Raises OSError if there is none, or if its queue is full."""
     with unix.connect(path) as connection:
         return credentials(connection)

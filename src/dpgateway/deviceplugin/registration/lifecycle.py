@@ -20,7 +20,7 @@ Rules
     - Results belong to an attempt. Results of an older attempt, and timers that were replaced, are dropped before they
       reach the table.
 
-The table decides every pair of a state and an event; no other code decides whether to register. This module is pure:
+The table decides every pair of a state and a trigger; no other code decides whether to register. This module is pure:
 the registrar does what the table says, and feeds it what came of that.
 """
 
@@ -34,7 +34,7 @@ from dpgateway.kit.tasks import backoff
 
 
 class State(enum.StrEnum):
-    """Where the resource stands."""
+    """Where the resource stands: see the top of this file."""
 
     UNREADY = "unready"
     DUE = "due"
@@ -46,7 +46,7 @@ class State(enum.StrEnum):
     STOPPED = "stopped"
 
 
-class Event(enum.Enum):
+class Trigger(enum.Enum):
     """What happened."""
 
     READY = "it can be registered"
@@ -81,56 +81,56 @@ _REGISTER = (State.REGISTERING, Action.REGISTER)
 _WAIT = (State.WAITING, Action.WAIT)
 _SERVE = (State.SERVING, Action.SERVE)
 
-_CHANGES: dict[State, dict[Event, tuple[State, Action]]] = {
+_CHANGES: dict[State, dict[Trigger, tuple[State, Action]]] = {
     State.UNREADY: {
-        Event.READY: (State.AWAY, _STAY),
-        Event.KUBELET_NEW: (State.DUE, _STAY),
-        Event.KUBELET_BACK: (State.DUE, _STAY),
+        Trigger.READY: (State.AWAY, _STAY),
+        Trigger.KUBELET_NEW: (State.DUE, _STAY),
+        Trigger.KUBELET_BACK: (State.DUE, _STAY),
     },
     State.DUE: {
-        Event.READY: _REGISTER,
-        Event.KUBELET_GONE: (State.UNREADY, _STAY),
+        Trigger.READY: _REGISTER,
+        Trigger.KUBELET_GONE: (State.UNREADY, _STAY),
     },
     State.AWAY: {
-        Event.KUBELET_NEW: _REGISTER,
-        Event.KUBELET_BACK: _REGISTER,  # another resource's stream shows that the kubelet lives
-        Event.STREAM_OPEN: _SERVE,
+        Trigger.KUBELET_NEW: _REGISTER,
+        Trigger.KUBELET_BACK: _REGISTER,  # another resource's stream shows that the kubelet lives
+        Trigger.STREAM_OPEN: _SERVE,
     },
     State.REGISTERING: {  # if kubelet.sock goes, the RPC fails; REDO is checked again when a stream opens
-        Event.KUBELET_NEW: _REGISTER,
-        Event.ACCEPTED: (State.EXPECTING, Action.EXPECT),
-        Event.API_REFUSED: (State.REGISTERING, Action.NEXT_API),
-        Event.FAILED: _WAIT,
-        Event.STREAM_OPEN: _SERVE,  # before Register returned: usual on every release
+        Trigger.KUBELET_NEW: _REGISTER,
+        Trigger.ACCEPTED: (State.EXPECTING, Action.EXPECT),
+        Trigger.API_REFUSED: (State.REGISTERING, Action.NEXT_API),
+        Trigger.FAILED: _WAIT,
+        Trigger.STREAM_OPEN: _SERVE,  # before Register returned: usual on every release
     },
     State.EXPECTING: {
-        Event.KUBELET_NEW: _REGISTER,
-        Event.STREAM_OPEN: _SERVE,
-        Event.TIMER: _WAIT,
+        Trigger.KUBELET_NEW: _REGISTER,
+        Trigger.STREAM_OPEN: _SERVE,
+        Trigger.TIMER: _WAIT,
     },
     State.SERVING: {
-        Event.KUBELET_NEW: _REGISTER,
-        Event.LAST_STREAM_END: _WAIT,
-        Event.REDO: (State.WAITING, Action.DRAIN),
+        Trigger.KUBELET_NEW: _REGISTER,
+        Trigger.LAST_STREAM_END: _WAIT,
+        Trigger.REDO: (State.WAITING, Action.DRAIN),
     },
     State.WAITING: {
-        Event.KUBELET_NEW: _REGISTER,
-        Event.KUBELET_GONE: (State.AWAY, Action.GIVE_UP),
-        Event.STREAM_OPEN: _SERVE,  # of a Register that we gave up: 1.25 to 1.34 go on with it
-        Event.TIMER: _REGISTER,
+        Trigger.KUBELET_NEW: _REGISTER,
+        Trigger.KUBELET_GONE: (State.AWAY, Action.GIVE_UP),
+        Trigger.STREAM_OPEN: _SERVE,  # of a Register that we gave up: 1.25 to 1.34 go on with it
+        Trigger.TIMER: _REGISTER,
     },
     State.STOPPED: {},
 }
-_STOP = {Event.STOP: (State.STOPPED, Action.GIVE_UP)}
+_STOP = {Trigger.STOP: (State.STOPPED, Action.GIVE_UP)}
 
-TABLE: dict[State, dict[Event, tuple[State, Action]]] = {
-    state: dict.fromkeys(Event, (state, _STAY)) | (changes if state is State.STOPPED else changes | _STOP)
+TABLE: dict[State, dict[Trigger, tuple[State, Action]]] = {
+    state: dict.fromkeys(Trigger, (state, _STAY)) | (changes if state is State.STOPPED else changes | _STOP)
     for state, changes in _CHANGES.items()
 }
 """Every pair: what isn't named above changes nothing."""
 
-RESULTS = frozenset({Event.ACCEPTED, Event.API_REFUSED, Event.FAILED, Event.TIMER})
-"""The events that belong to an attempt."""
+RESULTS = frozenset({Trigger.ACCEPTED, Trigger.API_REFUSED, Trigger.FAILED, Trigger.TIMER})
+"""The triggers that belong to an attempt."""
 
 
 class Lifecycle:
@@ -146,12 +146,12 @@ class Lifecycle:
         self.kubelet = False
         """Whether kubelet.sock is there."""
 
-    def feed(self, event: Event, attempt: int | None = None) -> Action:
-        """What to do now that ``event`` happened. Results carry the attempt that they belong to."""
-        if event in RESULTS and attempt != self.attempt:
+    def feed(self, trigger: Trigger, attempt: int | None = None) -> Action:
+        """What to do now that ``trigger`` happened. Results carry the attempt that they belong to."""
+        if trigger in RESULTS and attempt != self.attempt:
             return Action.NOTHING
-        self.kubelet = _SEEN.get(event, self.kubelet)
-        self.state, action = TABLE[self.state][self._meaning(event)]
+        self.kubelet = _SEEN.get(trigger, self.kubelet)
+        self.state, action = TABLE[self.state][self._meaning(trigger)]
         if action in _NEW_ATTEMPT:
             self.attempt += 1
             self._refused = 0
@@ -159,16 +159,16 @@ class Lifecycle:
             self._refused += 1
         return action
 
-    def _meaning(self, event: Event) -> Event:
-        """The two events whose meaning depends on more than the state."""
-        if event is Event.API_REFUSED and self._refused + 1 >= self._apis:
-            return Event.FAILED  # no API is left to try
-        if event is Event.TIMER and self.state is State.WAITING and not self.kubelet:
-            return Event.KUBELET_GONE  # kubelet.sock went while we waited for something else
-        return event
+    def _meaning(self, trigger: Trigger) -> Trigger:
+        """The two triggers whose meaning depends on more than the state."""
+        if trigger is Trigger.API_REFUSED and self._refused + 1 >= self._apis:
+            return Trigger.FAILED  # no API is left to try
+        if trigger is Trigger.TIMER and self.state is State.WAITING and not self.kubelet:
+            return Trigger.KUBELET_GONE  # kubelet.sock went while we waited for something else
+        return trigger
 
 
-_SEEN = {Event.KUBELET_NEW: True, Event.KUBELET_BACK: True, Event.KUBELET_GONE: False}
+_SEEN = {Trigger.KUBELET_NEW: True, Trigger.KUBELET_BACK: True, Trigger.KUBELET_GONE: False}
 _NEW_ATTEMPT = frozenset({Action.REGISTER, Action.SERVE, Action.WAIT, Action.DRAIN, Action.GIVE_UP})
 
 

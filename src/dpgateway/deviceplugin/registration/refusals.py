@@ -1,4 +1,4 @@
-"""Says that a kubelet speaks none of our APIs: for all resources at once, and again from time to time."""
+"""Warns of a kubelet that speaks none of our APIs: once for all resources, and again every ten minutes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _log = bind(__name__)
 
 
 class Refusals:
-    """What one kubelet answered. Used from the event loop."""
+    """The answers of one kubelet. Used from the event loop."""
 
     def __init__(self, apis: Sequence[str], gathering: float = GATHERING) -> None:
         """``apis``: the names of those that are offered, newest first."""
         self._apis, self._gathering = apis, gathering
         self._answers: dict[str, dict[str, str]] = defaultdict(dict)
-        """What was answered since the last line, by resource and API."""
+        """Since the last warning, by resource and API."""
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, resource: str, api: str, answer: str) -> None:
@@ -35,14 +35,14 @@ class Refusals:
         self._answers.pop(resource, None)
 
     def forget(self) -> None:
-        """There is another kubelet, or none any more."""
+        """Another kubelet has come, or this gateway ends."""
         self._answers.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _tell(self) -> None:
-        """Says which resources no API is left for. A kubelet that is asked for one after the other isn't done yet."""
+        """Warns of the resources that every API was refused for. The others have APIs left to try."""
         self._timer = None
         refused = {name: answers for name, answers in self._answers.items() if len(answers) == len(self._apis)}
         for name in refused:

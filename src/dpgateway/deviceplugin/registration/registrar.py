@@ -1,7 +1,17 @@
-"""Does what the lifecycle table says, for one resource: sends Register, starts timers, ends streams.
+"""Registers one resource with the kubelet, and again whenever the lifecycle table says so.
 
-Everything runs on the event loop. Events come in as method calls, also from within actions. The table is never entered
-twice at once, because no action waits. Whether to register is decided in ``lifecycle``, how long to wait there too.
+Theory of operation
+    - What happens comes in as a method call, as the result of a Register, or from the timer; also from within actions.
+      :meth:`Registrar._feed` gives it to the table (``lifecycle``), and does the action that the table names. No action
+      waits, so the table is never entered twice at once.
+    - An attempt is one Register and the timer that follows from it: ``_task`` and ``_timer``, of which one runs at a
+      time, and ``_tried``. The lifecycle numbers attempts and drops the results of older ones.
+    - ``_streams`` are those of the present kubelet. A new kubelet disowns the older one's: they are forgotten, not
+      ended. ``_registered`` are the options of the last Register; if the resource wants others, it registers again.
+    - ``_listening`` is whether something answered, so that this isn't a kubelet that is just starting; the backoff and
+      the log need to know.
+    - ``_inherited`` and ``_seamless`` are what the gateway left that handed the resource over.
+    - ``standing`` and ``attempts`` are what the rest of the gateway sees.
 """
 
 from __future__ import annotations
@@ -16,7 +26,7 @@ from functools import partial
 
 from dpgateway.deviceplugin.api import Api
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
-from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Event, Lifecycle, State
+from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Lifecycle, State, Trigger
 from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import StreamCallbacks
@@ -33,7 +43,7 @@ STREAM_DUE = 15.0
 
 @dataclass(eq=False)
 class Stream:
-    """One ListAndWatch of a kubelet."""
+    """One ListAndWatch of the present kubelet."""
 
     opened: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     listed: bool = False
@@ -41,7 +51,7 @@ class Stream:
 
 
 class Registrar:
-    """One resource's standing with the kubelet."""
+    """Of one resource. Used from the event loop."""
 
     def __init__(
         self,
@@ -98,7 +108,7 @@ class Registrar:
         ``api``: in which another gateway has registered it until now. ``seamless``: that one's stream is open still.
         """
         self._inherited, self._seamless = api, seamless
-        self._feed(Event.READY)
+        self._feed(Trigger.READY)
 
     def kubelet(self, change: Change) -> None:
         """What became of kubelet.sock. When the kubelet is a new one, the streams of the older kubelet are disowned."""
@@ -117,7 +127,7 @@ class Registrar:
         self._seamless = False
         self._streams.add(stream)
         self._complaint.over()
-        self._feed(Event.STREAM_OPEN)
+        self._feed(Trigger.STREAM_OPEN)
         self.options_changed()
         return StreamCallbacks(partial(self._stream_listed, stream), partial(self._stream_closed, stream), seamless)
 
@@ -133,26 +143,26 @@ class Registrar:
             self._backoff.stream_ended(self._now() - stream.opened)
             self._listening = True
             self._log.info("the kubelet's last stream ended", extra={"api": self._api.name})
-            self._feed(Event.LAST_STREAM_END)
+            self._feed(Trigger.LAST_STREAM_END)
         else:
             self._tell()
 
     def options_changed(self) -> None:
-        """What should be registered may differ from what is."""
+        """The resource may want other options than those that are registered."""
         if self._registered is not None and self._registered != self._resource.options():
-            self._feed(Event.REDO)
+            self._feed(Trigger.REDO)
 
     def stop(self) -> None:
-        self._feed(Event.STOP)
+        self._feed(Trigger.STOP)
 
     # what follows
 
-    def _feed(self, event: Event, attempt: int | None = None) -> None:
-        """Tells the table what happened, and does what it says."""
-        action = self._lifecycle.feed(event, attempt)
-        self._log.debug("%s: %s, %s", event.value, self._lifecycle.state.value, action.value)
+    def _feed(self, trigger: Trigger, attempt: int | None = None) -> None:
+        """Gives the table what happened, and does what it says."""
+        action = self._lifecycle.feed(trigger, attempt)
+        self._log.debug("%s: %s, %s", trigger.value, self._lifecycle.state.value, action.value)
 
-        # Whatever else is done, the timer is another one then; and no second Register is sent beside one in flight.
+        # Every action ends the timer that runs, and some give up the Register in flight, so there are never two.
         if action is not Action.NOTHING and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -187,6 +197,7 @@ class Registrar:
         return known.index(last) if last in known else 0
 
     def _tell(self) -> None:
+        """Publishes the standing, if it has changed."""
         state, before = self._lifecycle.state, self.standing.value
         since, registered = before.since, state in _REGISTERED
         if state is not before.state:
@@ -194,7 +205,7 @@ class Registrar:
         listed = any(stream.listed for stream in self._streams)
         api = self._api.name if registered else None
         now = Standing(FRONT, state, since, registered, self.streaming, listed, api, self._complaint.text or None)
-        if now != before:  # else nobody is to look at it again
+        if now != before:
             self.standing.set(now)
 
     def _send(self) -> None:
@@ -207,7 +218,7 @@ class Registrar:
 
         def expired() -> None:
             over()
-            self._feed(Event.TIMER, attempt)
+            self._feed(Trigger.TIMER, attempt)
 
         self._timer = asyncio.get_running_loop().call_later(seconds, expired)
 
@@ -216,7 +227,7 @@ class Registrar:
         self._complain(f"the kubelet accepted the registration, but opened no stream within {STREAM_DUE:g} s")
 
     async def _register(self, attempt: int, api: Api) -> None:
-        """One Register; its result is an event."""
+        """One Register; its result is a trigger."""
         try:
             self._resource.speak(api)
             options = self._resource.options()
@@ -229,25 +240,25 @@ class Registrar:
         except ApiRefused as error:
             self._log.debug("the kubelet refused the API: %s", error, extra={"api": api.name})
             self._listening = True
-            self._result(Event.API_REFUSED, attempt, api)
+            self._result(Trigger.API_REFUSED, attempt, api)
         except (GatewayError, OSError) as error:
             self._listening = not (isinstance(error, RegisterFailed) and not error.listening)
             if self._lifecycle.attempt == attempt:
                 self._complain(f"registering failed: {error}")
-            self._result(Event.FAILED, attempt, api)
+            self._result(Trigger.FAILED, attempt, api)
         except Exception:
             self._log.exception("a bug: registering failed", extra={"api": api.name})
             self._listening = True
-            self._result(Event.FAILED, attempt, api)
+            self._result(Trigger.FAILED, attempt, api)
         else:
             self._log.info("registered", extra={"api": api.name})
-            self._result(Event.ACCEPTED, attempt, api)
+            self._result(Trigger.ACCEPTED, attempt, api)
 
-    def _result(self, event: Event, attempt: int, api: Api) -> None:
-        self._count(api, event.name.lower())
+    def _result(self, trigger: Trigger, attempt: int, api: Api) -> None:
+        self._count(api, trigger.name.lower())
         if asyncio.current_task() is self._task:
             self._task = None
-        self._feed(event, attempt)
+        self._feed(trigger, attempt)
 
     def _count(self, api: Api, outcome: str) -> None:
         self.attempts = {**self.attempts, (api.name, outcome): self.attempts.get((api.name, outcome), 0) + 1}
@@ -256,7 +267,7 @@ class Registrar:
     def _complain(self, text: str) -> None:
         """Warns once until a stream opens or the text changes, because a stale kubelet.sock may refuse for days."""
         fields = {"api": self._api.name, "reason": text}
-        if not self._listening and self._now() - self._backoff.appeared < 1:  # it is starting
+        if not self._listening and self._now() - self._backoff.appeared < 1:  # a kubelet that is just starting
             self._log.debug("%s", text, extra=fields)
         else:
             self._complaint.say(text, extra=fields)
@@ -273,8 +284,8 @@ class Registrar:
 _REGISTERED = frozenset({State.EXPECTING, State.SERVING})
 
 _KUBELET = {
-    Change.NEW: Event.KUBELET_NEW,
-    Change.GONE: Event.KUBELET_GONE,
-    Change.BACK: Event.KUBELET_BACK,
+    Change.NEW: Trigger.KUBELET_NEW,
+    Change.GONE: Trigger.KUBELET_GONE,
+    Change.BACK: Trigger.KUBELET_BACK,
 }
 _GIVING_UP = frozenset({Action.REGISTER, Action.WAIT, Action.DRAIN, Action.GIVE_UP})
