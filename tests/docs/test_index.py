@@ -22,7 +22,7 @@ def test_every_page_is_in_the_index(index):
     assert set(PAGES) - {DOCS / "README.md"} <= linked
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
         if link.startswith("http"):
