@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from dpgateway.config import Shares
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.holdings.following import follow
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.drivers.preparing import CallAfterClose
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.kit.observable import Observable
@@ -23,6 +22,7 @@ from dpgateway.resource.journal_writer import Remembering
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.use import hardware
+from tests.support.calls import kubelet_calls
 from tests.support.holdings import Told
 from tests.support.inline import Inline
 from tests.support.resources import configured
@@ -162,7 +162,7 @@ class Served:
         self.inventory = Inventory(config, holdings, LOG, clock)
         life.pools.join(self.inventory)
         self.calls, self.setting = Calls(name, life.truth), setting
-        self.resource = Resource(config, self.inventory, running(self.calls), cdi(), LOG, holdings=holdings)
+        self.resource = kubelet_calls(config, self.inventory, running(self.calls), cdi(), LOG, holdings=holdings)
         self.resource.releases.rest()
         journal = Journal(life.folder / "state", life.folder / "device-plugins", name)
         self.remembering = Remembering(journal, holdings, Inline(), LOG)

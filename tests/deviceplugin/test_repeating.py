@@ -11,13 +11,13 @@ from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2 as wire
 from dpgateway.errors import DeviceUnavailable, DriverTimeout, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, DeviceNode, Mount
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.inventory import Inventory
+from tests.support.calls import kubelet_calls
 from tests.support.serving import KUBELET, running
 from tests.support.specs import cdi
 from tests.support.time import Clock
@@ -75,7 +75,7 @@ class Node:
         self.inventory = Inventory(self.config, self.holdings, log, self.clock)
         self.list()
         cdi_ = cdi(*directories, runtime=True)
-        self.resource = Resource(self.config, self.inventory, running(calls), cdi_, log, holdings=self.holdings)
+        self.resource = kubelet_calls(self.config, self.inventory, running(calls), cdi_, log, holdings=self.holdings)
         self.resource.listed_for(KUBELET)
         self.repeating = self.resource.repeating
         self.repeating.go_on()

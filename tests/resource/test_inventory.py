@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,18 +19,18 @@ from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT, ListEncoder
 from dpgateway.deviceplugin.holdings.following import follow
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.observable import Observable
 from dpgateway.model import HEALTHY, Device, Health
 from dpgateway.node.holders import Noted
+from dpgateway.resource.freeing import Releases
 from dpgateway.resource.front import NOTED_WITHIN
 from dpgateway.resource.inventory import SETTLING, Inventory
 from dpgateway.resource.ledger import LEAVING, Refusal
 from dpgateway.resource.offers import Offer
 from dpgateway.resource.shares import share_ids
+from dpgateway.resource.use import hardware
 from tests.support.serving import running
-from tests.support.specs import cdi
 from tests.support.time import VirtualLoop
 
 WET = Health.unhealthy("wet")
@@ -66,8 +67,8 @@ class Node:
         self.config, calls = Observable(configured(shares, keep_lost)), Calls()
         self.freed = calls.freed
         self.inventory = Inventory(self.config, self.holdings, self.log, self.clock)
-        self.resource = Resource(self.config, self.inventory, running(calls), cdi(), self.log, holdings=self.holdings)
-        self.following = self.loop.create_task(follow(self.holdings, self.inventory, self.resource.releases))
+        self.releases = Releases(self.inventory, running(calls), self.log)
+        self.following = self.loop.create_task(follow(self.holdings, self.inventory, self.releases))
         self.run(self.read)
 
     def run(self, function, *arguments, **named):
@@ -119,9 +120,25 @@ class Node:
 
     def begin(self, *ids):
         """An Allocate is in flight until the function that this returns is called with whether it worked."""
-        flight = self.resource._allocating(ids)
-        self.run(flight.__enter__)
-        return lambda works=True: self.run(flight.__exit__, *((None,) * 3 if works else (OSError, OSError(), None)))
+        ledger, usage = self.inventory.ledger, self.holdings
+        found = {id_: device for id_ in ids if (device := ledger.device(id_)) is not None}
+        behind = {id_: hardware(device) for id_, device in found.items()}
+
+        def begin():
+            usage.began(ids, behind)
+            self.inventory.use()
+
+        def end(works):
+            if works:
+                names = {id_: device.id for id_, device in found.items()}
+                usage.gave(ids, self.clock.monotonic(), behind, int(time.time()), names)
+            else:
+                usage.failed(ids)
+                self.inventory.use()
+                self.releases.tell()
+
+        self.run(begin)
+        return lambda works=True: self.run(end, works)
 
     def allocate(self, *ids):
         self.begin(*ids)()
@@ -372,9 +389,9 @@ def test_what_was_in_flight_when_the_checkpoint_was_read_and_was_not_given_is_fr
     end, end_other = node.begin("a"), node.begin("b")
     node.write(frozenset({"b"}))
     end(False)
-    assert node.resource.releases.still_free([A, B]) == [A]
+    assert node.releases.still_free([A, B]) == [A]
     end_other(False)
-    assert node.resource.releases.still_free([A, B]) == [A]
+    assert node.releases.still_free([A, B]) == [A]
     node.write(NOBODY)
     assert node.freed == ["b"]  # and not a, which nobody had
 
@@ -391,7 +408,7 @@ def test_what_the_driver_does_not_list_when_it_is_freed_is_called_a_leak_once(no
     (said,) = [one for one in caplog.messages if one.startswith(text)]
     assert said.endswith("it doesn't list it any more, or not within the next 10 s; last held by a container")
     node.take(A, B)
-    node.run(node.resource.releases.tell)
+    node.run(node.releases.tell)
     assert node.freed == ["a"], "it was back in time"
     assert sum(one.startswith(text) for one in caplog.messages) == 1
 
@@ -431,11 +448,11 @@ def test_which_devices_nobody_got_since_though_the_checkpoint_cannot_be_read(mak
     node.write(frozenset({"a"}))
     node.write(NOBODY)
     node.write("damaged")
-    assert node.resource.releases.still_free([A, B]) == [A, B]
+    assert node.releases.still_free([A, B]) == [A, B]
     end = node.begin("a::1")
-    assert node.resource.releases.still_free([A, B]) == [B]
+    assert node.releases.still_free([A, B]) == [B]
     end()
-    assert node.resource.releases.still_free([A, B]) == [B]
+    assert node.releases.still_free([A, B]) == [B]
 
 
 def test_the_very_same_devices_are_news_only_after_others_or_a_failure(node):

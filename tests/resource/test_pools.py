@@ -19,7 +19,6 @@ from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.holdings.following import follow
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import DriverTimeout, RequestError
@@ -35,6 +34,7 @@ from dpgateway.resource.pool import Pool
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.use import worked_on
 from tests.deviceplugin.pool_life import Life, Setting, Truth
+from tests.support.calls import kubelet_calls
 from tests.support.holdings import Told
 from tests.support.inline import Inline
 from tests.support.resources import NoOptions, configured, scripted
@@ -82,7 +82,7 @@ class Served:
         self.inventory.join(pool)
         self.calls: Any = Calls()
         self.driver = running(self.calls)
-        self.resource = Resource(self.config, self.inventory, self.driver, cdi(), LOG, holdings=self.holdings)
+        self.resource = kubelet_calls(self.config, self.inventory, self.driver, cdi(), LOG, holdings=self.holdings)
         self.following = asyncio.ensure_future(follow(self.holdings, self.inventory, self.resource.releases))
         self.devices, self._clock = devices, clock
 

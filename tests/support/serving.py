@@ -12,7 +12,6 @@ from dpgateway import Allocation
 from dpgateway.deviceplugin.api import APIS
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
 from dpgateway.deviceplugin.server.streams import ListThrottle
@@ -22,6 +21,7 @@ from dpgateway.kit.log import Bound
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.ownership import Ownership
+from tests.support.calls import kubelet_calls
 from tests.support.resources import configured
 from tests.support.specs import cdi
 
@@ -108,7 +108,8 @@ class Served:
         self.directory, self.holdings = directory, nobody_holds_anything()
         self.inventory = Inventory(self.config, self.holdings, log)
         self.calls = Calls()
-        self.resource = Resource(self.config, self.inventory, running(self.calls), cdi(), log, holdings=self.holdings)
+        driver = running(self.calls)
+        self.resource = kubelet_calls(self.config, self.inventory, driver, cdi(), log, holdings=self.holdings)
         self.audience = Audience()
         self.handlers = Handlers(self.resource, APIS, self._opened, ListThrottle(Signal()), log)
         self.endpoint = Endpoint(Ownership(directory, self.handlers.name, log), self.handlers, group(), log)

@@ -4,7 +4,7 @@ plugin        one resource, from its driver to the kubelet: its parts, its run a
 registration  makes the resource known to the kubelet
 server        the resource's socket, with every API on it
 handover      hands the resource over to a newer gateway, or takes it over from an older one
-resource      what a kubelet may ask of a resource, in no version's words
+calls         what a kubelet asks of a resource, in no version's words
 holdings      what containers hold, as the kubelet tells it
 preferred     which ids a container should get
 placement     the best of the free ids

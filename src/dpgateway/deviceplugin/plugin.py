@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dpgateway.config import ResourceConfig
 from dpgateway.deviceplugin.api import LIST_LIMIT
+from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.handover.newer import NewerSide, TakenBack
@@ -25,7 +26,6 @@ from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.registration.stranger import SETTLED, Stranger
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.callers import Callers
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
@@ -41,6 +41,8 @@ from dpgateway.kit.tasks import retry
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device
 from dpgateway.node.checkpoint import WRITING
+from dpgateway.resource.freeing import Releases
+from dpgateway.resource.granting import Granting
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.journal import Journal
 from dpgateway.resource.journal_writer import Remembering
@@ -96,8 +98,8 @@ class Plugin:
         self.inventory = Inventory(config, holdings, log)
         self._pools = front.pools
         self._pools.join(self.inventory)
-        self._resource = Resource(config, self.inventory, driver, front.cdi, log, holdings=holdings)
-        self._resource.speak(front.client.apis[0])
+        granting = Granting(config, self.inventory, driver, Releases(self.inventory, driver, log), log)
+        self._resource = KubeletCalls(granting, holdings, front.cdi, front.client.apis[0])
         self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.throttle, log)
         self._ownership = Ownership(self._node.directory, name, log)
         self._ownership.join(config.value.pool or "")

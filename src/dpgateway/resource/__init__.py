@@ -9,6 +9,7 @@ shares          the ids under which a device is offered
 use             who uses which hardware, and what that excludes
 pool            one pool: resources whose devices may be the same hardware
 pools           which pools there are, and which resources are in each
+granting        gives devices to containers, and makes them ready
 additions       what the configuration adds to an allocation
 standing        how a front's registration of it stands
 held            which devices containers hold, for drivers that ask

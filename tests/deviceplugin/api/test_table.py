@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dpgateway.config import ResourceConfig, values
 from dpgateway.deviceplugin.api import APIS, Answer, Api, Call, ListEncoder, Rpc, v1alpha2, v1beta1
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.handlers import Handlers
 from dpgateway.deviceplugin.server.streams import ListThrottle
 from dpgateway.deviceplugin.values import Grant
@@ -22,6 +21,7 @@ from dpgateway.kit.observable import Observable, Signal
 from dpgateway.model import Allocation, Device, Health
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.offers import Offer
+from tests.support.calls import kubelet_calls
 from tests.support.serving import nobody_holds_anything, running
 from tests.support.specs import cdi
 
@@ -208,7 +208,7 @@ async def channel(tmp_path):
     holdings = nobody_holds_anything()
     inventory = Inventory(Observable(config), holdings, log)
     inventory.take((Device("a"), Device("b", Health.unhealthy("wet"))))
-    resource = Resource(Observable(config), inventory, running(Calls()), cdi(), log, holdings=holdings)
+    resource = kubelet_calls(Observable(config), inventory, running(Calls()), cdi(), log, holdings=holdings)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(
         tuple(Handlers(resource, (V1BETA2, *APIS), opened, ListThrottle(Signal()), log).generic())

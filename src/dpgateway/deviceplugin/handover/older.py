@@ -22,11 +22,11 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.handover.parked import ParkedConnections
 from dpgateway.deviceplugin.handover.protocol import BACK, LISTED, REGISTER, SERVES, TAKE, keeps_one_client
 from dpgateway.deviceplugin.handover.proxy import Decided, Proxy
 from dpgateway.deviceplugin.registration.registrar import Registrar
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.kit.seqpacket import Gone, Listener, Peer
 from dpgateway.resource.journal_writer import Remembering
@@ -51,7 +51,7 @@ class HandoverState(enum.Enum):
 class ServedResource:
     """What a handover has to do with, of a resource that this gateway serves."""
 
-    resource: Resource
+    resource: KubeletCalls
     endpoint: Endpoint
     registrar: Registrar
     journal: Remembering

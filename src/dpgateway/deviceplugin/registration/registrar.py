@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dpgateway.deviceplugin.api import Api
+from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.registration.lifecycle import Action, Backoff, Lifecycle, State, Trigger
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import StreamCallbacks
 from dpgateway.deviceplugin.values import FRONT, Options, Registration
@@ -55,7 +55,7 @@ class Registrar:
 
     def __init__(
         self,
-        resource: Resource,
+        resource: KubeletCalls,
         endpoint: Endpoint,
         client: KubeletClient,
         group: asyncio.TaskGroup,

@@ -27,7 +27,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from dpgateway.deviceplugin.api import Api, Call, Rpc
-from dpgateway.deviceplugin.resource import Resource
+from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.server.streams import End, Lists, ListThrottle
 from dpgateway.errors import (
     Busy,
@@ -95,7 +95,7 @@ class Handlers:
 
     def __init__(
         self,
-        resource: Resource,
+        resource: KubeletCalls,
         apis: Iterable[Api],
         opened: Opened,
         throttle: ListThrottle,

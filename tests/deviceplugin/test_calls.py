@@ -15,7 +15,6 @@ from dpgateway.deviceplugin.api import APIS, only
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.preferred import FEW
-from dpgateway.deviceplugin.resource import Resource
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import (
     Busy,
@@ -30,6 +29,7 @@ from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device, DeviceNode, Health, Mount
 from dpgateway.node.holders import Noted
 from dpgateway.resource.inventory import Inventory
+from tests.support.calls import kubelet_calls
 from tests.support.serving import running
 from tests.support.specs import cdi, own, spec, write
 from tests.support.time import Clock
@@ -90,7 +90,7 @@ def make(log, clock):
         inventory = Inventory(config, holdings, log, clock)
         inventories.append(inventory)
         inventory.take(tuple(devices))
-        return Resource(config, inventory, running(calls), cdi(*specs, runtime=runtime), log, holdings=holdings)
+        return kubelet_calls(config, inventory, running(calls), cdi(*specs, runtime=runtime), log, holdings=holdings)
 
     yield new
     for inventory in inventories:

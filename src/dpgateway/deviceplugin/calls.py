@@ -1,0 +1,127 @@
+"""What a kubelet asks of one resource, in no version's words: options, preference, Allocate, and the start of one.
+
+Giving and preparing is the resource's work (``resource.granting``). Here is what the device-plugin API adds: several
+containers in one Allocate, CDI names for kubelets that may not know them, fields that a version can't say, the largest
+answer, and the check before a start whether an answer that the kubelet repeats still means the same devices.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from dpgateway.deviceplugin.api import Api, Call
+from dpgateway.deviceplugin.cdi import CdiDelivery, Recipient
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.preferred import PreferredAllocation
+from dpgateway.deviceplugin.repeating import Repeating
+from dpgateway.deviceplugin.values import Grant, Options, Preference
+from dpgateway.errors import CdiError, RequestError
+from dpgateway.model import Allocation
+from dpgateway.resource.granting import Granting, Terms
+
+
+class KubeletCalls:
+    """Used from the event loop."""
+
+    def __init__(self, granting: Granting, holdings: ResourceHoldings, cdi: CdiDelivery, api: Api) -> None:
+        self.granting, self.inventory, self.releases = granting, granting.inventory, granting.releases
+        self.name, self.driver = granting.inventory.name, granting.driver
+        self._config, self._log, self._cdi = granting.config, granting.log, cdi
+        self.api = api
+        """The API of the last Register: 1.8 and 1.9 share a path, but not the format of Allocate's answer."""
+        self.agent = ""
+        """How the kubelet that opened the last stream calls itself."""
+        self._preferred = PreferredAllocation(self._config, self.inventory.ledger, self.driver, self._log)
+        self.repeating = Repeating(
+            holdings, self.inventory, self.driver, cdi, self._log, complete=granting.complete, api=lambda: self.api
+        )
+
+    def speak(self, api: Api) -> None:
+        """From now on the kubelet is asked, and asks, in this version."""
+        self.api = api
+
+    def listed_for(self, agent: str) -> None:
+        """A kubelet that calls itself so has opened a stream."""
+        self.agent = agent
+
+    def rest(self) -> None:
+        """From now on another gateway may serve the resource: the driver isn't told what is free, and no answer that
+        was given is compared with what its driver would give now.
+        """
+        self.releases.rest()
+        self.repeating.rest()
+
+    def go_on(self) -> None:
+        """This gateway serves it."""
+        self.releases.go_on()
+        self.repeating.go_on()
+        self.releases.tell()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the driver prepares and releases nothing."""
+        calls = self.driver.calls
+        return calls is None or calls.idle
+
+    def patience(self, call: Call, api: Api) -> float:
+        """Seconds within which the kubelet is to have an answer."""
+        timeouts = self._config.value.timeouts
+        if call is Call.PREPARE:
+            return timeouts.prepare.total_seconds()
+        if call is Call.ALLOCATE:
+            allocate = timeouts.allocate.total_seconds()
+            return allocate if api.can(Call.PREPARE) else allocate + timeouts.prepare.total_seconds()
+        return timeouts.prefer.total_seconds()
+
+    # what it asks
+
+    def options(self) -> Options:
+        """What the kubelet should ask for: always before a start, because what it repeats may be outdated."""
+        return Options(prepare=True, prefer=self._preferred.available)
+
+    async def prefer(self, requests: Iterable[Preference]) -> tuple[tuple[str, ...], ...]:
+        """The best ids for each container. Never an error: an empty answer leaves the choice to the kubelet."""
+        return tuple([await self._preferred.answer(request) for request in requests])
+
+    async def allocate(self, requests: Iterable[Sequence[str]], api: Api) -> tuple[Grant, ...]:
+        """One grant per container, in the order of the requests; prepared too, if ``api`` has no call for that."""
+        grants: list[Grant] = []
+        for asked in requests:
+            ids, allocation = tuple(dict.fromkeys(asked)), Allocation()
+            if ids:
+                deliver = partial(self._deliver, ids, api, tuple(grants))
+                terms = Terms(self.api.name, deliver, api.repeats, not api.can(Call.PREPARE))
+                allocation = await self.granting.grant(ids, terms)
+            grants.append(Grant(ids, allocation))
+        return tuple(grants)
+
+    async def _deliver(
+        self, ids: tuple[str, ...], api: Api, others: tuple[Grant, ...], allocation: Allocation
+    ) -> Allocation:
+        """The allocation as this kubelet and its runtime can take it. ``others``: what the same answer has already."""
+        config = self._config.value
+        if allocation.cdi_devices or config.cdi == "always":
+            to = Recipient(self.name, ids, config.cdi, api.passes_cdi(self.agent))
+            try:
+                allocation, warning = await self._cdi.deliver(allocation, to)
+            except CdiError as error:
+                raise RequestError(f"resource {self.name}: {error}") from error
+            if warning:
+                self.granting.log_once(logging.WARNING, warning)
+        for field in api.losses:
+            if getattr(allocation, field):
+                text = f"the kubelet's API {api.name} has no {field}: containers don't get them"
+                self.granting.log_once(logging.WARNING, text)
+        if failure := api.too_large((*others, Grant(ids, allocation))):
+            raise RequestError(
+                f"resource {self.name}: {failure}; let the driver {config.driver}, or the configuration at "
+                f"{config.where}, give a container less env, annotations, mounts, device nodes or CDI devices: "
+                f"device {', '.join(ids)}"
+            )
+        return allocation
+
+    async def prepare(self, ids: Sequence[str]) -> None:
+        """A container that has these ids starts, perhaps again."""
+        await self.granting.prepare(ids, self.repeating.check, self.api.name)
