@@ -16,5 +16,6 @@ log           lines as text or JSON
 complaint     says once what is wrong, until it changes or is over
 reminder      repeats what is still wrong
 call_stats    how many calls there were, and how long they took
+timestamp     times in RFC 3339
 memory        gives freed memory back to the system
 """

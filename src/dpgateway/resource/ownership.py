@@ -30,7 +30,6 @@ import os
 import re
 import socket
 import stat
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +38,7 @@ from dpgateway.errors import KubeletError, naming
 from dpgateway.kit import locks
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.timestamp import timestamp
 
 FOLDER = "dpgateway"
 """Below the kubelet's device-plugins directory: locks, and beside them whatever a front serves on."""
@@ -224,7 +224,7 @@ class Ownership:
     def _sign(self) -> None:
         if self._descriptor is None:
             return
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        since = timestamp()
         text = f"{this_gateway()}, since {since}\n{self._resource}\n{_POOL}{self._pool}\n"
         with contextlib.suppress(OSError):  # a full disk: whoever waits for us isn't told who we are
             os.ftruncate(self._descriptor, 0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +25,3 @@ class Standing:
     """The name of the API in which the present kubelet accepted the registration; None if it hasn't."""
     failure: str | None = None
     """Why no stream of the present kubelet is open, as far as that is known; None while one is."""
-
-
-def timestamp() -> str:
-    """The current time, as :attr:`Standing.since` has it."""
-    return datetime.fromtimestamp(int(time.time()), UTC).isoformat().replace("+00:00", "Z")

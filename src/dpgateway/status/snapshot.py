@@ -11,6 +11,7 @@ from dpgateway.deviceplugin.holdings.asking import Asking
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.plugin import Plugin
+from dpgateway.kit.timestamp import timestamp
 from dpgateway.node import versions
 from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.shares import device_id
@@ -27,7 +28,6 @@ from dpgateway.status.values import (
     PodResourcesStatus,
     ResourceStatus,
     Time,
-    rfc3339,
     stamp,
     stamped,
 )
@@ -125,7 +125,7 @@ def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> 
 
 def _held_since(id_: str, holdings: Holdings) -> Time | None:
     entry = holdings.unreleased.get(id_)
-    return None if entry is None or entry.since is None else rfc3339(entry.since)
+    return None if entry is None or entry.since is None else timestamp(entry.since)
 
 
 def _holders(id_: str, holdings: Holdings) -> tuple[HolderStatus, ...]:

@@ -9,12 +9,12 @@ import json
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, cast
 
 from dpgateway.deviceplugin.values import FRONT
 from dpgateway.kit.log import LogEvent
+from dpgateway.kit.timestamp import timestamp
 from dpgateway.resource.standing import Standing
 
 SCHEMA = 2
@@ -191,17 +191,11 @@ class Status:
 
 def stamp(moment: float) -> Time:
     """``moment``: seconds of the monotonic clock."""
-    return rfc3339(int(time.time() - (time.monotonic() - moment)))
+    return timestamp(time.time() - (time.monotonic() - moment))
 
 
 def stamped(moment: float | None) -> Time | None:
     return None if moment is None else stamp(moment)
-
-
-@lru_cache(maxsize=128)
-def rfc3339(seconds: int) -> Time:
-    """``seconds``: since 1970."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 # JSON

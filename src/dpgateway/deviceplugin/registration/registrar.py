@@ -34,8 +34,9 @@ from dpgateway.deviceplugin.values import FRONT, Options, Registration
 from dpgateway.errors import GatewayError
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
+from dpgateway.kit.timestamp import timestamp
 from dpgateway.node.incarnation import Change
-from dpgateway.resource.standing import Standing, timestamp
+from dpgateway.resource.standing import Standing
 
 STREAM_DUE = 15.0
 """Seconds from Register's success to ListAndWatch: a kubelet before 1.25 answers first, then dials for up to 10 s."""

@@ -1,0 +1,17 @@
+"""Times as people and programs read them: RFC 3339, UTC, to the second."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from functools import lru_cache
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """``seconds``: since 1970; by default now."""
+    return _written(int(time.time() if seconds is None else seconds))
+
+
+@lru_cache(maxsize=128)
+def _written(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
