@@ -4,24 +4,21 @@ A driver takes ``Match`` as the type of one of its options, and has a survey mak
 takes. docs/how-to/match-devices.md says what people write. This package knows nothing of the gateway.
 
 values       where the host's trees are seen, and why there is no value
-patterns     globs
-expressions  regular expressions that never backtrack
+patterns     globs, and regular expressions that never backtrack
 changes      on what an answer depended, and what events have named
 tree         files of the host, by paths that never lead outside
 objects      one look at sysfs
 nodes        one look at /dev
-pci          addresses of PCI functions
-identity     names that last
-numa         which NUMA node a device is near
+identity     where an object is plugged in, and names that last
 fields       the fields of templates
 templates    texts that are filled with what an object says
 tests        what a value has to be
 matching     which objects are meant
-explaining   why an object is meant, or why not
-attributes   what an object is, for people
+explaining   why an object is meant, or why not; what it is, for people
 selection    what makes devices of objects, as a configuration says it
 naming       names of objects, and of groups, that outlast a look
 grouping     which objects are one device
+found        a device as one look finds it
 memory       answers that one look leaves for the next
 survey       from objects to devices, look by look
 uevents      what the kernel says of changes
@@ -30,21 +27,19 @@ following    a survey that looks when something has changed
 """
 
 from dpgateway.kit.complaint import Complaint
-from dpgateway.sysfs.attributes import attributes
 from dpgateway.sysfs.changes import UNTOLD, Asked, ChangedPlaces, Interest, Trace, places
-from dpgateway.sysfs.explaining import Tried, find, tried
-from dpgateway.sysfs.expressions import Expression, ExpressionError, expression
+from dpgateway.sysfs.explaining import Tried, attributes, find, tried
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.following import FollowedSurvey
+from dpgateway.sysfs.found import FoundDevice
 from dpgateway.sysfs.grouping import ChangedError, Part, Unoffered
-from dpgateway.sysfs.identity import LASTING, identity, place
+from dpgateway.sysfs.identity import LASTING, identity, numa_nodes, numa_of, place
 from dpgateway.sysfs.matching import Match, Mismatch
 from dpgateway.sysfs.nodes import HOST_DEV, DevNode, DevTree, NoNode, WatchedTree
-from dpgateway.sysfs.numa import numa_nodes, numa_of
 from dpgateway.sysfs.objects import Look, Object
-from dpgateway.sysfs.patterns import is_glob, name_matches, value_matches
+from dpgateway.sysfs.patterns import Expression, ExpressionError, expression, is_glob, name_matches, value_matches
 from dpgateway.sysfs.selection import PART, GroupOption, Kind, Parts, Selection
-from dpgateway.sysfs.survey import Explained, FoundDevice, Maker, Survey
+from dpgateway.sysfs.survey import Explained, Maker, Survey
 from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled, template
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.tree import OutsideError

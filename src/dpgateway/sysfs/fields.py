@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from dpgateway.sysfs.identity import pci_number, pci_slot, virtual_function
 from dpgateway.sysfs.objects import Look, Object, wrong_path
 from dpgateway.sysfs.patterns import name_matches
-from dpgateway.sysfs.pci import pci_number, pci_slot, virtual_function
 from dpgateway.sysfs.values import NoValue, Value
 
 
@@ -28,16 +28,12 @@ def _entry(look: Look, thing: Object, path: str) -> Value:
     return NoValue("finds nothing", absent=True)
 
 
-def _env(look: Look, thing: Object, key: str) -> Value:
-    return look.env(thing, key)
-
-
 def _devnode(look: Look, thing: Object) -> Value:
-    name = _env(look, thing, "DEVNAME")
+    name = look.env(thing, "DEVNAME")
     if isinstance(name, str):
         return f"/dev/{name.removeprefix('/dev/')}"
     alike = (one for one in thing.line if look.subsystem(one) == look.subsystem(thing))
-    has = next((one.kernel for one in alike if isinstance(_env(look, one, "DEVNAME"), str)), None)
+    has = next((one.kernel for one in alike if isinstance(look.env(one, "DEVNAME"), str)), None)
     device = "" if has is None else f"; {has}, which it is in, has one: match that, with attr in place of attrs"
     return NoValue(f"isn't there: it has no node{device}")
 
@@ -64,6 +60,7 @@ def _symlink(look: Look, thing: Object, pattern: str) -> Value:
 
 _ATTR = "the path of an attribute"
 _FILE = "a file and a key in it, such as /proc/driver/x/{kernel}/information#Minor"
+_KEY = "a key, such as PCI_ID"
 _ADDRESS = "a PCI address, such as {kernel}"
 _LINK = "a path below /dev, perhaps with a pattern, such as /dev/serial/by-id/*"
 _ENTRY = "a path with a pattern, such as uio/*"
@@ -74,8 +71,8 @@ FIELDS: Mapping[str, Field] = {
     "number": Field("the digits at the end of its name", lambda _, it, __: it.number),
     "driver": Field("the kernel's driver that it is bound to", lambda look, it, _: look.value(it, "driver")),
     "devnode": Field("its device node: /dev/ttyUSB0", lambda look, it, _: _devnode(look, it)),
-    "major": Field("the major number of its node", lambda look, it, _: _env(look, it, "MAJOR")),
-    "minor": Field("the minor number of its node", lambda look, it, _: _env(look, it, "MINOR")),
+    "major": Field("the major number of its node", lambda look, it, _: look.env(it, "MAJOR")),
+    "minor": Field("the minor number of its node", lambda look, it, _: look.env(it, "MINOR")),
     "attr": Field("an attribute; of a link, the name at its end", lambda look, it, path: look.value(it, path), _ATTR),
     "entry": Field("the name of the first thing that a pattern finds", _entry, _ENTRY),
     EACH: Field("in nodes: the name of each thing that a pattern finds, one node for each", _each, _ENTRY),
@@ -84,7 +81,7 @@ FIELDS: Mapping[str, Field] = {
     "vf": Field("which virtual function it is", lambda look, it, _: virtual_function(look, it)),
     "slot": Field("domain, bus and device of a PCI address", _pci_slot, _ADDRESS),
     "pci_number": Field("a PCI address as one number", _pci_number, _ADDRESS),
-    "env": Field("what the kernel or udev says of it", _env, "a key, such as PCI_ID"),
+    "env": Field("what the kernel or udev says of it", lambda look, it, key: look.env(it, key), _KEY),
     "kernels": Field("the ancestor's name", lambda _, it, __: it.kernel, ancestor=True),
     "drivers": Field("the ancestor's driver", lambda look, it, _: look.value(it, "driver"), ancestor=True),
     "attrs": Field("an attribute of the ancestor", lambda look, it, path: look.value(it, path), _ATTR, ancestor=True),

@@ -1,12 +1,19 @@
-"""Names that an object keeps for ever: made of what it is, or of where it is plugged in, never of an enumeration.
+"""Where an object is plugged in, and names for it that last.
 
 ``/dev/ttyUSB0``, ``input7`` and USB's devnum are whatever came first. A serial number is the device's own; a bus
-address is a place in the machine. Nothing else in sysfs lasts.
+address is a place in the machine. Nothing else in sysfs lasts. A place also has a NUMA node, and the address of a PCI
+function is a number besides.
 """
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from dpgateway.sysfs.nodes import DevNode
 from dpgateway.sysfs.objects import Look, Object
+from dpgateway.sysfs.values import NoValue, Value, as_number
 
 LASTING = frozenset({"acpi", "amba", "ap", "ccw", "mdev", "pci", "platform", "pnp", "serial-base", "usb", "vmbus"})
 """Buses whose objects are named by their place, or by a number of their own. Not among them: auxiliary, hid, i2c, scsi,
@@ -50,3 +57,71 @@ def identity(look: Look, thing: Object) -> tuple[str, ...]:
     """Names for an object, the best one first: its serial number, its address, or if it has neither, its own name."""
     names = (serial(look, thing), address(look, thing))
     return tuple(name for name in names if name) or (thing.kernel,)
+
+
+_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
+
+
+def pci_number(address: str) -> int | None:
+    """A PCI function's address as one number: domain, bus, device and function (include/linux/pci.h, PCI_DEVID, and the
+    domain above it). ``address``: 0000:b3:00.1, or such a number, perhaps with a domain and a colon before it. None of
+    anything else.
+    """
+    if found := _ADDRESS.fullmatch(address):
+        domain, bus, device, function = (int(part, 16) for part in found.groups())
+        return domain << 16 | bus << 8 | device << 3 | function
+    above_text, _, text = address.rpartition(":")
+    above, below = as_number(above_text or "0"), as_number(text)
+    return None if above is None or below is None or above < 0 or below < 0 else (above << 16) + below
+
+
+def pci_slot(address: str) -> str | None:
+    """Domain, bus and device of what ``pci_number`` takes: 0000:b3:00."""
+    number = pci_number(address)
+    return None if number is None else f"{number >> 16:04x}:{number >> 8 & 255:02x}:{number >> 3 & 31:02x}"
+
+
+def virtual_function(look: Look, thing: Object) -> Value:
+    """Which of its physical function's virtual functions a PCI function is: the number in the name of the link to it
+    (Documentation/ABI/testing/sysfs-bus-pci, virtfnN).
+    """
+    for entry in look.entries(thing, "physfn/virtfn*"):
+        if look.value(thing, entry) == thing.kernel:
+            return entry.rpartition("virtfn")[2]
+    return NoValue.missing()
+
+
+def numa_of(look: Look, thing: Object) -> tuple[int, ...]:
+    """The same of an object, for one look at sysfs."""
+    for ancestor in thing.line:
+        if isinstance(number := look.value(ancestor, "numa_node"), str):
+            node = as_number(number) if number.isdecimal() else None  # -1: it is unknown
+            return () if node is None else (node,)
+    return ()
+
+
+def numa_nodes(node: DevNode, sysfs: str = "/sys") -> tuple[int, ...]:
+    """The NUMA node of the nearest ancestor that has one; empty if none has one, and for -1, which means unknown.
+
+    Source: Documentation/ABI/stable/sysfs-devices, numa_node; Documentation/ABI/testing/sysfs-dev.
+    """
+    link = Path(sysfs, "dev", node.type, f"{node.major}:{node.minor}")
+    try:
+        return _nearest(sysfs, str(link.readlink()), node.type)
+    except (OSError, ValueError):
+        return ()
+
+
+@lru_cache(maxsize=4096)
+def _nearest(sysfs: str, link: str, node_type: str) -> tuple[int, ...]:
+    """Cached, because a path in sysfs is a fixed place in the machine, and a dozen files on the way up don't exist."""
+    directory = Path(sysfs, "dev", node_type, link).resolve(strict=True)
+    for ancestor in (directory, *directory.parents):
+        if ancestor.name == "devices":
+            break
+        try:
+            number = int((ancestor / "numa_node").read_text())
+        except FileNotFoundError:
+            continue
+        return (number,) if number >= 0 else ()
+    return ()

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 from dpgateway.errors import cut, refuse
 from dpgateway.sysfs.fields import FIELDS
+from dpgateway.sysfs.identity import virtual_function
 from dpgateway.sysfs.objects import Look, Object, wrong_path
-from dpgateway.sysfs.pci import virtual_function
 from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled, template
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.values import NoValue, Value

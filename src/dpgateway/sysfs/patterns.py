@@ -1,9 +1,17 @@
-"""Globs over names and values; pure."""
+"""Globs over names and values, and regular expressions over what devices and tools say. Pure.
+
+Anybody can plug in a stick with a product string of his own. An engine that backtracks, as Python's ``re`` does, needs
+2^n steps for ``(a+)+b`` and holds the interpreter's lock meanwhile, so no resource of the node would answer. RE2 never
+backtracks, and matches without that lock. It has neither look-around nor backreferences
+(https://github.com/google/re2/wiki/Syntax).
+"""
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import Any
 
 
 @lru_cache(maxsize=1024)
@@ -31,3 +39,69 @@ def value_matches(value: str, glob: str) -> bool:
 @lru_cache(maxsize=1024)
 def _alternatives(glob: str) -> tuple[str, ...]:
     return tuple(one.replace("[^", "[!") if is_glob(glob) else one for one in glob.split("|"))
+
+
+_UNTAKEN = (
+    (re.compile(r"\(\?<?[=!]"), "look-around"),
+    (re.compile(r"\\[1-9]|\(\?P="), "backreferences"),
+    (re.compile(r"\(\?>|[*+?}]\+"), "possessive or atomic groups"),
+)
+"""What Python's expressions have, and no engine without backtracking."""
+_UPPER_BOUND = re.compile(r"(?<!\\)(?:\\\\)*(\{,([0-9]*)\})")
+"""At most n times in Python, or as often as there is; RE2 takes the braces for themselves."""
+
+
+class ExpressionError(ValueError):
+    """A regular expression that can't be used. The text says what was found, and what to write."""
+
+
+class Expression:
+    """A regular expression in RE2's syntax, parsed once. Raises ExpressionError."""
+
+    def __init__(self, text: str) -> None:
+        import re2  # noqa: PLC0415  1 MB, and most configurations have no expression
+
+        if bound := _UPPER_BOUND.search(text):
+            raise ExpressionError(f"expected {{0,{bound[2]}}} in place of {bound[1]}, found {text!r}")
+        options = re2.Options()
+        options.log_errors = False  # the library would write them to stderr, between the lines of the log
+        try:
+            self._parsed: Any = re2.compile(text, options)
+        except (re2.error, UnicodeEncodeError) as error:
+            raise ExpressionError(_why(text, error)) from error
+
+    @property
+    def groups(self) -> int:
+        return int(self._parsed.groups)
+
+    def fullmatch(self, text: str) -> bool:
+        """Whether the expression matches all of the text."""
+        return self._parsed.fullmatch(_bytes(text)) is not None
+
+    def first_group(self, text: str) -> str | None:
+        """What the first group has where the expression first matches; None, if it matches nowhere."""
+        found = self._parsed.search(_bytes(text))
+        group = None if found is None else found[1]
+        return None if group is None else group.decode(errors="surrogateescape")
+
+
+@lru_cache(maxsize=256)
+def expression(text: str) -> Expression:
+    """Each expression once, and not once for each object. Raises ExpressionError."""
+    return Expression(text)
+
+
+def _bytes(text: str) -> bytes:
+    """A file's name that isn't UTF-8 is matched as its bytes, which no character of an expression matches."""
+    return text.encode(errors="surrogateescape")
+
+
+def _why(text: str, error: Exception) -> str:
+    said = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+    for pattern, what in _UNTAKEN:
+        if pattern.search(text):
+            return (
+                f"expected a regular expression without {what}, which no engine without backtracking can match "
+                f"({said}): say it in several tests, such as regex and none_of, found {text!r}"
+            )
+    return f"expected a regular expression that RE2 takes ({said}), found {text!r}"

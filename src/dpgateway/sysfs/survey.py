@@ -16,81 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Generic
 
-from dpgateway.sysfs.attributes import attributes
 from dpgateway.sysfs.changes import Asked, ChangedPlaces, Interest, places
 from dpgateway.sysfs.explaining import tried
+from dpgateway.sysfs.found import FoundDevice
 from dpgateway.sysfs.grouping import Grouping, Part, Unoffered, Whole
-from dpgateway.sysfs.identity import LASTING
 from dpgateway.sysfs.matching import Mismatch
 from dpgateway.sysfs.memory import D, Grouped, Kept, Memory, Sighting
 from dpgateway.sysfs.naming import Names
-from dpgateway.sysfs.numa import numa_of
 from dpgateway.sysfs.objects import Look, Object
 from dpgateway.sysfs.patterns import value_matches
 from dpgateway.sysfs.selection import Selection
-from dpgateway.sysfs.templates import Matched, template
 from dpgateway.sysfs.uevents import Uevent
-from dpgateway.sysfs.values import as_number
-
-
-class FoundDevice:
-    """A device, for as long as its look. Nothing is read before it is asked for."""
-
-    def __init__(self, look: Look, selection: Selection, whole: Whole) -> None:
-        self.look, self._selection = look, selection
-        self.id, self.parts, self.missing = whole.id, whole.parts, whole.missing
-        """``missing``: the part that it lacks, or why there is no such device, in words."""
-
-    @property
-    def things(self) -> Sequence[Matched]:
-        return [part.found for part in self.parts]
-
-    @property
-    def reason(self) -> str | None:
-        """Why the device is Unhealthy, if it is."""
-        return self.missing or self.failed
-
-    @property
-    def failed(self) -> str | None:
-        """The test of its health that the device fails, in words."""
-        for path, test in self._selection.health.items() if self.parts else ():
-            value = self.look.value(self.parts[0].found.thing, path)
-            if not test.passes(value):
-                return str(Mismatch(f"health.attr.{path}", value, test))
-        return None
-
-    @property
-    def numa_nodes(self) -> tuple[int, ...]:
-        """One of each object: by the selection's template; where that has no number, by the nearest ancestor."""
-        if (said := self._selection.numa) == "":
-            return ()
-        nodes: list[int] = []
-        for one in self.things:
-            text = "" if said is None else template(said, ("part",)).fill(self.look, one, {"part": one.part})
-            number = as_number(text) if isinstance(text, str) and text.isdecimal() else None
-            nodes += numa_of(self.look, one.thing) if number is None else [number]
-        return tuple(nodes)
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """What the look knows of the first object by now, and the paths of all objects."""
-        if not self.parts:
-            return {}
-        paths = " ".join(f"/sys/{one.thing.path}" for one in self.things)
-        return attributes(self.look, self.things[0], self._selection.match) | {"object": paths}
-
-    def hardware(self, *more: str) -> tuple[str, ...] | None:
-        """Names of what is behind the device, ``pci 0000:3b:00.0``: its objects, and ``more`` that the driver knows.
-        With more, only the objects on a bus whose names last, and parts of objects.
-        """
-        named = [(self.look.subsystem(one.thing), one) for one in self.things]
-        own = [
-            f"{subsystem if isinstance(subsystem, str) else 'object'} {one.thing.kernel} {one.part}".rstrip()
-            for subsystem, one in named
-            if one.part or subsystem in LASTING or not more
-        ]
-        return (*own, *more) or None
-
 
 Maker = Callable[[Look], Callable[[FoundDevice], D]]
 

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from dpgateway.errors import refuse
-from dpgateway.sysfs.expressions import ExpressionError, expression
-from dpgateway.sysfs.patterns import value_matches
+from dpgateway.sysfs.patterns import ExpressionError, expression, value_matches
 from dpgateway.sysfs.values import NoValue, Value, as_number
 
 _SINGLE = {"single": True}
