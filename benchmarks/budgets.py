@@ -59,8 +59,8 @@ MATCHED = (
     "change may have touched, and all of the list is compared"
 )
 IDLE = (
-    "each 30 s all 64 drivers are asked for their lists. The rest is looks each few seconds at what nothing tells of, "
-    "such as closed standard streams, and gRPC's own threads: the bare handlers take "
+    "each 30 s all 64 drivers are asked for their lists. The rest is looks each few seconds at what sends no events, "
+    "and gRPC's own threads: the bare handlers take "
     "%(idle.bare.percent).2g %% in the same run"
 )
 SCRAPES = (

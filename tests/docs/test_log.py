@@ -18,4 +18,4 @@ def test_the_bounds():
     assert f"up to {log.MOST_WAITING // 1024**2} MiB" in PAGE.text
     assert f"more than {FEW} times in a minute" in PAGE.text
     assert lines.MOST_NAMED == 10
-    assert "the first ten names" in PAGE.text
+    assert "shorten lists to ten names" in PAGE.text

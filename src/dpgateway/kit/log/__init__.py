@@ -3,8 +3,8 @@
 lines    what a line looks like
 queued   a thread that writes the lines
 events   the last lines that matter, as values
-printed  standard output and standard error, as drivers find them: what they print becomes lines
-setup    where the log goes, and from which level on
+printed  makes lines of what drivers print
+setup    where the log goes, in which format, and from which level on
 """
 
 from dpgateway.kit.log.events import LogEvent

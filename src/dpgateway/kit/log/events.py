@@ -1,7 +1,7 @@
-"""The last lines of the log that matter, as values: for people who have no log at hand.
+"""The last lines of the log that matter, as values, for the status: its readers may have no log at hand.
 
-Those are the gateway's own lines, and what drivers warn of, from the log's level on. They are bounded in number and in
-bytes, because what is said in them may be a driver's.
+Those are the gateway's own lines and drivers' warnings, from the log's level on. They are bounded in number and size,
+because their texts may be a driver's.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Events:
         with self._adding:
             return tuple(self._kept)
 
-    def hear(self, record: logging.LogRecord) -> None:
-        """Takes the line if it matters."""
+    def add(self, record: logging.LogRecord) -> None:
+        """Keeps the line if it matters."""
         if not matters(record):
             return
         event = _event(record)

@@ -1,7 +1,7 @@
-"""What a line of the log looks like: one line for each record, whatever the record says.
+"""Formats a record as one line of text or JSON, whatever the record says.
 
-Records may be a driver's, and say what they like. So nothing in a record ends a line of JSON, looks like another line
-of text, moves a terminal's cursor, or is so long that it costs the process its memory.
+Records may be a driver's. Nothing in one ends a line of JSON, passes for another line of text, moves a terminal's
+cursor, or takes the process's memory.
 """
 
 from __future__ import annotations

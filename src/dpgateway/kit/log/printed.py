@@ -1,6 +1,6 @@
-"""What is printed in the process, as lines of the log: a driver's ``print`` would break JSON lines.
+"""Makes lines of the log of what is printed in the process: a driver's ``print`` would break JSON lines.
 
-What C code and child processes write to the descriptors themselves goes to standard error as it is.
+What C code and child processes write to the descriptors goes to standard error as it is, and may join a line.
 """
 
 from __future__ import annotations

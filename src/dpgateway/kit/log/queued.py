@@ -1,4 +1,4 @@
-"""A thread that writes the log, so that nobody else waits until somebody reads it."""
+"""A thread that writes the log, so that a reader that has stopped reading holds up nothing else."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dpgateway.kit.log.events import Events
 from dpgateway.kit.log.lines import JsonFormatter, shown
 
 GATHERING = 0.01
-"""Seconds after a line in which further lines wait to be written together. Waking the thread for each of
-them would cost the caller more than all the rest of the line, because both threads want the interpreter."""
+"""Seconds after a line in which further lines are gathered, to be written together. To wake the thread for each line
+would cost its caller more than all the rest of the line, because both threads want the interpreter."""
 MOST_WAITING = 8 * 1024 * 1024
 """Bytes of memory that lines may take until somebody reads them. Further lines are lost, and counted."""
 
@@ -31,7 +31,7 @@ class Queued(logging.Handler):
         self.events = Events()
         self._waiting: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._hurry = threading.Event()
-        """Set while somebody waits until lines are written."""
+        """Set while a caller waits until its lines are written."""
         self._counting = threading.RLock()  # may be entered twice: a collected object may log while a line is counted
         self._bytes = self._lost = 0
         self.lost = 0
@@ -44,7 +44,7 @@ class Queued(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(Exception):  # what can't be an event is a line all the same
-            self.events.hear(record)
+            self.events.add(record)
         if self._bytes >= MOST_WAITING:  # before the work of formatting
             self._lose()
             return

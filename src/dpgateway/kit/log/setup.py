@@ -94,7 +94,7 @@ def captured() -> Iterator[None]:
 
 
 def in_background() -> Queued | None:
-    """From now on a thread writes the log, so that a caller never waits until somebody reads the log."""
+    """From now on a thread writes the log, so that no caller waits until somebody reads it."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if isinstance(handler, _Handler):
@@ -104,22 +104,26 @@ def in_background() -> Queued | None:
     return None
 
 
+def _queued() -> Queued | None:
+    return next((one for one in logging.getLogger().handlers if isinstance(one, Queued)), None)
+
+
 def recent() -> Events:
-    """What the log said last; empty in a process that has no thread to write its log."""
-    found = (handler.events for handler in logging.getLogger().handlers if isinstance(handler, Queued))
-    return next(found, _NO_EVENTS)
+    """The last events; none in a process that has no thread to write its log."""
+    queued = _queued()
+    return queued.events if queued is not None else _NO_EVENTS
 
 
 def lost() -> int:
     """How many lines were lost so far, because nobody read the log."""
-    return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, Queued))
+    queued = _queued()
+    return queued.lost if queued is not None else 0
 
 
 def finish(seconds: float) -> None:
     """Waits until the thread of :func:`in_background` has written all lines, ``seconds`` at most."""
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, Queued):
-            handler.written(seconds)
+    if (queued := _queued()) is not None:
+        queued.written(seconds)
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
