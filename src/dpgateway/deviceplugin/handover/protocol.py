@@ -21,12 +21,12 @@ Theory of operation
        unanswered, no device is being prepared or released, no Register waits for its stream. In that moment it parks
        the pool. From ``take`` to the end it decides nothing: calls wait, drivers aren't told what is free, and the
        journal is written for the last time.
-    3. After ``take`` both gateways hold the lock, so whichever ends leaves it to the other one. The newer one reads the
-       journal, binds its socket, and ``serves`` within 2 s (50 ms more for each further resource of the pool). Once the
+    3. After ``take`` both gateways hold the lock, so whichever ends leaves it to the other one. The newer one binds its
+       socket, reads the journal, and ``serves`` within 2 s (50 ms more for each further resource of the pool). Once the
        whole pool is served, the older one is a proxy: it passes each call on.
-    4. At the next idle moment the newer one may ``register``, one resource of the pool after the other, because many at
-       once would wait for each other without a list at the kubelet. From ``register`` on the older one sends nothing
-       on its streams: a kubelet 1.37 would take it for the newer one's list.
+    4. At the next moment without a call the newer one may ``register``, one resource of the pool after the other,
+       because many at once would wait for each other without a list at the kubelet. From ``register`` on the older one
+       sends nothing on its streams: a kubelet 1.37 would take it for the newer one's list.
     5. Once the last resource of the pool is ``listed``, the older gateway lets the whole pool go in one moment: all or
        none. It ends its streams, then the connection, and waits for the lock from then on.
     6. Only after the end may a third gateway ask the newer one. Before that the older one could want the resource back;
