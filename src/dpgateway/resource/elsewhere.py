@@ -1,16 +1,17 @@
-"""Which resources another gateway of the node serves, and what it gives away of them isn't known here.
+"""The resources that other gateways of the node own: what those give away isn't known here.
 
-Hardware is given away by one gateway only if that knows what all others have given away. So while a resource of a pool
-is another gateway's, this one gives nothing of the pool. That resource need not be configured here: perhaps it has
-another name here, or only the other gateway's pool has it. Its lock says which pool it is in; those of the first
-releases don't, so it may be any pool. What one in another pool gives away is known from its journal.
+A gateway gives hardware away only if it knows what all others have given away. So while another gateway owns a resource
+of a pool, this one gives away nothing of the pool. That resource need not be configured here: perhaps it has another
+name here, or only the other gateway's pool has it. Its lock names its pool; the locks of the first releases don't, so
+that it may be any pool. What a resource of another pool gives away is known from its journal.
 
-A resource in no pool may have another name here, too. So one that nobody served before this gateway came gives nothing
-away while the gateway that served the others still has such a resource. What both had before goes on.
+A resource in no pool may have another name here, too. So one that no gateway owned before this one came gives nothing
+away while the gateway that owned the others still owns such a resource. What both had before goes on.
 
-Such a *stranger* is found by its lock, because nothing but the lock is there before it gives something away. A gateway
-that begins to serve makes files beside its lock, and so changes the folder's time; where that is the same as before,
-there is no new stranger. When a stranger's lock is free, its journal is read before anything is given away.
+Such a *stranger*, a resource of another gateway that isn't configured here, is found by its lock, because only the lock
+is there before it gives something away. A gateway that begins to serve makes files beside its lock, and so changes the
+folder's time; while that stays the same, there is no new stranger. Once a stranger's lock is free, its journal is read
+before anything is given away.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from dpgateway.resource.orphans import Left
 from dpgateway.resource.ownership import FOLDER, Owner, Ownership, hash_of, others, this_gateway
 
 UNFREE = 0.25
-"""Seconds between two looks at a stranger's lock: a kubelet has no device of the pool until it is free."""
+"""Seconds between two looks at a stranger's lock, for a kubelet has no device of the pool until it is free."""
 LOOKS = 2
 """Looks at the journals of strangers after each change of the checkpoint."""
 SELDOM = 5.0
-"""Seconds between two looks for strangers, so that a list tells of them before somebody asks for a device."""
+"""Seconds between two looks for strangers, so that the list shows them before the next Allocate."""
 TICK = 50_000_000
 """Nanoseconds for which a change may leave the folder's time as it is: the kernel stamps files with its last tick."""
 
@@ -38,28 +39,28 @@ class Elsewhere:
     """Used from the event loop."""
 
     def __init__(self, left: Left, changed: Callable[[], None]) -> None:
-        """``changed`` is called soon after :attr:`served` or :attr:`strangers` became another one."""
+        """``changed`` is called soon after :attr:`served` or the strangers have changed."""
         self._left, self._changed = left, changed
         self._folder: Path = left.directory / FOLDER
         self.served: dict[str, str] = {}
-        """Of the resources that are configured here: those that another gateway serves, and how one says that."""
+        """The configured resources that another gateway serves, each with a sentence that says which."""
         self._strangers: dict[str, Owner] = {}
-        """The same of others, by the hash of their name."""
+        """The owners of the strangers, by the hash of their name."""
         self._new: set[str] = set()
-        """The configured resources that no other gateway served when they came."""
+        """The configured resources that no other gateway owned when they were configured."""
         self.older: set[str] = set()
-        """The gateways that served the others; without one, nothing can be renamed."""
+        """The gateways that owned the others; without one, no resource has been renamed."""
         self._telling = False
         self._seen = 0
         """The folder's time when it was looked at last, in nanoseconds; 0 if another look has to follow."""
 
     def stranger(self, pool: str) -> str:
-        """Which gateway serves a resource that isn't configured here, and may be in the pool; empty if none does."""
+        """A sentence that names the owner of a stranger that may be in the pool; empty if there is none."""
         self.look()
         return next((one.text for one in self._strangers.values() if one.pool in (None, pool)), "")
 
     def renamed(self, resource: str) -> str:
-        """Which gateway serves what this resource, which is in no pool, may have been there; empty if none does."""
+        """The same of a stranger that may be this resource, which is in no pool, under another name."""
         if resource not in self._new:
             return ""
         self.look()
@@ -67,18 +68,18 @@ class Elsewhere:
         return next((one.text for one in mine), "")
 
     def add(self, resource: str, text: str) -> None:
-        """``text`` says which gateway serves it."""
+        """Another gateway serves it: ``text`` says which."""
         self.served[resource] = text
         self._tell()
 
     def drop(self, resource: str) -> None:
-        """This one does, and knows what was given away; or the resource isn't configured any more."""
+        """This gateway serves it, and has read what was given away; or it isn't configured any more."""
         self._seen = 0
         if self.served.pop(resource, None) is not None:
             self._tell()
 
     def _tell(self) -> None:
-        """Once for the hundreds that are handed over in one moment."""
+        """Once for the hundreds of resources that are handed over in one moment."""
         if not self._telling:
             self._telling = True
             asyncio.get_running_loop().call_soon(self._told)
@@ -103,7 +104,7 @@ class Elsewhere:
         return {one.hash: owner for one in found if (owner := one.owner())}
 
     async def run(self) -> None:
-        """Follows the strangers, and what they give away, until it is cancelled."""
+        """Watches the strangers' locks and journals; never returns."""
         written = self._left.written
         looks, told = 0, dict(self._strangers)
         while True:
@@ -126,7 +127,7 @@ class Elsewhere:
             await asyncio.sleep(UNFREE if self._strangers else aligned(SELDOM))
 
     def configured(self, resource: str) -> None:
-        """From now on its own lock tells who serves it."""
+        """The resource is configured from now on, so it is no stranger."""
         self._strangers.pop(hash_of(resource), None)
         owner = Ownership(self._left.directory, resource).owner()
         if owner is None:

@@ -1,4 +1,4 @@
-"""Which ListAndWatch streams are the kubelet's. Other clients are served, but say nothing about the kubelet.
+"""Tells the kubelet's ListAndWatch streams from those of other clients, which are served, but change no state.
 
 A user agent proves nothing: any client written in Go has a kubelet's. The kubelet is the process that listens on
 ``kubelet.sock``, and its connections are those whose peer is that process (SO_PEERCRED, unix(7)). gRPC doesn't tell
@@ -27,17 +27,17 @@ class _Stream:
 
 
 class Callers:
-    """Those of one resource. Used from the event loop."""
+    """The streams of one resource. Used from the event loop."""
 
     def __init__(self, paths: Callable[[], Collection[str]], is_kubelet: Callable[[Credentials], bool]) -> None:
         """``paths``: where the resource is served, as it is bound."""
         self._paths, self._is_kubelet = paths, is_kubelet
         self._used: frozenset[Connection] = frozenset()
-        """The kubelet's connections that have, or had, their stream."""
+        """The kubelet's connections on which a stream was opened."""
         self._streams: set[_Stream] = set()
 
     def opened(self, kubelets: Callable[[], StreamCallbacks]) -> StreamCallbacks | None:
-        """A stream was opened: what hears of it, from ``kubelets`` if it is the kubelet's; None if it isn't."""
+        """A stream was opened: its callbacks, which ``kubelets`` makes, if it is the kubelet's; None if it isn't."""
         connection = self._unused()
         if connection is None:
             ACCEPTED.look()
@@ -55,7 +55,7 @@ class Callers:
         return next((one for one in there if one not in self._used and self._is_kubelet(one.peer)), None)
 
     def _closed(self, stream: _Stream) -> None:
-        """Others have ended with it if their connections have: theirs may have been opened by somebody else."""
+        """Ends also the streams whose connections have ended: another client may have opened the stream of each."""
         for ended in [stream, *(one for one in self._streams if not one.connection.is_open)]:
             if ended in self._streams:
                 self._streams.remove(ended)

@@ -1,4 +1,4 @@
-"""gRPC's reflection, for people with grpcurl. It is loaded when it is first asked, because few nodes ever need it."""
+"""gRPC's reflection, for people with grpcurl. It is loaded at its first call, because few nodes ever need it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SERVICE = "grpc.reflection.v1alpha.ServerReflection"
 
 @cache
 def reflection(services: tuple[str, ...]) -> grpc.GenericRpcHandler:
-    """The handler for any number of servers that have these services."""
+    """The handler of all servers that have these services."""
     return _Reflection(services)
 
 
@@ -23,7 +23,7 @@ class _Reflection(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc comes w
         self._loaded: grpc.GenericRpcHandler | None = None
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        """The handler of a call, if it is for this service."""
+        """The handler of this service's calls; None for others."""
         if not handler_call_details.method.startswith(f"/{_SERVICE}/"):
             return None
         self._loaded = self._loaded or self._load()

@@ -1,4 +1,4 @@
-"""One gRPC server of one resource, with every API on it, and the address that it binds."""
+"""A gRPC server of one resource, with every API on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPTIONS = [
 
 
 class Server:
-    """It has its address as long as it lives."""
+    """It holds the address that it binds until it has stopped."""
 
     def __init__(self, path: Path, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
         self._address = unix.Address(path)
@@ -47,7 +47,7 @@ class Server:
         await self._grpc.start()
 
     async def stop(self, grace: float | None) -> None:
-        """``grace``: seconds that calls have to end. The path that was bound is unlinked, whatever is there by then."""
+        """``grace``: seconds that calls have to end. gRPC unlinks the path that it bound, whatever is there by then."""
         try:
             await self._grpc.stop(grace)
         finally:

@@ -1,7 +1,7 @@
 """ListAndWatch: the list of one resource, in the bytes of each API.
 
-A stream is bound to its own context and ends with it, or when the server says so. It owns nothing but the version that
-it sent last. The bytes of a list are made once per version, for all streams.
+A stream is bound to its own context and ends with it, or when the server says so. Its only state is the version that it
+sent last. The bytes of a list are made once per version, for all streams.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ListThrottle:
 
 
 class End:
-    """The end of one stream, said by the server."""
+    """The end of one stream, as the server decides it."""
 
     def __init__(self) -> None:
         self.said = False
@@ -68,7 +68,7 @@ class End:
 
     @contextlib.asynccontextmanager
     async def interrupts(self) -> AsyncGenerator[None, None]:
-        """What is awaited within ends early once the end is said."""
+        """Cuts short what is awaited within, once the end is said."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0 if self.said else None) as self._waits:
                 yield
