@@ -24,7 +24,7 @@ from typing import Any
 import dpgateway
 from dpgateway import Allocation, Context, Device, Health
 from dpgateway.config import Configuration
-from dpgateway.config import Kubelet as KubeletConfig
+from dpgateway.config import KubeletSettings as KubeletConfig
 from dpgateway.config.changes import changes
 from dpgateway.gateway import Gateway
 from dpgateway_simulator.kubelet.kubelet import Kubelet

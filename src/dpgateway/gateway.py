@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
-from dpgateway.config import Changes, Configuration, ResourceConfig, Web, told, watched
+from dpgateway.config import Changes, Configuration, ResourceConfig, WebSettings, to_json, watched
 from dpgateway.deviceplugin.api import only
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.fitness import unfit
@@ -168,10 +168,10 @@ class Gateway:
         """Those that are served now, or will be once their drivers have devices."""
         return tuple((serving.next or serving).config.value for serving in self._serving.values())
 
-    def configuration(self, web: Web) -> dict[str, object]:
+    def configuration(self, web: WebSettings) -> dict[str, object]:
         """What it serves, as plain values, and for which node. ``web``: the pages, which others serve."""
         served = replace(self._first, resources=self.resources, web=web)
-        return {"node": self._node_name, "configuration": told(served)}
+        return {"node": self._node_name, "configuration": to_json(served)}
 
     async def apply(self, changes: Changes, order: Iterable[str]) -> None:
         """Starts, stops and changes each resource on its own; the others don't notice. ``order``: all names, as the

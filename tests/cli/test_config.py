@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway import cli
-from dpgateway.config.values import Kubelet, ResourceKeys, Shares, Timeouts, Web
+from dpgateway.config.values import KubeletSettings, ResourceKeys, Shares, Timeouts, WebSettings
 from dpgateway.model import Mount
 from tests.support.configurations import complete, load
 from tests.support.drivers import find
@@ -54,7 +54,7 @@ def test_commented_values_are_the_defaults(line, example):
         }
 
 
-@pytest.mark.parametrize("kind", [ResourceKeys, Shares, Timeouts, Kubelet, Web, Mount])
+@pytest.mark.parametrize("kind", [ResourceKeys, Shares, Timeouts, KubeletSettings, WebSettings, Mount])
 def test_it_has_every_key(example, kind):
     for key in fields(kind):
         assert re.search(rf"\b{key.name}: ", example) or re.search(rf"\b{key.name}: *#", example), key.name

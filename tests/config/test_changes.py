@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from dpgateway.config import Changes, Configuration, Kubelet, Place, ResourceConfig, Shares, Timeouts, changes, fixed
+from dpgateway.config import (
+    Changes,
+    Configuration,
+    KubeletSettings,
+    Place,
+    ResourceConfig,
+    Shares,
+    Timeouts,
+    changes,
+    restart_keys,
+)
 from dpgateway.config.changes import IN_PLACE
 from dpgateway.model import Mount
 from tests.support.resources import Scripted, configured
@@ -98,7 +108,7 @@ def test_options_that_can_not_be_compared_are_different():
 
 
 def test_what_needs_a_new_start_is_named():
-    old = Configuration((), Kubelet())
-    assert fixed(old, old) == ()
-    new = Configuration((WORKING,), Kubelet(apis=("v1beta1",)), Path("/other"))
-    assert fixed(old, new) == ("kubelet.apis", "state_dir")
+    old = Configuration((), KubeletSettings())
+    assert restart_keys(old, old) == ()
+    new = Configuration((WORKING,), KubeletSettings(apis=("v1beta1",)), Path("/other"))
+    assert restart_keys(old, new) == ("kubelet.apis", "state_dir")

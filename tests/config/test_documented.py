@@ -12,9 +12,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from dpgateway import Mount
-from dpgateway.config import Kubelet, ResourceKeys, Shares, Timeouts, Web, format_duration
+from dpgateway.config import KubeletSettings, ResourceKeys, Shares, Timeouts, WebSettings, format_duration
 from dpgateway.config.scalars import name_kind
-from dpgateway.config.values import File, Runtime
+from dpgateway.config.values import File, RuntimeSettings
 from tests.support.configurations import load
 
 REFERENCE = (Path(__file__).parents[2] / "docs/reference/configuration.md").read_text()
@@ -26,9 +26,9 @@ SECTIONS = {
     "<resource>": ResourceKeys,
     "shares.": Shares,
     "timeouts.": Timeouts,
-    "kubelet.": Kubelet,
-    "runtime.": Runtime,
-    "web.": Web,
+    "kubelet.": KubeletSettings,
+    "runtime.": RuntimeSettings,
+    "web.": WebSettings,
 }
 WITH_SHORT_FORM = {"shares": ("integer or mapping", "1"), "resources": ("list", "required")}
 

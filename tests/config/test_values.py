@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpgateway import Mount
-from dpgateway.config import DEVICE_PLUGINS_DIR, Kubelet, ResourceKeys, Shares, Timeouts
+from dpgateway.config import DEVICE_PLUGINS_DIR, KubeletSettings, ResourceKeys, Shares, Timeouts
 from tests.support.configurations import Write, load, only_problem, resources
 
 
@@ -29,7 +29,7 @@ def test_the_defaults_are_those_of_the_documentation(config: Write) -> None:
         mounts=(),
         timeouts=Timeouts(*(timedelta(seconds=seconds) for seconds in (10, 10, 1, 25))),
     )
-    assert document.kubelet == Kubelet(DEVICE_PLUGINS_DIR, ("v1beta1", "v1alpha2", "v1alpha1"))
+    assert document.kubelet == KubeletSettings(DEVICE_PLUGINS_DIR, ("v1beta1", "v1alpha2", "v1alpha1"))
     assert document.web.address is None
 
 
@@ -71,7 +71,7 @@ web: {listen: "[::1]:9480"}
             timeouts=Timeouts(*(timedelta(seconds=seconds) for seconds in (90, 2, 0.9, 28))),
         )
     ]
-    assert document.kubelet == Kubelet(Path("/run/plugins"), ("v1alpha2",))
+    assert document.kubelet == KubeletSettings(Path("/run/plugins"), ("v1alpha2",))
     assert document.web.address == (IPv6Address("::1"), 9480)
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from dpgateway import Allocation, Device, Health, Mount
-from dpgateway.config import InvalidConfiguration, Place, Problem, Web
+from dpgateway.config import InvalidConfiguration, Place, Problem, WebSettings
 from dpgateway.errors import NoThread
 from dpgateway_simulator import Kubelet, PluginError
 from tests.support.inside import Inside
@@ -229,7 +229,7 @@ async def test_what_counts_from_the_next_start_only_is_named(gateway, kubelet):
 
 async def test_the_pages_come_with_a_new_configuration(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
-    gateway.reload(replace(gateway.configuration(resource(A)), web=Web("127.0.0.1:0")))
+    gateway.reload(replace(gateway.configuration(resource(A)), web=WebSettings("127.0.0.1:0")))
     await until(lambda: any("the pages are at http://127.0.0.1:" in text for text in gateway.log.messages))
     await gateway.says(f"{DONE}taken over: web")
     assert registered(kubelet, A) == 1

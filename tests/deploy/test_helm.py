@@ -13,7 +13,15 @@ from ruamel.yaml import YAML
 
 from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import check_resource_name, parse_duration, parse_listen
-from dpgateway.config.values import CDI_DIRS, Kubelet, ResourceKeys, Runtime, Shares, Timeouts, Web
+from dpgateway.config.values import (
+    CDI_DIRS,
+    KubeletSettings,
+    ResourceKeys,
+    RuntimeSettings,
+    Shares,
+    Timeouts,
+    WebSettings,
+)
 from dpgateway.model import Mount
 from dpgateway_simulator import Kubelet as Simulated
 from tests.support.gateway import Gateway
@@ -37,9 +45,9 @@ def read(path):
         (RESOURCE["shares"]["oneOf"][1], Shares),
         (RESOURCE["timeouts"], Timeouts),
         (RESOURCE["mounts"]["items"], Mount),
-        (CONFIG["kubelet"], Kubelet),
-        (CONFIG["runtime"], Runtime),
-        (CONFIG["web"], Web),
+        (CONFIG["kubelet"], KubeletSettings),
+        (CONFIG["runtime"], RuntimeSettings),
+        (CONFIG["web"], WebSettings),
     ],
     ids=["resource", "shares", "timeouts", "mounts", "kubelet", "runtime", "web"],
 )

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from dpgateway.config import Configuration, ResourceConfig
-from dpgateway.config import Kubelet as KubeletConfig
+from dpgateway.config import KubeletSettings as KubeletConfig
 from dpgateway.daemon.ending import Ending, Patience
 from dpgateway.daemon.main import Daemon
 from dpgateway.daemon.reloading import Reloading

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from dpgateway.config import Configuration, changes
-from dpgateway.config import Kubelet as KubeletConfig
+from dpgateway.config import KubeletSettings as KubeletConfig
 from dpgateway.gateway import Gateway
 from dpgateway.web.metrics import Metrics
 from dpgateway.web.rows import GATEWAY, RESOURCE, Row

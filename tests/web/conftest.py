@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from dpgateway.config import Web
+from dpgateway.config import WebSettings
 from dpgateway.kit.observable import Observable
 from dpgateway.web.answers import TEXT, Limits, Response
 from dpgateway.web.serving import Serving
@@ -18,7 +18,7 @@ class Pages:
     """Pages that are served, and what they say."""
 
     def __init__(self, log, limits):
-        self.wanted = Observable(Web("127.0.0.1:0"))
+        self.wanted = Observable(WebSettings("127.0.0.1:0"))
         self.table = {"/text": self._text, "/bug": self._bug}
         self.text = "here"
         self.log = log

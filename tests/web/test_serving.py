@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from dpgateway.config import Web
+from dpgateway.config import WebSettings
 from dpgateway.web.answers import Limits
 from tests.support.http import ask, cut
 
@@ -20,20 +20,20 @@ async def refused(port):
 
 async def test_pages_follow_the_configuration(pages):
     first = await pages.port()
-    pages.wanted.set(Web())
+    pages.wanted.set(WebSettings())
     await pages.said("the pages have left")
     assert await refused(first)
-    pages.wanted.set(Web("127.0.0.1:0"))
+    pages.wanted.set(WebSettings("127.0.0.1:0"))
     second = await pages.port()
     assert (await ask(second, "/text")).status == 200
-    pages.wanted.set(Web("[::1]:0"))
+    pages.wanted.set(WebSettings("[::1]:0"))
     await pages.said("the pages are at http://[::1]:")
     assert await refused(second)
 
 
 async def test_any_name_on_a_network_address(pages):
     await pages.port()
-    pages.wanted.set(Web("0.0.0.0:0"))
+    pages.wanted.set(WebSettings("0.0.0.0:0"))
     text = await pages.said("the pages are at http://0.0.0.0:")
     assert (await ask(int(text.rstrip("/").rpartition(":")[2]), "/text", host="node-1.example.com")).status == 200
 
@@ -44,7 +44,7 @@ async def test_taken_port_is_tried_again(pages):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        pages.wanted.set(Web(f"127.0.0.1:{port}"))
+        pages.wanted.set(WebSettings(f"127.0.0.1:{port}"))
         await pages.said(f"the pages can't be served at http://127.0.0.1:{port}/, which is tried again: [Errno 98] ")
     assert await pages.port() == port
     assert (await ask(port, "/text")).status == 200

@@ -17,10 +17,10 @@ from dpgateway.config import (
     Document,
     InvalidConfiguration,
     changes,
-    fixed,
-    heard,
+    from_json,
     in_lines,
-    taken_over,
+    reload_keys,
+    restart_keys,
 )
 from dpgateway.drivers import discovery
 from dpgateway.drivers.loading import PATIENCE, Loading
@@ -79,7 +79,10 @@ def running(control: Path) -> Running:
     if answer is None:
         raise NoGateway(f"the gateway at {control} doesn't say which configuration it serves: it is an older one")
     try:
-        return Running(answer["node"], heard(answer["configuration"]).for_node(answer["node"]))
+        return Running(
+            answer["node"],
+            from_json(answer["configuration"], "the running gateway's configuration").for_node(answer["node"]),
+        )
     except InvalidConfiguration as error:
         raise _unlike(error) from error
 
@@ -93,7 +96,7 @@ def compare(running: Running, new: Configuration, settings: Settings) -> Compari
         raise _unlike(InvalidConfiguration(problems))
     new = replace(new, kubelet=replace(new.kubelet, device_plugins_dir=_directory(old, new, settings)))
     found = _changes(old, new)
-    return Comparison(tuple(_of_resources(found, new)), fixed(old, new), taken_over(old, new))
+    return Comparison(tuple(_of_resources(found, new)), restart_keys(old, new), reload_keys(old, new))
 
 
 def _directory(old: Configuration, new: Configuration, settings: Settings) -> Path:

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from dpgateway.cli.options import completed, logged, output_option
 from dpgateway.cli.output import apart, print_json, print_table
 from dpgateway.config import did_you_mean
-from dpgateway.config.document import of_plain
+from dpgateway.config.document import from_json
 from dpgateway.errors import ConfigurationError, GatewayError
 from dpgateway.importing import Imported, Importer, Source, installed
 
@@ -75,7 +75,7 @@ def import_(context: click.Context, /, plugin: str | None, file: Path | None, ou
         imported = importer.load()(Source.read(file, target.dev))
     text = imported.text(f"What {plugin} served, made from {file.name} by dpgateway import.")
     # the other plugin's names may be invalid here
-    of_plain(YAML(typ="safe", pure=True).load(text), f"what was made of {file.name}")
+    from_json(YAML(typ="safe", pure=True).load(text), f"what was made of {file.name}")
     if target.output_file is not None:
         _write(target.output_file, text, force=target.force)
     _tell(imported, text, output, written=target.output_file is not None)

@@ -1,39 +1,37 @@
-"""The configuration: YAML to typed, frozen values; errors name file, line, key, what was found and what was expected.
+"""The configuration: from YAML to typed, frozen values; errors name file, line, key, what was found and expected.
 
-:func:`read` reads and checks a file or a directory. What stands under ``options`` is the drivers' own: see
+:func:`read` reads and checks a file or a directory. The keys under ``options`` are the drivers' own: see
 ``dpgateway.drivers.options``. No driver's code runs here.
 
-values     what a configuration says, typed
-files      reads the files, and refuses those that others can write
-parsing    YAML text to plain values, each with its place
-syntax     what is told of text that isn't YAML
-source     plain values with the places where they were written
-strict     plain values to typed ones, with all that is wrong at once
-scalars    the types that a configuration can have
-spelling   durations, names of resources, addresses
-checks     what a value has to be beyond its type
-document   from files to a checked Document
-problems   what is wrong, where, and what was expected
-warnings   what is allowed, but may not do what its author wants
-changes    what a new configuration changes while the old one is served
-serialise  a configuration as plain values, and back
+values    the typed configuration: a dataclass per mapping of the file
+problems  errors: a place, what was found, what was expected
+files     reads the files, and refuses those that other users can write
+parsing   parses YAML into plain values, each with its place
+syntax    explains YAML syntax errors
+source    plain values with their places
+strict    converts plain values to dataclasses, and collects all errors
+scalars   the types of a configuration's values
+spelling  parses durations, resource names and addresses
+checks    validates typed values
+document  merges files into a checked Document; and a configuration's JSON
+warnings  valid configurations that may not do what their author wants
+changes   the diff of two configurations, and a resource's observable configuration
 """
 
-from dpgateway.config.changes import Changes, changes, fixed, taken_over, watched
+from dpgateway.config.changes import Changes, changes, reload_keys, restart_keys, watched
 from dpgateway.config.checks import GRANTED_FIELD, SHARE_FIELD
-from dpgateway.config.document import Document, read
+from dpgateway.config.document import Document, from_json, read, to_json
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_lines, in_order
-from dpgateway.config.serialise import heard, told
 from dpgateway.config.spelling import format_duration
 from dpgateway.config.values import (
     DEVICE_PLUGINS_DIR,
     Configuration,
-    Kubelet,
+    KubeletSettings,
     ResourceConfig,
     ResourceKeys,
     Shares,
     Timeouts,
-    Web,
+    WebSettings,
 )
 
 __all__ = [
@@ -44,23 +42,23 @@ __all__ = [
     "Configuration",
     "Document",
     "InvalidConfiguration",
-    "Kubelet",
+    "KubeletSettings",
     "Place",
     "Problem",
     "ResourceConfig",
     "ResourceKeys",
     "Shares",
     "Timeouts",
-    "Web",
+    "WebSettings",
     "changes",
     "did_you_mean",
-    "fixed",
     "format_duration",
-    "heard",
+    "from_json",
     "in_lines",
     "in_order",
     "read",
-    "taken_over",
-    "told",
+    "reload_keys",
+    "restart_keys",
+    "to_json",
     "watched",
 ]

@@ -1,4 +1,4 @@
-"""What a new configuration changes while the old one is served: arithmetic over two lists of resources."""
+"""The diff of two configurations: which resources a reload adds, removes, restarts, or changes in place."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from dpgateway.kit.observable import Observable
 IN_PLACE = frozenset(
     {"nodes", "shares", "preference", "cdi", "pool", "keep_lost", "refresh", "env", "annotations", "mounts", "timeouts"}
 )
-"""The keys that a resource takes over while it goes on. For any other key it is stopped and started again."""
+"""The keys that a running resource can change. Any other key restarts it."""
 
 _KEYS = {"driver_class": "driver", "failure": "driver"}
-"""What the file calls these fields."""
+"""The fields that the file has under another key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Every resource of the new configuration, and those that it leaves out, each once."""
+    """The resources of both configurations, each in one of these."""
 
     added: tuple[ResourceConfig, ...] = ()
     removed: tuple[ResourceConfig, ...] = ()
     restarted: tuple[ResourceConfig, ...] = ()
     amended: tuple[ResourceConfig, ...] = ()
-    """They go on, with other values of keys that are IN_PLACE."""
+    """Only keys of IN_PLACE differ."""
     same: tuple[ResourceConfig, ...] = ()
-    """They mean the same as before; only their places in the file may be others."""
+    """Only their places in the file may differ."""
     unusable: tuple[ResourceConfig, ...] = ()
-    """Their drivers can't be used now, so what is served goes on as before."""
+    """They run, and the drivers of their new configurations can't be used, so the old configurations stay."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Which keys differ, of each resource that is restarted or amended, by its name."""
+    """The keys that differ, by the name of a restarted or amended resource."""
 
     def __str__(self) -> str:
         parts = (
@@ -89,7 +89,7 @@ def _differing(old: Any, new: Any) -> Iterator[str]:  # noqa: ANN401  two datacl
 def _equal(old: object, new: object) -> bool:
     try:
         return bool(old == new)
-    except Exception:  # raised by a driver's own class; a restart is right whatever it means
+    except Exception:  # of a driver's own class: a restart is always right
         return False
 
 
@@ -98,13 +98,13 @@ def watched(config: ResourceConfig) -> Observable[ResourceConfig]:
     return Observable(config, lambda new, old: any(getattr(new, key) != getattr(old, key) for key in IN_PLACE))
 
 
-def fixed(old: Configuration, new: Configuration) -> tuple[str, ...]:
-    """The keys outside of resources that differ; they count from the next start of the gateway."""
+def restart_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
+    """The keys outside of resources that differ and count from the next start of the gateway only."""
     kubelet = (f"kubelet.{key}" for key in _differing(old.kubelet, new.kubelet))
     runtime = (f"runtime.{key}" for key in _differing(old.runtime, new.runtime))
     return (*kubelet, *runtime, *(["state_dir"] if old.state_dir != new.state_dir else []))
 
 
-def taken_over(old: Configuration, new: Configuration) -> tuple[str, ...]:
-    """The keys outside of resources that differ, and that a reload takes over."""
+def reload_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
+    """The keys outside of resources that differ and count from the reload on."""
     return ("web",) if old.web != new.web else ()

@@ -1,4 +1,4 @@
-"""What a value of the configuration has to be beyond its type. Each check returns the value, or raises Wrong."""
+"""Validates typed values. Each check returns the value, or raises Wrong."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Check: TypeAlias = Callable[[T], T]
 MOST_SHARES = 1000
 
 SHARE_FIELD = re.compile(r"\{(id|share)\}|\{sha1:((?:\{(?:id|share)\}|[^{}])*)\}")
-"""What a share's id is made of."""
+"""A field in ``shares.ids``."""
 GRANTED_FIELD = re.compile(r"\{(granted|shares)\}|\{part:([0-9]{1,15})\}")
-"""What the environment can say of the shares that a container gets."""
+"""A field in ``shares.env``."""
 
 
 def _expect(what: str, holds: Callable[[T], bool], hint: str = "", *, show: Callable[[T], str] = shown) -> Check[T]:
-    """A check that expects ``what``, and refuses a value for which ``holds`` is false. ``show`` makes its text."""
+    """A check that refuses values for which ``holds`` is false. ``show`` formats the value for the error."""
 
     def check(value: T) -> T:
         if not holds(value):
@@ -59,7 +59,7 @@ apis: Check[Sequence[str]] = _expect(
 
 
 def _at_most(seconds: int, why: str) -> Check[timedelta]:
-    """A check of durations, which are positive, too."""
+    """A check of positive durations with an upper bound."""
     longest = timedelta(seconds=seconds)
     short: Check[timedelta] = _expect(f"at most {seconds}s", lambda one: one <= longest, why, show=format_duration)
     return lambda duration: positive(short(duration))

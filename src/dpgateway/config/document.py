@@ -1,14 +1,13 @@
-"""From a file, or a directory of files, to a checked :class:`Document`. Drivers' options stay as they were written.
+"""Reads a file, or a directory of files, into a checked :class:`Document`. Drivers' options stay as written.
 
-The files of a directory are one configuration: ``defaults``, ``kubelet``, ``runtime``, ``web`` and ``state_dir`` hold
-for all of them, wherever they stand, so a key that two files set to different values is an error; and so is a resource
-that is named twice.
+The files of a directory are one configuration. ``defaults``, ``kubelet``, ``runtime``, ``web`` and ``state_dir`` apply
+to all of them, so two files that set one of these keys differently are an error; so is a resource that is named twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -17,17 +16,25 @@ from dpgateway.config.files import Files, read_all
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, did_you_mean, in_order, missing_space
 from dpgateway.config.source import Written, unplaced
 from dpgateway.config.strict import typed
-from dpgateway.config.values import STATE_DIR, File, Kubelet, ResourceKeys, Runtime, Web
+from dpgateway.config.values import (
+    STATE_DIR,
+    Configuration,
+    File,
+    KubeletSettings,
+    ResourceKeys,
+    RuntimeSettings,
+    WebSettings,
+)
 
 OWN = frozenset({"name", "driver"})
-"""The keys that only a resource itself can have."""
+"""The keys that ``defaults`` can't have."""
 SHARED: Mapping[str, type] = {"defaults": dict, "kubelet": dict, "runtime": dict, "web": dict, "state_dir": str}
-"""The keys that all files share, and what each has in YAML."""
+"""The keys that all files share, with their types in YAML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A resource of the document: as it was written, defaults filled in, and typed (None if it is invalid)."""
+    """A resource of the document, with the defaults filled in: as written, and typed (None if it is invalid)."""
 
     written: Written
     resource: ResourceKeys | None
@@ -41,43 +48,43 @@ class Entry:
         return _text(self.written.part("driver"))
 
     def serves(self, node_name: str) -> bool:
-        """Whether the resource is for this node; an invalid resource counts as one that is."""
+        """Whether the resource is for this node. An invalid resource is for all nodes."""
         return self.resource is None or any(fnmatchcase(node_name, pattern) for pattern in self.resource.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A configuration that is checked in all but its drivers' options."""
+    """A configuration, checked except for its drivers' options."""
 
     path: Path
     entries: tuple[Entry, ...]
-    kubelet: Kubelet = Kubelet()  # noqa: RUF009  this and the next are frozen
+    kubelet: KubeletSettings = KubeletSettings()  # noqa: RUF009  this and the next are frozen
     state_dir: Path = STATE_DIR
-    runtime: Runtime = Runtime()  # noqa: RUF009
-    web: Web = Web()  # noqa: RUF009
+    runtime: RuntimeSettings = RuntimeSettings()  # noqa: RUF009
+    web: WebSettings = WebSettings()  # noqa: RUF009
     elsewhere: tuple[Entry, ...] = ()
-    """The resources that are for other nodes."""
+    """The resources of other nodes."""
     node_name: str = ""
-    """The node that the entries are for; empty: for any."""
+    """The node of the entries; empty: any."""
     ignored: tuple[Path, ...] = ()
-    """Files of the directory that aren't read, but may have been meant to."""
+    """Files of the directory whose names suggest a mistake: they aren't read."""
 
     @property
     def drivers(self) -> frozenset[str]:
-        """The names of the drivers that its resources want."""
+        """The drivers that its resources name."""
         return frozenset(entry.driver for entry in self.entries)
 
     def for_node(self, node_name: str) -> Document:
-        """The same without the resources that are for other nodes."""
+        """The same without the resources of other nodes."""
         ours = tuple(entry for entry in self.entries if entry.serves(node_name))
         others = tuple(entry for entry in self.entries if not entry.serves(node_name))
         return replace(self, entries=ours, elsewhere=self.elsewhere + others, node_name=node_name)
 
 
 def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Problem, ...]]:
-    """What can be used of the configuration at ``path``, a file or a directory, and all that is wrong with it.
+    """The valid part of the configuration at ``path``, a file or a directory, and all problems of the rest.
 
-    ``files``: what the files there say; None: read them.
+    ``files``: their content, if it was read already.
     """
     files = files or read_all(path)
     problems = list(files.problems)
@@ -85,10 +92,23 @@ def read(path: Path, files: Files | None = None) -> tuple[Document, tuple[Proble
     return replace(document, ignored=files.ignored), in_order(problems)
 
 
-def of_plain(plain: object, name: str) -> Document:
-    """What a file with these values would say; ``name`` stands for the file. Raises InvalidConfiguration."""
+def to_json(configuration: Configuration) -> dict[str, Any]:
+    """The configuration as its file has it, with the defaults filled in, in values that JSON can hold."""
+
+    def plain(value: Any) -> Any:  # noqa: ANN401
+        if is_dataclass(value):  # settings, without those that nobody has set
+            keys = {key.name: getattr(value, key.name) for key in fields(value)}
+            return {key: plain(inner) for key, inner in keys.items() if inner is not None}
+        return [plain(inner) for inner in value] if isinstance(value, tuple) else str(value)
+
+    settings = {key: plain(getattr(configuration, key)) for key in ("kubelet", "state_dir", "runtime", "web")}
+    return {"resources": [resource.written for resource in configuration.resources], **settings}
+
+
+def from_json(value: object, name: str) -> Document:
+    """The document of a file with these values; ``name`` stands for the file. Raises InvalidConfiguration."""
     problems: list[Problem] = []
-    document = _document(Path(name), [unplaced(plain, Place(name))], problems)
+    document = _document(Path(name), [unplaced(value, Place(name))], problems)
     if problems:
         raise InvalidConfiguration(problems)
     return document
@@ -108,12 +128,12 @@ def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> 
 
 
 def _misspelt(file: Mapping[str, Written]) -> bool:
-    """Whether ``resources`` is there under a name that is reported as a mistake already."""
+    """Whether a misspelt ``resources`` is there, which is reported as an unknown key."""
     return any(did_you_mean(key, ["resources"]) for key in file)
 
 
 def _shared(path: Path, files: Iterable[Written], problems: list[Problem]) -> Written:
-    """What the files say with the keys that they share, as if one file had said it."""
+    """The shared keys of all files, as if one file had them."""
     whole = Written({}, Place(str(path)))
     for file in files:
         more = {key: value for key, value in file.value.items() if isinstance(value.value, SHARED.get(key, ()))}
@@ -136,7 +156,7 @@ def _joined(whole: Written, more: Written, problems: list[Problem], shared: str 
 
 
 def _settings(shared: Written, problems: list[Problem]) -> dict[str, Any]:
-    """The shared keys that are there and right, typed. The defaults aren't among them: they are keys of resources."""
+    """The valid shared keys, typed; without the defaults, which are keys of resources."""
     kinds = get_type_hints(File)
     keys = [field for field in fields(File) if field.name in SHARED.keys() - {"defaults"} and shared.below(field.name)]
     read = {key.name: typed(shared.part(key.name), kinds[key.name], problems, key.metadata) for key in keys}
@@ -165,7 +185,7 @@ def _entries(file: Written, defaults: Written, problems: list[Problem]) -> Itera
 
 
 def _over(defaults: Written, own: Written) -> Written:
-    """``own`` over ``defaults``: mappings are joined key by key, anything else replaces the default."""
+    """``own`` over ``defaults``: mappings are merged key by key, any other value replaces the default."""
     value = {key: default for key, default in defaults.value.items() if key not in OWN}
     for key, mine in own.value.items():
         default = value.get(key)

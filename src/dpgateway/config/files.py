@@ -1,6 +1,6 @@
-"""Reads the files of a configuration, and refuses those that others than root can write when we are root.
+"""Reads the files of a configuration. As root it refuses files that other users can write.
 
-A mounted ConfigMap is a directory of links into ``..data``; the files that the links lead to are what is checked.
+A mounted ConfigMap is a directory of links into ``..data``; the targets of the links are checked.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from dpgateway.kit.files import NotAFileError, TooLongError, read
 LARGEST_FILE = 1024 * 1024
 """Bytes."""
 KINDS = {"d": "a directory", "p": "a named pipe", "s": "a socket", "c": "a character device", "b": "a block device"}
-"""By the letter that ``ls -l`` has for them."""
+"""By the letter that ``ls -l`` shows."""
 MISNAMED = frozenset({".yml", ".YAML", ".YML", ".json"})
-"""Endings of files in a directory that aren't read, although their author may believe it."""
+"""Suffixes of files that look like configuration but aren't read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What the files of a configuration say."""
+    """The content of a configuration's files."""
 
     written: tuple[Written, ...]
     problems: tuple[Problem, ...] = ()
     ignored: tuple[Path, ...] = ()
-    """Files of the directory that aren't read, but may have been meant to."""
+    """Files of the directory with a suffix of MISNAMED."""
 
 
 def read_all(path: Path) -> Files:
-    """What ``path`` says, a file or each ``*.yaml`` of a directory."""
+    """Parses ``path``, a file, or each ``*.yaml`` of a directory."""
     problems: list[Problem] = []
     written = []
     for file in _files(path, problems):
@@ -65,7 +65,7 @@ def _files(path: Path, problems: list[Problem]) -> list[Path]:
 
 
 def _in_directory(path: Path, endings: Set[str]) -> list[Path]:
-    # Hidden ones are not for us: a mounted ConfigMap keeps its older versions in ..data.
+    # Without hidden files: a mounted ConfigMap keeps its versions in ..data.
     return sorted(file for file in path.iterdir() if file.suffix in endings and not file.name.startswith("."))
 
 
@@ -77,8 +77,8 @@ def _misnamed(path: Path) -> tuple[Path, ...]:
 
 
 def _parse(file: Path) -> Written:
-    """What ``file`` says, a mapping. Raises Wrong about the whole file, or InvalidConfiguration with one problem."""
-    from dpgateway.config.parsing import parse  # noqa: PLC0415  takes 2 MB, and a running gateway reads no YAML itself
+    """Parses a file, whose document is a mapping. Raises Wrong about the whole file, or InvalidConfiguration."""
+    from dpgateway.config.parsing import parse  # noqa: PLC0415  it takes 2 MB, and a running gateway parses no YAML
 
     written = parse(_read(file), str(file))
     if written is None or written.value is None:
@@ -115,15 +115,15 @@ def _read(file: Path) -> str:
 
 
 def _unreadable(error: OSError) -> Wrong:
-    """What to say of a file or directory that is there, but that can't be read."""
+    """The error for an existing file or directory."""
     hint = f"let uid {os.geteuid()} read it, or run as root" if isinstance(error, PermissionError) else ""
     return Wrong(f"a path that can't be read ({error.strerror})", "a readable file or directory", hint)
 
 
 def _unsafe(path: Path, status: os.stat_result, *, read_only: bool = False) -> Wrong | None:
-    """What is wrong if another user could change it, because drivers do as root what the configuration says.
+    """An error if another user can change the file: drivers run as root.
 
-    ``read_only``: a mounted ConfigMap is a directory that anybody may write, but its mount is read-only.
+    ``read_only``: the mount is; the directory of a mounted ConfigMap is writable for all, on a read-only mount.
     """
     expected = "only root to own it and to write it, because the gateway runs as root"
     if os.geteuid() == 0 and status.st_uid != 0:

@@ -1,4 +1,4 @@
-"""YAML text to plain values, each with its place; what people and YAML read differently is refused."""
+"""Parses YAML into plain values, each with its place. Refuses what YAML and its reader may understand differently."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ruamel.yaml.reader import Reader, ReaderError
 
 from dpgateway.config.problems import InvalidConfiguration, Place, Problem, Wrong, missing_space, shortened, shown
 from dpgateway.config.source import Written, not_text
-from dpgateway.config.syntax import explained
+from dpgateway.config.syntax import explain
 from dpgateway.errors import encodable
 
 MOST_VALUES = 20_000
-"""In one file, with its keys; a value counts as often as aliases repeat it."""
+"""Per file, keys included; an aliased value counts at each use."""
 DEEPEST = 50
 """Levels."""
 LONGEST_TAG = 100
 """Characters."""
 UNICODE = "text that can be written in UTF-8"
 _OCTAL = re.compile(r"[-+]?0+_?([1-9][0-9_]{0,17})")
-"""For YAML 1.1, for C and for chmod; for YAML 1.2 it is a decimal number."""
+"""Octal in YAML 1.1, C and chmod; decimal in YAML 1.2."""
 _TAG = "tag:yaml.org,2002:"
-"""What all tags of YAML itself begin with."""
+"""The prefix of YAML's own tags."""
 
 
 def parse(text: str, file: str, above: int = 0) -> Written | None:
-    """What ``text`` says, None if that is nothing. Raises InvalidConfiguration, with one problem, if it isn't YAML.
+    """The document in ``text``; None if it is empty. Raises InvalidConfiguration, with one problem, if it isn't YAML.
 
-    ``above``: lines of the file before the text.
+    ``above``: the number of lines before the text.
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.Composer, yaml.Reader = _Composer, Reader
@@ -42,7 +42,7 @@ def parse(text: str, file: str, above: int = 0) -> Written | None:
         node = yaml.compose(text)
         return node and _Values().written(node, _place(Place(file), node))
     except MarkedYAMLError as error:
-        raise InvalidConfiguration([explained(error, text, file, above)]) from error
+        raise InvalidConfiguration([explain(error, text, file, above)]) from error
     except _TooMuch as error:
         raise InvalidConfiguration([Problem(Place(file), str(error), "plain values")]) from None
     except (YAMLError, ValueError) as error:
@@ -52,7 +52,7 @@ def parse(text: str, file: str, above: int = 0) -> Written | None:
 
 
 class _TooMuch(Exception):
-    """More than a configuration needs."""
+    """The text exceeds a limit."""
 
     @classmethod
     def check(cls, values: int, level: int) -> None:
@@ -63,7 +63,7 @@ class _TooMuch(Exception):
 
 
 class _Composer(Composer):
-    """Stops while it reads, because ruamel.yaml takes about 0.1 ms for each value."""
+    """Checks the limits while composing, because ruamel.yaml takes about 0.1 ms per value."""
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401  ruamel.yaml's own
         super().__init__(loader)
@@ -75,7 +75,7 @@ class _Composer(Composer):
         self.level += 1
         _TooMuch.check(self.values, self.level)
         tag = getattr(self.parser.peek_event(), "ctag", None)
-        if tag and len(tag.suffix or "") > LONGEST_TAG:  # ruamel.yaml takes the square of its length in time
+        if tag and len(tag.suffix or "") > LONGEST_TAG:  # quadratic time in ruamel.yaml
             raise _TooMuch(f"a tag of more than {LONGEST_TAG} characters")
         node = super().compose_node(parent, index)
         self.level -= 1
@@ -83,7 +83,7 @@ class _Composer(Composer):
 
 
 class _Values:
-    """Makes one file's values of its nodes, in which an alias is the very node that it stands for."""
+    """Converts the nodes of one file. An alias is the same node as its anchor."""
 
     def __init__(self) -> None:
         self._values = 0
@@ -122,7 +122,7 @@ class _Values:
         return Written(merged | values, place, problems=tuple(problems))
 
     def _merged(self, node: Node, place: Place, level: int, problems: list[Problem]) -> dict[str, Written]:
-        """The keys of ``<<``, which only fill gaps; of several mappings the first one wins."""
+        """The keys of ``<<``, which are defaults; the first of several mappings wins."""
         merged: dict[str, Written] = {}
         for source in node.value if isinstance(node, SequenceNode) else [node]:
             inner = self.written(source, place, level + 1)
@@ -135,7 +135,7 @@ class _Values:
 
 
 def _place(above: Place, node: Node) -> Place:
-    """Where ``node`` begins; its key is that of ``above``."""
+    """Where ``node`` begins, with the key of ``above``."""
     return Place(above.file, node.start_mark.line + 1, node.start_mark.column + 1, above.key)
 
 
@@ -168,7 +168,7 @@ def _scalar(node: Node, kind: str) -> object:
 
 
 def _text(text: str) -> str:
-    text.encode()  # raises UnicodeEncodeError for half a character, which only an escape can make
+    text.encode()  # UnicodeEncodeError: a lone surrogate, from an escape
     return text
 
 
@@ -179,7 +179,7 @@ def _integer(text: str) -> int:
 
 
 def _float(text: str) -> float:
-    return float(re.sub(r"\.(?=[in])", "", text.lower().replace("_", "")))  # .inf and .nan are float's inf and nan
+    return float(re.sub(r"\.(?=[in])", "", text.lower().replace("_", "")))  # .inf and .nan
 
 
 def _boolean(text: str) -> bool:
@@ -189,7 +189,7 @@ def _boolean(text: str) -> bool:
 
 
 _TEXTS = frozenset({"str", "timestamp", "value"})
-"""YAML 1.2 knows no dates: 2001-01-31 is a text."""
+"""YAML 1.2 has no dates: 2001-01-31 is a string."""
 _SCALARS: Mapping[str, tuple[Callable[[str], object], str]] = {
     **dict.fromkeys((*_TEXTS, "merge"), (_text, UNICODE)),
     "int": (_integer, "an integer of at most 64 bits"),
@@ -197,4 +197,4 @@ _SCALARS: Mapping[str, tuple[Callable[[str], object], str]] = {
     "bool": (_boolean, "true or false"),
     "null": (lambda _: None, ""),
 }
-"""By what YAML's resolver or a tag says that a scalar is: what makes the value of its text, and what that expects."""
+"""By tag: the parser of a scalar's text, and what the parser expects."""

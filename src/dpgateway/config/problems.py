@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: where, what was found, and what was expected instead."""
+"""Errors of a configuration: a place, what was found, and what was expected."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ LONGEST_QUOTE = 60
 LONGEST_TEXT = 500
 """Characters."""
 MOST_TOLD = 100
-"""Problems. A file of the largest size can have a hundred thousand."""
+"""Problems; the largest file can have a hundred thousand."""
 _NO_SPACE = re.compile(r"([A-Za-z_][\w-]*):(?!//)(\S.*)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a value stands: ``line`` and ``column`` count from 1; line 0 means the file as a whole."""
+    """The place of a value. ``line`` and ``column`` count from 1; line 0 is the whole file."""
 
     file: str
     line: int = 0
     column: int = 0
     key: str = ""
-    """The way to the value within the file, like ``resources[0].timeouts.prepare``."""
+    """The path within the file, like ``resources[0].timeouts.prepare``."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def below(self, *steps: object) -> Place:
-        """The same line and column, with a longer key: ``a.b``, ``a[0]``, or ``a["x/y"]`` if it's no plain word."""
+        """The same line and column with a longer key: ``a.b``, ``a[0]``, or ``a["x/y"]`` if it isn't an identifier."""
         key = self.key
         for step in steps:
             if isinstance(step, int):
@@ -49,7 +49,7 @@ NOWHERE = Place("")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong. Its text is one line; an empty ``found``, ``expected`` or ``hint`` is left out."""
+    """One error. Its text is one line; an empty ``found``, ``expected`` or ``hint`` is left out."""
 
     place: Place
     found: str = ""
@@ -63,7 +63,7 @@ class Problem:
 
 
 class InvalidConfiguration(ConfigurationError):
-    """The configuration can't be used. ``problems`` holds everything that is wrong with it, in the files' order."""
+    """The configuration can't be used. ``problems``: all of its errors, in the order of the files."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = in_order(problems)
@@ -71,7 +71,7 @@ class InvalidConfiguration(ConfigurationError):
 
 
 class Wrong(ValueError):
-    """A value isn't what was expected. Whoever knows the value's place makes a :class:`Problem` of it."""
+    """A value isn't what was expected. A caller that knows its place converts this to a :class:`Problem`."""
 
     def __init__(self, found: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(found, expected, hint)
@@ -85,19 +85,19 @@ class Wrong(ValueError):
 
 
 def in_lines(problems: Sequence[Problem]) -> Iterator[str]:
-    """A line for each problem; of very many for the first ones only, and one that says how many there are."""
+    """A line per problem, at most MOST_TOLD, and then their number."""
     yield from map(str, problems[:MOST_TOLD])
     if len(problems) > MOST_TOLD:
         yield f"and {len(problems) - MOST_TOLD} more: these are the first {MOST_TOLD} of {len(problems)} problems"
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """``problems`` sorted by file, line and column, each once."""
+    """Sorted by file, line and column, without duplicates."""
     return tuple(sorted(set(problems)))
 
 
 def shown(value: object) -> str:
-    """``value`` as an error shows it: a scalar as YAML writes it, shortened; of anything else only its kind."""
+    """``value`` in an error: a scalar in YAML, shortened; a list or mapping only by its kind."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -116,7 +116,7 @@ def shortened(text: str, longest: int = LONGEST_QUOTE) -> str:
 
 
 def missing_space(value: object) -> str:
-    """A hint for ``key:value`` and for ``-item``, which YAML takes for text; empty for anything else."""
+    """A hint for ``key:value`` and ``-item``, which are strings in YAML; empty for anything else."""
     text = value if isinstance(value, str) else ""
     if match := _NO_SPACE.fullmatch(shortened(text)):
         return f"write {match[1]}: {match[2]}, with a space after the colon"
@@ -124,7 +124,7 @@ def missing_space(value: object) -> str:
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """A hint that names the known word closest to ``word``; empty if none is close."""
+    """A hint with the closest known word; empty if none is close."""
     from difflib import get_close_matches  # noqa: PLC0415  it takes memory, and most configurations are right
 
     close = get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.6)

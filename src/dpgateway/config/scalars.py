@@ -1,4 +1,4 @@
-"""The types that a configuration can have: what they are called, and how those without values inside them are read."""
+"""The types of a configuration's values: their names in errors, and the readers of scalars."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpgateway.config.source import Written
 from dpgateway.config.spelling import parse_duration
 
 Kind: TypeAlias = Any
-"""A type, or one of typing's forms, which have no type in common."""
+"""A type or a typing form; these have no common type."""
 
 WORDS: dict[object, str] = {
     str: "string",
@@ -29,15 +29,15 @@ WORDS: dict[object, str] = {
     type(None): "null",
 }
 LISTS: Mapping[Kind, Callable[..., Any]] = {tuple: tuple, Sequence: tuple, list: list}
-"""What a list becomes."""
+"""The result of a list."""
 MAPPINGS: Mapping[Kind, Callable[..., Any]] = {Mapping: types.MappingProxyType, dict: dict}
-"""What a mapping becomes."""
+"""The result of a mapping."""
 YES, NO = frozenset({"yes", "on", "y", "true", "1"}), frozenset({"no", "off", "n", "false", "0"})
-"""How people write booleans, some of them since YAML 1.1 allowed it; for hints."""
+"""Booleans of YAML 1.1 and other languages, for hints."""
 
 
 def name_kind(kind: Kind) -> str:
-    """How `dpgateway drivers` and errors name a type: ``list of duration``. Raises TypeError if it has no such name."""
+    """The name of a type in errors and `dpgateway drivers`: ``list of duration``. Raises TypeError for other types."""
     if kind in WORDS:
         return WORDS[kind]
     origin: object = get_origin(kind)
@@ -66,7 +66,7 @@ def frozen(kind: type) -> bool:
 
 
 def _exactly(kind: type, written: Written) -> object:
-    """The value if it is exactly a ``kind``: bool is a subclass of int, and YAML's types mean what they say."""
+    """The value if it is of this very type: bool is a subclass of int, and "2" is no integer."""
     if type(written.value) is kind:
         return written.value
     word = name_kind(kind)
@@ -75,7 +75,7 @@ def _exactly(kind: type, written: Written) -> object:
 
 
 def _as_a(kind: type, written: Written) -> str:
-    """How to write what was probably meant."""
+    """A hint for a value of another type."""
     value = written.value
     if kind is str and isinstance(value, int | float):
         return f'put it in quotes: "{written.shown}"'
@@ -101,7 +101,7 @@ def _path(written: Written) -> Path:
 
 
 def choice(kind: Kind, written: Written) -> object:
-    """One of the values that ``kind``, a Literal, has."""
+    """The value, one of the Literal ``kind``."""
     choices = get_args(kind)
     for choice in choices:
         if type(written.value) is type(choice) and written.value == choice:
@@ -117,4 +117,4 @@ SCALARS: Mapping[Kind, Callable[[Written], Any]] = {
     timedelta: lambda written: parse_duration(written.value),
     Any: Written.plain,
 }
-"""How each kind is read that has no values inside it."""
+"""The readers of types without inner values."""

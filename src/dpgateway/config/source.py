@@ -1,4 +1,4 @@
-"""Plain values, each with the place where it was written; what is said of a key gets the place of that key."""
+"""Plain values with their places in the files, so that errors name the place of a key."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _NAMED = re.compile(r"(\w+)((?:\[\d+\])*)")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value as it was written: a scalar, or a list of these, or a mapping of these by their keys."""
+    """A value with its place: a scalar, a list of Written, or a mapping of keys to Written."""
 
     value: Any
     place: Place
     text: str = ""
-    """Of a number: how it was written."""
+    """The spelling of a number."""
     problems: tuple[Problem, ...] = ()
-    """What is wrong with it before anybody knows what it should be. A scalar that has any has no value."""
+    """Its errors whatever its type. The value of a scalar with errors is None."""
 
     @property
     def shown(self) -> str:
         return shortened(self.text) or shown(self.value)
 
     def below(self, step: str) -> Written | None:
-        """What a mapping has at the key ``step``, if it has that key."""
+        """The value of a mapping's key, if the mapping has it."""
         inner: Written | None = self.value.get(step) if isinstance(self.value, dict) else None
         return inner
 
     def at(self, *steps: object) -> Place:
-        """Where ``steps`` lead to from here; for what isn't there, the place of the nearest thing above it."""
+        """The place of the value at ``steps``; if it isn't there, that of its nearest parent, with the whole key."""
         return self.part(*steps).place
 
     def part(self, *steps: object) -> Written:
-        """What ``steps`` lead to from here; nothing, if that isn't there."""
+        """The value at ``steps``; None at its place if it isn't there."""
         here = self
         for depth, step in enumerate(steps):
             inner = dict(enumerate(here.value)) if isinstance(here.value, list) else here.value
@@ -49,7 +49,7 @@ class Written:
         return here
 
     def parts(self) -> Iterator[Written]:
-        """The value itself, and everything in it."""
+        """The value and all inner values."""
         yield self
         if isinstance(self.value, dict | list):
             for inner in self.value.values() if isinstance(self.value, dict) else self.value:
@@ -63,7 +63,7 @@ class Written:
 
 
 def unplaced(value: object, place: Place = NOWHERE) -> Written:
-    """A plain value that was written nowhere; the keys in it are counted from ``place``."""
+    """A plain value without a file; its keys are relative to ``place``."""
     if isinstance(value, dict):
         wrong = tuple(not_text(key).at(place.below(key)) for key in value if not isinstance(key, str))
         return Written({key: unplaced(inner, place.below(key)) for key, inner in value.items()}, place, problems=wrong)
@@ -78,8 +78,8 @@ def not_text(key: object) -> Wrong:
 
 
 def refusal(text: str, written: Written) -> Problem:
-    """What a dataclass says of ``written``, at the key that the text begins with, if it begins with one: ``baud: ...``,
-    ``X.baud``, ``paths[0]: ...``. Of ``expected ..., found ...`` the parts are taken.
+    """The error that a dataclass raised for ``written``. A text that begins with a key (``baud: ...``, ``X.baud``,
+    ``paths[0]: ...``) gets the place of that key; ``expected ..., found ...`` is split.
     """
     text = " ".join(text.split())
     words = text.split()

@@ -1,4 +1,4 @@
-"""Texts with rules of their own: durations, the names of extended resources, and addresses to listen at."""
+"""Parses strings with a syntax of their own: durations, extended resource names, listen addresses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LISTEN = re.compile(r"(?:\[(.+)\]|([0-9.]+)):([0-9]{1,5})", re.ASCII)
 
 
 def parse_duration(value: object) -> timedelta:
-    """The duration that ``value`` spells: ``1m30s``, units from large to small, each at most once. Raises Wrong."""
+    """Parses ``1m30s``: units from large to small, each at most once. Raises Wrong."""
     if isinstance(value, timedelta):
         return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -46,13 +46,13 @@ def parse_duration(value: object) -> timedelta:
 
 
 def _scaled(number: str, unit: int) -> int:
-    """The product, rounded down. Integers, because 0.1 isn't a tenth in floating point."""
+    """The product, rounded down, in integers: 0.1 isn't a tenth in floating point."""
     whole, _, fraction = number.partition(".")
     return int(f"{whole}{fraction:0<6}") * unit // 1_000_000
 
 
 def _what_to_write(value: object) -> str:
-    """A hint for whoever wrote ``value`` and meant a duration."""
+    """A hint: ``value`` spelt as a duration."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return ""
     text = str(value)
@@ -78,7 +78,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def check_resource_name(name: str) -> str:
-    """``name``, if every kubelet since 1.10 accepts it: a kubelet would refuse it only at Register. Raises Wrong.
+    """Raises Wrong if a kubelet since 1.10 refuses the name, which it would do only at Register.
 
     Source: v1helper.IsExtendedResourceName (kubernetes pkg/apis/core/v1/helper/helpers.go), which asks
     validation.IsQualifiedName about ``requests.`` and the name.
@@ -115,7 +115,7 @@ def _faults_of_domain(domain: str) -> Iterator[str]:
 
 
 def parse_listen(text: str) -> tuple[IPv4Address | IPv6Address, int]:
-    """The address and the port that ``text`` spells; port 0 is any free one. Raises Wrong."""
+    """Parses an address and a port; port 0 is any free one. Raises Wrong."""
     match = _LISTEN.fullmatch(text)
     if match is not None and int(match[3]) < 65536:
         with suppress(ValueError):

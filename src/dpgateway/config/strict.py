@@ -1,6 +1,6 @@
-"""Plain values, as YAML and JSON have them, to typed ones, with all that is wrong at once.
+"""Converts plain values of YAML or JSON to dataclasses, and collects all errors.
 
-Nothing is converted: "2" is no integer, and neither is true. Which types there are is in ``dpgateway.config.scalars``.
+Scalars aren't converted: neither "2" nor true is an integer. The types are those of ``dpgateway.config.scalars``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def from_plain(value: object, kind: type[T]) -> T:
 
 
 def typed(written: Written, kind: type[T], problems: list[Problem], about: Mapping[str, Any] = NOTHING) -> T | None:
-    """``written`` as a ``kind``; or None, with everything that is wrong appended to ``problems``.
+    """``written`` as a ``kind``; or None, with all errors appended to ``problems``.
 
-    ``about``: the metadata of the field that is read, see ``dpgateway.config.values``.
+    ``about``: the metadata of the field, see ``dpgateway.config.values``.
     """
     reader = _Reader()
     result: T = reader.read(written, kind, about)
@@ -44,7 +44,7 @@ def typed(written: Written, kind: type[T], problems: list[Problem], about: Mappi
 
 
 class _Reader:
-    """Reads one value and all that is in it. What it returns means nothing once there are ``problems``."""
+    """Reads one value with its inner values. The result is undefined once there are ``problems``."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -115,7 +115,7 @@ class _Reader:
         return None
 
     def _given(self, written: Written, kind: Any, known: Mapping[str, Field[Any]]) -> dict[str, Any]:  # noqa: ANN401
-        """The fields that are there, and right."""
+        """The valid fields."""
         given: dict[str, Any] = {}
         kinds = _kinds(kind)
         for name, field in known.items():
@@ -136,10 +136,10 @@ class _Reader:
         written: Written,
         wrong: Set[str] | None = None,
     ) -> object:
-        """The ``kind``, unless it refuses what is given.
+        """The ``kind``, unless its constructor refuses the fields.
 
-        ``wrong``: keys that were refused already. It is then made with their defaults, because everything wrong is
-        told at once. What it says of these keys, or of all keys together, means nothing.
+        ``wrong``: keys with errors. The object is then made with their defaults, only to collect the errors of other
+        keys; those that name one of these keys, or no key, are dropped.
         """
         try:
             return kind(**given)
@@ -155,7 +155,7 @@ class _Reader:
 
 
 def _in_full(written: Written, about: Mapping[str, Any]) -> Written:
-    """The long form of a value whose field has a short one: see the fields of ``dpgateway.config.values``."""
+    """Expands the short form of a value: see ``dpgateway.config.values``."""
     if about.get("single") and not isinstance(written.value, list | None):
         return Written([written], written.place)
     expanded: Written = about["expand"](written) if "expand" in about else written
@@ -163,7 +163,7 @@ def _in_full(written: Written, about: Mapping[str, Any]) -> Written:
 
 
 def _as_mapping(written: Written, kind: Any) -> Written:  # noqa: ANN401
-    """What isn't a mapping, for a dataclass with a short form, is meant for the field that ``short_form`` names."""
+    """Expands the short form of a dataclass: the value of its field ``short_form``."""
     name = getattr(kind, "short_form", None)
     if name is None or isinstance(written.value, dict | None):
         return written
@@ -172,7 +172,7 @@ def _as_mapping(written: Written, kind: Any) -> Written:  # noqa: ANN401
 
 @cache
 def _kinds(kind: type) -> dict[str, Kind]:
-    """The kinds of a dataclass's fields. Cached, because each text in an annotation is compiled again."""
+    """The types of a dataclass's fields. Cached, because annotations are strings, compiled at each call."""
     return get_type_hints(kind)
 
 
@@ -186,7 +186,7 @@ def _unknown(key: str, kind: Any, known: list[str]) -> Wrong:  # noqa: ANN401
 
 
 def _as_a_list(written: Written, item: Kind) -> str:
-    """How to write what was probably meant."""
+    """A hint for a value that isn't a list."""
     if isinstance(written.value, str | int | float) and item is not Any:
         return f"write [{written.shown}]"
     return "begin each of its items with '- '" if isinstance(written.value, dict) else ""

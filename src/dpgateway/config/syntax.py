@@ -1,4 +1,4 @@
-"""What is told of text that isn't YAML: the likeliest slip, in plain words."""
+"""Explains YAML syntax errors by their likeliest cause."""
 
 from __future__ import annotations
 
@@ -26,19 +26,12 @@ _SYNTAX_ERRORS = (
     ("found undefined alias", "a '*' without quotes", "text that begins with '*' in quotes", "it means an alias"),
     ("that cannot start any token", "text that begins with @, ` or %", "such text in quotes", ""),
 )
-"""What ruamel.yaml says, and what we say instead: found, expected, hint."""
+"""A part of ruamel.yaml's message, and ours: found, expected, hint."""
 
 
-def explained(error: MarkedYAMLError, text: str, file: str, above: int = 0) -> Problem:
-    """What ``error``, which ruamel.yaml raised for ``text``, means to its author. ``above``: lines before the text."""
-    return _no_space(error, text, file, above) or _syntax_error(error, file)
-
-
-def _no_space(error: MarkedYAMLError, text: str, file: str, above: int) -> Problem | None:
-    """What to say if the line with the error, or the one before it, has no space after a key's colon.
-
-    YAML takes such a line for text, and stumbles over what comes after it.
-    """
+def explain(error: MarkedYAMLError, text: str, file: str, above: int = 0) -> Problem:
+    """The problem for an error that ruamel.yaml raised for ``text``. ``above``: the number of lines before the text."""
+    # A key without a space after its colon is a string for YAML, so the error is that of the next line.
     lines = text.splitlines()
     for mark, back in ((error.context_mark, 0), (error.problem_mark, 1), (error.problem_mark, 0)):
         number = mark.line - back if mark is not None else -1
@@ -46,15 +39,12 @@ def _no_space(error: MarkedYAMLError, text: str, file: str, above: int) -> Probl
         words = line.lstrip(" -")
         if hint := missing_space(words):
             return Problem(Place(file, number + 1, line.index(words) + 1), shown(words), "a key and its value", hint)
-    return None
 
-
-def _syntax_error(error: MarkedYAMLError, file: str) -> Problem:
     mark = error.problem_mark or error.context_mark
     place = Place(file, mark.line + 1, mark.column + 1) if mark is not None else Place(file)
-    text = f"{error.context or ''} {error.problem or ''}".strip()
-    for words, *instead in _SYNTAX_ERRORS:
-        if words in text:
+    message = f"{error.context or ''} {error.problem or ''}".strip()
+    for part, *instead in _SYNTAX_ERRORS:
+        if part in message:
             return Problem(place, *instead)
     told = str(error.problem or error.context or "").strip().removeprefix("found ")
     return Problem(place, "broken YAML", "YAML 1.2", shortened(told, LONGEST_TEXT))

@@ -1,9 +1,11 @@
-"""What a configuration says, typed: one frozen dataclass per mapping of the file, one field per key.
+"""The typed configuration: one frozen dataclass per mapping of the file, one field per key.
 
-What each key is for is in docs/reference/configuration.md, and a test keeps the two together. The metadata of a field
-may have ``check``, which gets the typed value, unless it is None, and returns it; and ``expand``, which gets the value
-as it was written and returns its long form, both as :class:`Written`. Both raise Wrong. With ``single`` a list's only
-item may stand without the list. ``hint`` is told where a key without a default is missing.
+docs/reference/configuration.md describes each key, which a test checks. A field's metadata may have
+
+check   gets the typed value, unless it is None, and returns it; may raise Wrong
+expand  gets the value as written, and returns its long form, both as :class:`Written`; may raise Wrong
+single  true: the only item of a list may be written without the list
+hint    for the error when a key without a default is missing
 """
 
 # ruff: noqa: RUF009  what checked makes is a field
@@ -34,19 +36,19 @@ API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
 DEVICE_PLUGINS_DIR = Path("/var/lib/kubelet/device-plugins")
 STATE_DIR = Path("/var/lib/dpgateway")
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""The specification's own, and the defaults of the runtimes."""
+"""The directories of the specification, and the runtimes' defaults."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SECOND = timedelta(seconds=1)
 
 
 def _checked(check: checks.Check[Any], default: Any = MISSING) -> Any:  # noqa: ANN401
-    """A field whose value has to pass ``check``."""
+    """A field with a ``check``."""
     return field(default=default, metadata={"check": check})
 
 
 def _checked_mapping(check: checks.Check[Any]) -> Any:  # noqa: ANN401
-    """The same for a mapping, which is empty unless given. Dataclasses refuse a default that has no hash."""
+    """The same for a mapping, by default empty. Dataclasses refuse a default without a hash."""
     return field(default_factory=lambda: _NOTHING, metadata={"check": check})
 
 
@@ -60,7 +62,7 @@ def _shares_in_full(shares: Written) -> Written:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Under how many ids each device is offered."""
+    """The ids under which each device is offered."""
 
     count: int = _checked(checks.share_count)
     distinct: Distinct = "prefer"
@@ -70,7 +72,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long each of a driver's methods may take."""
+    """The deadlines of a driver's methods."""
 
     list: timedelta = _checked(checks.positive, 10 * _SECOND)
     allocate: timedelta = _checked(checks.positive, 10 * _SECOND)
@@ -80,7 +82,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class ResourceKeys:
-    """One entry of ``resources``. Its ``options`` are as the file has them: the driver's types aren't known yet."""
+    """One entry of ``resources``. ``options`` are untyped: their types are the driver's."""
 
     unknown_key: ClassVar = "the driver's own keys belong under options"
     """The hint for an unknown key."""
@@ -103,21 +105,21 @@ class ResourceKeys:
 
 @dataclass(frozen=True, slots=True)
 class ResourceConfig(ResourceKeys):
-    """A resource that is ready to be served: ``options`` is the driver's own Options."""
+    """A resource with its driver: ``options`` is an object of the driver's Options."""
 
     where: Place = field(default=NOWHERE, compare=False)
-    """Where the file has it."""
+    """Its place in the file."""
     written: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What the file has there, as plain values, with the defaults of the file filled in."""
+    """The entry in plain values, with the file's defaults filled in."""
     failure: str | None = None
     """Why the driver can't be used; ``options`` is then None."""
     driver_class: Any = None
-    """The driver itself; None if it can't be used."""
+    """None if it can't be used."""
     driver_version: str = field(default="", compare=False)
-    """Of the distribution that has it."""
+    """Of its distribution."""
     load: Callable[[], ResourceConfig] | None = field(default=None, compare=False, repr=False)
-    """For a driver that wasn't loaded, or hadn't checked its options, when the configuration was needed: does that, and
-    returns the resource as it is then. It blocks, for ever if the driver hangs, and may be called from any thread.
+    """Set if the driver wasn't imported, or hadn't checked its options, in time: waits for that, and returns the
+    resource with its driver. It blocks, for ever if the driver hangs, and may be called from any thread.
     """
 
     def loaded(self, other: ResourceConfig) -> ResourceConfig:
@@ -138,8 +140,8 @@ class ResourceConfig(ResourceKeys):
 
 
 @dataclass(frozen=True, slots=True)
-class Kubelet:
-    """The mapping ``kubelet``: what is needed to find it, and to talk with it."""
+class KubeletSettings:
+    """The mapping ``kubelet``: its paths and APIs."""
 
     device_plugins_dir: Path = _checked(checks.absolute, DEVICE_PLUGINS_DIR)
     apis: tuple[ApiName, ...] = _checked(checks.apis, API_NAMES)
@@ -147,43 +149,43 @@ class Kubelet:
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
-    """The mapping ``runtime``: what is needed of the container runtime."""
+class RuntimeSettings:
+    """The mapping ``runtime``: the container runtime."""
 
     socket: Path | None = _checked(checks.absolute, None)
     cdi_dirs: tuple[Path, ...] = _checked(checks.directories, CDI_DIRS)
 
 
 @dataclass(frozen=True, slots=True)
-class Web:
-    """The mapping ``web``: the pages that say how the gateway is."""
+class WebSettings:
+    """The mapping ``web``: status pages and metrics."""
 
     listen: str | None = _checked(checks.listen, None)
 
     @property
     def address(self) -> tuple[IPv4Address | IPv6Address, int] | None:
-        """What ``listen`` spells; None if there are to be no pages."""
+        """``listen``, parsed; None: no pages."""
         return None if self.listen is None else parse_listen(self.listen)
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What one file may say."""
+    """The keys of one file."""
 
     resources: tuple[Any, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    kubelet: Kubelet = Kubelet()
+    kubelet: KubeletSettings = KubeletSettings()
     state_dir: Path = _checked(checks.absolute, STATE_DIR)
-    runtime: Runtime = Runtime()
-    web: Web = Web()
+    runtime: RuntimeSettings = RuntimeSettings()
+    web: WebSettings = WebSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the gateway is to do on this node."""
+    """The configuration of one node."""
 
     resources: tuple[ResourceConfig, ...]
-    kubelet: Kubelet
+    kubelet: KubeletSettings
     state_dir: Path = STATE_DIR
-    web: Web = Web()
-    runtime: Runtime = Runtime()
+    web: WebSettings = WebSettings()
+    runtime: RuntimeSettings = RuntimeSettings()

@@ -1,4 +1,4 @@
-"""What is allowed, but may not do what its author wants: warnings, whose whole text is in ``hint``."""
+"""Warnings: a valid configuration that may not do what its author wants. Their whole text is in ``hint``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import PurePosixPath
 
 from dpgateway.config.document import Document, Entry
 from dpgateway.config.problems import Place, Problem, in_order, shortened
-from dpgateway.config.values import Kubelet, ResourceKeys
+from dpgateway.config.values import KubeletSettings, ResourceKeys
 from dpgateway.model import Mount, place
 
 _HOSTS_OWN = tuple(map(PurePosixPath, ("/boot", "/etc", "/root", "/usr", "/var/lib/kubelet")))
-"""Directories of the host, in which whoever writes can become root there."""
+"""Directories of the host: write access to them is as good as root."""
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))")
 
 
 def advise(document: Document, preferring: Collection[str]) -> tuple[Problem, ...]:
-    """Warnings, each with the place that it is about. ``preferring``: the drivers that have a preference themselves."""
+    """``preferring``: the drivers with a ``prefer`` of their own."""
     found = [*_of_files(document)]
     for entry in document.entries:
         if entry.resource is not None:
@@ -26,7 +26,7 @@ def advise(document: Document, preferring: Collection[str]) -> tuple[Problem, ..
 
 
 def nothing_served(document: Document) -> str:
-    """Why a valid configuration has nothing for this node to do."""
+    """Why a valid configuration serves nothing on this node."""
     if not document.elsewhere:
         return "resources is empty, so nothing is served"
     patterns = sorted({pattern for entry in document.elsewhere if entry.resource for pattern in entry.resource.nodes})
@@ -40,7 +40,7 @@ def _of_files(document: Document) -> Iterator[Problem]:
         yield Problem(Place(str(file)), hint="it isn't read: only names that end in .yaml are")
     if not document.entries:
         yield Problem(whole, hint=nothing_served(document))
-    if document.kubelet.apis != Kubelet().apis:
+    if document.kubelet.apis != KubeletSettings().apis:
         text = "this is for diagnosis only: kubelets that speak none of these APIs get no resource"
         yield Problem(whole.below("kubelet", "apis"), hint=text)
     if (address := document.web.address) and not address[0].is_loopback:
@@ -61,7 +61,7 @@ def _of_resource(entry: Entry, resource: ResourceKeys, *, prefers: bool) -> Iter
             yield Problem(written.at("mounts", index), hint=text)
     for part in written.parts():
         found = _VARIABLE.search(part.value) if isinstance(part.value, str) else None
-        if found:  # whoever writes ${HOME} may expect that it is replaced
+        if found:  # its author may expect that ${HOME} is replaced
             yield Problem(part.place, hint=f"values are literal, so {shortened(found[0])} stays as it is")
 
 

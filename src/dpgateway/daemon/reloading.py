@@ -17,8 +17,8 @@ from dpgateway.config import (
     Configuration,
     InvalidConfiguration,
     changes,
-    fixed,
     in_lines,
+    restart_keys,
 )
 from dpgateway.daemon.systemd import Notifier
 from dpgateway.errors import NoThread, describe
@@ -84,7 +84,7 @@ class Reloading:
 
     async def _apply(self, new: Configuration, gateway: Gateway) -> None:
         # Directories and sockets are opened once. What was wanted of them first stays, so that each reload says so.
-        for key in fixed(self.wanted, new):
+        for key in restart_keys(self.wanted, new):
             _log.warning("%s changes with the next start of the gateway only", key)
         self.wanted = replace(self.wanted, resources=new.resources, web=new.web)
 

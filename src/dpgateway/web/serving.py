@@ -11,7 +11,7 @@ from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from dpgateway.config import Web
+from dpgateway.config import WebSettings
 from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable
@@ -32,7 +32,9 @@ _log = bind(__name__)
 class Serving:
     """One task: :meth:`run`."""
 
-    def __init__(self, pages: Mapping[str, Page], wanted: Observable[Web], limits: Limits | None = None) -> None:
+    def __init__(
+        self, pages: Mapping[str, Page], wanted: Observable[WebSettings], limits: Limits | None = None
+    ) -> None:
         self._pages, self._wanted, self._limits = pages, wanted, limits or Limits()
         self._complaint = Complaint(_log, "the pages can't be served at %s")
 

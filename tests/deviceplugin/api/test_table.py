@@ -59,7 +59,7 @@ def test_only_v1beta1_can_do_everything():
 
 
 def test_the_configuration_knows_the_same_versions():
-    assert tuple(api.name for api in APIS) == values.API_NAMES == values.Kubelet().apis
+    assert tuple(api.name for api in APIS) == values.API_NAMES == values.KubeletSettings().apis
 
 
 def test_lists_follow_one_another_at_once_unless_a_version_says_otherwise():
