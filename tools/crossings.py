@@ -31,8 +31,8 @@ from dpgateway_simulator.kubelet.kubelet import Kubelet
 from tests.support.resources import NoOptions, configured
 
 SOURCE = f"{Path(dpgateway.__file__).parent}/"
-AFTER = 0.01
-"""Seconds for which what follows still counts."""
+BEFORE, AFTER = 1.5, 0.01
+"""Seconds in which what came before ends, the journal's save for example, and for which what follows still counts."""
 RESOURCE = "example.com/thing"
 
 
@@ -68,6 +68,7 @@ class Counter:
         crossing.functions[code] = None
 
     async def count(self, work: Callable[[], Awaitable[Any]]) -> Crossing:
+        await asyncio.sleep(BEFORE)
         self._crossing = crossing = Crossing()
         await work()
         await asyncio.sleep(AFTER)
@@ -105,7 +106,6 @@ async def crossings(folder: Path) -> dict[str, Crossing]:
         gateway = Gateway(first, "node-a", group)
         gateway.start()
         await kubelet.wait_for(lambda: kubelet.counts(RESOURCE) == (2, 2))
-        await asyncio.sleep(1)  # what follows a start is over
 
         async def fall_sick() -> None:
             Driver.running.fall_sick()

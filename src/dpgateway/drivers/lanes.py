@@ -74,7 +74,7 @@ class Lanes:
             return self._allocating.call("allocate", partial(self._allocation, devices), seconds, end, late)
 
         with self._blaming("allocate", devices):
-            if self._preparing.releases:
+            if self._preparing.releasing:
                 try:
                     await self._preparing.released(devices, seconds)
                 except DriverTimeout as error:
@@ -172,8 +172,7 @@ class Lanes:
 
     def listed(self, devices: Sequence[Device]) -> None:
         """The driver's new list: what was prepared of a device that changed may be lost."""
-        if "prepare" in self.abilities:
-            self._preparing.listed(devices)
+        self._preparing.listed(devices)
 
     @property
     def preparations(self) -> int:

@@ -116,8 +116,8 @@ class PrepareLane:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._preparing: dict[Ids, _Work] = {}
         """What the next prepare of the same devices joins."""
-        self._releasing: dict[str, _Work] = {}
-        """By device: the release of it that has begun."""
+        self.releasing: dict[str, _Work] = {}
+        """By device: the release of it that has begun, for :meth:`released`."""
         self._unclaimed: dict[Ids, _Success] = {}
 
     async def prepare(self, devices: Sequence[Device], function: Callable[[], object], deadline: float) -> None:
@@ -159,26 +159,21 @@ class PrepareLane:
             released = tuple(free(work.devices))
             ids = _ids(released)
             self._forget(lambda prepared: not ids.isdisjoint(prepared))
-            self._releasing |= dict.fromkeys(ids, work)
+            self.releasing |= dict.fromkeys(ids, work)
             work.task.add_done_callback(end)
             return lambda: function(released) if released else None
 
         def end(_: object) -> None:  # the next release of the same devices may be under way already
-            self._releasing = {id_: one for id_, one in self._releasing.items() if one is not work}
+            self.releasing = {id_: one for id_, one in self.releasing.items() if one is not work}
 
         work = self._start("release", tuple(devices), begin)
         return work.task
-
-    @property
-    def releases(self) -> bool:
-        """Whether a release is under way."""
-        return bool(self._releasing)
 
     async def released(self, devices: Sequence[Device], seconds: float) -> None:
         """Returns when no release of the devices is under way; raises DriverTimeout after ``seconds``. The caller holds
         the devices already, so no other release of them begins.
         """
-        busy = {device.id: self._releasing[device.id] for device in devices if device.id in self._releasing}
+        busy = {device.id: self.releasing[device.id] for device in devices if device.id in self.releasing}
         if busy:
             await asyncio.wait({work.task for work in busy.values()}, timeout=seconds)
         for id_, work in busy.items():

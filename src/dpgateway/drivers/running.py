@@ -204,7 +204,7 @@ class RunningDriver:
         if isinstance(answer, str):
             self._fail(answer)
             return
-        if self.calls is not None:
+        if self.calls is not None and "prepare" in self.calls.abilities:
             self.calls.listed(answer)
         self.state.set(replace(self.state.value, devices=answer, failure="", listed=time.monotonic()))
 
