@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from dpgateway.deviceplugin.api import Api, Call
+from dpgateway.deviceplugin.api import LARGEST, Api, Call
 from dpgateway.deviceplugin.cdi import CdiDelivery, Recipient
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.preferred import PreferredAllocation
@@ -72,7 +72,7 @@ class KubeletCalls:
             return timeouts.prepare.total_seconds()
         if call is Call.ALLOCATE:
             allocate = timeouts.allocate.total_seconds()
-            return allocate if api.can(Call.PREPARE) else allocate + timeouts.prepare.total_seconds()
+            return allocate if Call.PREPARE in api.by_call else allocate + timeouts.prepare.total_seconds()
         return timeouts.prefer.total_seconds()
 
     # what it asks
@@ -92,7 +92,7 @@ class KubeletCalls:
             ids, allocation = tuple(dict.fromkeys(asked)), Allocation()
             if ids:
                 deliver = partial(self._deliver, ids, api, tuple(grants))
-                terms = Terms(self.api.name, deliver, api.repeats, not api.can(Call.PREPARE))
+                terms = Terms(self.api.name, deliver, api.repeats, Call.PREPARE not in api.by_call)
                 allocation = await self.granting.grant(ids, terms)
             grants.append(Grant(ids, allocation))
         return tuple(grants)
@@ -114,12 +114,12 @@ class KubeletCalls:
             if getattr(allocation, field):
                 text = f"the kubelet's API {api.name} has no {field}: containers don't get them"
                 self.granting.log_once(logging.WARNING, text)
-        if failure := api.too_large((*others, Grant(ids, allocation))):
-            raise RequestError(
-                f"resource {self.name}: {failure}; let the driver {config.driver}, or the configuration at "
-                f"{config.where}, give a container less env, annotations, mounts, device nodes or CDI devices: "
-                f"device {', '.join(ids)}"
-            )
+        answer = (*others, Grant(ids, allocation))
+        if len(api.by_call[Call.ALLOCATE].encode(answer)) > LARGEST:
+            less = f"let the driver {config.driver}, or the configuration at {config.where}, give a container less"
+            what = "env, annotations, mounts, device nodes or CDI devices"
+            text = f"{api.too_large(answer)}; {less} {what}: device {', '.join(ids)}"
+            raise RequestError(f"resource {self.name}: {text}")
         return allocation
 
     async def prepare(self, ids: Sequence[str]) -> None:

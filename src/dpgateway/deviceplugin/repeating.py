@@ -231,7 +231,7 @@ class Repeating:
     ) -> Allocation | None:
         """What the driver gives for the devices of a container now; None if that can't be known before a start."""
         if "preview" not in calls.abilities:
-            return None if self._api().can(Call.PREPARE) else await calls.repeat(devices)
+            return None if Call.PREPARE in self._api().by_call else await calls.repeat(devices)
         if len(devices) > 1 and any(
             self._cdi.wrote(name) for one in containers for name in self._read(one).cdi_devices
         ):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpgateway.deviceplugin.values import Grant, Registration
@@ -22,8 +22,6 @@ Allocate (grpc-go's default). Kubelets 1.8 and 1.9 would take more, but their no
 _GRPC_GO = re.compile(r"grpc-go/(\d+)\.(\d+)")
 """How a kubelet names itself."""
 _SICK = Health.unhealthy("so that the list is as long as it can be")
-_MOST_OF_A_CHARACTER, _MOST_FRAMING = 4, 40
-"""Bytes at most: of a character, and of all that stands around one text of an answer."""
 
 
 class Call(enum.Enum):
@@ -101,6 +99,12 @@ class Api:
     """The version of grpc-go in the first kubelets that pass CDI names on, unless they are told not to. None: no
     kubelet that speaks this version does."""
 
+    by_call: Mapping[Call, Rpc] = field(init=False, compare=False, repr=False)
+    """The rows that it has."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_call", {rpc.call: rpc for rpc in self.rpcs})
+
     @property
     def service(self) -> str:
         """The service that a plugin serves."""
@@ -110,21 +114,13 @@ class Api:
     def register_path(self) -> str:
         return f"/{self.package}.Registration/Register"
 
-    def can(self, call: Call) -> bool:
-        return any(rpc.call is call for rpc in self.rpcs)
-
     def largest(self, offers: Iterable[Offer]) -> int:
         """Bytes of the list of ``offers`` if each of them were Unhealthy."""
         return sum(len(self.to_offer(Offer(one.id, _SICK, one.numa_nodes))) for one in offers)
 
     def too_large(self, grants: tuple[Grant, ...]) -> str:
-        """Why no kubelet would take the answer to an Allocate that has these grants; empty if it would. A bound that is
-        quick to count is enough for nearly all of them.
-        """
-        texts = tuple(_texts(grants))
-        if _MOST_OF_A_CHARACTER * sum(map(len, texts)) + _MOST_FRAMING * len(texts) <= LARGEST:
-            return ""
-        size = len(next(rpc.encode for rpc in self.rpcs if rpc.call is Call.ALLOCATE)(grants))
+        """Why no kubelet takes the answer to an Allocate that has these grants; empty if it does."""
+        size = len(self.by_call[Call.ALLOCATE].encode(grants))
         return "" if size <= LARGEST else f"the answer takes {size} bytes, and the kubelet accepts {LARGEST}"
 
     def passes_cdi(self, agent: str) -> bool | None:
@@ -133,20 +129,6 @@ class Api:
             return False
         version = _GRPC_GO.match(agent)
         return None if version is None else tuple(map(int, version.groups())) >= self.passes_cdi_from
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Every text in it, of whichever field."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _texts((*value.keys(), *value.values()))
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _texts(each)
-    elif is_dataclass(value):
-        for one in fields(value):
-            yield from _texts(getattr(value, one.name))
 
 
 class ListEncoder:
