@@ -18,6 +18,8 @@ from dpgateway_fpga.ways import DISCOVERS
 COUNTED = ".auto"
 """At the end of a name that the kernel has counted, as those of the parts of a PCI card (drivers/base/platform.c,
 platform_device_add)."""
+LONGEST = 9
+"""Digits of a port's id that are believed."""
 LOOKING = 5.0
 """Seconds that a look for boards may take: the gateway waits 10 s for a list."""
 
@@ -116,7 +118,7 @@ def _ports(look: Look) -> Iterator[_Candidate]:
         for name in look.entries(region, "dfl-port.*"):
             port = Object(f"{region.path}/{name}")
             number = look.value(port, "id")
-            if isinstance(number, str) and number.isdecimal():
+            if isinstance(number, str) and number.isdecimal() and len(number) <= LONGEST:
                 yield _Candidate(_place(look, region), int(number), port)
             else:
                 said = number if isinstance(number, NoValue) else f"is {number!r}, expected a number"

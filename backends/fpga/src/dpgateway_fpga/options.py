@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -99,7 +99,7 @@ class FpgaOptions:
             ("place", [board.key for board in self.boards]),
             ("node", [node for board in self.boards for node in board.nodes]),
         ):
-            if twice := _repeated(names):
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
                 yield f"boards: expected each {what} once, found {', '.join(twice)} twice"
                 return
 
@@ -134,7 +134,3 @@ class FpgaOptions:
                     f"state_dir: found {self.state_dir}, expected {other.state_dir} as {name} has it, because what is "
                     "programmed onto a board of both is written down, and locked, there"
                 )
-
-
-def _repeated(names: Iterable[str]) -> list[str]:
-    return [name for name, count in Counter(names).items() if count > 1]

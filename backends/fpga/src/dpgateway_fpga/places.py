@@ -35,9 +35,8 @@ def manager(look: Look, board: Board, managers: Sequence[Object] = ()) -> Object
 
 def dfl(look: Look, board: Board) -> Dfl:
     """Raises DeviceUnavailable if there is none; DriverError, OSError."""
-    regions = _regions(look, board)
-    engine = _same(board, _engine(look, board, regions))
-    ports = [port for port in _within(look, regions, "dfl-port.*") if look.value(port, "id") == str(board.port)]
+    engine = _same(board, _only(board, "dfl-fme", _in_regions(look, board, "dfl-fme.*")))
+    ports = [port for port in _in_regions(look, board, "dfl-port.*") if look.value(port, "id") == str(board.port)]
     managers = [thing for thing in look.objects("fpga_manager") if engine in thing.line]
     return Dfl(engine, _only(board, "fpga_manager", managers), _only(board, f"dfl-port with id {board.port}", ports))
 
@@ -45,8 +44,12 @@ def dfl(look: Look, board: Board) -> Dfl:
 def located(look: Look, board: Board, programmer: str, managers: Sequence[Object]) -> Board:
     """The board with what programs it now; as it is if nothing does, or nobody can say what. Touches no register."""
     try:
-        thing = _engine(look, board, _regions(look, board)) if programmer == "dfl" else manager(look, board, managers)
-        return Located(**asdict(board), at=programmed(thing, managers).path, life=_life(look, thing))
+        if programmer == "dfl":
+            thing = _only(board, "dfl-fme", _in_regions(look, board, "dfl-fme.*"))
+        else:
+            thing = manager(look, board, managers)
+        life = os.stat(f"{look.roots.sysfs}/{thing.path}").st_ino  # noqa: PTH116  as in dpgateway.sysfs
+        return Located(**asdict(board), at=programmed(thing, managers).path, life=life)
     except (DriverError, OSError):  # who reads its state is told
         return board
 
@@ -74,19 +77,9 @@ def _same(board: Board, found: Object) -> Object:
     return found
 
 
-def _life(look: Look, thing: Object) -> int:
-    return os.stat(f"{look.roots.sysfs}/{thing.path}").st_ino  # noqa: PTH116  as in dpgateway.sysfs
-
-
-def _regions(look: Look, board: Board) -> list[Object]:
-    return [thing for thing in look.objects("fpga_region") if is_at(thing, board)]
-
-
-def _engine(look: Look, board: Board, regions: list[Object]) -> Object:
-    return _only(board, "dfl-fme", _within(look, regions, "dfl-fme.*"))
-
-
-def _within(look: Look, regions: list[Object], names: str) -> list[Object]:
+def _in_regions(look: Look, board: Board, names: str) -> list[Object]:
+    """The parts with such names of the board's regions."""
+    regions = [thing for thing in look.objects("fpga_region") if is_at(thing, board)]
     return [Object(f"{region.path}/{name}") for region in regions for name in look.entries(region, names)]
 
 

@@ -46,34 +46,28 @@ class PatientReader(Generic[T]):
 
     def read(self) -> T:
         """The answer as it is now. Raises Hung if a read takes longer than the patience, and whatever a read raises."""
-        while True:
-            try:
-                one, ours = self._join()
-            except RuntimeError as error:
-                raise Hung(f"{self._what} can't be read, because there is no thread for it: {error}") from error
-            if not self._in_time(one):
-                seconds = time.monotonic() - one.began
-                raise Hung(f"a read of {self._what} hangs, which began {seconds:.0f} s ago")
+        ours = False
+        while not ours:  # a read that began before us may be older than what we were asked for
+            with self._lock:
+                if ours := self._now is None:
+                    one = _Read[T]()
+                    thread = threading.Thread(target=self._run, args=(one,), name=f"read {self._what}", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError as error:
+                        why = f"{self._what} can't be read, because there is no thread for it: {error}"
+                        raise Hung(why) from error
+                    self._now = one
+                else:
+                    one = self._now
+            if not one.done.wait(max(0.0, one.began + self._patience - time.monotonic())):
+                with self._lock:
+                    one.late = not one.done.is_set()
+                if one.late:
+                    raise Hung(f"a read of {self._what} hangs, which began {time.monotonic() - one.began:.0f} s ago")
             if one.error is not None:
                 raise one.error
-            if ours:  # one that began before us may be older than what we were asked for
-                return one.answers[0]
-
-    def _join(self) -> tuple[_Read[T], bool]:
-        with self._lock:
-            if self._now is not None:
-                return self._now, False
-            one = _Read[T]()
-            threading.Thread(target=self._run, args=(one,), name=f"read {self._what}", daemon=True).start()
-            self._now = one
-            return one, True
-
-    def _in_time(self, one: _Read[T]) -> bool:
-        if one.done.wait(max(0.0, one.began + self._patience - time.monotonic())):
-            return True
-        with self._lock:
-            one.late = not one.done.is_set()
-        return not one.late
+        return one.answers[0]
 
     def _run(self, one: _Read[T]) -> None:
         try:

@@ -76,7 +76,8 @@ class Slot:
             return Health.unhealthy(f"it is being programmed with {job.bitstream.id} as {job.resource}")
         if job is not None:  # what is wrong is wrong until it ends
             return self._health
-        if refused and not self._runs_pinned():
+        pinned = self._options.bitstream.sha256
+        if refused and (pinned is None or not self._work.runs(pinned)):
             return Health.unhealthy(f"programming {self._options.bitstream.id} failed: {refused}")
         found = said(self._reader)
         if found.state == "absent" and self._work.entry() is not None:
@@ -99,10 +100,6 @@ class Slot:
         if entry.state == "faulted":
             return f"programming {entry.bitstream} failed: {entry.reason}" if entry.touched or ours else ""
         return f"{entry.reason}; it runs {entry.bitstream}" if ours else ""
-
-    def _runs_pinned(self) -> bool:
-        pinned = self._options.bitstream.sha256
-        return pinned is not None and self._work.runs(pinned)
 
     def preference(self) -> tuple[int, tuple[int, ...], str]:
         """The lowest is the best: a board that runs the bitstream, then one that runs nothing, then by NUMA node."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from dpgateway import DriverError
@@ -82,62 +83,54 @@ class CommandProgrammer:
             yield file
 
     def _filled(self, board: Board, image: Image = _NO_IMAGE, file: Path | None = None) -> Callable[[str], str]:
-        """Fills in the placeholders of a text."""
-        values = _Placeholders(board, self._options, image.content, image.sha256, str(file))
+        """Fills in the placeholders of a text. Raises DriverError, OSError."""
+        roots = self._options.roots
+        values = _Lazy(
+            file=lambda: str(file),
+            sha256=lambda: image.sha256,
+            text=lambda: _word(image.content),
+            uuid=lambda: _uuid(image.content),
+            accelerator=lambda: gbs.parse(image.content).accelerator,
+            board=lambda: board.id,
+            address=lambda: board.place,
+            port=lambda: str(board.port),
+            sysfs=lambda: roots.sysfs,
+            dfl_port=lambda: f"{roots.sysfs}/{places.dfl(Look(roots), board).port.path}",
+            **{name: partial(_of_pci, board.place, name) for name in _PCI.groupindex},
+        )
         return lambda text: text.format_map(values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Placeholders:
-    """The placeholders, each found out when it is wanted. Raises DriverError, OSError."""
+class _Lazy(dict[str, Any]):
+    """Values that are found out when they are wanted."""
 
-    board: Board
-    options: FpgaOptions
-    content: bytes
-    sha256: str
-    file: str
+    def __getitem__(self, name: str) -> object:
+        return super().__getitem__(name)()
 
-    def __getitem__(self, name: str) -> str:
-        if name in _PCI.groupindex:
-            found = _PCI.fullmatch(self.board.place)
-            if found is None:
-                raise DriverError(f"expected an address such as 0000:3b:00.0, found {self.board.place!r}")
-            return found[name]
-        return str(getattr(self, name) if name in {"file", "sha256"} else getattr(self, f"_{name}")())
 
-    def _text(self) -> str:
-        text = self.content.decode("ascii", "replace").strip()
-        if not _WORD.fullmatch(text):
-            raise DriverError(f"expected one word as the image's text, found {text[:80]!r}")
-        return text
+def _of_pci(address: str, name: str) -> str:
+    found = _PCI.fullmatch(address)
+    if found is None:
+        raise DriverError(f"expected an address such as 0000:3b:00.0, found {address!r}")
+    return found[name]
 
-    def _uuid(self) -> str:
-        """Source: XRT, src/runtime_src/core/include/xrt/detail/xclbin.h, struct axlf."""
-        if not self.content.startswith(b"xclbin2\0") or len(self.content) < _UUID.stop:
-            raise DriverError("expected an xclbin file, which begins with xclbin2")
-        return str(UUID(bytes=self.content[_UUID]))
 
-    def _accelerator(self) -> str:
-        return gbs.parse(self.content).accelerator
+def _word(content: bytes) -> str:
+    text = content.decode("ascii", "replace").strip()
+    if not _WORD.fullmatch(text):
+        raise DriverError(f"expected one word as the image's text, found {text[:80]!r}")
+    return text
 
-    def _board(self) -> str:
-        return self.board.id
 
-    def _address(self) -> str:
-        return self.board.place
-
-    def _port(self) -> int:
-        return self.board.port
-
-    def _sysfs(self) -> str:
-        return self.options.sysfs
-
-    def _dfl_port(self) -> str:
-        return f"{self.options.sysfs}/{places.dfl(Look(self.options.roots), self.board).port.path}"
+def _uuid(content: bytes) -> str:
+    """Source: XRT, src/runtime_src/core/include/xrt/detail/xclbin.h, struct axlf."""
+    if not content.startswith(b"xclbin2\0") or len(content) < _UUID.stop:
+        raise DriverError("expected an xclbin file, which begins with xclbin2")
+    return str(UUID(bytes=content[_UUID]))
 
 
 def _changes(progress: Progress) -> Progress:
-    """Only what is new, and not what is empty."""
+    """Passes on each line that differs from the last one and isn't empty."""
     last = [""]
 
     def tell(line: str) -> None:

@@ -41,9 +41,8 @@ class DflProgrammer:
         look = Look(self._roots)
         found = look.value(places.dfl(look, board).engine, _COMPAT_ID)
         if found != file.interface:
-            raise DriverError(
-                f"the image is for the interface {file.interface}, found a card whose compat_id {_said(found)}"
-            )
+            card = str(found) if isinstance(found, NoValue) else f"is {found}"
+            raise DriverError(f"the image is for the interface {file.interface}, found a card whose compat_id {card}")
         return file.accelerator
 
     def read(self, board: Board) -> BoardState:
@@ -77,10 +76,6 @@ class DflProgrammer:
         """Resets what the port runs, which stays the same."""
         look = Look(self._roots)
         self._processes.steps(board, [("reset", *_node(look, places.dfl(look, board).port))], lambda: None)
-
-
-def _said(value: str | NoValue) -> str:
-    return str(value) if isinstance(value, NoValue) else f"is {value}"
 
 
 def _identified(found: BoardState, afu: str | NoValue) -> BoardState:

@@ -67,7 +67,11 @@ class OverlayProgrammer:
             except Failed as error:
                 with suppress(DriverError):  # what failed first is what is told; a process that hangs still has it
                     self.reset(board)
-                raise Failed(f"{error}{self._others(board)}", again=error.again, touched=error.touched) from error
+                # a region takes one overlay, so another one may be the reason
+                names = {self._place(key).name for key in board.keys}
+                others = sorted(one.name for one in self._options.configfs.glob("*") if one.name not in names)
+                why = f"{error}; the kernel has {', '.join(others)} already" if others else str(error)
+                raise Failed(why, again=error.again, touched=error.touched) from error
 
     def reset(self, board: Board) -> None:
         """Takes the overlay away, and the devices that it has made. The logic stays as it is."""
@@ -104,12 +108,6 @@ class OverlayProgrammer:
             f"{self._options.configfs} isn't there: only vendors' kernels, such as linux-xlnx, have overlays in "
             "configfs, which has to be mounted; use another programmer"
         )
-
-    def _others(self, board: Board) -> str:
-        """What a failure may be due to: a region takes one overlay."""
-        names = {self._place(key).name for key in board.keys}
-        others = [one.name for one in self._options.configfs.glob("*") if one.name not in names]
-        return f"; the kernel has {', '.join(sorted(others))} already" if others else ""
 
     def _place(self, key: str) -> Path:
         return self._options.configfs / f"dpgateway-{key}"
