@@ -1,8 +1,8 @@
-"""Says when a file, or what is directly in a directory, has become another.
+"""Watches the configuration: a file, or what is directly in a directory.
 
-What inotify tells is only a hint to look, and so is time: what was seen is compared with what is there. A mounted
-ConfigMap is seen to change by its ``..data``, a link beside the files, which the kubelet renames over the older one
-(AtomicWriter in pkg/volume/util/atomic_writer.go, every release).
+inotify's events are only hints to look, and so is the passing of time: what a look finds is compared with what the last
+one found. A mounted ConfigMap changes by its ``..data``, a link beside the files, which the kubelet renames over the
+older one (AtomicWriter in pkg/volume/util/atomic_writer.go, every release).
 """
 
 from __future__ import annotations
@@ -24,64 +24,49 @@ from dpgateway.kit.watch import Watch
 T = TypeVar("T")
 
 POLL = 10.0
-"""Seconds between two looks without a hint."""
+"""Seconds between two looks without an event."""
 SETTLING = 0.2
-"""Seconds in which nothing may change any more: editors and copies make several changes, one after the other."""
+"""Seconds without a change that end a change: editors and copies make several in a row."""
 
 _ENTRY = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.ATTRIB
 _WATCHED = _ENTRY | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
 
-Seen = tuple[tuple[object, ...], ...]
+_Found = tuple[tuple[object, ...], ...]
 
 
 class FileWatch:
-    """One task: :meth:`run`. What changes between the making of this and the task's start is seen, too."""
+    """Notices what changes from the moment when it is made."""
 
     def __init__(self, path: Path, poll: float = POLL) -> None:
         """``path`` is absolute."""
-        self._path, self._seen, self._poll = path, _look(path), poll
+        self._path, self._last, self._poll = path, _look(path), poll
         self._threads = Threads(idle=0)  # a disk may hang
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Calls ``changed`` after each change, until it is cancelled."""
         while True:
-            await self._hint()
-            if await self._changed():
-                changed()
+            with Watch() as watch:
+                while await self._watched_look(watch) == self._last:
+                    await watch.next(aligned(self._poll))
+            before = None
+            while (now := await self._on_thread(partial(_look, self._path))) != before:
+                before = now
+                await asyncio.sleep(SETTLING)
+            self._last = now
+            changed()
 
-    async def _hint(self) -> None:
-        """Returns when something may have changed."""
-        with Watch() as watch:
-            while await self._watched_look(watch) == self._seen:
-                if await watch.next(aligned(self._poll)) is not None:
-                    return
-
-    async def _watched_look(self, watch: Watch) -> Seen:
+    async def _watched_look(self, watch: Watch) -> _Found:
         """What changes after it makes an event, also in directories that weren't there at the last one."""
         for directory in await self._on_thread(lambda: set(_directories(self._path))):
             watch.add(directory, _WATCHED)
-        return await self._look()
-
-    async def _changed(self) -> bool:
-        now = await self._look()
-        if now == self._seen:
-            return False
-        before = None
-        while now != before:
-            await asyncio.sleep(SETTLING)
-            before, now = now, await self._look()
-        self._seen = now
-        return True
-
-    async def _look(self) -> Seen:
         return await self._on_thread(partial(_look, self._path))
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
         return await self._threads.call("look at the configuration", function)
 
 
-def _look(path: Path) -> Seen:
-    """Which file has each name, and its state."""
+def _look(path: Path) -> _Found:
+    """Each name, and the state of the file that has it."""
     files = [path]
     with contextlib.suppress(OSError):
         files += sorted(path.iterdir())
@@ -99,7 +84,7 @@ def _state(file: Path) -> tuple[object, ...]:
 
 
 def _directories(path: Path) -> Iterator[Path]:
-    """Where the names are that lead to the file, or to what is in the directory."""
+    """Those with names that lead to the file, or to what is in the directory."""
     for place in (path, Path(os.path.realpath(path))):
         yield place.parent
         if place.is_dir():
