@@ -1,7 +1,8 @@
 import pytest
 
-from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.complaint import EVERY, Complaint, Reminder
 from tests.support.logs import Records
+from tests.support.time import advance, in_virtual_time
 
 
 @pytest.fixture
@@ -46,3 +47,41 @@ def test_a_text_may_have_a_message_an_error_and_fields_of_its_own(complaint, rec
     assert record.getMessage() == "for now: a\\udce9"
     assert record.exc_info[1] is error
     assert record.reason == "a"
+
+
+class Heard(list[tuple[str, int]]):
+    def say(self, trouble, seconds):
+        self.append((trouble, round(seconds)))
+
+
+@in_virtual_time
+async def test_what_is_wrong_is_said_again_until_it_is_over():
+    heard = Heard()
+    reminder = Reminder(heard.say)
+    reminder.hear("no power")
+    await advance(EVERY - 1)
+    assert heard == []
+    await advance(1)
+    reminder.hear("no light")  # it is still the same story
+    await advance(EVERY)
+    assert heard == [("no power", 600), ("no light", 1200)]
+    assert reminder.since is not None
+    reminder.hear("")
+    assert reminder.since is None
+    await advance(10 * EVERY)
+    assert len(heard) == 2
+    reminder.hear("no power")
+    await advance(EVERY)
+    assert heard[2:] == [("no power", 600)]
+    reminder.close()
+
+
+@in_virtual_time
+async def test_nothing_is_said_after_the_end():
+    heard = Heard()
+    reminder = Reminder(heard.say)
+    reminder.hear("no power")
+    reminder.close()
+    reminder.hear("no light")
+    await advance(10 * EVERY)
+    assert heard == []

@@ -18,7 +18,7 @@ import click
 from dpgateway.config import Configuration
 from dpgateway.config.problems import Wrong
 from dpgateway.config.spelling import parse_duration
-from dpgateway.kit import log, unix
+from dpgateway.kit import log
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -95,7 +95,7 @@ _NODE_NAME = _option("--node-name", "NODE_NAME", help="This node's name.  [defau
 CONTROL_SOCKET = _option(
     "--control-socket",
     type=_Path(path_type=Path, readable=False),
-    default=unix.CONTROL_SOCKET,
+    default=Path("/run/dpgateway/control.sock"),
     show_default=True,
     help="The socket on which the running gateway answers with its status.",
 )

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpgateway.daemon.shared_socket import SharedSocket
-from dpgateway.kit.accepted import credentials
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import first
+from dpgateway.kit.unix import credentials
 from dpgateway.status import Status, pieces, to_json
 
 MOST_CLIENTS = 8

@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from asyncinotify import Mask
 
+from dpgateway.kit.inotify import Watch
 from dpgateway.kit.tasks import aligned
 from dpgateway.kit.threads import Threads
-from dpgateway.kit.watch import Watch
 
 T = TypeVar("T")
 

@@ -34,9 +34,9 @@ from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.kit.call_stats import CallStats
+from dpgateway.kit.complaint import Reminder
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
-from dpgateway.kit.reminder import Reminder
 from dpgateway.kit.tasks import retry
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Device

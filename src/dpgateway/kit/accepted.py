@@ -1,37 +1,30 @@
-"""The connections that this process accepted on its unix sockets, and the process at the other end of each.
+"""The connections that this process accepted on its unix sockets, the process at the other end, and what it has read.
 
 gRPC accepts on its own and tells neither descriptor nor peer, so the descriptors of the process are looked through. A
-descriptor is known by its number and its inode, because numbers are used again at once.
+connection is known by its descriptor's number and inode, because numbers are used again at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import fcntl
 import os
 import select
 import socket
 import stat
-import struct
+import sys
+import termios
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple
 
-_UCRED = struct.Struct("3i")
-"""struct ucred: pid, uid, gid (unix(7))."""
+from dpgateway.kit.unix import Credentials, credentials
 
-
-class Credentials(NamedTuple):
-    """A process as this one sees it, at the time of its connect(2) or listen(2)."""
-
-    pid: int
-    """0: in a pid namespace that isn't below ours, as the host's isn't below a container's (pid_namespaces(7))."""
-    uid: int
-    gid: int
-
-
-def credentials(connected: socket.socket) -> Credentials:
-    """Of the peer: SO_PEERCRED, unix(7). Raises OSError."""
-    return Credentials(*_UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
+_READING = 0.002
+"""Seconds between two looks at what a peer has read."""
+_FRESH = 0.01
+"""Seconds for which a look at all descriptors counts when every resource wants one, as at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +49,30 @@ class Connection:
         poll.register(self.descriptor, select.POLLRDHUP)
         return not poll.poll(0)
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether the peer hasn't read everything yet: SIOCOUTQ (net/unix/af_unix.c, unix_ioctl)."""
+        try:
+            raw = fcntl.ioctl(self.descriptor, termios.TIOCOUTQ, bytes(4))  # the same number as SIOCOUTQ
+        except OSError:  # closed meanwhile
+            return False
+        return int.from_bytes(raw, sys.byteorder) > 0
+
 
 class Accepted:
-    """Those of this process. Used from the event loop."""
+    """The connections of this process. Used from the event loop."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, Connection | None]] = {}
         """By descriptor, each socket's inode; None: no connection that was accepted on a unix socket."""
+        self._looked = float("-inf")
 
-    def at(self, paths: Collection[str]) -> list[Connection]:
-        """Those known from earlier looks, as far as they are open."""
-        return [one for _, one in self._known.values() if one is not None and one.path in paths and one.is_open]
-
-    def look(self) -> None:
-        """Takes some tenths of a millisecond for 200 descriptors."""
+    def look(self, fresh: float = 0.0) -> None:
+        """Looks through all descriptors, which takes some tenths of a millisecond for 200; not again within ``fresh``
+        seconds.
+        """
+        if time.monotonic() - self._looked < fresh:
+            return
         known: dict[int, tuple[int, Connection | None]] = {}
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  pathlib takes five times as long
             with contextlib.suppress(OSError):  # it was closed meanwhile
@@ -79,7 +82,19 @@ class Accepted:
                     if inode != found.st_ino:
                         connection = _inspected(descriptor, found.st_ino)
                     known[descriptor] = found.st_ino, connection
-        self._known = known
+        self._known, self._looked = known, time.monotonic()
+
+    def at(self, paths: Collection[str]) -> list[Connection]:
+        """Those known from earlier looks that are open. ``paths``: as they were bound."""
+        return [one for _, one in self._known.values() if one is not None and one.path in paths and one.is_open]
+
+    async def read(self, paths: Collection[str], seconds: float) -> None:
+        """Returns when the peers have read all that was sent to them, or after ``seconds``."""
+        end = time.monotonic() + seconds
+        self.look(_FRESH)
+        while any(one.is_unread for one in self.at(paths)) and time.monotonic() < end:
+            await asyncio.sleep(_READING)  # there is no event
+            self.look(_FRESH)
 
 
 def _inspected(descriptor: int, inode: int) -> Connection | None:

@@ -1,11 +1,13 @@
-"""The process's inotify instance, which all who watch share: fs.inotify.max_user_instances is 128 on many machines, for
-all of root's programs together, and a kubelet and whatever follows the logs need some, too.
+"""One inotify instance for the process, because fs.inotify.max_user_instances is 128 on many machines, for all of
+root's programs together, and a kubelet and log collectors need some, too.
 
-The kernel has one watch for a directory in an instance, with the events that anybody wants. Each subscriber gets those
-that it asked for in a queue of its own, and a descriptor that is readable while there are any. A thread waits for the
-kernel's; it begins with the first subscriber, and ends with the last.
+Theory of operation. An instance has one watch for a directory, with the union of all events that subscribers want. Each
+subscriber gets the events that it asked for in a queue of its own, and a descriptor that is readable while the queue
+isn't empty. A thread waits for the kernel's events; it begins with the first subscriber, and ends with the last.
+Everything is done under one lock, but for the system call that adds a watch, because a path may lead to a file system
+that hangs. While one is under way no watch is removed: it may be the same.
 
-Watch first, then look: what happens until :meth:`Subscription.add` has returned may not be told.
+Watch first, then look: what happens until ``add`` has returned may make no event.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from asyncinotify import Inotify, Mask, Watch
+import asyncinotify
+from asyncinotify import Inotify, Mask
 
 MOST = 16_384
 """Events that wait for a subscriber; as many wait for a process by default (fs.inotify.max_queued_events)."""
@@ -30,7 +33,7 @@ _FOR_ALL = Mask.IGNORED | Mask.UNMOUNT | Mask.Q_OVERFLOW
 """Events that come without having been asked for (inotify(7))."""
 
 
-class Event(NamedTuple):
+class FileEvent(NamedTuple):
     """One event of the kernel."""
 
     watch: int
@@ -40,19 +43,17 @@ class Event(NamedTuple):
     """In the directory; None: the directory itself."""
 
 
-_OVERFLOW = Event(-1, Mask.Q_OVERFLOW)
+_OVERFLOW = FileEvent(-1, Mask.Q_OVERFLOW)
 
 
 @dataclass(slots=True)
 class _Watched:
-    watch: Watch
+    watch: asyncinotify.Watch
     masks: dict[Subscription, Mask] = field(default_factory=dict)
 
 
 class _Instance:
-    """From the first subscriber to the last. All of it under one lock, but for the system call that adds a watch,
-    because a path may lead to a file system that hangs. While one is under way no watch is removed: it may be the same.
-    """
+    """From the first subscriber to the last."""
 
     def __init__(self) -> None:
         """Raises OSError."""
@@ -112,7 +113,7 @@ class _Instance:
                 self._sweep()
 
     def _sweep(self) -> None:
-        """Removes watches that nobody wants any more."""
+        """Removes watches without a subscriber."""
         if self._adding:
             return
         for watch in [watch for watch, one in self._watched.items() if not one.masks]:
@@ -129,34 +130,33 @@ class _Instance:
         os.close(self._stop)
 
     def read(self) -> None:
-        """Hands on what has come."""
+        """Puts the events that have come into the queues."""
         with self._lock:
             if self._ended:
                 return
-            told: dict[Subscription, list[Event]] = {}
+            queues: dict[Subscription, list[FileEvent]] = {}
             for event in self._inotify:
                 number = event.watch.wd if event.watch is not None else -1
-                one = Event(number, event.mask, None if event.name is None else str(event.name))
-                for subscriber in self._concerned(one):
-                    told.setdefault(subscriber, []).append(one)
+                one = FileEvent(number, event.mask, None if event.name is None else str(event.name))
+                if one.mask & Mask.Q_OVERFLOW:
+                    masks = dict.fromkeys(self._subscribers, _FOR_ALL)
+                else:
+                    masks = self._watched[number].masks if number in self._watched else {}
+                for subscriber, mask in masks.items():
+                    if one.mask & (mask | _FOR_ALL):
+                        queues.setdefault(subscriber, []).append(one)
                 if one.mask & Mask.IGNORED:
                     self._watched.pop(number, None)
-            for subscriber, events in told.items():
-                subscriber.hear(events)
-
-    def _concerned(self, event: Event) -> Iterable[Subscription]:
-        if event.mask & Mask.Q_OVERFLOW:
-            return self._subscribers
-        masks = self._watched[event.watch].masks if event.watch in self._watched else {}
-        return [subscriber for subscriber, mask in masks.items() if event.mask & (mask | _FOR_ALL)]
+            for subscriber, events in queues.items():
+                subscriber.put(events)
 
 
 class Subscription:
-    """What one who watches has. Its methods may be called from any thread; :meth:`get` from the event loop."""
+    """The queue of one subscriber. Its methods may be called from any thread; :meth:`get` from the event loop."""
 
     def __init__(self) -> None:
         """Raises OSError, with EMFILE if there are as many instances as there may be."""
-        self._events: deque[Event] = deque()
+        self._events: deque[FileEvent] = deque()
         self._reading = threading.Lock()
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable while there are events."""
@@ -190,7 +190,7 @@ class Subscription:
         """No event of it comes any more, but those that have come already."""
         self._instance.remove(self, watch)
 
-    def hear(self, events: Iterable[Event]) -> None:
+    def put(self, events: Iterable[FileEvent]) -> None:
         with self._reading:
             self._events.extend(events)
             if len(self._events) > MOST:
@@ -198,7 +198,7 @@ class Subscription:
                 self._events.append(_OVERFLOW)
             os.eventfd_write(self.descriptor, 1)
 
-    def read(self) -> list[Event]:
+    def read(self) -> list[FileEvent]:
         """All that have happened until now."""
         self._instance.read()
         with self._reading:
@@ -207,7 +207,7 @@ class Subscription:
             self._quiet()
         return events
 
-    async def get(self) -> Event:
+    async def get(self) -> FileEvent:
         """The next one. A caller that is cancelled loses none."""
         while True:
             with self._reading:
@@ -216,21 +216,16 @@ class Subscription:
                     if not self._events:
                         self._quiet()
                     return event
-            await _readable(self.descriptor)
+            loop, readable = asyncio.get_running_loop(), asyncio.Event()
+            loop.add_reader(self.descriptor, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(self.descriptor)
 
     def _quiet(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.descriptor)
-
-
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(descriptor, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(descriptor)
 
 
 _joining = threading.Lock()
@@ -245,3 +240,40 @@ def _joined(subscriber: Subscription) -> _Instance:
             _shared = _Instance()
             _shared.join(subscriber)
         return _shared
+
+
+class Watch:
+    """Events for a task that looks from time to time anyway, so it goes on where there are none: instances and watches
+    can be used up, a directory may be missing, and not every file system makes events. Used from the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._events: Subscription | None = None
+        self.failure: OSError | None = None
+        """Why something couldn't be added."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._events is not None:
+            self._events.close()
+
+    def add(self, path: Path, mask: Mask) -> int | None:
+        """The watch, which the events name; None if there will be no events of the path. May be tried again."""
+        try:
+            if self._events is None:
+                self._events = Subscription()
+            return self._events.add(path, mask)
+        except OSError as error:
+            self.failure = error
+            return None
+
+    async def next(self, seconds: float | None = None) -> FileEvent | None:
+        """The next event; None if there is none for so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
+                if self._events is not None:
+                    return await self._events.get()
+                await asyncio.get_running_loop().create_future()
+        return None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
-from dpgateway.kit.watch import Watch
+from dpgateway.kit.inotify import Watch
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 """Seconds between two tries: the first pause after somebody closed the file, doubling up to the longest."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
-from dpgateway.kit.watch import Watch
+from dpgateway.kit.inotify import Watch
 
 STARTED = 60.0
 """Seconds from an Allocate until the pod has its directory for sure, if its kubelet runs."""

@@ -17,10 +17,9 @@ from pathlib import Path
 from asyncinotify import Mask
 
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.inotify import Event
+from dpgateway.kit.inotify import FileEvent, Watch
 from dpgateway.kit.log import bind
 from dpgateway.kit.tasks import aligned
-from dpgateway.kit.watch import Watch
 from dpgateway.node import checkpoint
 from dpgateway.node.directory import SOCKET
 
@@ -96,7 +95,7 @@ class DirectoryWatch:
                 "or 'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
             )
 
-    def _dispatch(self, event: Event) -> None:
+    def _dispatch(self, event: FileEvent) -> None:
         if event.name == SOCKET:
             self._look(bool(event.mask & Mask.CREATE))
         elif event.name == checkpoint.NAME:

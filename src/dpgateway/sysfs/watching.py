@@ -19,7 +19,7 @@ from types import MappingProxyType
 from asyncinotify import Mask
 
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.inotify import Event, Subscription
+from dpgateway.kit.inotify import FileEvent, Subscription
 from dpgateway.sysfs.changes import ChangedPlaces, Interest
 from dpgateway.sysfs.uevents import Uevent, Uevents, unheard
 
@@ -218,7 +218,7 @@ class Watcher:
         if self._uevents and self._matters_in_sysfs:
             yield from (None for event in self._uevents.read() if self._hear(event, self._matters_in_sysfs))
 
-    def _matters(self, event: Event) -> bool:
+    def _matters(self, event: FileEvent) -> bool:
         """Whether it does; then what it names is kept."""
         if event.mask & _ALWAYS:
             self._inbox.add()

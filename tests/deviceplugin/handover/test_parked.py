@@ -4,7 +4,6 @@ import socket
 import pytest
 
 from dpgateway.deviceplugin.handover.parked import ParkedConnections
-from dpgateway.kit import unix
 from tests.support.waiting import turns, until
 
 
@@ -49,15 +48,3 @@ async def test_what_is_held_is_let_go_at_the_end(held):
     older.close()
     parked.close()
     assert kubelet.recv(1) == b""
-
-
-def test_the_connections_of_a_path_are_found_and_not_its_listener(short_path):
-    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
-        path = str(short_path / "socket")
-        listener.bind(path)
-        listener.listen()
-        client.connect(path)
-        accepted, _ = listener.accept()
-        assert unix.accepted({path}) == [accepted.fileno()]
-        accepted.close()
-        assert unix.accepted({path}) == []

@@ -14,7 +14,7 @@ from dpgateway.deviceplugin.api import APIS, v1alpha1, v1alpha2, v1beta1
 from dpgateway.deviceplugin.registration.client import ApiRefused, KubeletClient, RegisterFailed
 from dpgateway.deviceplugin.values import Options, Registration
 from dpgateway.deviceplugin.wire import v1beta1_pb2
-from dpgateway.kit.accepted import Credentials
+from dpgateway.kit.unix import Credentials
 from tests.support.serving import group
 from tests.support.waiting import until
 

@@ -17,9 +17,8 @@ from dpgateway.deviceplugin.api import Api
 from dpgateway.deviceplugin.registration.refusals import GATHERING, Refusals
 from dpgateway.deviceplugin.values import Registration
 from dpgateway.errors import KubeletError
-from dpgateway.kit import unix
-from dpgateway.kit.accepted import Credentials, credentials
 from dpgateway.kit.channel import Channel
+from dpgateway.kit.unix import Credentials, connect, credentials
 from dpgateway.node.directory import SOCKET
 
 DEADLINE = 30.0
@@ -118,5 +117,5 @@ class KubeletClient:
 
 def _listener(path: Path) -> Credentials:
     """The process that listens there. Raises OSError if there is none, or if its queue is full."""
-    with unix.connect(path) as connection:
+    with connect(path) as connection:
         return credentials(connection)

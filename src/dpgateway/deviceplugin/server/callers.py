@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from dpgateway.deviceplugin.server.handlers import StreamCallbacks
-from dpgateway.kit.accepted import ACCEPTED, Connection, Credentials
+from dpgateway.kit.accepted import ACCEPTED, Connection
+from dpgateway.kit.unix import Credentials
 
 
 @dataclass(eq=False, slots=True)

@@ -20,7 +20,7 @@ from dpgateway.deviceplugin.server.handlers import STREAMS, Handlers
 from dpgateway.deviceplugin.server.serving import Server
 from dpgateway.deviceplugin.server.sockets import SocketNames
 from dpgateway.errors import KubeletError
-from dpgateway.kit import unix
+from dpgateway.kit.accepted import ACCEPTED
 from dpgateway.kit.observable import Signal
 from dpgateway.kit.tasks import wait_for
 from dpgateway.resource.ownership import Ask, Ownership
@@ -117,7 +117,8 @@ class Endpoint:
 
     def connections(self) -> list[int]:
         """The descriptors of the connections that it has accepted."""
-        return unix.accepted({server.path for server in self._servers})
+        ACCEPTED.look()
+        return [one.descriptor for one in ACCEPTED.at({server.path for server in self._servers})]
 
     def end_streams(self) -> None:
         self.handlers.end_streams()
@@ -144,7 +145,7 @@ class Endpoint:
             await wait_for(self.handlers.done(STREAMS), FAREWELL)
         # A client that finds an answer and the end of its connection at once may take the end for the answer.
         servers = [*self._older, *self._servers]
-        await unix.read_by_peers(self.paths(), HEARING)
+        await ACCEPTED.read(self.paths(), HEARING)
         try:
             await asyncio.gather(*(server.stop(0.2) for server in servers))
         finally:
