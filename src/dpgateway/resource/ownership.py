@@ -121,7 +121,19 @@ class Ownership:
 
         Raises KubeletError or OSError.
         """
-        self._make_folder()
+        # The folder is ours alone. The kubelet's directory is never made.
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            ours = is_ours(self.folder)
+        except PermissionError as error:
+            raise KubeletError(f"uid {os.geteuid()} may not make {self.folder}; run as root") from error
+        except OSError as error:
+            raise KubeletError(f"can't make {self.folder}: {error.strerror}") from error
+        if not ours:
+            raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
+        self.folder.chmod(0o700)
+
+        # Somebody may replace the folder while this gateway waits for the lock.
         while not self._is_found():
             self.release()
             descriptor = self._open()
@@ -131,6 +143,7 @@ class Ownership:
             finally:
                 if self._descriptor != descriptor:
                     os.close(descriptor)
+
         self._sign()
         self.other.set("")
 
@@ -261,19 +274,6 @@ class Ownership:
         return Owner(who, pool.removeprefix(_POOL) if pool.startswith(_POOL) else None, name.partition(", since")[0])
 
     # its file
-
-    def _make_folder(self) -> None:
-        """Raises KubeletError if the folder isn't ours alone. Never makes the kubelet's directory."""
-        try:
-            self.folder.mkdir(mode=0o700, exist_ok=True)
-            ours = is_ours(self.folder)
-        except PermissionError as error:
-            raise KubeletError(f"uid {os.geteuid()} may not make {self.folder}; run as root") from error
-        except OSError as error:
-            raise KubeletError(f"can't make {self.folder}: {error.strerror}") from error
-        if not ours:
-            raise KubeletError(f"{self.folder} must be a directory that belongs to uid {os.geteuid()}; remove it")
-        self.folder.chmod(0o700)
 
     def _open(self) -> int:
         with contextlib.suppress(FileNotFoundError):

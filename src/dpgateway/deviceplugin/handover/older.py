@@ -178,7 +178,8 @@ class OlderSide:
         self._endpoint.ownership.release()
         if self._freezes:
             self._endpoint.freeze()
-        self._decide(HandoverState.GIVEN)
+        self.state = HandoverState.GIVEN
+        self.over.set_result(True)
         return self._endpoint if self._freezes else None
 
     def break_off(self) -> Endpoint | None:
@@ -193,17 +194,13 @@ class OlderSide:
             self._peer.close()  # it may ask again
         else:
             self._say_back()
-            self._decide(HandoverState.BROKEN)
+            self.state = HandoverState.BROKEN
+            self.over.set_result(False)
         return None
 
     async def _hear(self, expected: str) -> None:
         if (heard := await self._peer.hear()) != expected:
             raise Gone(f"the other gateway: expected {expected!r}, found {heard!r}")
-
-    def _decide(self, state: HandoverState) -> None:
-        self.state = state
-        if not self.over.done():
-            self.over.set_result(state is HandoverState.GIVEN)
 
     def _say_back(self) -> None:
         with contextlib.suppress(OSError):

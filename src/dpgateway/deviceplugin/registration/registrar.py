@@ -20,7 +20,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -68,7 +68,7 @@ class Registrar:
         self.standing = Observable(Standing(FRONT, self._lifecycle.state, timestamp()))
         self._since = time.monotonic()
         """When the state was entered."""
-        self._backoff = Backoff(random.random)
+        self._now, self._backoff = asyncio.get_running_loop().time, Backoff(random.random)
         self._streams: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -172,14 +172,18 @@ class Registrar:
             self._task = None
 
         match action:
-            case Action.REGISTER:
-                self._tried = self._first_api()
-                self._send()
-            case Action.NEXT_API:
-                self._tried = (self._tried + 1) % len(self._apis)
-                self._send()
+            case Action.REGISTER | Action.NEXT_API:
+                # A new attempt begins with the API that this kubelet accepted last, as far as this gateway or the one
+                # before it knows. A kubelet that refuses an API is asked in the next one.
+                apis = [api.name for api in self._apis]
+                last = self._client.accepted.name if self._client.accepted is not None else self._inherited
+                first = apis.index(last) if last in apis else 0
+                self._tried = first if action is Action.REGISTER else (self._tried + 1) % len(apis)
+                registering = self._register(self._lifecycle.attempt, self._api)
+                self._task = self._group.create_task(registering, name=f"{self._resource.name} register")
             case Action.EXPECT:
-                self._start(STREAM_DUE, self._no_stream)
+                text = f"the kubelet accepted the registration, but opened no stream within {STREAM_DUE:g} s"
+                self._start(STREAM_DUE, text)
             case Action.SERVE:
                 self._log.debug("the kubelet listens", extra={"api": self._api.name})
             case Action.DRAIN:
@@ -190,12 +194,6 @@ class Registrar:
             case Action.WAIT:
                 self._start(self._backoff.delay(self._now(), listening=self._listening))
         self._tell()
-
-    def _first_api(self) -> int:
-        """The index of the API that this kubelet accepted last, as this one or the one before it knows; else 0."""
-        known = [api.name for api in self._apis]
-        last = self._client.accepted.name if self._client.accepted is not None else self._inherited
-        return known.index(last) if last in known else 0
 
     def _tell(self) -> None:
         """Publishes the standing, if it has changed."""
@@ -209,26 +207,21 @@ class Registrar:
         if now != before:
             self.standing.set(now)
 
-    def _send(self) -> None:
-        name = f"{self._resource.name} register"
-        self._task = self._group.create_task(self._register(self._lifecycle.attempt, self._api), name=name)
-
-    def _start(self, seconds: float, over: Callable[[], None] = lambda: None) -> None:
-        """``over`` is called before the table learns that the time is over."""
+    def _start(self, seconds: float, complaint: str = "") -> None:
+        """Starts the timer. ``complaint``: what is wrong once the time is over; then something did listen."""
         attempt = self._lifecycle.attempt
 
         def expired() -> None:
-            over()
+            if complaint:
+                self._listening = True
+                self._complain(complaint)
             self._feed(Trigger.TIMER, attempt)
 
         self._timer = asyncio.get_running_loop().call_later(seconds, expired)
 
-    def _no_stream(self) -> None:
-        self._listening = True
-        self._complain(f"the kubelet accepted the registration, but opened no stream within {STREAM_DUE:g} s")
-
     async def _register(self, attempt: int, api: Api) -> None:
         """One Register; its result is a trigger."""
+        trigger = Trigger.FAILED
         try:
             self._resource.speak(api)
             options = self._resource.options()
@@ -240,22 +233,18 @@ class Registrar:
             raise
         except ApiRefused as error:
             self._log.debug("the kubelet refused the API: %s", error, extra={"api": api.name})
-            self._listening = True
-            self._result(Trigger.API_REFUSED, attempt, api)
+            self._listening, trigger = True, Trigger.API_REFUSED
         except (GatewayError, OSError) as error:
             self._listening = not (isinstance(error, RegisterFailed) and not error.listening)
             if self._lifecycle.attempt == attempt:
                 self._complain(f"registering failed: {error}")
-            self._result(Trigger.FAILED, attempt, api)
         except Exception:
             self._log.exception("a bug: registering failed", extra={"api": api.name})
             self._listening = True
-            self._result(Trigger.FAILED, attempt, api)
         else:
             self._log.info("registered", extra={"api": api.name})
-            self._result(Trigger.ACCEPTED, attempt, api)
+            trigger = Trigger.ACCEPTED
 
-    def _result(self, trigger: Trigger, attempt: int, api: Api) -> None:
         self._count(api, trigger.name.lower())
         if asyncio.current_task() is self._task:
             self._task = None
@@ -276,10 +265,6 @@ class Registrar:
     @property
     def _api(self) -> Api:
         return self._apis[self._tried]
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
 
 _REGISTERED = frozenset({State.EXPECTING, State.SERVING})
