@@ -1,4 +1,4 @@
-"""The kit that driver authors test with.
+"""The test kit for driver authors.
 
 One class in a driver's tests runs the whole contract under pytest::
 
@@ -8,19 +8,19 @@ One class in a driver's tests runs the whole contract under pytest::
         def make(self, context):
             return MyDriver(MyDriver.Options(), context)
 
-A method ``remove(device)`` beside ``make`` unplugs a device, and one more test sees that the others keep their ids.
+With a method ``remove(device)``, which unplugs a device, one more test checks that the others keep their ids.
 
-Without pytest, ``check_driver(lambda context: MyDriver(MyDriver.Options(), context))`` does the same at once. For
-further tests, ``Recorder().context()`` is a driver's context; the recorder knows what the driver said through it.
+Without pytest, ``check_driver(lambda context: MyDriver(MyDriver.Options(), context))`` runs all tests in one call. For
+further tests, ``Recorder().context()`` is a driver's context; the recorder keeps the driver's messages and changes.
 ``FakeTree`` makes files such as those of sysfs.
 
 contract     the contract test
-package      what a driver's package must be
-calls        calls a driver's methods as the gateway does
-concurrency  runs them at once, as the gateway's lanes do
-doubts       what the contract allows, and hardly anybody means
-recorder     a context that remembers what the driver said
-trees        the host's files, as a test wants them
+package      checks a driver's entry point, options and import
+calls        calls a driver's methods as the gateway does, and describes what breaks
+concurrency  calls the methods concurrently, as the gateway's lanes do
+doubts       warns of what the contract allows and is seldom intended
+recorder     a context that records messages and changes
+trees        fake sysfs, /dev and /proc
 """
 
 from dpgateway.testing.calls import ContractBroken, ContractWarning

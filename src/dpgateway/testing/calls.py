@@ -1,4 +1,4 @@
-"""Calls a driver's methods as the gateway does: on other threads, with a deadline. Names what breaks."""
+"""Calls a driver's methods as the gateway does: on other threads, with a deadline."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 
 Outcome = Any
-"""What a method returned, or the DriverError that it raised."""
+"""A method's result, or the DriverError that it raised."""
 
 
 class ContractBroken(AssertionError):
-    """A driver doesn't keep the contract; the message names driver, method, and what was found."""
+    """A driver breaks the contract. The message names the driver and the method, and says what was found."""
 
 
 class ContractWarning(UserWarning):
-    """A driver keeps the contract, but does what is likely to be a mistake."""
+    """A driver keeps the contract, but there is probably a mistake."""
 
 
 def broken(driver: object, what: str) -> ContractBroken:
@@ -32,7 +32,7 @@ def broken(driver: object, what: str) -> ContractBroken:
 
 
 def doubt(driver: object, what: str) -> None:
-    """Warns of what may be meant, and seldom is."""
+    """A ContractWarning."""
     warnings.warn(f"{_name(driver)}{what}", ContractWarning, stacklevel=3)
 
 
@@ -48,9 +48,9 @@ def shown(arguments: Iterable[object]) -> str:
 
 
 class Caller:
-    """One driver, and how long each of its methods may take."""
+    """Calls one driver, each method with the same deadline."""
 
-    def __init__(self, driver: Any, seconds: float) -> None:  # noqa: ANN401  a driver yet to be proved
+    def __init__(self, driver: Any, seconds: float) -> None:  # noqa: ANN401  perhaps no driver
         self.driver, self.seconds = driver, seconds
         self._threads = Threads(idle=0)  # the contract looks for threads that outlive the driver
 
@@ -58,12 +58,12 @@ class Caller:
         return broken(self.driver, f".{call}: {what}")
 
     def outcome(self, method: str, *arguments: object) -> Outcome:
-        """What the method returns, or the error of dpgateway's kinds that it raises; all else breaks the contract."""
+        """The method's result, or the DriverError that it raises. Any other exception breaks the contract."""
         call = f"{method}({shown(arguments)})"
         found = self._run(call, method, arguments)
         if isinstance(found, BaseException) and not isinstance(found, DriverError):
             where = "".join(traceback.format_exception(found))
-            # A ValueError or TypeError of our values says all by its text: "DeviceNode.host_path: expected ..."
+            # The text of a ValueError or TypeError of our values is enough: "DeviceNode.host_path: expected ..."
             said = str(found) if isinstance(found, ValueError | TypeError) else describe(found)
             kind = type(found).__name__
             raise self.broken(call, f"{said}\n(expected DriverError, DeviceUnavailable or Busy, found {kind})\n{where}")
@@ -76,7 +76,7 @@ class Caller:
             raise self.broken(call, f"hasn't returned after {self.seconds:g} s") from None
 
     def result(self, method: str, *arguments: object) -> Any:  # noqa: ANN401  the caller looks at it
-        """What the method returns; a Busy driver is asked again until the deadline, other errors break the contract."""
+        """The method's result. Retries a Busy driver until the deadline; any other error breaks the contract."""
         pause, waited = threading.Event(), 0.0
         while isinstance(outcome := self.outcome(method, *arguments), Busy) and waited < self.seconds:
             pause.wait(0.05)
@@ -111,22 +111,22 @@ class Caller:
         return allocation
 
     def nothing(self, method: str, *arguments: object) -> None:
-        """Calls a method that works and returns nothing."""
+        """Calls a method that must succeed and return None."""
         if (found := self.result(method, *arguments)) is not None:
             raise self.broken(f"{method}({shown(arguments)})", f"expected None, found {found!r}")
 
 
 class DirectCaller(Caller):
-    """Calls on the caller's own thread, for tests that start threads themselves."""
+    """Calls on the current thread, for tests with threads of their own."""
 
     def _run(self, call: str, method: str, arguments: tuple[object, ...]) -> Outcome:
         return _run(self.driver, method, arguments)
 
 
-def _run(driver: object, method: str, arguments: tuple[object, ...]) -> Any:  # noqa: ANN401  whatever comes out
+def _run(driver: object, method: str, arguments: tuple[object, ...]) -> Any:  # noqa: ANN401  or an exception
     try:
         result = getattr(driver, method)(*arguments)
-        # A generator does its work only when it is read, and the gateway reads it on the same thread.
+        # A generator is consumed on the same thread, as in the gateway.
         return _all(result) if method in ("devices", "prefer", "explain") else result
     except BaseException as error:
         return error

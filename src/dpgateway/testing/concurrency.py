@@ -1,4 +1,4 @@
-"""Runs a driver's methods at once, as the gateway's lanes do."""
+"""Calls a driver's methods concurrently, as the gateway's lanes do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREPARERS = 4
 
 
 def check_concurrency(caller: Caller, devices: list[Device]) -> None:
-    """One thread lists, one allocates, and some prepare, each a device of its own; the answers stay as they were."""
+    """One thread lists, one allocates, and up to four prepare a device each. The answers must stay the same."""
     caller = DirectCaller(caller.driver, caller.seconds)
     ids = sorted(device.id for device in caller.devices())
     alone = [caller.allocate([device]) for device in devices]
@@ -83,7 +83,7 @@ def _stuck(threads: list[threading.Thread], seconds: float) -> list[str]:
 
 @contextmanager
 def _many_switches() -> Iterator[None]:
-    """Threads take turns far more often than usual, so that races show."""
+    """Switches threads far more often than usual, to provoke races."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:

@@ -1,4 +1,4 @@
-"""The contract test: what the gateway counts on in every driver, each point a test of its own."""
+"""The contract test: what the gateway relies on in every driver, a test for each point."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _STRANGER = "dpgateway-contract-no-such-device"
 
 
 class DriverContract:
-    """Inherit it in a class named ``Test...``, say how a driver is made, and pytest runs the rest.
+    """Subclass it as ``Test...`` and override ``make``; pytest runs the tests.
 
-    ``make`` must give drivers of the same devices each time, at least one of them healthy; with two or more, more is
-    tested. Each test makes drivers of its own and closes them.
+    ``make`` must return drivers with the same devices each time, at least one of them healthy; two or more are tested
+    more thoroughly. Each test makes its own drivers and closes them.
 
-    ``remove``, if there is one, takes a device away for good, as if somebody had unplugged it. Only a test that does so
-    finds ids that are numbers in a row. It is the last test, and what ``make`` gives after it doesn't matter.
+    ``remove``, which is optional, removes a device for good, as if it were unplugged. Only that test detects ids that
+    are consecutive numbers. It runs last, and the devices of ``make`` after it don't matter.
     """
 
     deadline: ClassVar[float] = 10.0
-    """Seconds that each call of a method may take."""
+    """Seconds for each call of a method."""
     together: ClassVar[int | None] = None
-    """How many devices one container may get; ``None``: all of them."""
+    """The number of devices that one container can get; None: all."""
 
-    def make(self, context: Context) -> Any:  # noqa: ANN401  proved to be a driver by the tests
+    def make(self, context: Context) -> Any:  # noqa: ANN401  the tests check that it is a driver
         raise NotImplementedError(f"{type(self).__name__}.make(context) returns the driver to test")
 
     remove: Callable[[Device], object] | None = None
-    """Optional, a method ``remove(device)``: unplugs the device, deletes its file, takes it out of the options ..."""
+    """Optional, a method ``remove(device)``: unplugs the device, deletes its file, drops it from the options ..."""
 
     def test_has_the_methods_of_a_driver(self) -> None:
         with self._driver() as caller:
@@ -83,7 +83,7 @@ class DriverContract:
         context = replace(Recorder().context(), changed=lambda: callers.append(threading.current_thread().name))
         with self._driver(context) as caller:
             caller.devices()
-            callers.clear()  # the first list may be news to the driver itself
+            callers.clear()  # a driver may announce its own first list
             caller.devices()
             doubts.check_asking(caller.driver, callers)
 
@@ -102,7 +102,7 @@ class DriverContract:
             doubts.check_grants(caller.driver, alone)
 
     def test_allocate_refuses_with_an_error_of_its_own(self) -> None:
-        """The gateway itself refuses what isn't healthy; but a device may fail between the list and the call."""
+        """The gateway refuses Unhealthy devices, but a device may fail between the list and the call."""
         with self._driver() as caller:
             healthy = caller.healthy()[0]
             sick = replace(healthy, health=Health.unhealthy("the contract test says so"))
@@ -165,7 +165,7 @@ class DriverContract:
             check_concurrency(caller, caller.healthy()[: self.together])
 
     def test_devices_keep_their_ids_when_one_is_removed(self) -> None:
-        """Last, because the device doesn't come back."""
+        """Runs last, because the device doesn't come back."""
         if self.remove is None:
             raise unittest.SkipTest("the contract has no method remove(device), so nothing is unplugged")
         with self._driver() as caller:
@@ -183,7 +183,7 @@ class DriverContract:
                 )
 
     def _check_previews(self, caller: Caller, alone: Mapping[str, Allocation]) -> None:
-        """``alone``: what allocate answers for each device."""
+        """``alone``: the allocation of each device."""
         for device in caller.healthy() if "preview" in abilities(caller.driver) else ():
             if (said := caller.result("preview", device)) != (answer := alone[device.id]):
                 raise caller.broken("preview", f"expected what allocate answers for it, {answer}, found {said}")
@@ -198,15 +198,15 @@ class DriverContract:
                 caller.outcome("close")
 
     def _portions(self, devices: list[Device]) -> list[list[Device]]:
-        """Each device by itself, and as many as a container may get."""
+        """Each device alone, and as many as a container can get."""
         many = devices[: self.together]
         return [[device] for device in devices] + ([many] if len(many) > 1 else [])
 
 
 def check_driver(make: Callable[[Context], Any], remove: Callable[[Device], object] | None = None) -> None:
-    """Runs the whole contract without pytest. Raises one ContractBroken that tells everything that was found.
+    """Runs the whole contract without pytest. Raises one ContractBroken with all failures.
 
-    ``remove``: see DriverContract; without it no device is removed.
+    ``remove``: see DriverContract; None: no device is removed.
     """
     contract = DriverContract()
     contract.make, contract.remove = make, remove  # type: ignore[assignment, method-assign]

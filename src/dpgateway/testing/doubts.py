@@ -1,4 +1,4 @@
-"""What the contract allows, and hardly anybody means: warnings, because a driver may have its reasons."""
+"""Warns of what the contract allows and is seldom intended."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dpgateway.testing.calls import doubt
 
 _NEAR = 0.75  # difflib's ratio: prepair, preprae, releases and free_close are near, devices_of is not
 _SHORTEST = 3
-"""Characters of an id that is looked for in what a container gets. Shorter ones are found everywhere."""
+"""Characters. Shorter ids are found in any text."""
 
 
 def check_names(driver: object) -> None:
-    """A method whose name is nearly that of an ability is never called."""
+    """Warns of a method whose name is nearly that of an optional method: the gateway never calls it."""
     has = abilities(driver)
     for name in dir(type(driver)):
         if name.startswith("_") or name in ABILITIES or not callable(getattr(driver, name, None)):
@@ -27,7 +27,7 @@ def check_names(driver: object) -> None:
 
 
 def check_grants(driver: object, alone: Mapping[str, Allocation]) -> None:
-    """``alone``: what a container gets with each device alone, by the device's id. Warns of others' devices in it."""
+    """Warns of an allocation that has other devices. ``alone``: the allocation of each device alone, by its id."""
     for asked, allocation in alone.items():
         for what, value in _texts(allocation):
             if found := [
@@ -52,14 +52,14 @@ def _texts(allocation: Allocation) -> Iterator[tuple[str, str]]:
 
 
 def _names(value: str, device: str) -> bool:
-    """Whether ``value`` has the id as a word of its own: ``tty1`` isn't in ``/dev/tty11``."""
+    """Whether the id is a whole word in ``value``: ``tty1`` isn't in ``/dev/tty11``."""
     if len(device) < _SHORTEST or device.isdecimal():
         return False
     return re.search(rf"(?<![\w-]){re.escape(device)}(?![\w-])", value) is not None
 
 
 def check_asking(driver: object, callers: list[Any]) -> None:
-    """``callers``: the names of the threads that called ``changed()`` while ``devices()`` was called once more."""
+    """Warns if ``devices()`` calls ``changed()``. ``callers``: the threads that called it during ``devices()``."""
     if "devices()" in callers:
         doubt(
             driver,

@@ -1,4 +1,4 @@
-"""What a driver's package must be: found through its entry point, described by its options, silent at import."""
+"""Checks a driver's package: its entry point, the help of its options, and an import without side effects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpgateway.testing.calls import broken
 
 
 def entry_point(driver: type) -> Point:
-    """The entry point that leads to the class ``driver``. Raises ContractBroken when there is none."""
+    """The entry point of the class ``driver``. Raises ContractBroken if there is none."""
     leads: list[str] = []
     for found in look().points:
         try:
@@ -38,7 +38,7 @@ def entry_point(driver: type) -> Point:
 
 
 def check_options(driver: type) -> None:
-    """Options, and every dataclass within, is frozen and explains itself."""
+    """Options, and each dataclass in it, must be frozen and have a help text for each field."""
     options = getattr(driver, "Options", None)
     if not isinstance(options, type):
         raise broken(driver, f".Options: expected a frozen dataclass, found {options!r}")
@@ -55,7 +55,7 @@ def check_options(driver: type) -> None:
             options()
         except Exception as error:
             if isinstance(error, ValueError) and len(_fields_named(options, str(error))) > 1:
-                return  # one of several is needed, and none has a default that anybody would want
+                return  # one of several is required, and none has a sensible default
             raise broken(driver, f".Options(): expected the defaults to be valid, found {error!r}") from error
 
 
@@ -91,8 +91,8 @@ def _parts(hint: object) -> Iterator[object]:
         yield from _parts(argument)
 
 
-# Runs in a fresh interpreter. What ends with the import and leaves no trace does no harm: importing ctypes runs
-# ldconfig, for example. What stays, or was written somewhere, does harm.
+# Runs in a new interpreter. A side effect that ends with the import is allowed: importing ctypes runs ldconfig, for
+# example. One that stays, or writes files, isn't.
 _PROBE = """
 import os, signal, sys, threading, importlib, logging
 found, watching = [], True
@@ -127,7 +127,7 @@ os._exit(1 if found else 0)
 
 
 def check_import(driver: type, seconds: float) -> None:
-    """Importing the module to which the driver's entry point leads does nothing but define."""
+    """Importing the entry point's module must have no side effects."""
     module = entry_point(driver).module
     command = [sys.executable, "-B", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROBE}", module]
     expected = f": expected nothing to happen at the import of {module}, found"

@@ -1,4 +1,4 @@
-"""A context for a driver under test, which remembers what the driver said through it."""
+"""A context for a driver under test, which records its messages and changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Recorder:
         self.changed = threading.Event()
         """Set by each ``context.changed()``; a test may clear it."""
         self.changes = 0
-        """How often ``context.changed()`` was called."""
+        """The number of calls of ``context.changed()``."""
         self.messages: list[str] = []
-        """What was logged, at every level."""
+        """The driver's log messages of all levels."""
         self._news = threading.Event()
         self._lock = threading.Lock()
 
@@ -33,15 +33,15 @@ class Recorder:
         return Context(resource=resource, node_name=node_name, log=adapter, changed=self._note_change)
 
     def until(self, condition: Callable[[], object], seconds: float = 20.0) -> Literal[True]:
-        """Waits until ``condition`` holds: looks now, and after each ``changed()`` and each message. For drivers that
-        learn of changes by themselves, on a thread of their own::
+        """Waits until ``condition`` is true; evaluates it now, and after each ``changed()`` and each message. For
+        drivers that notice changes on a thread of their own::
 
             recorder = Recorder()
             driver = MyDriver(MyOptions(), recorder.context())
             unplug("board-1")
             assert recorder.until(lambda: [device.id for device in driver.devices()] == ["board-2"])
 
-        True when the condition holds. Raises AssertionError after ``seconds`` in vain, so it is never False.
+        Returns True. Raises AssertionError after ``seconds``.
         """
         deadline = time.monotonic() + seconds
         while True:

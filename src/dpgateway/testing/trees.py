@@ -1,4 +1,4 @@
-"""The host's files as a driver's test wants them: objects of sysfs, device nodes, files of /proc."""
+"""Fake files of the host: sysfs, device nodes, /proc."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
 
 
 class FakeTree:
-    """Below ``path``: its directories ``sys``, ``dev`` and ``proc`` stand for the host's. A driver needs options that
-    say where it finds these; ``dpgateway.sysfs.Roots`` is such a value.
+    """The directories ``sys``, ``dev`` and ``proc`` below ``path`` replace the host's. The driver needs options for
+    their paths, such as ``dpgateway.sysfs.Roots``.
 
-    umockdev (0.17.16) needs no such options, because it stands before libc. But its nodes are terminals, and it tells
-    another number only by path: a driver that asks an open descriptor finds 136:0, and has to refuse the node.
+    umockdev (0.17.16) needs no such options, because it wraps libc. But its nodes are terminals, and it fakes their
+    numbers only by path: fstat of an open node returns 136:0, and a driver has to refuse that node.
     """
 
     def __init__(self, path: Path) -> None:
@@ -23,21 +23,21 @@ class FakeTree:
             (path / name).mkdir(parents=True, exist_ok=True)
 
     def at(self, path: str) -> Path:
-        """Where a path of the host is: ``/dev/fuse``."""
+        """The fake of a path of the host, such as ``/dev/fuse``."""
         return self.path / path.lstrip("/")
 
     def write(self, text: str) -> None:
-        r"""Makes what each line says; what was there before under that name is replaced.
+        r"""Makes a file, link, directory or node per line, and replaces what has that name.
 
-        ``/sys/a/vendor = 0x8086``: a file; ``\n`` stands for the end of a line, and the last line gets one.
-        ``/sys/a/driver -> /sys/b``: a link, relative, as the kernel makes them. ``/sys/a/``: a directory.
-        ``c /dev/fuse 10:229``, ``b /dev/sda 8:0``: device nodes, for which the test has to run as root.
+        ``/sys/a/vendor = 0x8086``: a file; ``\n`` is a line break, and the last line ends with one, too.
+        ``/sys/a/driver -> /sys/b``: a link, relative like the kernel's. ``/sys/a/``: a directory.
+        ``c /dev/fuse 10:229``, ``b /dev/sda 8:0``: device nodes, which only root can make.
         """
         for line in filter(None, map(str.strip, text.splitlines())):
             self._make(line)
 
     def remove(self, path: str) -> None:
-        """Removes a file, a link, a node, or a directory with all in it."""
+        """Removes a file, link or node, or a directory recursively."""
         here = self.at(path)
         if here.is_dir() and not here.is_symlink():
             for inner in here.iterdir():
@@ -66,7 +66,7 @@ class FakeTree:
             self._place(path).write_text(value.removeprefix(" ").replace("\\n", "\n") + "\n")
 
     def _place(self, path: str) -> Path:
-        """Where a name can be made: its directory is there, and it isn't."""
+        """Makes the directory of a path and removes the path itself."""
         place = self.at(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.unlink(missing_ok=True)
