@@ -53,21 +53,20 @@ def _json(data: object) -> str:
 
 
 def _entries(layout: Layout, holdings: Iterable[Holding]) -> list[Entry]:
-    return [
-        {
-            "PodUID": one.pod,
-            "ContainerName": one.container,
-            "ResourceName": one.resource,
-            "DeviceIDs": _by_node(one) if layout == "by NUMA node" else sorted(one.ids),
-            "AllocResp": base64.b64encode(bytes(one.answer)).decode(),
-        }
-        for one in holdings
-        if one.answer is not None
-    ]
-
-
-def _by_node(holding: Holding) -> dict[str, list[str]]:
-    return {str(node): ids for node, ids in sorted(holding.by_node.items(), key=lambda item: str(item[0]))}
+    entries: list[Entry] = []
+    for one in holdings:
+        by_node = {str(node): ids for node, ids in sorted(one.by_node.items(), key=lambda item: str(item[0]))}
+        if one.answer is not None:
+            entries.append(
+                {
+                    "PodUID": one.pod,
+                    "ContainerName": one.container,
+                    "ResourceName": one.resource,
+                    "DeviceIDs": by_node if layout == "by NUMA node" else sorted(one.ids),
+                    "AllocResp": base64.b64encode(bytes(one.answer)).decode(),
+                }
+            )
+    return entries
 
 
 def read(layouts: Sequence[Layout], text: str) -> Checkpoint:
@@ -130,17 +129,13 @@ def checksum(data: Entry) -> int:
 
 def spew(data: Entry) -> str:
     """What spew's `%#v` with sorted keys prints for checkpoint.checkpointData."""
-    registered = data.get("RegisteredDevices")
+    entries, registered = data.get("PodDeviceEntries"), data.get("RegisteredDevices")
+    rows = "<nil>" if entries is None else "[" + " ".join(map(_entry, entries)) + "]"
     table = "<nil>" if registered is None else _map(registered)
     return (
-        f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry){_list(data)} "
+        f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry){rows} "
         f"RegisteredDevices:(map[string][]string){table}}}"
     )
-
-
-def _list(data: Entry) -> str:
-    entries = data.get("PodDeviceEntries")
-    return "<nil>" if entries is None else "[" + " ".join(map(_entry, entries)) + "]"
 
 
 def _entry(entry: Entry) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 from dpgateway_simulator.kubelet.endpoint import PluginEndpoint, dial, follow, opened
 from dpgateway_simulator.kubelet.errors import RefusedError
 from dpgateway_simulator.kubelet.incarnation import Incarnation
-from dpgateway_simulator.wire.device_list import Device
 from dpgateway_simulator.wire.dialects import Registration
 
 
@@ -69,17 +68,17 @@ class FirstListConnections(PluginConnections):
         self._spawn(endpoint, self._run(endpoint))
 
     async def _run(self, endpoint: PluginEndpoint) -> None:
-        await follow(self._incarnation, endpoint, first=lambda: self._replace(endpoint))
+        def replace() -> None:
+            old = self.endpoints.get(endpoint.resource)
+            self._connected(endpoint)
+            if old is not None:
+                old.stop(self._incarnation.now())
+
+        await follow(self._incarnation, endpoint, first=replace)
         if self.endpoints.get(endpoint.resource) is endpoint:
             del self.endpoints[endpoint.resource]
             self._incarnation.ledger.change(endpoint.resource, (), endpoint.devices.values())
         endpoint.stop(self._incarnation.now())
-
-    def _replace(self, endpoint: PluginEndpoint) -> None:
-        old = self.endpoints.get(endpoint.resource)
-        self._connected(endpoint)
-        if old is not None:
-            old.stop(self._incarnation.now())
 
 
 class ReplacingConnections(PluginConnections):
@@ -92,7 +91,10 @@ class ReplacingConnections(PluginConnections):
     async def _run(self, endpoint: PluginEndpoint, request: Registration) -> None:
         old = self.endpoints.get(endpoint.resource)
         if old is not None:
-            endpoint.devices = {device: self._inherited(one) for device, one in old.devices.items()}
+            # Before the fix of kubernetes #62773 their health stayed, so that a list with them Healthy changed nothing.
+            keeps = self._incarnation.behaviour.replaced_keep_health
+            inherited = (one if keeps else dataclasses.replace(one, health="Unhealthy") for one in old.devices.values())
+            endpoint.devices = {one.id: one for one in inherited}
         try:
             if self._incarnation.behaviour.blocking_dial:
                 await dial(self._incarnation, endpoint)
@@ -110,11 +112,6 @@ class ReplacingConnections(PluginConnections):
         if self.endpoints.get(endpoint.resource) is endpoint:
             self._incarnation.ledger.mark_unhealthy(endpoint.resource)
         return None
-
-    def _inherited(self, device: Device) -> Device:
-        """Before the fix of kubernetes #62773 its health stayed, so that a list with it Healthy changed nothing."""
-        keeps = self._incarnation.behaviour.replaced_keep_health
-        return device if keeps else dataclasses.replace(device, health="Unhealthy")
 
 
 class NewestConnections(PluginConnections):

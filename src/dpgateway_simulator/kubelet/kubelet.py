@@ -1,7 +1,7 @@
 """What a user of a simulated kubelet can ask of it, tell it, and do to it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -117,7 +117,8 @@ class Kubelet(Restartable):
         """Waits, 30 seconds at most, for an event with these fields; the first `since` events don't count."""
 
         def found() -> KubeletEvent | None:
-            return next((one for one in self.events[since:] if _matches(one, kind, fields)), None)
+            events = (one for one in self.events[since:] if one.kind == kind)
+            return next((one for one in events if all(one.fields.get(it) == fields[it] for it in fields)), None)
 
         event = await self.wait_for(found)
         assert event is not None  # noqa: S101
@@ -174,7 +175,3 @@ class Kubelet(Restartable):
         if endpoint is None:
             raise NotRunningError(f"no plugin is registered for {resource}")
         return endpoint.reach()
-
-
-def _matches(event: KubeletEvent, kind: str, fields: Mapping[str, object]) -> bool:
-    return event.kind == kind and all(event.fields.get(name) == value for name, value in fields.items())

@@ -51,7 +51,10 @@ class PodResourcesServer:
     async def _list(self, api: str, stream: Stream[v1.ListPodResourcesRequest, v1.ListPodResourcesResponse]) -> None:
         await stream.recv_message()
         self._take()
-        self._free()
+        # UpdateAllocatedDevices: what deleted pods held is free, though the checkpoint still has it
+        ledger = self._incarnation.ledger
+        if self._incarnation.sources_ready and ledger.keep_only(self._pods):
+            ledger.recount()
         listed = (*self._pods.values(), *self._finished.values())
         pods = [v1.PodResources(pod.name, NAMESPACE, self._containers(pod, api)) for pod in listed]
         await stream.send_message(v1.ListPodResourcesResponse(pods))
@@ -66,12 +69,6 @@ class PodResourcesServer:
         if self._tokens < 1:
             raise GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
         self._tokens -= 1
-
-    def _free(self) -> None:
-        """UpdateAllocatedDevices: what deleted pods held is free, though the checkpoint still has it."""
-        ledger = self._incarnation.ledger
-        if self._incarnation.sources_ready and ledger.keep_only(self._pods):
-            ledger.recount()
 
     def _containers(self, pod: Pod, api: str) -> list[v1.ContainerResources]:
         sidecars = [one for one in pod.init if one.restartable and self._behaviour.sidecars]

@@ -4,7 +4,7 @@ pkg/kubelet/cm/topologymanager/policy*.go and devicemanager/topology_hints.go. P
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
@@ -49,19 +49,14 @@ def hints(candidates: Candidates, numa: Sequence[int], *, missing_crashes: bool)
     if unlisted and missing_crashes:
         raise MissingDeviceError(min(unlisted))
     fitting, smallest = [], len(numa)
-    for mask in _masks(numa):
+    sizes = range(1, len(numa) + 1)
+    for mask in map(frozenset, itertools.chain.from_iterable(itertools.combinations(numa, size) for size in sizes)):
         if sum(_touches(mask, nodes) for nodes in candidates.nodes.values()) >= candidates.number:
             smallest = min(smallest, len(mask))
         if _fits(candidates, mask):
             fitting.append(mask)
     found = [Hint(mask, preferred=len(mask) == smallest) for mask in fitting]
     return found or [Hint(None, preferred=False)]
-
-
-def _masks(numa: Sequence[int]) -> Iterable[Mask]:
-    for size in range(1, len(numa) + 1):
-        for some in itertools.combinations(numa, size):
-            yield frozenset(some)
 
 
 def _touches(mask: Mask, nodes: tuple[int, ...] | None) -> bool:
@@ -85,22 +80,18 @@ def merge(policy: str, resources: Sequence[list[Hint]], numa: Sequence[int]) -> 
     """The best affinity of all resources together, and whether the policy admits it."""
     everywhere = frozenset(numa)
     if policy == "single-numa-node":
-        resources = [[hint for hint in some if _single(hint)] for some in resources]
+        resources = [
+            [hint for hint in some if hint.preferred and (hint.affinity is None or len(hint.affinity) == 1)]
+            for some in resources
+        ]
     best: Hint | None = None
-    widest = max((_narrowest(some) for some in resources), default=0)
+    sizes = ([len(hint.affinity) for hint in some if hint.affinity is not None] for some in resources)
+    widest = max((min(some, default=0) for some in sizes), default=0)
     for together in itertools.product(*resources):
         best = _better(best, _joined(everywhere, together), widest)
     best = best or Hint(everywhere, preferred=False)
     affinity = None if policy == "single-numa-node" and best.affinity == everywhere else best.affinity
     return affinity, policy == "best-effort" or best.preferred
-
-
-def _single(hint: Hint) -> bool:
-    return hint.preferred and (hint.affinity is None or len(hint.affinity) == 1)
-
-
-def _narrowest(some: list[Hint]) -> int:
-    return min((len(hint.affinity) for hint in some if hint.affinity is not None), default=0)
 
 
 def _joined(everywhere: Mask, together: Sequence[Hint]) -> Hint:

@@ -4,7 +4,7 @@ from typing import Any
 
 from dpgateway_simulator.kubelet.kubelet import Kubelet
 from dpgateway_simulator.kubelet.store import CHECKPOINT
-from dpgateway_simulator.prompt.session import Act, Session, StepError, WordsError, exactly, number, wanted
+from dpgateway_simulator.prompt.session import Act, Session, StepError, WordsError, at_once, exactly, number, wanted
 
 
 def wait(words: list[str]) -> Act:
@@ -87,10 +87,7 @@ def see(words: list[str]) -> Act:
 
 
 def table(words: list[str]) -> Act:
-    async def act(session: Session) -> None:
-        session.write("table", chosen(session.kubelet, words))
-
-    return act
+    return at_once(lambda session: session.write("table", chosen(session.kubelet, words)))
 
 
 def chosen(kubelet: Kubelet, words: list[str]) -> dict[str, Any]:
@@ -111,10 +108,7 @@ def show(words: list[str]) -> Act:
                 f"found {' '.join(words)!r}, expected capacity, files, checkpoint or devices POD CONTAINER"
             )
 
-    async def act(session: Session) -> None:
-        session.write(words[0], _shown(session.kubelet, words))
-
-    return act
+    return at_once(lambda session: session.write(words[0], _shown(session.kubelet, words)))
 
 
 def _shown(kubelet: Kubelet, words: list[str]) -> Any:  # noqa: ANN401  what json.dumps takes

@@ -25,10 +25,6 @@ def amounts(kubelet: Kubelet) -> list[str]:
     return [f"{name}={len(about['devices'])}" for name, about in found.items()]
 
 
-def _wait(kubelet: Kubelet, words: Words) -> list[str]:
-    return [*amounts(kubelet), "within"] if words else amounts(kubelet)
-
-
 def _expect(kubelet: Kubelet, words: Words) -> list[str]:
     if words[:1] == ["pod"]:
         return list(kubelet.pods) if len(words) == 1 else []
@@ -51,12 +47,8 @@ def _reject(kubelet: Kubelet, words: Words) -> list[str]:
     return [*_new_pod(kubelet, words), "because"] if len(words) > 1 else _new_pod(kubelet, words)
 
 
-def _pod(kubelet: Kubelet, words: Words) -> list[str]:
-    return [] if words else list(kubelet.pods)
-
-
 def _container(kubelet: Kubelet, words: Words) -> list[str]:
-    return list(kubelet.containers(words[0])) if len(words) == 1 else _pod(kubelet, words)
+    return list(kubelet.containers(words[0])) if len(words) == 1 else list(kubelet.pods) if not words else []
 
 
 def _misbehave(kubelet: Kubelet, words: Words) -> list[str]:
@@ -78,13 +70,13 @@ def _one_of(*choices: str) -> Candidates:
 
 
 ARGUMENTS: dict[str, Candidates] = {
-    "wait": _wait,
+    "wait": lambda kubelet, words: [*amounts(kubelet), *(["within"] if words else [])],
     "expect": _expect,
     "see": _see,
     "pod": _new_pod,
     "reject": _reject,
     "restart-container": _container,
-    "delete": _pod,
+    "delete": lambda kubelet, words: () if words else kubelet.pods,
     "restart": _one_of("gracefully"),
     "upgrade": _one_of(*reversed(versions())),
     "drop-streams": lambda kubelet, words: () if words else resources(kubelet),
@@ -116,11 +108,7 @@ class LineCompleter(Completer):
         elif words[0] == "run":
             yield from self._paths.get_completions(Document(word), complete_event)
         elif words[0] in ARGUMENTS:
-            word = _after_container(word) if words[0] in {"pod", "reject"} else word
+            if words[0] in {"pod", "reject"}:
+                word = word.rpartition(":")[2]  # the resource in [init:|sidecar:]CONTAINER:RESOURCE
             candidates = ARGUMENTS[words[0]](self._kubelet, words[1:])
             yield from (Completion(one, -len(word)) for one in candidates if one.startswith(word))
-
-
-def _after_container(word: str) -> str:
-    """The resource in [init:|sidecar:]CONTAINER:RESOURCE."""
-    return word.rpartition(":")[2]

@@ -70,7 +70,11 @@ def _capacity(value: dict[str, Any]) -> str:
 
 def lines(resources: Resources, limit: int | None = None) -> list[str]:
     """A headline and a table per resource. Past `limit` lines, devices that are healthy and free are only counted."""
-    shown = {name: [_row(one) for one in about["devices"]] for name, about in resources.items()}
+    shown: dict[str, list[Row]] = {name: [] for name in resources}
+    for name, about in resources.items():
+        for one in about["devices"]:
+            numa = ",".join(map(str, one["numa"])) or "-"
+            shown[name].append((one["id"], one["health"], numa, ", ".join(one["holders"]) or "-"))
     total = sum(2 + len(rows) for rows in shown.values())
     cut = limit is not None and total > limit
     rows = [row for name in shown for row in shown[name]]
@@ -102,11 +106,6 @@ def state(kubelet: Kubelet) -> str:
     counts = [f"{name} {about['allocatable']}/{about['capacity']}" for name, about in kubelet.resources().items()]
     pods = f"{len(kubelet.pods)} pod{'s' * (len(kubelet.pods) != 1)}"
     return "  ".join([f"{kubelet.version} runs", *(counts or ["no resource"]), pods])
-
-
-def _row(device: Mapping[str, Any]) -> Row:
-    numa = ",".join(map(str, device["numa"])) or "-"
-    return device["id"], device["health"], numa, ", ".join(device["holders"]) or "-"
 
 
 def _matters(row: Row) -> bool:

@@ -29,6 +29,15 @@ Act = Callable[[Session], Awaitable[None]]
 """What the words of a step mean: does it, with a session. Raises StepError if it fails."""
 
 
+def at_once(do: Callable[[Session], object]) -> Act:
+    """What waits for nothing, as an act."""
+
+    async def act(session: Session) -> None:
+        do(session)
+
+    return act
+
+
 @dataclass(frozen=True)
 class Wanted:
     """RESOURCE=N or RESOURCE=N/M: allocatable, and capacity if it matters."""

@@ -9,13 +9,13 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
-from dpgateway_simulator.kubelet.node import Misbehaviour
 from dpgateway_simulator.kubelet.releases import UnknownVersionError, behaviour
 from dpgateway_simulator.prompt.session import (
     Act,
     Session,
     StepError,
     WordsError,
+    at_once,
     exactly,
     number,
     pod_containers,
@@ -68,11 +68,7 @@ def restart_container(words: list[str]) -> Act:
 
 def delete(words: list[str]) -> Act:
     (name,) = exactly(words, "POD")
-
-    async def act(session: Session) -> None:
-        session.kubelet.remove(name)
-
-    return act
+    return at_once(lambda session: session.kubelet.remove(name))
 
 
 def start(words: list[str]) -> Act:
@@ -133,20 +129,12 @@ def register(words: list[str]) -> Act:
 
 def clock(words: list[str]) -> Act:
     seconds = number(exactly(words, "SECONDS")[0], "a number of seconds")
-
-    async def act(session: Session) -> None:
-        session.kubelet.clock.advance(seconds)
-
-    return act
+    return at_once(lambda session: session.kubelet.clock.advance(seconds))
 
 
 def drop_streams(words: list[str]) -> Act:
     resources = words and exactly(words, "RESOURCE")
-
-    async def act(session: Session) -> None:
-        session.kubelet.drop_streams(*resources)
-
-    return act
+    return at_once(lambda session: session.kubelet.drop_streams(*resources))
 
 
 def misbehave(words: list[str]) -> Act:
@@ -162,30 +150,23 @@ def misbehave(words: list[str]) -> Act:
             raise WordsError(f"found {' '.join(words)!r}, expected {expected}")
 
     async def act(session: Session) -> None:
-        _misbehave(session.kubelet.misbehaviour, words)
+        misbehaviour = session.kubelet.misbehaviour
+        match words:
+            case ["refuse", code, *text]:
+                misbehaviour.refuse_register(" ".join(text), code)
+            case ["stall", *resource]:
+                misbehaviour.stall_register(*resource)
+            case ["slow", seconds]:
+                misbehaviour.register_delay = float(seconds)
+            case [_, seconds]:
+                misbehaviour.late_listen = float(seconds)
 
     return act
-
-
-def _misbehave(misbehaviour: Misbehaviour, words: list[str]) -> None:
-    match words:
-        case ["refuse", code, *text]:
-            misbehaviour.refuse_register(" ".join(text), code)
-        case ["stall", *resource]:
-            misbehaviour.stall_register(*resource)
-        case ["slow", seconds]:
-            misbehaviour.register_delay = float(seconds)
-        case [_, seconds]:
-            misbehaviour.late_listen = float(seconds)
 
 
 def behave(words: list[str]) -> Act:
     exactly(words)
-
-    async def act(session: Session) -> None:
-        session.kubelet.misbehaviour.behave()
-
-    return act
+    return at_once(lambda session: session.kubelet.misbehaviour.behave())
 
 
 def socket(words: list[str]) -> Act:

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import click
@@ -12,7 +12,6 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from dpgateway_simulator.kubelet.errors import Crashed, NotRunningError
-from dpgateway_simulator.kubelet.events import KubeletEvent
 from dpgateway_simulator.prompt import checks, printing, verbs
 from dpgateway_simulator.prompt.session import Act, Session, WordsError
 from dpgateway_simulator.prompt.verbs import VERBS, Verb
@@ -38,7 +37,7 @@ async def _watch(session: Session, words: list[str]) -> None:
         keys.add(key)(_end)
     table = Window(FormattedTextControl(partial(_live, session, words), show_cursor=False))
     application: Application[None] = Application(Layout(table), key_bindings=keys)
-    forget = session.kubelet.journal.listen(_redraw(application))
+    forget = session.kubelet.journal.listen(lambda _: application.invalidate())
     try:
         await application.run_async(handle_sigint=False)
     finally:
@@ -48,10 +47,6 @@ async def _watch(session: Session, words: list[str]) -> None:
 def _end(event: KeyPressEvent) -> None:
     if not event.app.is_done:
         event.app.exit()
-
-
-def _redraw(application: Application[None]) -> Callable[[KubeletEvent], None]:
-    return lambda _: application.invalidate()
 
 
 def _live(session: Session, words: list[str]) -> str:
