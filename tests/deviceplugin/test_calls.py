@@ -347,7 +347,9 @@ async def test_an_id_stays_listed_while_it_is_allocated_and_after(make, clock):
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 async def test_where_the_kubelet_cannot_ask_for_it_allocating_prepares(make, api):
     calls = Calls("prepare")
-    await make(calls, shares=Shares(2)).allocate([("a", "a::1"), ("b",)], api)
+    resource = make(calls, shares=Shares(2))
+    for ids in ("a", "a::1"), ("b",):
+        await resource.allocate([ids], api)
     prepared = [devices for method, devices in calls.asked if method == "prepare"]
     assert prepared == ([] if api is NEW else [(A,), (B,)])
     assert calls.asked[0] == ("allocate", (A,))

@@ -15,7 +15,7 @@ from dpgateway.deviceplugin.api import LARGEST, Api, Call
 from dpgateway.deviceplugin.cdi import CdiDelivery, Recipient
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.preferred import PreferredAllocation
-from dpgateway.deviceplugin.repeating import Repeating
+from dpgateway.deviceplugin.stored_answers import StoredAnswers
 from dpgateway.deviceplugin.values import Grant, Options, Preference
 from dpgateway.errors import CdiError, RequestError
 from dpgateway.model import Allocation
@@ -34,7 +34,7 @@ class KubeletCalls:
         self.agent = ""
         """How the kubelet that opened the last stream calls itself."""
         self._preferred = PreferredAllocation(self._config, self.inventory.ledger, self.driver, self._log)
-        self.repeating = Repeating(
+        self.answers = StoredAnswers(
             holdings, self.inventory, self.driver, cdi, self._log, complete=granting.complete, api=lambda: self.api
         )
 
@@ -51,12 +51,12 @@ class KubeletCalls:
         was given is compared with what its driver would give now.
         """
         self.releases.rest()
-        self.repeating.rest()
+        self.answers.rest()
 
     def go_on(self) -> None:
         """This gateway serves it."""
         self.releases.go_on()
-        self.repeating.go_on()
+        self.answers.go_on()
         self.releases.tell()
 
     @property
@@ -124,4 +124,4 @@ class KubeletCalls:
 
     async def prepare(self, ids: Sequence[str]) -> None:
         """A container that has these ids starts, perhaps again."""
-        await self.granting.prepare(ids, self.repeating.check, self.api.name)
+        await self.granting.prepare(ids, self.answers.check, self.api.name)

@@ -163,7 +163,7 @@ class Plugin:
     @property
     def outdated(self) -> Mapping[str, str]:
         """Why the container of an id can't be started again, by offered id."""
-        return self._resource.repeating.outdated.value
+        return self._resource.answers.outdated.value
 
     @property
     def refused(self) -> tuple[str, float] | None:
@@ -186,7 +186,7 @@ class Plugin:
             self.driver.state,
             self._handlers.refused,
             self._trouble,
-            self._resource.repeating.outdated,
+            self._resource.answers.outdated,
             self._ownership.other,
         )
 
@@ -209,8 +209,8 @@ class Plugin:
         for name, following in (
             ("list", self._follow_driver),
             ("holdings", partial(follow, self._holdings, self.inventory, self._resource.releases)),
-            ("answers", self._resource.repeating.follow),
-            ("notes of answers", self._resource.repeating.follow_notes),
+            ("answers", self._resource.answers.follow),
+            ("notes of answers", self._resource.answers.follow_notes),
             ("journal", self._remembering.follow),
             ("stranger", self._follow_registered),
         ):
@@ -253,7 +253,7 @@ class Plugin:
         self._resource.go_on()
         if self._telling is None:  # what is Unhealthy because another gateway serves it is no news
             self._telling = self._group.create_task(self._news.follow(), name=f"{self.name} news")
-        self._resource.repeating.look()
+        self._resource.answers.look()
         if not self.inventory.list.value and not self.driver.state.value.failure:
             text = "there are no devices yet: driver %s finds none for the options at %s"
             self._log.warning(text, self._config.value.driver, self._config.value.where)
@@ -346,7 +346,7 @@ class Plugin:
             deaf = calls is None or state.devices is None
             self.inventory.fail(state.failure, overdue=state.overdue, deaf=deaf)
         if others or restarted:
-            self._resource.repeating.look()
+            self._resource.answers.look()
         if restarted:  # another driver may have other abilities
             self.registrar.options_changed()
         if self.failure or self._reminder.since is not None:

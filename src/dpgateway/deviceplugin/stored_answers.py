@@ -1,25 +1,28 @@
-"""Whether what a kubelet repeats still means the devices that it was given for.
+"""Checks whether the answers that a kubelet stores still mean the devices that they were given for.
 
-A kubelet repeats the answer of Allocate at each start of a container (from 1.9 on; 1.8 allocates again). It says paths,
-and a path may lead to other hardware by then. So before a container starts, the driver is asked what it gives for the
-container's devices now, and that is compared with the kubelet's own copy of the answer, in its checkpoint: this copy
-outlives gateways, kubelets and reboots. If the two differ, one of these holds:
+Theory of operation. A kubelet stores Allocate's answer in its checkpoint, and repeats it at each start of the container
+(from 1.9 on; 1.8 allocates again). The answer has paths, and a path may lead to other hardware by then. So the driver
+is asked what it gives for the container's devices now, and ``outdated`` compares that with the stored answer, which
+outlives gateways, kubelets and reboots. If they differ, then either
 
-- the answer was the name of a CDI spec that a gateway wrote: the spec is written anew, and the container gets its own
-  device. While the device is away there is no spec, so that no container starts with somebody else's.
-- else the start is refused, because a path can't be taken back: the pod has to be made anew.
+- the stored answer is the name of a CDI spec that a gateway wrote: the spec is renewed, and the container gets its own
+  device. While the device is away the spec is removed, so that no container starts with another one.
+- or the start is refused, because a path can't be taken back: the pod has to be made anew.
 
-Not every kubelet asks before a start: 1.9 doesn't, nor does one that has just started. So held devices are also looked
-at whenever one changes, and once after the start; what is found is logged, and shown in the status. A driver that can
-preview what it would give is asked for that. Another one is asked to allocate only where no start asks it, because that
-may do something to the device; and never for a container whose pod has ended, because it may be releasing.
+They are compared
+
+- before each start (:meth:`StoredAnswers.check`), where the kubelet asks before a start. 1.9 doesn't, nor does one that
+  has just started.
+- whenever the checkpoint, a held device or the driver has changed (:meth:`StoredAnswers.follow`), for the log and the
+  status. Then a driver is asked by ``preview``. One without that is asked to allocate, which may do something to the
+  device, only where no start asks it; and never for a container whose pod has ended, because it may be releasing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from google.protobuf.message import DecodeError
@@ -38,12 +41,12 @@ from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.use import hardware
 
 Complete = Callable[[Allocation, int], Allocation]
-"""A driver's answer for so many ids, with what the configuration adds."""
+"""Adds the configuration's part to a driver's allocation of so many ids."""
 Ids = frozenset[str]
 DELETE = "delete the pod, because a kubelet repeats what it was told first"
 
 
-class Repeating:
+class StoredAnswers:
     """Used from the event loop."""
 
     def __init__(  # noqa: PLR0913  one for each part
@@ -57,9 +60,9 @@ class Repeating:
         complete: Complete,
         api: Callable[[], Api],
     ) -> None:
-        """``api``: the version of the kubelet that asks, and whose checkpoint it is."""
+        """``api``: the version that the kubelet speaks."""
         self.outdated: Observable[Mapping[str, str]] = Observable({})
-        """Why the container of an offered id can't be started again."""
+        """Why the container of an offered id can't start again."""
         self._resting = True
         """Whether another gateway serves the resource."""
         self._name, self._driver = inventory.name, driver
@@ -68,10 +71,12 @@ class Repeating:
         self._api = api
         self._changed = asyncio.Event()
         self._known: dict[Ids, object] = {}
-        """What was compared last, by the ids of a container."""
+        """What was compared last, by the ids of a container; the same isn't compared twice."""
         self._found: dict[Ids, str] = {}
+        """The reasons of :attr:`outdated`, by the ids of a container."""
         self._hung: Lanes | None = None
-        """The driver that didn't answer; it is asked before a start only, because each call that hangs costs others."""
+        """A driver that didn't answer in time. It is asked before starts only, because each call that hangs takes a
+        thread."""
 
     # before a start
 
@@ -88,73 +93,63 @@ class Repeating:
         known; and what the driver raises.
         """
         await self._holdings.read()
-        note = self._holdings.value.note
+        note, wanted, reason = self._holdings.value.note, frozenset(ids), ""
         if note is None:
             raise RequestError(
                 f"resource {self._name}: it isn't known what the container of {', '.join(ids)} was given, "
                 "because the kubelet's checkpoint can't be read; the log says why"
             )
-        wanted = frozenset(ids)
-        containers = [one for one, held in _containers(note, wanted).items() if held == wanted]
-        reason = ""
-        if containers:
-            reason = await self._compared(containers, devices, len(wanted), calls)
-            reason = reason or await self._renumbered(wanted, containers)
-        self._find({wanted: reason})
+        if containers := [one for one, held in _containers(note, wanted).items() if held == wanted]:
+            reason = await self._reason(wanted, containers, devices, calls)
+        self._set({wanted: reason})
         if reason:
             names = ", ".join(device.id for device in devices)
             raise RequestError(f"resource {self._name}: device {names}: {reason}")
 
-    async def _compared(
+    async def _reason(
         self,
-        containers: Iterable[Container],
+        ids: Ids,
+        containers: Sequence[Container],
         devices: Sequence[Device],
-        count: int,
         calls: Lanes,
         allocation: Allocation | None = None,
     ) -> str:
-        """Why what one of the containers was given isn't what the devices give now; empty if it is.
-
-        ``allocation``: what they give now, if that is known.
+        """Why the stored answer of one of the containers means other hardware than their ids; empty if none does.
+        ``allocation``: what the driver gives now, if that is known.
         """
-        given = [self._read(one) for one in containers]
+        stored = [self._read(one) for one in containers]
         if allocation is None:
             allocation = await calls.repeat(devices)
-        complete = self._complete(allocation, count)
-        for one in given:
+        complete = self._complete(allocation, len(ids))
+        for given in stored:
             try:
-                reason = await self._differs(one, allocation, complete)
+                reason = await self._differs(given, allocation, complete)
             except CdiError as error:
                 reason = str(error)
-            if reason and len(devices) > 1 and same_hardware(one, answer(allocation)):
-                reason = "" if await self._ordered(devices, allocation, calls) else reason
+            # An answer may depend on the order of the devices, which no kubelet keeps.
+            mixed = len(devices) > 1 and same_hardware(given, answer(allocation))
+            if reason and mixed and answer(await calls.repeat(devices[::-1])) != answer(allocation):
+                reason = ""
             if reason:
                 return f"{reason}: {DELETE}"
-        return ""
+        return await self._renumbered(ids, stored)
 
-    async def _renumbered(self, ids: Ids, containers: Iterable[Container]) -> str:
-        """Why a path that still is what the ids give is other hardware than it was; empty if it isn't. A link may lead
-        elsewhere, because it says which device it is.
+    async def _renumbered(self, ids: Ids, stored: Sequence[Answer]) -> str:
+        """Why a path that is still what the ids give is other hardware than it was; empty if it isn't. A link may lead
+        elsewhere, because its name says which device it is.
         """
         unreleased = self._holdings.value.unreleased
         for offered in sorted(ids):
-            device, was = (
-                self._ledger.device(offered),
-                unreleased[offered].hardware if offered in unreleased else frozenset(),
-            )
-            now = hardware(device) if device is not None else frozenset()
+            was = unreleased[offered].hardware if offered in unreleased else frozenset[str]()
+            device = self._ledger.device(offered)
+            now = hardware(device) if device is not None else frozenset[str]()
             if not was or not now or was <= now:
                 continue
-            paths = sorted({path for one in containers for path in self._read(one).nodes.values()})
+            paths = sorted({path for given in stored for path in given.nodes.values()})
             if fixed := await self._cdi.no_links(paths):
                 said = f"{', '.join(fixed)} as {', '.join(sorted(was))}"
                 return f"this container was given {said}, and it is {', '.join(sorted(now))} now: {DELETE}"
         return ""
-
-    @staticmethod
-    async def _ordered(devices: Sequence[Device], allocation: Allocation, calls: Lanes) -> bool:
-        """Whether the driver's answer depends on the order of the devices, which no kubelet keeps."""
-        return answer(await calls.repeat(devices[::-1])) != answer(allocation)
 
     def _read(self, container: Container) -> Answer:
         try:
@@ -164,7 +159,7 @@ class Repeating:
             raise RequestError(f"resource {self._name}: {text}") from error
 
     async def _differs(self, given: Answer, allocation: Allocation, complete: Allocation) -> str:
-        """Why the answer means something else. A spec of our own is written anew instead."""
+        """Why the answer means something else. A spec of our own is renewed instead."""
         own = [name for name in given.cdi_devices if self._cdi.wrote(name)]
         if own:
             if await self._cdi.renew(own, complete):
@@ -176,7 +171,7 @@ class Repeating:
             allocation = await self._cdi.expanded(allocation)  # this kubelet was told what the names stood for
         return outdated(given, answer(allocation), answer(complete))
 
-    # whenever something changes
+    # whenever something has changed
 
     def look(self) -> None:
         """A held device may have changed, or the driver, or the gateway that serves the resource."""
@@ -202,12 +197,12 @@ class Repeating:
                 if container.pod_uid not in self._holdings.value.gone:
                     held.setdefault(ids, []).append(container)
             for ids, containers in held.items():
-                await self._follow(ids, containers, calls)
+                await self._compare(ids, containers, calls)
             for ids in self._known.keys() - held.keys():
                 del self._known[ids]
-            self._find(dict.fromkeys(self._found.keys() - held.keys(), ""))
+            self._set(dict.fromkeys(self._found.keys() - held.keys(), ""))
 
-    async def _follow(self, ids: Ids, containers: Sequence[Container], calls: Lanes) -> None:
+    async def _compare(self, ids: Ids, containers: Sequence[Container], calls: Lanes) -> None:
         found = {id_: self._ledger.device(id_) for id_ in sorted(ids)}
         devices = {device.id: device for device in found.values() if device is not None}
         whole = all(found.values()) and all(device.health.ok for device in devices.values())
@@ -217,19 +212,18 @@ class Repeating:
         self._known[ids] = known
         try:
             if whole and (allocation := await self._given_now(tuple(devices.values()), containers, calls)):
-                reason = await self._compared(containers, tuple(devices.values()), len(ids), calls, allocation)
-                self._find({ids: reason or await self._renumbered(ids, containers)})
+                self._set({ids: await self._reason(ids, containers, tuple(devices.values()), calls, allocation)})
             elif not all(found.values()):
                 await self._withdraw(containers)
         except DriverTimeout:
             self._hung = calls
-        except (GatewayError, OSError) as error:  # the driver refuses it now: it says so again before the next start
+        except (GatewayError, OSError) as error:  # what the driver refuses now, it refuses before the next start
             self._log.debug("what a container was given can't be compared: %s", error)
 
     async def _given_now(
         self, devices: Sequence[Device], containers: Iterable[Container], calls: Lanes
     ) -> Allocation | None:
-        """What the driver gives for the devices of a container now; None if that can't be known before a start."""
+        """What the driver gives for the devices of a container now; None if it can't be asked before a start."""
         if "preview" not in calls.abilities:
             return None if Call.PREPARE in self._api().by_call else await calls.repeat(devices)
         if len(devices) > 1 and any(
@@ -240,14 +234,14 @@ class Repeating:
         return previews[0] if len(previews) == 1 else together(previews)
 
     async def _withdraw(self, containers: Iterable[Container]) -> None:
-        """The device is away, and its path may be another one's."""
+        """Removes the specs of containers whose device is away, because its path may be another one's."""
         for container in containers:
             own = [name for name in self._read(container).cdi_devices if self._cdi.wrote(name)]
             if own and await self._cdi.renew(own, None):
                 self._log.info("CDI devices are withdrawn, because their hardware is away: %s", ", ".join(own))
 
-    def _find(self, reasons: Mapping[Ids, str]) -> None:
-        """What became of comparing, by the ids of a container."""
+    def _set(self, reasons: Mapping[Ids, str]) -> None:
+        """Publishes and logs new reasons, by the ids of a container; an empty one: the answer isn't outdated."""
         before = dict(self._found)
         for ids, reason in reasons.items():
             if reason:
@@ -259,17 +253,14 @@ class Repeating:
         self.outdated.set({id_: reason for ids, reason in self._found.items() for id_ in ids})
         for ids, reason in self._found.items():
             if before.get(ids) != reason:
-                names = ", ".join(sorted(ids))
-                fields = {"devices": sorted(ids), "reason": reason}
-                self._log.warning("%s, held by %s: %s", names, self._holder(ids), reason, extra=fields)
-
-    def _holder(self, ids: Collection[str]) -> str:
-        listed = self._holdings.value.listed
-        return next((str(listed[id_]) for id_ in ids if id_ in listed), "a container")
+                listed, names = self._holdings.value.listed, sorted(ids)
+                holder = next((str(listed[id_]) for id_ in ids if id_ in listed), "a container")
+                fields = {"devices": names, "reason": reason}
+                self._log.warning("%s, held by %s: %s", ", ".join(names), holder, reason, extra=fields)
 
 
 def _containers(note: Note, among: Ids | None = None) -> Mapping[Container, Ids]:
-    """The ids of each container that was given something; ``among``: of those that have one of these."""
+    """The ids of each container with an answer; ``among``: of containers that have one of these ids."""
     wanted = frozenset().union(*(note[id_].containers for id_ in among if id_ in note)) if among is not None else None
     found: dict[Container, set[str]] = {}
     for id_, noted in note.items():

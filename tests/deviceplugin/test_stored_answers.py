@@ -77,8 +77,8 @@ class Node:
         cdi_ = cdi(*directories, runtime=True)
         self.resource = kubelet_calls(self.config, self.inventory, running(calls), cdi_, log, holdings=self.holdings)
         self.resource.listed_for(KUBELET)
-        self.repeating = self.resource.repeating
-        self.repeating.go_on()
+        self.answers = self.resource.answers
+        self.answers.go_on()
 
     def list(self, **hardware):
         devices = (Device(id_, hardware=(hardware.get(id_, path),)) for id_, path in self.calls.paths.items())
@@ -110,7 +110,7 @@ class Node:
 
     @property
     def outdated(self):
-        return dict(self.repeating.outdated.value)
+        return dict(self.answers.outdated.value)
 
 
 def configured(**config):
@@ -298,11 +298,11 @@ async def test_while_the_device_is_away_there_is_no_spec(make, tmp_path):
         await node.read()
         paths, node.calls.paths = node.calls.paths, {}
         node.list()
-        node.repeating.look()
+        node.answers.look()
         await until(lambda: not list(tmp_path.glob("dpgateway-*.json")))
         node.calls.paths = paths
         node.list()
-        node.repeating.look()
+        node.answers.look()
         await until(lambda: bool(list(tmp_path.glob("dpgateway-*.json"))))
 
 
@@ -314,7 +314,7 @@ async def following(node, *, asked=False):
     """What runs beside the resource. ``asked``: whether the kubelet asks before a start."""
     if not asked:
         node.resource.speak(replace(BETA, rpcs=tuple(rpc for rpc in BETA.rpcs if rpc.call is not Call.PREPARE)))
-    both = node.repeating.follow(), node.repeating.follow_notes()
+    both = node.answers.follow(), node.answers.follow_notes()
     tasks = [asyncio.ensure_future(one) for one in both]
     yield
     for task in tasks:
@@ -330,12 +330,12 @@ async def test_what_is_outdated_is_told_before_any_start(make):
         await node.read()
         await turns()
         assert (node.calls.repeated, node.outdated) == (1, {})
-        node.repeating.look()
+        node.answers.look()
         await turns()
         assert node.calls.repeated == 1, "nothing has changed"
         node.calls.paths = {"z": "/dev/ttyUSB1"}
         node.list()
-        node.repeating.look()
+        node.answers.look()
         await turns()
         assert "it is /dev/ttyUSB1 now" in node.outdated["z"]
         node.note.clear()
@@ -363,7 +363,7 @@ async def test_a_driver_that_can_preview_is_never_asked_to_allocate_beside_start
         assert node.outdated == {}
         node.calls.paths = {"a": "/dev/ttyUSB0", "b": "/dev/ttyUSB5"}
         node.list()
-        node.repeating.look()
+        node.answers.look()
         await turns()
         assert node.outdated.keys() == {"a", "b"}
         assert "was given /dev/ttyUSB1, and it is /dev/ttyUSB5 now" in node.outdated["b"]
@@ -377,14 +377,14 @@ async def test_a_pod_that_has_ended_is_asked_about_no_more(make):
     await node.read()
     node.holdings.set(node.holdings.value.ended(frozenset(["1a"])))
     async with following(node):
-        node.repeating.look()
+        node.answers.look()
         await turns()
         assert node.calls.repeated == 0
 
 
 async def test_while_another_gateway_serves_the_driver_is_not_asked(make):
     node = make(Sticks(z="/dev/ttyUSB0"))
-    node.repeating.rest()
+    node.answers.rest()
     async with following(node):
         await node.admit("z")
         await node.read()
