@@ -13,7 +13,7 @@ from pathlib import Path
 from dpgateway.cdi.directories import SpecDirectories
 from dpgateway.cdi.own import OwnSpecs
 from dpgateway.config import Changes, Configuration, ResourceConfig, WebSettings, to_json, watched
-from dpgateway.deviceplugin.api import only
+from dpgateway.deviceplugin.api import LIST_LIMIT, only
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.fitness import unfit
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
@@ -39,6 +39,7 @@ from dpgateway.resource.held import HeldDevices
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.ownership import FOLDER, LAST
 from dpgateway.resource.pools import Pools
+from dpgateway.resource.resource import Common
 from dpgateway.resource.specs import Keeping
 from dpgateway.status.overview import Overview, Served
 
@@ -82,7 +83,7 @@ class _Serving(Served):
         plugin = self.plugin
         if plugin is None or self.task.cancelling():
             return False
-        return plugin.served and not plugin.failure and plugin.driver.healthy
+        return plugin.resource.served and not plugin.resource.failure and plugin.resource.driver.healthy
 
     @property
     def pending(self) -> str:
@@ -117,8 +118,8 @@ class Gateway:
         self._keeping = Keeping(own, self._holdings.by_resource, left, self._threads)
         cdi = CdiDelivery(specs, own, self._threads, Runtime(runtime).cdi)
         throttle = ListThrottle(self._node.written)
-        state_dir = configuration.state_dir
-        self._front = Front(self._holdings, client, self._threads, state_dir, self._pools, handover, cdi, throttle)
+        common = Common(directory, configuration.state_dir, self._threads, self._pools, LIST_LIMIT)
+        self._front = Front(common, self._holdings, client, handover, cdi, throttle)
         self._everywhere: list[asyncio.Task[None]] = []
         """The tasks that no resource owns."""
         self._settling: asyncio.TimerHandle | None = None
@@ -287,7 +288,7 @@ class Gateway:
                 given = await plugin.run()
             finally:
                 await uncancelled(_leave(plugin, driving))  # also if it is stopped while it begins again
-                serving.ours = (serving.ours or plugin.served) and not (given or plugin.taken_back)
+                serving.ours = (serving.ours or plugin.resource.served) and not (given or plugin.taken_back)
             raise _Over(given=given)
 
     # the kubelet
@@ -321,7 +322,7 @@ class Gateway:
     @property
     def serves(self) -> bool:
         """Whether a resource is served."""
-        return any(plugin.served for plugin in self._plugins())
+        return any(plugin.resource.served for plugin in self._plugins())
 
     @property
     def ours(self) -> tuple[str, ...]:
@@ -335,7 +336,7 @@ class Gateway:
 
     @staticmethod
     def _is_ours(serving: _Serving) -> bool:
-        return serving.ours or (serving.plugin is not None and serving.plugin.served)
+        return serving.ours or (serving.plugin is not None and serving.plugin.resource.served)
 
     def followed(self, own: str) -> bool | None:
         """Whether another gateway's pod is on this node; None if that can't be seen. ``own``: the uid of ours."""

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from dpgateway import Device
-from dpgateway.deviceplugin.api import APIS
+from dpgateway.deviceplugin.api import APIS, LIST_LIMIT
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.plugin import Front, Plugin
 from dpgateway.deviceplugin.registration.client import KubeletClient
@@ -20,6 +20,7 @@ from dpgateway.kit.threads import Threads
 from dpgateway.node.checkpoint import WRITING
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.pools import Pools
+from dpgateway.resource.resource import Common
 from tests.support.holdings import node_holdings, run_both
 from tests.support.resources import NAME, configured, scripted
 from tests.support.serving import Client, health
@@ -39,9 +40,10 @@ class Running:
         state, client = directory / "state", KubeletClient(directory, APIS, group)
         pools = Pools(Left(holdings, directory, state, threads), CallsAfterClose())
         throttle = ListThrottle(holdings.node.written)
-        front = Front(holdings, client, threads, state, pools, Coordinator(pools.together, group), cdi(), throttle)
+        common = Common(directory, state, threads, pools, LIST_LIMIT)
+        front = Front(common, holdings, client, Coordinator(pools.together, group), cdi(), throttle)
         self.plugin = Plugin(self.config, self.driver, front, group)
-        for runs in (partial(run_both, holdings), front.pools.run, self.driver.run, self.plugin.run):
+        for runs in (partial(run_both, holdings), pools.run, self.driver.run, self.plugin.run):
             group.create_task(runs())
         self.directory = directory
 
@@ -121,7 +123,7 @@ async def test_a_driver_that_hangs_is_listed_at_the_deadline_and_as_it_is_once_i
     one = run(scripted(devices=slow), timeouts={"list": 0.05})
     assert await one.list() == {}
     slow.open()
-    await until(lambda: one.plugin.inventory.list.value)
+    await until(lambda: one.plugin.resource.inventory.list.value)
     assert await one.list() == {"a": "Healthy"}
 
 
@@ -130,7 +132,7 @@ async def test_whoever_follows_it_is_told_why_it_can_not_be_served(run, short_pa
     blocking.write_text("in the way")
     plugin, told = run(scripted()).plugin, []
     for value in plugin.values:
-        value.subscribe(lambda: told.append(plugin.failure))
+        value.subscribe(lambda: told.append(plugin.resource.failure))
     await until(lambda: any("dpgateway" in failure for failure in told))
     blocking.unlink()
     await until(lambda: not told[-1])
@@ -139,9 +141,9 @@ async def test_whoever_follows_it_is_told_why_it_can_not_be_served(run, short_pa
 async def test_other_shares_are_offered_at_once_because_the_driver_need_not_be_asked(run):
     driver = scripted()
     one = run(driver, refresh=3600)
-    await until(lambda: one.plugin.inventory.list.value)
+    await until(lambda: one.plugin.resource.inventory.list.value)
     one.config.set(configured(driver_class=driver, refresh=3600, shares=2))
-    assert one.plugin.inventory.list.value.keys() == {"a", "a::1", "b", "b::1"}
+    assert one.plugin.resource.inventory.list.value.keys() == {"a", "a::1", "b", "b::1"}
 
 
 async def test_what_no_container_holds_any_more_is_released(run, short_path):
@@ -182,9 +184,9 @@ async def test_a_checkpoint_that_is_being_written_is_waited_for_and_the_first_li
         directory.mkdir()
         (directory / "kubelet_internal_checkpoint").write_text("{")
         one = run(scripted(), directory)
-        await until(lambda: one.plugin.inventory.list.value is not None)
+        await until(lambda: one.plugin.resource.inventory.list.value is not None)
         write_checkpoint(directory, "a", "gone")
         took = await until_ready(one)
-        return took < WRITING and one.plugin.inventory.list.value.keys() == {"a", "b", "gone"}
+        return took < WRITING and one.plugin.resource.inventory.list.value.keys() == {"a", "b", "gone"}
 
     assert await in_time(short_path / "1") or await in_time(short_path / "2")  # a machine may stall, but not each time

@@ -29,13 +29,18 @@ def test_start_of_a_resource_that_never_comes(seconds, overdue):
 def plugin(*, served=True, listed=True, failure="", streaming=False, **others) -> Any:
     """What a snapshot reads of one."""
     standing = Standing("deviceplugin", "serving", streaming=streaming, listed=streaming)
-    usual = {"stranger": "", "failed_since": 0.0, "elsewhere": "", "unsaved": "", "refused": None}
-    return SimpleNamespace(
-        **{**usual, **others},
+    usual = {"failed_since": 0.0, "elsewhere": "", "unsaved": ""}
+    resource = SimpleNamespace(
+        **{name: others.get(name, value) for name, value in usual.items()},
         served=served,
         failure=failure,
         driver=SimpleNamespace(state=SimpleNamespace(value=SimpleNamespace(listed=None, failure="", error=""))),
         inventory=SimpleNamespace(list=SimpleNamespace(value={} if listed else None)),
+    )
+    return SimpleNamespace(
+        stranger=others.get("stranger", ""),
+        refused=others.get("refused"),
+        resource=resource,
         registrar=SimpleNamespace(standing=SimpleNamespace(value=standing)),
     )
 
@@ -87,7 +92,7 @@ class TestDevices:
         ledger = Ledger(Observable(configured(keep_lost=10)))
         ledger.take([Device("a"), Device("b")], 100)
         inventory = SimpleNamespace(ledger=ledger, list=SimpleNamespace(value=ledger.offers()))
-        return SimpleNamespace(inventory=inventory, outdated={})
+        return SimpleNamespace(resource=SimpleNamespace(inventory=inventory), outdated={})
 
     def test_anew_after_another_list(self, one):
         devices, holdings = Devices(), Holdings()
@@ -95,8 +100,8 @@ class TestDevices:
         before = devices.all
         devices.look(one, holdings)
         assert devices.all is before
-        one.inventory.ledger.fail("no answer", 101)
-        one.inventory.list.value = one.inventory.ledger.offers()
+        one.resource.inventory.ledger.fail("no answer", 101)
+        one.resource.inventory.list.value = one.resource.inventory.ledger.offers()
         devices.look(one, holdings)
         assert [device.reason for device in devices.all] == ["no answer"] * 2
         assert (devices.counts.listed, devices.counts.healthy) == (2, 0)

@@ -1,6 +1,8 @@
-"""One resource as a device plugin, from its driver to the kubelet: makes and connects the parts, runs and ends them.
+"""One resource as a device plugin: served on a socket, registered with the kubelet, handed over between gateways.
 
-It watches the running driver and passes on what the driver says. All else is done by the parts.
+The resource itself, with its driver, its list and its journal, is in ``resource.resource``. Here it meets the kubelet:
+its socket is served before anything is registered, and it is registered once it has a list. A newer gateway may take it
+over at any time after that.
 """
 
 from __future__ import annotations
@@ -12,10 +14,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from dpgateway.config import ResourceConfig
-from dpgateway.deviceplugin.api import LIST_LIMIT
 from dpgateway.deviceplugin.calls import KubeletCalls
 from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
@@ -30,25 +30,13 @@ from dpgateway.deviceplugin.server.callers import Callers
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.deviceplugin.server.handlers import Handlers, StreamCallbacks
 from dpgateway.deviceplugin.server.streams import ListThrottle
-from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import KubeletError
 from dpgateway.kit.call_stats import CallStats
-from dpgateway.kit.complaint import Reminder
 from dpgateway.kit.log import bind
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.kit.tasks import retry
-from dpgateway.kit.threads import Threads
-from dpgateway.model import Device
-from dpgateway.node.checkpoint import WRITING
-from dpgateway.resource.freeing import Releases
-from dpgateway.resource.granting import Granting
-from dpgateway.resource.inventory import Inventory
-from dpgateway.resource.journal import Journal
-from dpgateway.resource.journal_writer import Remembering
-from dpgateway.resource.list_log import News
-from dpgateway.resource.ownership import Ownership
-from dpgateway.resource.pools import Pools
+from dpgateway.resource.resource import Common, Resource
 
 _log = bind(__name__)
 
@@ -57,11 +45,9 @@ _log = bind(__name__)
 class Front:
     """What all resources of this front share."""
 
+    common: Common
     holdings: NodeHoldings
     client: KubeletClient
-    threads: Threads
-    state_dir: Path
-    pools: Pools
     handover: Coordinator
     cdi: CdiDelivery
     throttle: ListThrottle
@@ -84,66 +70,38 @@ class Plugin:
         only wait for its end.
         """
         self.name = name = config.value.name
-        self._config, self._known = config, config.value
-        self.driver = driver
-        self.served = False
+        self._log = log = bind(_log, resource=name, driver=config.value.driver)
+        self._front, self._group, self._follows = front, group, follows
+        self._holdings = holdings = front.holdings.by_resource[name]
+        self.resource = resource = Resource(config, driver, holdings, front.common, log)
+        self._calls = KubeletCalls(resource.granting, holdings, front.cdi, front.client.apis[0])
+        self._handlers = Handlers(self._calls, front.client.apis, self._stream_opened, front.throttle, log)
+        self._endpoint = Endpoint(resource.ownership, self._handlers, group, log)
+        self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
+        self.registrar = Registrar(self._calls, self._endpoint, front.client, group, log)
+        self._stranger = Stranger(name)
+
+        self._retries = front.handover.retries(name)
+        self._newer = NewerSide(resource.ownership, self._endpoint.next, self._retries, log)
+        parked = self._newer.parked
+        served = ServedResource(self._calls, self._endpoint, self.registrar, resource.journal, parked, log)
+        self._older = OlderSide(served)
         self.taken_back = False
         """Whether the gateway that handed it over serves it again."""
-        self._trouble = Observable("")
-        """Why the resource can't be served."""
-        self._reader, self._node = front.holdings.reader, front.holdings.node
-        self._group = group
-        self._log = log = bind(_log, resource=name, driver=config.value.driver)
-        self._holdings = holdings = front.holdings.by_resource[name]
-        self.inventory = Inventory(config, holdings, log)
-        self._pools = front.pools
-        self._pools.join(self.inventory)
-        granting = Granting(config, self.inventory, driver, Releases(self.inventory, driver, log), log)
-        self._resource = KubeletCalls(granting, holdings, front.cdi, front.client.apis[0])
-        self._handlers = Handlers(self._resource, front.client.apis, self._stream_opened, front.throttle, log)
-        self._ownership = Ownership(self._node.directory, name, log)
-        self._ownership.join(config.value.pool or "")
-        self._ownership.other.subscribe(self._owner_changed)
-        self._endpoint = Endpoint(self._ownership, self._handlers, group, log)
-        self._callers = Callers(self._endpoint.paths, front.client.is_kubelet)
-        self.registrar = Registrar(self._resource, self._endpoint, front.client, group, log)
-        self._reminder = Reminder(self._remind)
-        journal = Journal(front.state_dir, self._node.directory, name)
-        self._remembering = remembering = Remembering(journal, holdings, front.threads, log)
-        self._resource.rest()  # as long as another gateway may serve the resource
-        self._follows, self._retries = follows, front.handover.retries(name)
-        self._newer = newer = NewerSide(self._ownership, self._endpoint.next, self._retries, log)
-        served = ServedResource(self._resource, self._endpoint, self.registrar, remembering, newer.parked, log)
-        self._older, self._handover = OlderSide(served), front.handover
-        self._news = News(self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=self._holders)
-        self._stranger = Stranger(name)
-        self._telling: asyncio.Task[None] | None = None
-        self._taken: tuple[Device, ...] | None = None
-        """The driver's list that the inventory took last."""
-        self._calls: Lanes | None = None
-        """The driver's calls at that time."""
+
+        resource.watch.changed.subscribe(self._calls.answers.look)
+        resource.watch.restarted.subscribe(self.registrar.options_changed)  # another driver may have other abilities
+        self._config, self._known = config, config.value
         config.subscribe(self._configured)
 
     def _configured(self) -> None:
-        """What else changed is read when it is used."""
+        """What else changed is read when it is used, or is the resource's."""
         before, self._known = self._known, self._config.value
-        if before.pool != self._known.pool:
-            self._ownership.join(self._known.pool or "")
-        if before.shares != self._known.shares:
-            self._hear_driver()
         if before.shares != self._known.shares or before.preference != self._known.preference:
             self.registrar.options_changed()
 
-    def _holders(self) -> Mapping[str, tuple[str, ...]]:
-        return self._holdings.value.named
-
     def _stream_opened(self, agent: str) -> StreamCallbacks | None:
         return self._callers.opened(partial(self.registrar.stream_opened, agent))
-
-    @property
-    def failure(self) -> str:
-        """Why there is nothing that a kubelet could give to a container; empty if there may be."""
-        return self._trouble.value or self.driver.state.value.failure or self.inventory.misfit.value
 
     @property
     def stranger(self) -> str:
@@ -151,19 +109,9 @@ class Plugin:
         return self._stranger.complaint
 
     @property
-    def elsewhere(self) -> str:
-        """Which other gateway serves it, and when this one will; empty if none does."""
-        return self._ownership.other.value
-
-    @property
-    def unsaved(self) -> str:
-        """Why what is given away isn't written down; empty if it is."""
-        return self._remembering.complaint
-
-    @property
     def outdated(self) -> Mapping[str, str]:
         """Why the container of an id can't be started again, by offered id."""
-        return self._resource.answers.outdated.value
+        return self._calls.answers.outdated.value
 
     @property
     def refused(self) -> tuple[str, float] | None:
@@ -178,26 +126,18 @@ class Plugin:
     @property
     def values(self) -> tuple[Signal, ...]:
         """All that changes while it runs, for those who follow everything."""
+        resource = self.resource
         return (
-            self.inventory.list,
+            resource.inventory.list,
             self._holdings,
             self.registrar.standing,
-            self.inventory.misfit,
-            self.driver.state,
+            resource.inventory.misfit,
+            resource.driver.state,
             self._handlers.refused,
-            self._trouble,
-            self._resource.answers.outdated,
-            self._ownership.other,
+            resource.trouble,
+            self._calls.answers.outdated,
+            resource.ownership.other,
         )
-
-    @property
-    def failed_since(self) -> float | None:
-        """In seconds of the monotonic clock."""
-        return self._reminder.since
-
-    def _remind(self, failure: str, seconds: float) -> None:
-        text = "the resource has failed for %.0f min: %s"
-        self._log.warning(text, seconds / 60, failure, extra={"seconds": seconds, "reason": failure})
 
     # its life
 
@@ -206,12 +146,12 @@ class Plugin:
 
         Returns early if another gateway has taken the resource over: True, or if this one must begin again: False.
         """
+        resource, answers = self.resource, self._calls.answers
         for name, following in (
-            ("list", self._follow_driver),
-            ("holdings", partial(follow, self._holdings, self.inventory, self._resource.releases)),
-            ("answers", self._resource.answers.follow),
-            ("notes of answers", self._resource.answers.follow_notes),
-            ("journal", self._remembering.follow),
+            ("itself", resource.run),
+            ("holdings", partial(follow, self._holdings, resource.inventory, resource.releases)),
+            ("answers", answers.follow),
+            ("notes of answers", answers.follow_notes),
             ("stranger", self._follow_registered),
         ):
             self._group.create_task(following(), name=f"{self.name} {name}")
@@ -221,85 +161,37 @@ class Plugin:
         except TakenBack as error:
             level = logging.WARNING if self._retries.failed(str(error)) else logging.DEBUG
             self._log.log(level, "%s", error)
-            self._ownership.release()
+            resource.ownership.release()
             self.taken_back, given = True, False
-        self._pools.elsewhere.add(self.name, "another gateway has taken it over" if given else "a handover failed")
+        resource.went("another gateway has taken it over" if given else "a handover failed")
         return given
 
-    def _owner_changed(self) -> None:
-        """What an earlier gateway gave away is known once the journal was read."""
-        if text := self.elsewhere:
-            self._pools.elsewhere.add(self.name, text)
-        elif self.served:
-            self._pools.elsewhere.drop(self.name)
-
     async def _serve(self) -> None:
-        await self._node.there.wait()
-        await self._endpoint.open(partial(self._newer.ask, self._warm) if self._follows else None)
-        if self._ownership.waited and not self._newer.took_over:
-            await self._pools.others_ended()
-        self._ownership.caught_up()
-        await self._remembering.load()
-        self._pools.elsewhere.drop(self.name)
-        self.served = True
-        self._trouble.set("")
-        self._reminder.hear(self.failure)
-        await self.inventory.list.wait(0)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WRITING):
-                await self._holdings_known()
-        self.inventory.hold()
-        self.inventory.settle()
-        self._resource.go_on()
-        if self._telling is None:  # what is Unhealthy because another gateway serves it is no news
-            self._telling = self._group.create_task(self._news.follow(), name=f"{self.name} news")
-        self._resource.answers.look()
-        if not self.inventory.list.value and not self.driver.state.value.failure:
-            text = "there are no devices yet: driver %s finds none for the options at %s"
-            self._log.warning(text, self._config.value.driver, self._config.value.where)
+        await self._front.holdings.node.there.wait()
+        await self._endpoint.open(partial(self._newer.ask, self.resource.warm) if self._follows else None)
+        await self.resource.begin(took_over=self._newer.took_over)
+        self._calls.answers.go_on()
+        self._calls.answers.look()
         await self._newer.register(self.registrar)
-        self._older.listen(partial(self._handover.asked, self._older))
-
-    async def _warm(self) -> bool:
-        """Returns when the resource could be served at once: whether there is a healthy device."""
-        await self.inventory.list.wait(0)
-        await self.driver.state.wait_for(lambda _: not self.failure)
-        await self._noted()
-        return self.driver.healthy
-
-    async def _holdings_known(self) -> None:
-        """Waits until it is known what containers hold: a first list that misses a held id may crash the kubelet, and
-        one that is Unhealthy because nobody knows what the rest of the pool uses costs the pods that come just then.
-        """
-        await self._noted()
-        await self._pools.known(self.name)
-
-    async def _noted(self) -> None:
-        await self._holdings.wait_for(lambda holdings: holdings.known)
+        self._older.listen(partial(self._front.handover.asked, self._older))
 
     def _failed(self, error: Exception) -> None:
-        """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
         if not isinstance(error, KubeletError | OSError) or isinstance(error, TakenBack):
             raise error
-        level = logging.DEBUG if str(error) == self._trouble.value else logging.ERROR
-        self._trouble.set(str(error))
-        self._reminder.hear(self.failure)
-        self._log.log(level, "the resource can't be served: %s", error, extra={"reason": str(error)})
+        self.resource.cannot(error)
 
     async def drain(self, grace: float) -> None:
         """Registers no more, refuses new calls, and waits up to ``grace`` seconds for Allocates in flight."""
-        self._reminder.close()
         began = time.monotonic()
-        await self._handover.end(self._older, grace)
+        await self._front.handover.end(self._older, grace)
         grace -= time.monotonic() - began
         self.registrar.stop()
-        self.inventory.close()
+        self.resource.stop()
         await self._endpoint.drain(grace)
 
     async def close(self) -> None:
         """Ends the streams and the server, and removes the names."""
-        if self.served:
-            await self._remembering.finish()
+        await self.resource.close()
         await self._endpoint.close()
         self._older.close()
         self._newer.close()
@@ -308,46 +200,19 @@ class Plugin:
         """Removes the names at once, whatever still runs; from any thread."""
         self._endpoint.abandon()
 
-    # what it watches
-
-    async def _follow_driver(self) -> None:
-        seen = 0
-        while True:
-            seen = await self.driver.state.wait(seen)
-            self._hear_driver()
-
     async def _follow_registered(self) -> None:
         """Whether the kubelet lists what this gateway lists, each time it writes that down, and a while after that."""
-        registered, seen, again = self._reader.registered, 0, None
+        registered, seen, again = self._front.holdings.reader.registered, 0, None
+        inventory = self.resource.inventory
         while True:
             before = seen
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again):
                     seen = await registered.wait(seen)
             again = SETTLED + 1.0 if seen != before else None  # once for each that is written
-            (ids, written), ours = registered.value, self.inventory.list.value or {}
-            found = ids.get(self.name, ()), written, ours.keys(), self.inventory.published
+            (ids, written), ours = registered.value, inventory.list.value or {}
+            found = ids.get(self.name, ()), written, ours.keys(), inventory.published
             if self._stranger.look(*found, self.registrar.listed_since, time.monotonic()):
-                self._trouble.notify()
+                self.resource.trouble.notify()
                 if text := self._stranger.complaint:
                     self._log.warning("%s", text, extra={"reason": text})
-
-    def _hear_driver(self) -> None:
-        state, calls = self.driver.state.value, self.driver.calls
-        restarted, self._calls = calls is not self._calls, calls
-        if restarted and calls is not None:
-            self._holdings.given_by(self._config.value.driver if "release" in calls.abilities else "")
-        others = False
-        if state.devices is not None and (state.devices is not self._taken or not state.failure):
-            self._taken = state.devices
-            others = self.inventory.take(state.devices, LIST_LIMIT)
-            self._resource.releases.tell()
-        if state.failure:
-            deaf = calls is None or state.devices is None
-            self.inventory.fail(state.failure, overdue=state.overdue, deaf=deaf)
-        if others or restarted:
-            self._resource.answers.look()
-        if restarted:  # another driver may have other abilities
-            self.registrar.options_changed()
-        if self.failure or self._reminder.since is not None:
-            self._reminder.hear(self.failure)

@@ -1,7 +1,9 @@
 """One extended resource, whichever front offers it.
 
+resource        its parts, and its life
 offers          the values of its list
 front           what it asks of its front: what containers have, and a place to tell what happens
+driver_watch    follows its driver
 inventory       its devices now, for anyone to follow
 ledger          which ids are listed, and what each one means: lost and held ones too
 limit           how long the list may be

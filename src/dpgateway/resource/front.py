@@ -104,6 +104,10 @@ class InUse(Protocol):
     def driver(self) -> str | None:
         """The driver to tell what is free; empty if it has no ``release``, None while there is none."""
 
+    @property
+    def named(self) -> Mapping[str, tuple[str, ...]]:
+        """Who may use each id, for people."""
+
     def holder(self, id_: str) -> str:
         """The pod that has the id; empty if that isn't known."""
 

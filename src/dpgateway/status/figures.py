@@ -82,17 +82,17 @@ def resource(name: str, driver: str, plugin: Plugin | None, holdings: Holdings) 
     """``plugin``: None until it is made."""
     if plugin is None:
         return ResourceFigures(name, driver)
-    used, ledger, calls = holdings.last_known, plugin.inventory.ledger, plugin.driver.calls
+    used, ledger, calls = holdings.last_known, plugin.resource.inventory.ledger, plugin.resource.driver.calls
     return ResourceFigures(
         name,
         driver,
         (plugin.registrar.standing.value,),
         plugin.registrar.attempts,
-        bool(plugin.failure),
-        _moment(plugin.driver.state.value.listed),
-        counts(plugin.inventory.list.value or {}, used, ledger.lost),
+        bool(plugin.resource.failure),
+        _moment(plugin.resource.driver.state.value.listed),
+        counts(plugin.resource.inventory.list.value or {}, used, ledger.lost),
         {holder or UNNAMED: count for holder, count in Counter(map(holdings.listed.get, used)).items()},
-        plugin.inventory.list.version,
+        plugin.resource.inventory.list.version,
         ledger.losses,
         ledger.returns,
         plugin.rpcs.read(),

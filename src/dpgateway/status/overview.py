@@ -46,7 +46,7 @@ class Served:
     def note(self) -> None:
         """Its registration is another one."""
         if (plugin := self.plugin) is not None:
-            listed, had_devices = plugin.registrar.standing.value.listed, plugin.inventory.had_healthy
+            listed, had_devices = plugin.registrar.standing.value.listed, plugin.resource.inventory.had_healthy
             self.history.note(time.monotonic(), listed=listed, had_devices=had_devices)
 
 
@@ -136,12 +136,12 @@ class Overview:
         ready, deprived = set(), set()
         for name, one in self._serving.items():
             since = None  # when its driver's failure took its devices away
-            if (plugin := one.plugin) is not None and plugin.failure:
-                offers = plugin.inventory.list.value or {}
+            if (plugin := one.plugin) is not None and plugin.resource.failure:
+                offers = plugin.resource.inventory.list.value or {}
                 healthy = any(offer.health.ok for offer in offers.values())
-                if one.history.deprived(had_devices=plugin.inventory.had_healthy, healthy=healthy):
+                if one.history.deprived(had_devices=plugin.resource.inventory.had_healthy, healthy=healthy):
                     deprived.add(name)
-                    since = plugin.failed_since
+                    since = plugin.resource.failed_since
             if one.history.passing(now, node.since, since):
                 ready.add(name)
         past = Past(frozenset(ready), frozenset(deprived), node.appearances > 0 and now < node.since + DAMPED)

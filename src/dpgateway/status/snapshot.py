@@ -49,17 +49,18 @@ def resource(config: ResourceConfig, plugin: Plugin | None, age: float, *, direc
     if plugin is None:
         driver = DriverStatus(name, version, None, config.failure or None, None)
         return ResourceStatus(config.name, overdue, (UNSERVED,), None, driver)
-    said, refused, elsewhere = plugin.driver.state.value, plugin.refused, plugin.elsewhere
+    one, refused, elsewhere = plugin.resource, plugin.refused, plugin.resource.elsewhere
+    said = one.driver.state.value
     error = Failure(said.error, stamped(said.erred)) if said.error else None
-    failure = Failure(plugin.failure, stamped(plugin.failed_since)) if plugin.failure else None
-    listed = plugin.inventory.list.value is not None
+    failure = Failure(one.failure, stamped(one.failed_since)) if one.failure else None
+    listed = plugin.resource.inventory.list.value is not None
     return ResourceStatus(
         config.name,
-        failure is not None or ((plugin.served or not directory) and listed) or overdue,
+        failure is not None or ((plugin.resource.served or not directory) and listed) or overdue,
         (_registration(plugin.registrar.standing.value, elsewhere or plugin.stranger),),
         failure,
         DriverStatus(name, version, stamped(said.listed), said.failure or None, error),
-        unsaved=plugin.unsaved or None,
+        unsaved=plugin.resource.unsaved or None,
         refused=Failure(refused[0], stamped(refused[1])) if refused is not None else None,
         elsewhere=elsewhere or None,
     )
@@ -83,13 +84,13 @@ class Devices:
         self._holdings, self._held = Holdings(), _held(Holdings())
 
     def look(self, plugin: Plugin, holdings: Holdings) -> None:
-        offers, outdated = plugin.inventory.list.value, plugin.outdated
+        offers, outdated = plugin.resource.inventory.list.value, plugin.outdated
         if offers is self._offers and holdings is self._holdings and outdated is self._outdated:
             return
         held = _held(holdings)
         if offers is not self._offers or held != self._held or outdated is not self._outdated:
             self.all = _devices(plugin, holdings)
-            self.counts = counts(offers or {}, holdings.last_known, plugin.inventory.ledger.lost)
+            self.counts = counts(offers or {}, holdings.last_known, plugin.resource.inventory.ledger.lost)
         self._offers, self._holdings, self._held, self._outdated = offers, holdings, held, outdated
 
 
@@ -100,12 +101,12 @@ def _held(holdings: Holdings) -> tuple[object, ...]:
 
 def _devices(plugin: Plugin, holdings: Holdings) -> tuple[DeviceStatus, ...]:
     used = holdings.last_known
-    offers = plugin.inventory.list.value or {}
+    offers = plugin.resource.inventory.list.value or {}
     return tuple([_device(plugin, holdings, offer, held=offer.id in used) for offer in offers.values()])
 
 
 def _device(plugin: Plugin, holdings: Holdings, offer: Offer, *, held: bool) -> DeviceStatus:
-    ledger = plugin.inventory.ledger
+    ledger = plugin.resource.inventory.ledger
     device = ledger.device(offer.id)
     return DeviceStatus(
         offer.id,

@@ -1,0 +1,207 @@
+"""One extended resource, whichever front offers it: makes its parts, connects them, and runs them.
+
+Its life, and what its front does in it::
+
+    made        it is in its pool, and follows its driver; nothing is given away, for another gateway may serve it
+    the front takes the resource's lock (ownership)
+    begin       what earlier gateways gave away is read, and what containers hold is awaited; then it is served
+    the front lists it to its kubelet, and grants (granting)
+    close       the list stays as it is, and the journal is written once more
+
+A resource that can't be served (``trouble``), whose driver fails, or whose list is unfit, has a ``failure``, which the
+log repeats as long as there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpgateway.config import ResourceConfig
+from dpgateway.drivers.running import RunningDriver
+from dpgateway.kit.complaint import Reminder
+from dpgateway.kit.observable import Observable
+from dpgateway.kit.threads import Threads
+from dpgateway.resource.driver_watch import DriverWatch
+from dpgateway.resource.freeing import Releases
+from dpgateway.resource.front import Usage
+from dpgateway.resource.granting import Granting
+from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.journal import Journal
+from dpgateway.resource.journal_writer import Remembering
+from dpgateway.resource.limit import ListLimit
+from dpgateway.resource.list_log import News
+from dpgateway.resource.ownership import Ownership
+from dpgateway.resource.pools import Pools
+
+KNOWN_WITHIN = 1.0
+"""Seconds that a resource is not served because it isn't known what containers hold."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """What all resources of a front have in common."""
+
+    directory: Path
+    """The kubelet's device-plugins directory, where the locks are."""
+    state_dir: Path
+    threads: Threads
+    pools: Pools
+    limit: ListLimit
+    """How long a list the front can publish."""
+
+
+class Resource:
+    """Used from the event loop."""
+
+    def __init__(
+        self,
+        config: Observable[ResourceConfig],
+        driver: RunningDriver,
+        usage: Usage,
+        common: Common,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        """``config`` changes in place (config/changes.py). ``usage``: what containers have of it, kept by the front."""
+        self.name = name = config.value.name
+        self.driver = driver
+        self.served = False
+        self.trouble = Observable("")
+        """Why the resource can't be served."""
+        self.inventory = Inventory(config, usage, log)
+        self.releases = Releases(self.inventory, driver, log)
+        self.releases.rest()  # as long as another gateway may serve the resource
+        self.granting = Granting(config, self.inventory, driver, self.releases, log)
+        self.watch = DriverWatch(config, driver, self.inventory, self.releases, common.limit)
+        self.ownership = Ownership(common.directory, name, log)
+        self.journal = Remembering(Journal(common.state_dir, common.directory, name), usage, common.threads, log)
+        self._config, self._known, self._log, self._pools = config, config.value, log, common.pools
+        self._begun = asyncio.Event()
+        self._list_log = News(
+            self.inventory.list, log, lambda: bool(driver.state.value.failure), holders=lambda: usage.value.named
+        )
+        self._reminder = Reminder(self._remind)
+
+        self._pools.join(self.inventory)
+        self.ownership.join(config.value.pool or "")
+        self.ownership.other.subscribe(self._owner_changed)
+        for value in (driver.state, self.inventory.misfit, self.trouble):
+            value.subscribe(self._failure_changed)
+        config.subscribe(self._configured)
+
+    async def run(self) -> None:
+        """Follows its driver, keeps its journal and tells the log of its list; never returns."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watch.follow(), name=f"{self.name} list")
+            group.create_task(self.journal.follow(), name=f"{self.name} journal")
+            await self._begun.wait()  # what is Unhealthy because another gateway serves it is no news
+            await self._list_log.follow()
+
+    async def begin(self, *, took_over: bool) -> None:
+        """Returns once the resource can be given away. The front has its lock; ``took_over``: from a gateway that has
+        told this one of its resources. Raises KubeletError, OSError.
+        """
+        # What another gateway gave away, perhaps under other names, is in the journals once it has ended.
+        if self.ownership.waited and not took_over:
+            await self._pools.others_ended()
+        self.ownership.caught_up()
+        await self.journal.load()
+        self._pools.elsewhere.drop(self.name)
+        self.served = True
+        self.trouble.set("")
+
+        # A first list that misses a held id may crash the kubelet, and one that is Unhealthy because nobody knows what
+        # the rest of the pool uses costs the pods that come just then.
+        await self.inventory.list.wait(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KNOWN_WITHIN):
+                await self._held_known()
+                await self._pools.known(self.name)
+        self.inventory.hold()
+        self.inventory.settle()
+        self.releases.go_on()
+        self.releases.tell()
+        self._begun.set()
+        if not self.inventory.list.value and not self.driver.state.value.failure:
+            text = "there are no devices yet: driver %s finds none for the options at %s"
+            self._log.warning(text, self._config.value.driver, self._config.value.where)
+
+    async def warm(self) -> bool:
+        """Returns when the resource could be served at once: whether there is a healthy device."""
+        await self.inventory.list.wait(0)
+        await self.driver.state.wait_for(lambda _: not self.failure)
+        await self._held_known()
+        return self.driver.healthy
+
+    async def _held_known(self) -> None:
+        await self.inventory.usage.wait_for(lambda in_use: in_use.known)
+
+    def cannot(self, error: Exception) -> None:
+        """The resource can't be served now, but may be later: the directory is full, or somebody else's."""
+        level = logging.DEBUG if str(error) == self.trouble.value else logging.ERROR
+        self.trouble.set(str(error))
+        self._log.log(level, "the resource can't be served: %s", error, extra={"reason": str(error)})
+
+    def went(self, why: str) -> None:
+        """Another gateway may give it away from now on."""
+        self._pools.elsewhere.add(self.name, why)
+
+    def stop(self) -> None:
+        """From now on its list stays as it is, and the log repeats no failure."""
+        self._reminder.close()
+        self.inventory.close()
+
+    async def close(self) -> None:
+        """Writes down what was given away last."""
+        if self.served:
+            await self.journal.finish()
+
+    # whether it works
+
+    @property
+    def failure(self) -> str:
+        """Why there is nothing that a kubelet could give to a container; empty if there may be."""
+        return self.trouble.value or self.driver.state.value.failure or self.inventory.misfit.value
+
+    @property
+    def failed_since(self) -> float | None:
+        """In seconds of the monotonic clock."""
+        return self._reminder.since
+
+    @property
+    def elsewhere(self) -> str:
+        """Which other gateway serves it, and when this one will; empty if none does."""
+        return self.ownership.other.value
+
+    @property
+    def unsaved(self) -> str:
+        """Why what is given away isn't written down; empty if it is."""
+        return self.journal.complaint
+
+    def _failure_changed(self) -> None:
+        if self.failure or self._reminder.since is not None:
+            self._reminder.hear(self.failure)
+
+    def _remind(self, failure: str, seconds: float) -> None:
+        text = "the resource has failed for %.0f min: %s"
+        self._log.warning(text, seconds / 60, failure, extra={"seconds": seconds, "reason": failure})
+
+    # what changes
+
+    def _configured(self) -> None:
+        """What else changed is read when it is used."""
+        before, self._known = self._known, self._config.value
+        if before.pool != self._known.pool:
+            self.ownership.join(self._known.pool or "")
+        if before.shares != self._known.shares:
+            self.watch.look()
+
+    def _owner_changed(self) -> None:
+        """What an earlier gateway gave away is known once the journal was read."""
+        if text := self.elsewhere:
+            self._pools.elsewhere.add(self.name, text)
+        elif self.served:
+            self._pools.elsewhere.drop(self.name)
