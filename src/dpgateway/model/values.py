@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from dpgateway.errors import legible
+from dpgateway.errors import LONGEST_WORDS, legible
 from dpgateway.model import checks
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -45,7 +45,9 @@ class Health:
         """``reason``: what is wrong, for the operator who asks why the device isn't allocatable. Characters that can't
         be sent, such as half a character of a file's name, are escaped, and of a long text 4,000 characters are kept.
         """
-        return cls(legible(reason) if isinstance(reason, str) else reason)
+        if isinstance(reason, str) and not (reason.isascii() and reason.isprintable() and len(reason) <= LONGEST_WORDS):
+            reason = legible(reason)
+        return cls(reason)
 
 
 HEALTHY = Health()

@@ -84,6 +84,8 @@ class Ledger:
 
     def ids(self, device_id: str) -> tuple[str, ...]:
         """Those under which a device is offered, share 0 first."""
+        if self.shares.count == 1 and not self.shares.ids:
+            return (device_id,)
         return share_ids(device_id, self.shares.count, self.shares.ids or "")
 
     def _first(self, device_id: str) -> str:

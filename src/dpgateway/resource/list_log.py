@@ -171,7 +171,7 @@ def changes(logged: Offers | None, now: Offers) -> Iterator[tuple[str, Fate]]:
 
 
 def _first(offer: Offer) -> str:
-    return offer.first or device_id(offer.id)
+    return offer.first or (device_id(offer.id) if "::" in offer.id else offer.id)
 
 
 def _fate(old: Offer | None, new: Offer | None) -> Fate | None:

@@ -21,8 +21,6 @@ _SHARE = re.compile(r"(.*)::[1-9][0-9]*\Z", re.DOTALL)
 
 def share_ids(device_id: str, count: int, form: str = "") -> tuple[str, ...]:
     """The ids of ``count`` shares of a device, share 0 first. ``form``: how the configuration wants them."""
-    if count == 1 and not form:
-        return (device_id,)
     return tuple([share_id(device_id, index, form) for index in range(count)])
 
 
