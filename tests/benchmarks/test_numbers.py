@@ -1,7 +1,7 @@
 from benchmarks.numbers import Turns, p50, percentile
 
 
-def test_a_percentile_is_a_value_that_was_measured():
+def test_percentile_was_measured():
     values = [float(n) for n in range(100, 0, -1)]
     assert percentile(values, 99) == 99
     assert percentile(values, 100) == 100
@@ -9,11 +9,11 @@ def test_a_percentile_is_a_value_that_was_measured():
     assert percentile([1.0, 2.0], 50) == 1
 
 
-def test_the_median_of_an_even_number_lies_between():
+def test_median_of_even_numbers():
     assert p50([1, 2, 3, 10]) == 2.5
 
 
-def test_rounds_alternate_and_each_is_compared_with_its_own():
+def test_rounds_alternate():
     order = []
 
     def candidate(name, rounds):

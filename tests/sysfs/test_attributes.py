@@ -18,7 +18,7 @@ def known(stick, roots):
     return known
 
 
-def test_what_was_tested_is_known_under_the_names_that_all_buses_have(known):
+def test_attributes_have_common_names(known):
     one = Test(present=True)
     match = Match("tty", attr={"device": one}, attrs={"idVendor": one, "bMaxPower": one})
     assert known(match) == {
@@ -34,7 +34,7 @@ def test_what_was_tested_is_known_under_the_names_that_all_buses_have(known):
     }
 
 
-def test_the_driver_is_that_of_the_place_or_of_what_is_nearer(known, tree):
+def test_nearest_driver_is_shown(known, tree):
     tree.write("/sys/devices/pci0000:00/0000:00:14.0/driver -> /sys/bus/pci/drivers/xhci")
     assert "driver" not in known(Match("tty"))
     tree.write("/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/driver -> /sys/bus/usb/drivers/ftdi_sio")

@@ -63,14 +63,14 @@ def changes(tree, place):
         ("snd/a/b", {"/dev/snd": True, "/dev/snd/a": False, "/dev/vfio": False}),
     ],
 )
-def test_an_event_touches_nodes_by_all_names_on_the_way(tree, path, touched):
+def test_events_touch_names_on_the_way(tree, path, touched):
     dev = DevTree(str(tree.at("/dev")))
     dev.look(path, "char")
     trace = places(dev.trace.asked)
     assert {place: bool(changes(tree, place).touched([("", trace)])) for place in touched} == touched, trace
 
 
-def test_what_is_known_is_what_was_asked_for_the_same_answer(tree, roots):
+def test_known_is_per_answer(tree, roots):
     """An attribute that was read for another object is none of this one's."""
     look, thing = Look(roots), Object(PF)
     with look.trace.into(set()):

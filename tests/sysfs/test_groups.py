@@ -15,13 +15,13 @@ def ids(groups):
     return [one.id for one in groups]
 
 
-def test_groups_that_containers_hold_are_formed_first():
+def test_held_groups_are_formed_first():
     assert ids(formed((), members("a b c d"), PAIR, ["a+c"])) == ["a+c", "b+d"]
     there = [GroupMember(0, "a"), GroupMember(0, "b"), GroupMember(2, "x"), GroupMember(2, "y")]
     assert ids(formed((), there, EACH, ["a+y"])) == ["a+y", "b+x"]
 
 
-def test_a_held_group_whose_member_is_missing_keeps_the_rest_for_as_long_as_it_is_held():
+def test_held_incomplete_group_stays():
     groups = formed((), members("a b"), PAIR, ["a+c"])
     assert [(one.id, [member.name for member in one.lacking(members("a b"))]) for one in groups] == [("a+c", ["c"])]
     assert ids(formed(groups, members("a b"), PAIR)) == ["a+b"]
@@ -29,7 +29,7 @@ def test_a_held_group_whose_member_is_missing_keeps_the_rest_for_as_long_as_it_i
     assert ids(formed(groups, members("a b"), PAIR)) == ["a+c"], "it was whole"
 
 
-def test_held_ids_that_say_no_group_form_none():
+def test_odd_held_ids_form_nothing():
     odd = ["a", "a+", "+", "a+b+c", "x+y", "", "a::1"]
     assert ids(formed((), members("a b"), PAIR, odd)) == ["a+b"]
     assert ids(formed((), members("a b"), Rule(size=2, named=False), ["b+a"])) == ["a"]
@@ -40,13 +40,13 @@ def test_what_is_formed_stays_whatever_is_held():
     assert ids(formed(groups, members("a b c"), PAIR, ["a+c"])) == ["a+b"]
 
 
-def test_of_two_objects_of_one_name_each_is_a_member():
+def test_namesakes_are_two_members():
     there = [GroupMember(0, "a"), GroupMember(0, "a", 1)]
     assert ids(formed((), there, PAIR, ["a+a"])) == ["a+a"]
     assert formed((), there, PAIR, ["a+a"])[0].members == tuple(there)
 
 
-def test_groups_that_are_away_are_forgotten_in_the_end():
+def test_absent_groups_are_forgotten():
     groups = formed((), members("a b"), PAIR)
     more = [GroupMember(0, f"x{number}") for number in range(2 * naming.MOST)]
     assert "a+b" in ids(formed(groups, more[2:], PAIR))

@@ -14,7 +14,7 @@ PCI = "devices/pci0000:00/0000:00:02.0"
         ({}, ("1-1:1.0",)),
     ],
 )
-def test_a_tty_has_the_serial_number_of_its_stick_and_never_that_of_the_hub(stick, roots, attributes, names):
+def test_tty_has_its_sticks_serial(stick, roots, attributes, names):
     stick("1-1", "ttyUSB0", **attributes)
     look = Look(roots)
     (tty,) = look.objects("tty")

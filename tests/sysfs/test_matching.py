@@ -38,7 +38,7 @@ from dpgateway.sysfs import Look, Match, Mismatch, Object, Test
         ({"subsystem": "usb", "file": {"/proc/{kernels}#x": "x"}}, "expected a test of the ancestor"),
     ],
 )
-def test_a_wrong_match_is_refused_with_its_key(match, problem):
+def test_wrong_match_names_its_key(match, problem):
     with pytest.raises(ValueError, match=r"subsystem|kernel|attr|file") as caught:
         from_plain(match, Match)
     assert problem in str(caught.value)
@@ -81,7 +81,7 @@ def test_what_matches(roots, match, found):
 
 
 @pytest.mark.usefixtures("sticks")
-def test_the_nearest_ancestor_that_passes_everything_is_selected(roots):
+def test_selects_the_nearest_ancestor(roots):
     look = Look(roots)
     thing = next(look.objects("tty"))
     for vendor, ancestor in (("*", thing.line[4]), ("1d6b", thing.line[5])):
@@ -108,7 +108,7 @@ def test_the_nearest_ancestor_that_passes_everything_is_selected(roots):
         ({"kernels": "2-1", "drivers": "usb"}, "kernels: found 'ttyUSB0' at ttyUSB0, expected 2-1"),
     ],
 )
-def test_the_first_failed_test_is_named_with_what_was_found(tree, roots, match, failed):
+def test_names_the_first_failed_test(tree, roots, match, failed):
     """Of ancestors the one that came nearest is meant."""
     look = Look(roots)
     thing = next(look.objects("tty"))
@@ -136,7 +136,7 @@ def test_files_elsewhere_are_tested_by_templates(sticks, tree, roots):
 @pytest.mark.parametrize(
     ("mask", "found"), [("00000000", ["ttyUSB0"]), ("00000080", ["ttyUSB0", "ttyUSB1"]), ("", ["ttyUSB0", "ttyUSB1"])]
 )
-def test_a_word_of_a_key_may_be_any_word(sticks, tree, roots, mask, found):
+def test_star_is_any_word(sticks, tree, roots, mask, found):
     """Of a route to 0.0.0.0 only the mask, five words later, says whether it is the default route or 0.0.0.0/1."""
     lines = [f"ttyUSB1\t00000000\t0101A8C0\t0003\t0\t0\t100\t{one}\t0\t0\t0" for one in ("00000080", mask)]
     tree.write("/proc/1/net/route = Iface\tDestination\\n" + "\\n".join(lines))
@@ -150,7 +150,7 @@ def test_of_many_routes_each_is_seen(sticks, tree, roots):
     assert names(roots, file={"/proc/1/net/route#{kernel}\t00000000": {"present": False}}) == ["ttyUSB0"]
 
 
-def test_a_virtual_function_is_known_by_its_number(tree, roots):
+def test_virtual_function_number(tree, roots):
     pf = "/sys/devices/pci0000:00/0000:18:00.0"
     for number in range(12):
         vf = f"/sys/devices/pci0000:00/0000:18:02.{number}"

@@ -13,7 +13,7 @@ def test_the_best_name_that_nothing_else_has():
     assert choose(Names(), ("A", "1"), ("B", "2"), ("B", "3"), ("4",)) == ["A", "2", "3", "4"]
 
 
-def test_a_name_is_kept_until_another_object_has_it():
+def test_keeps_a_name():
     names = Names()
     assert choose(names, ("A", "1")) == ["A"]
     assert choose(names, ("A", "2"), ("A", "1")) == ["2", "A"]
@@ -22,7 +22,7 @@ def test_a_name_is_kept_until_another_object_has_it():
     assert choose(names, ("A", "1"), ("A", "3")) == ["1", "A"]
 
 
-def test_names_of_what_was_there_long_ago_are_forgotten():
+def test_forgets_old_names():
     names = Names()
     for number in range(naming.MOST + 1):
         choose(names, (f"serial {number}", f"port {number}"))

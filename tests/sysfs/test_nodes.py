@@ -14,7 +14,7 @@ targets = st.lists(names, min_size=1, max_size=4).map("/".join).filter(lambda pa
 
 
 @given(links=st.dictionaries(st.sampled_from(["a/b", "a/c", "c", "b"]), targets), path=targets)
-def test_follows_as_the_kernel_does_or_not_at_all(links, path):
+def test_follows_as_the_kernel(links, path):
     with tempfile.TemporaryDirectory() as above:
         dev = Path(above, "dev")
         (dev / "a").mkdir(parents=True)
@@ -27,7 +27,7 @@ def test_follows_as_the_kernel_does_or_not_at_all(links, path):
         assert str(dev / real).rstrip("/") == os.path.realpath(dev / path)
 
 
-def test_an_absolute_link_means_the_hosts_dev_wherever_that_is_mounted(dev):
+def test_absolute_link_means_host_dev(dev):
     dev.node("ttyUSB3", 3)
     dev.link("serial/by-id/modem", "/dev/ttyUSB3")
     assert DevTree(str(dev.path)).look("serial/by-id/modem", "char") == DevNode("char", 240, 3)
@@ -75,7 +75,7 @@ def test_what_is_no_node_says_why(dev, make, reason):
     assert DevTree(str(dev.path)).look("x", "char") == NoNode(reason)
 
 
-def test_a_file_on_the_way_is_an_absent_node(dev):
+def test_file_on_the_way_is_absent(dev):
     (dev.path / "serial").write_text("")
     assert DevTree(str(dev.path)).look("serial/x", "char") == NoNode("no such device node: /dev/serial/x")
 

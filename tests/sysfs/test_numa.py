@@ -31,11 +31,11 @@ def test_the_nearest_ancestor_says(sysfs, found, expected):
     assert numa_nodes(DevNode("char", 240, 7), str(sysfs)) == expected
 
 
-def test_a_device_that_sysfs_does_not_know_has_none(sysfs):
+def test_unknown_device_has_no_node(sysfs):
     assert numa_nodes(DevNode("block", 240, 7), str(sysfs)) == ()
 
 
-def test_nothing_is_remembered_of_a_device_that_was_not_there_yet(sysfs):
+def test_absent_device_is_not_cached(sysfs):
     pci = sysfs / "devices/pci0000:00/0000:00:14.0"
     pci.rename(sysfs / "elsewhere")
     assert numa_nodes(DevNode("char", 240, 7), str(sysfs)) == ()

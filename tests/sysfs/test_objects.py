@@ -37,7 +37,7 @@ def function(tree):
     return Object(P)
 
 
-def test_the_objects_of_a_bus_and_of_a_class(tree, roots, function):
+def test_objects_of_bus_and_class(tree, roots, function):
     tree.write(f"""
         /sys/class/drm/card0 -> /sys/{P}/drm/card0
         /sys/{P}/drm/card0/
@@ -73,14 +73,14 @@ def test_a_value(roots, function, path, value):
     assert Look(roots).value(function, path) == value
 
 
-def test_entries_come_in_the_order_of_names_and_through_links(roots, function):
+def test_entries_are_ordered(roots, function):
     look = Look(roots)
     assert look.entries(function, "rom*") == ("rom.u.0", "rom.u.1", "rom.u.2")
     assert look.entries(function, "physfn/net/*") == ("physfn/net/eth1",)
     assert look.entries(function, "uio/*") == ()
 
 
-def test_what_cannot_be_read_is_neither_absent_nor_empty(tree, roots, function):
+def test_unreadable_is_not_absent(tree, roots, function):
     here = tree.at(f"/sys/{P}")
     (here / "binary").write_bytes(b"\xff\xfe")
     (here / "nul").write_bytes(b"a\0b")
@@ -104,7 +104,7 @@ def test_what_cannot_be_read_is_neither_absent_nor_empty(tree, roots, function):
     assert look.entries(function, "elsewhere/*") == look.entries(function, "loop/*") == ()
 
 
-def test_one_look_sees_one_state_and_the_next_one_another(tree, roots, function):
+def test_look_is_a_snapshot(tree, roots, function):
     look = Look(roots)
     assert look.value(function, "vendor") == "0x8086"
     tree.write(f"/sys/{P}/vendor = 0x10de")
@@ -120,7 +120,7 @@ def test_an_objects_name_and_number():
     assert Object("devices").line == ()
 
 
-def test_an_object_may_be_as_deep_as_a_path_can_be():
+def test_deepest_object():
     assert len(Object("devices" + "/x" * 2000).line) == 2000
 
 
@@ -148,7 +148,7 @@ def test_what_udev_has_found_out(tree, roots, uevent, subsystem, file):
     assert "c1:3" in look.trace.directories[f"{roots.udev}/data"]
 
 
-def test_a_file_without_a_size_is_read_to_its_end(roots):
+def test_reads_files_without_size(roots):
     """As those of /proc, which give a page at a time (fs/seq_file.c): this one has a line for each library."""
     waiting = [sys.executable, "-c", "import asyncio, ctypes; print(flush=True); input()"]  # ours may have too many
     with subprocess.Popen(waiting, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -172,7 +172,7 @@ steps = st.sampled_from(["a", "b", "..", "/sys/a", "/etc", "a/b", "."])
     files=st.dictionaries(st.sampled_from(["a", "b", "c"]), texts | steps | st.none(), max_size=3),
     paths=st.lists(st.sampled_from(["a", "b", "c", "a/b", "b/a/c", "*", "?/*", "*/*/a", "[ab]/uevent"]), max_size=4),
 )
-def test_whatever_there_is_has_a_value_and_nothing_outside_is_read(tmp_path_factory, files, paths):
+def test_hostile_trees_stay_inside(tmp_path_factory, files, paths):
     """Files of anything, links to anywhere and in circles, and directories."""
     here = tmp_path_factory.mktemp("sys") / "devices"
     here.mkdir()
@@ -194,7 +194,7 @@ def test_whatever_there_is_has_a_value_and_nothing_outside_is_read(tmp_path_fact
     assert look.env(thing, "x") == MISSING
 
 
-def test_what_changes_while_it_is_read_has_a_value_all_the_same(tree, roots):
+def test_changing_tree_has_values(tree, roots):
     """A file, a link, a directory and nothing take turns under one name."""
     here = tree.at("/sys/devices/a")
     here.mkdir()

@@ -24,7 +24,7 @@ def opened(tree):
         yield lambda: [str(event.name) for event in inotify if event.name is not None]
 
 
-def test_only_what_is_tested_is_read_and_that_once(opened, roots):
+def test_reads_tested_files_once(opened, roots):
     look = Look(roots)
     match = Match("pci", driver=Test(("vfio-pci",)), attr={"vendor": Test(("0x1",)), "class": Test(("0x1",))})
     ((_, found),) = find(look, [match, match])

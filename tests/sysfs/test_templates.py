@@ -140,12 +140,12 @@ def test_a_template_that_means_nothing_is_refused(text, message):
         ("{attr:a}", Match("usb", attr={"a": Test(present=False)}), "found {attr:a}, which match wants absent"),
     ],
 )
-def test_a_template_that_can_never_be_filled_says_why(text, match, why):
+def test_unfillable_template_says_why(text, match, why):
     assert why in str(match.never(Template.parse(text)))
     assert match.never(Template.parse("{attr:b}")) is None
 
 
-def test_a_part_of_a_usb_device_names_the_device_which_has_the_node(roots, tree):
+def test_interface_names_the_device_with_node(roots, tree):
     tree.write("""
         /sys/devices/usb1/uevent = DEVNAME=bus/usb/001/001
         /sys/devices/usb1/1-1/uevent = DEVNAME=bus/usb/001/004
@@ -168,7 +168,7 @@ def test_values_of_other_objects_are_not_mixed(roots, tree):
     assert filled == ["1", "2"]
 
 
-def test_one_text_for_each_thing_that_a_pattern_finds(roots, tree):
+def test_each_makes_one_text_per_match(roots, tree):
     tree.write("/sys/devices/a/drm/card0/\n/sys/devices/a/drm/controlD64/\n/sys/devices/a/drm/renderD128/")
     found = Matched(Object("devices/a"), Object("devices/a"))
     look = Look(roots)

@@ -42,7 +42,7 @@ def test_says_whether_more_is_watched_than_before(watched, tmp_path):
     assert not watcher.watch({inner: Interest({"x"})})
 
 
-def test_a_directory_made_again_under_the_same_name_is_more_to_watch(watched, tmp_path):
+def test_watches_a_recreated_directory(watched, tmp_path):
     watcher, _ = watched
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -52,7 +52,7 @@ def test_a_directory_made_again_under_the_same_name_is_more_to_watch(watched, tm
     assert watcher.watch({str(inner): Interest({"x"})})
 
 
-def test_a_watch_that_is_no_longer_wanted_ends_without_a_word(watched, tmp_path):
+def test_unwanted_watch_ends_silently(watched, tmp_path):
     """Its end is an event of its own; taken for a change, it would have the driver asked once more each time."""
     watcher, told = watched
     before = watches()
@@ -91,7 +91,7 @@ def test_which_directory_came_is_said_too(watched, tmp_path):
     assert watcher.news() == ChangedPlaces(files=frozenset({f"{tmp_path}/a"}))
 
 
-def test_a_directory_may_be_missing_with_all_that_is_above_it(watched, tmp_path):
+def test_watches_above_missing_directories(watched, tmp_path):
     watcher, told = watched
     assert watcher.watch({f"{tmp_path}/a{'/b' * 1500}": Interest({"x"})})
     (tmp_path / "a").mkdir()
@@ -119,7 +119,7 @@ def test_a_directory_that_goes_may_be_anything(watched, tmp_path):
     assert watcher.news() is None
 
 
-def test_where_not_all_can_be_watched_anything_may_have_changed(watched, tmp_path):
+def test_incomplete_watch_knows_nothing(watched, tmp_path):
     watcher, _ = watched
     watcher.watch({str(tmp_path): Interest({"x"}), f"{tmp_path}/{300 * 'a'}": Interest({"x"})})  # a name too long
     (tmp_path / "x").touch()
@@ -153,7 +153,7 @@ def listener():
     watcher.close()
 
 
-def test_changes_in_sysfs_in_a_row_are_one(listener, change, caplog):
+def test_changes_in_a_row_are_one(listener, change, caplog):
     watcher, told, go_on = listener
     go_on.clear()
     watcher.watch({})
@@ -170,7 +170,7 @@ def test_changes_in_sysfs_in_a_row_are_one(listener, change, caplog):
     assert caplog.messages == []
 
 
-def test_changes_in_sysfs_shortly_after_one_another_are_one(listener, change):
+def test_close_changes_are_one(listener, change):
     """More are told only after LONGEST, or where the machine took its time before or after a change."""
     watcher, told, _ = listener
     watcher.watch({})
@@ -185,7 +185,7 @@ def test_changes_in_sysfs_shortly_after_one_another_are_one(listener, change):
     assert sum(told.acquire(blocking=False) for _ in range(101)) <= most
 
 
-def test_what_changed_last_is_told_before_the_end(listener, change):
+def test_last_change_is_told(listener, change):
     watcher, told, _ = listener
     watcher.watch({})
     change("null")
@@ -194,7 +194,7 @@ def test_what_changed_last_is_told_before_the_end(listener, change):
     assert watcher.news() == ChangedPlaces(frozenset({"devices/virtual/mem/null"}))
 
 
-def test_what_is_told_after_it_was_taken_is_no_reason_to_look_at_everything(change):
+def test_taken_news_is_no_doubt(change):
     """A look for another reason may come between an event and the word of it."""
     told, go_on, taken = threading.Semaphore(0), threading.Event(), []
 

@@ -30,7 +30,7 @@ def calls(apt):
     return [line.split()[0] for line in apt.with_name("apt-get.calls").read_text().splitlines()]
 
 
-def test_a_missing_index_is_made_and_one_that_will_do_is_left_alone(apt, tmp_path):
+def test_makes_a_missing_index(apt, tmp_path):
     for _ in range(2):
         download(["one"], tmp_path)
     assert (tmp_path / "one.deb").exists()

@@ -21,7 +21,7 @@ def _told_of(file):
     return Path("/proc/self/fdinfo", file.name).read_text().splitlines()
 
 
-def test_a_node_that_comes_and_goes_is_noticed_each_time(dev):
+def test_notices_each_cycle_of_a_node(dev):
     driver = dev.drive("ttyUSB*", "bus/*/gps")
 
     def until(expected):
@@ -55,7 +55,7 @@ def test_a_node_that_comes_and_goes_is_noticed_each_time(dev):
     assert len(gc.get_objects()) - objects < CYCLES // 10
 
 
-def test_the_last_of_a_thousand_quick_changes_counts(tree, drive):
+def test_last_of_many_changes_counts(tree, drive):
     """Nobody waits for a look between them, as when a plug has a bad contact."""
     recorder = Recorder()
     tree.write("""

@@ -25,7 +25,7 @@ VFIO = {"subsystem": "pci", "driver": "vfio-pci"}
 ALL = {"subsystem": "pci"}
 
 
-def test_a_match_that_is_right_raises_no_doubt(tree, options):
+def test_right_match_has_no_doubts(tree, options):
     tree.write("c /dev/vfio/vfio 10:196")
     one, other = options(VFIO, nodes=["/dev/vfio/vfio"]), options({"subsystem": "pci", "driver": "i40e"}, nodes=[])
     assert list(other.warnings({"example.com/one": one})) == []
@@ -38,13 +38,13 @@ def test_what_can_not_be_listed_is_named(tree, options, no_files):
     assert found == [f"match: {tree.at('/sys')}/bus/pci/devices can't be listed: Too many open files"]
 
 
-def test_what_matches_nothing_here_is_named_unless_it_is_optional(options):
+def test_names_alternatives_without_objects(options):
     nothing = {"subsystem": "pci", "driver": "none"}
     found = list(options([VFIO, nothing, {**nothing, "optional": True}], nodes=[]).warnings({}))
     assert found == ["match[1]: nothing on this node matches it; `dpgateway devices --explain` says why"]
 
 
-def test_a_subsystem_that_the_node_has_not_is_named(tree, options):
+def test_names_unknown_subsystem(tree, options):
     tree.write("/sys/class/tty/\n/sys/bus/usb/devices/")
     names = "tty", "usb", "ttyUSB", "tty|x", "x*"
     found = [text for name in names for text in options({"subsystem": name}, nodes=[]).warnings({})]
@@ -53,7 +53,7 @@ def test_a_subsystem_that_the_node_has_not_is_named(tree, options):
     assert found == [explained, explained, unknown, explained, explained]
 
 
-def test_companions_that_are_missing_are_named_if_anything_needs_them(tree, options):
+def test_names_missing_companions(tree, options):
     nodes = ["/dev/vfio/vfio", "{devnode}", {"host_path": "/dev/kfd", "optional": True}]
     assert list(options(VFIO, nodes=nodes).warnings({})) == [
         "nodes[0]: no such device node: /dev/vfio/vfio, so all devices are Unhealthy"
@@ -64,7 +64,7 @@ def test_companions_that_are_missing_are_named_if_anything_needs_them(tree, opti
     assert nothing.startswith("match[0]: nothing on this node")
 
 
-def test_resources_that_take_the_same_objects_are_named(options):
+def test_names_resources_with_same_objects(options):
     (found,) = options(ALL, nodes=[]).warnings({"example.com/vfio": options(VFIO, nodes=[])})
     both = f"{PCI}/0000:01:00.0 and 1 more"
     why = f"example.com/vfio takes {both}, too, so that two containers can get it; in one pool they exclude each other"

@@ -12,7 +12,7 @@ def reasons(driver):
     return {device.id: device.health.reason for device in driver.devices()}
 
 
-def test_a_path_is_listed_while_absent_and_a_glob_offers_what_there_is(dev):
+def test_paths_are_listed_while_absent(dev):
     dev.node("ttyUSB1", 1)
     dev.node("ttyUSB0", 0)
     driver = dev.drive("ttyUSB*", "modem")
@@ -34,7 +34,7 @@ def test_links_keep_their_own_names(dev):
     )
 
 
-def test_one_node_is_offered_once_and_first_under_the_name_that_is_spelled_out(dev, caplog):
+def test_one_node_is_offered_once(dev, caplog):
     caplog.set_level(logging.INFO)
     dev.node("ttyUSB0", 4)
     dev.link("modem", "ttyUSB0")
@@ -50,7 +50,7 @@ KERNEL, LINK = "ttyUSB0", "serial/by-id/usb-FTDI_A1-if00-port0"
 
 
 @pytest.mark.parametrize("link", [LINK, "serial/by-path/pci-0000:00:14.0-usb-0:1:1.0-port0", "v4l/by-new/x"])
-def test_a_lasting_name_wins_over_the_kernels_whatever_the_order_of_globs(dev, link, caplog):
+def test_lasting_name_wins_in_any_order(dev, link, caplog):
     caplog.set_level(logging.INFO)
     dev.node(KERNEL, 4)
     dev.link(link, f"../../{KERNEL}")
@@ -60,7 +60,7 @@ def test_a_lasting_name_wins_over_the_kernels_whatever_the_order_of_globs(dev, l
     assert caplog.messages.count(refused) == 3
 
 
-def test_a_lasting_name_wins_over_the_kernels_unless_both_are_spelled_out(dev):
+def test_lasting_name_wins_unless_spelled_out(dev):
     dev.node(KERNEL, 4)
     dev.link(LINK, f"../../{KERNEL}")
     for paths in ((KERNEL, "serial/by-id/*"), ("serial/by-id/*", KERNEL), ("ttyUSB*", LINK)):
@@ -72,7 +72,7 @@ def test_a_lasting_name_wins_over_the_kernels_unless_both_are_spelled_out(dev):
         assert [path for path, reason in reasons(dev.drive(*paths)).items() if reason is None] == [paths[0]]
 
 
-def test_a_link_of_the_operators_own_is_no_kernels_name(dev):
+def test_operators_link_is_no_kernel_name(dev):
     """Whoever spells out a link, or makes the directory that a glob goes through, knows which device it is."""
     dev.node("bus/ttyUSB0", 4)
     dev.link(LINK, "../../bus/ttyUSB0")
@@ -82,20 +82,20 @@ def test_a_link_of_the_operators_own_is_no_kernels_name(dev):
     assert reasons(dev.drive("modem*/*", "serial/by-id/*")) == {"modems/ttyUSB0": None}
 
 
-def test_a_directory_whose_own_name_begins_so_makes_no_lasting_name(dev):
+def test_by_prefix_alone_is_not_lasting(dev):
     dev.node(KERNEL, 4)
     dev.link("by-me", KERNEL)
     dev.link("standby-0/x", f"../{KERNEL}")
     assert reasons(dev.drive("ttyUSB*", "*-*", "*/*")) == {KERNEL: None}
 
 
-def test_a_lasting_name_that_cannot_be_an_id_hides_nothing(dev):
+def test_unusable_lasting_name_hides_nothing(dev):
     dev.node(KERNEL, 4)
     dev.link("serial/by-id/usb::1", f"../../{KERNEL}")
     assert reasons(dev.drive("ttyUSB*", "serial/by-id/*")) == {KERNEL: None}
 
 
-def test_a_lasting_name_that_comes_later_wins_too(dev):
+def test_later_lasting_name_wins(dev):
     """As with udev, which makes its links after the kernel has made the node."""
     dev.node(KERNEL, 4)
     driver = dev.drive("ttyUSB*", "serial/by-id/*")
@@ -105,7 +105,7 @@ def test_a_lasting_name_that_comes_later_wins_too(dev):
 
 
 @pytest.mark.parametrize(("kind", "hardware"), [("char", "char 240:4"), ("block", "block 240:4")])
-def test_each_name_of_a_node_says_what_is_behind_it(dev, kind, hardware):
+def test_each_name_has_its_hardware(dev, kind, hardware):
     dev.node("bus/4", 4, stat.S_IFCHR if kind == "char" else stat.S_IFBLK)
     dev.link("gps", "bus/4")
     dev.link("modem", "nothing")
@@ -119,7 +119,7 @@ def test_each_name_of_a_node_says_what_is_behind_it(dev, kind, hardware):
     assert devices["modem"].attributes == {"path": "/dev/modem"}
 
 
-def test_what_a_glob_matches_but_cannot_offer_is_told_once_each_time_it_comes(dev, caplog):
+def test_logs_unofferable_matches_once(dev, caplog):
     caplog.set_level(logging.INFO)
     driver = dev.drive("ttyUSB*")
     for _ in range(2):
@@ -130,7 +130,7 @@ def test_what_a_glob_matches_but_cannot_offer_is_told_once_each_time_it_comes(de
     assert caplog.messages == ["expected a char device at /dev/ttyUSB0, found a regular file"] * 2
 
 
-def test_names_that_cannot_be_ids_are_left_out(dev, caplog):
+def test_leaves_out_unusable_names(dev, caplog):
     caplog.set_level(logging.INFO)
     dev.node("a::1", 1)
     dev.node(os.fsdecode(b"a\xff"), 2)
@@ -140,7 +140,7 @@ def test_names_that_cannot_be_ids_are_left_out(dev, caplog):
     assert r"device id: 'a\udcff' is not valid Unicode text" in caplog.messages
 
 
-def test_what_cannot_be_examined_is_listed_with_the_reason(dev):
+def test_lists_unreadable_nodes_unhealthy(dev):
     dev.link("a", "a")
     assert reasons(dev.drive("*")) == {"a": "can't look at /dev/a: Too many levels of symbolic links"}
 
@@ -155,7 +155,7 @@ def test_one_odd_name_costs_the_others_nothing(dev):
     assert listed == {"tty1": False, "tty0": True}
 
 
-def test_a_glob_goes_through_links_to_directories_but_not_outside(dev, tmp_path, caplog):
+def test_globs_follow_links_inside_dev(dev, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     dev.node("v4l/cam", 1)
     dev.link("video", "v4l")
@@ -188,7 +188,7 @@ def test_one_container_path_is_for_one_device(dev):
         driver.allocate(devices)
 
 
-def test_a_node_that_went_since_the_list_is_not_given_away(dev):
+def test_refuses_a_vanished_node(dev):
     dev.node("ttyUSB0", 0)
     driver = dev.drive("ttyUSB0")
     devices = driver.devices()
@@ -200,7 +200,7 @@ def test_a_node_that_went_since_the_list_is_not_given_away(dev):
     assert dev.recorder.changes == told + 1
 
 
-def test_a_node_that_is_another_one_since_the_list_is_not_given_away_until_listed_again(dev):
+def test_refuses_a_replaced_node(dev):
     dev.node("ttyUSB0", 0)
     driver = dev.drive("ttyUSB0")
     devices = driver.devices()
@@ -218,7 +218,7 @@ def test_a_node_that_is_another_one_since_the_list_is_not_given_away_until_liste
     assert any(message.startswith(said) for message in dev.recorder.messages)
 
 
-def test_a_node_that_comes_back_as_another_one_is_told(dev):
+def test_logs_a_replaced_node(dev):
     dev.node("ttyUSB0", 0)
     dev.node("ttyUSB1", 1)
     driver = dev.drive("ttyUSB*")
@@ -234,7 +234,7 @@ def test_a_node_that_comes_back_as_another_one_is_told(dev):
     assert told.startswith("/dev/ttyUSB0 is char 240:9 now, it was char 240:0: containers that have it keep the old")
 
 
-def test_of_too_many_nodes_that_went_it_isnt_remembered_what_they_were(dev):
+def test_forgets_the_oldest_absent_nodes(dev):
     driver = dev.drive("*")
     for number in range(MOST_AWAY + 1):
         dev.node(str(number), number)
@@ -247,7 +247,7 @@ def test_of_too_many_nodes_that_went_it_isnt_remembered_what_they_were(dev):
     assert not any("it was" in message for message in dev.recorder.messages)
 
 
-def test_a_device_that_the_driver_never_listed_is_refused(dev):
+def test_refuses_an_unlisted_device(dev):
     dev.node("ttyUSB0", 0)
     with pytest.raises(DeviceUnavailable, match="it was listed as None"):
         dev.drive("ttyUSB0").allocate([Device("ttyUSB0")])

@@ -62,11 +62,11 @@ CARD = pci("0000:02:00.0", test="match.driver", found="nothing", expected="vfio-
         ("none", []),
     ],
 )
-def test_each_candidate_or_the_one_that_is_asked_for(drive, about, expected):
+def test_explains_all_or_one(drive, about, expected):
     assert list(drive(VFIO, nodes=[]).explain(about)) == expected
 
 
-def test_of_several_that_something_is_in_the_nearest_is_explained(tree, drive):
+def test_explains_the_nearest_object(tree, drive):
     bridge, function = f"{PCI}/0000:00:01.0", f"{PCI}/0000:00:01.0/0000:03:00.0"
     for here in (bridge, function):
         tree.write(f"{here}/subsystem -> /sys/bus/pci\n/sys/bus/pci/devices/{here.rpartition('/')[2]} -> {here}")
@@ -75,7 +75,7 @@ def test_of_several_that_something_is_in_the_nearest_is_explained(tree, drive):
 
 
 @pytest.mark.usefixtures("functions")
-def test_what_no_match_is_about_says_what_it_is(drive):
+def test_explains_objects_of_other_subsystems(drive):
     (candidate,) = drive({"subsystem": "usb"}).explain("ttyS4")
     assert (candidate.name, candidate.test, candidate.found, candidate.expected) == (
         "tty ttyS4", "match.subsystem", "'tty'", "usb",
@@ -83,7 +83,7 @@ def test_what_no_match_is_about_says_what_it_is(drive):
 
 
 @pytest.mark.usefixtures("functions")
-def test_with_alternatives_each_is_named_until_one_takes_the_object(drive):
+def test_explains_each_alternative(drive):
     match = [VFIO, {"subsystem": "pci", "attr": {"class": "0x0403*"}, "optional": True}]
     driver = drive(match, group="{attr:iommu_group}", nodes=[])
     found = [(one.name[-1], one.test, one.found, one.device) for one in driver.explain(None)]
@@ -114,14 +114,14 @@ def test_paths_and_what_they_leave_out(dev):
     assert (candidate.test, candidate.expected) == ("paths", "/dev/serial/by-id/* or /dev/ttyUSB* or /dev/gps")
 
 
-def test_an_object_that_is_half_gone_has_its_name_only(tree, drive):
+def test_half_gone_object_has_a_name(tree, drive):
     tree.write("/sys/class/misc/old/x = 1")
     (one,) = drive({"subsystem": "misc", "kernel": "new"}).explain(None)
     assert (one.name, one.path) == ("old", "/sys/class/misc/old")
 
 
 @pytest.mark.usefixtures("functions")
-def test_a_name_that_is_not_utf8_is_one_candidate_among_others(tree, drive):
+def test_explains_names_without_utf8(tree, drive):
     """What one device calls itself explains nothing away of the others."""
     strange = os.fsdecode(b"tty\xff")
     here = f"{PCI}/0000:02:00.0/tty/{strange}"
@@ -192,6 +192,6 @@ def stick(tree):
     ],
     ids=["an interface", "one ancestor", "the id", "nowhere"],
 )
-def test_where_an_attribute_is_that_an_object_lacks(drive, match, options, test, found):
+def test_explains_where_the_attribute_is(drive, match, options, test, found):
     candidate = next(one for one in drive(match, nodes=[], **options).explain(None) if one.name != "usb 1-1")
     assert (candidate.test, candidate.found) == (test, found)

@@ -34,7 +34,7 @@ def reasons(driver):
     return {device.id: device.health.reason for device in driver.devices()}
 
 
-def test_of_several_paths_of_a_node_the_first_that_is_there_is_given(tree, drive, function):
+def test_gives_the_first_existing_path(tree, drive, function):
     function("0000:3b:00.0", "61")
     function("0000:3c:00.0", "62", node="c /dev/vfio/noiommu-{} 240:{}")
     function("0000:3d:00.0", "63", node="")
@@ -48,7 +48,7 @@ def test_of_several_paths_of_a_node_the_first_that_is_there_is_given(tree, drive
     )
 
 
-def test_each_of_several_optional_nodes_may_be_missing(tree, drive, function):
+def test_optional_nodes_may_be_missing(tree, drive, function):
     here = function("0000:3b:00.0", "61")
     tree.write(f"{here}/mad/issm0/\n{here}/mad/issm1/\n{here}/mad/issm2/\nc /dev/issm0 231:64\nc /dev/issm2 231:66")
     path = "/dev/{each:mad/issm*}"
@@ -62,7 +62,7 @@ def test_each_of_several_optional_nodes_may_be_missing(tree, drive, function):
     assert [node.host_path for node in either.allocate(either.devices()).device_nodes] == ["/dev/vfio/61"]
 
 
-def test_a_link_of_udev_is_a_name_of_the_node(tree, drive, function):
+def test_udev_link_names_the_node(tree, drive, function):
     here = function("0000:3b:00.0", "61")
     tree.write(f"""
         {here}/uevent = MAJOR=240\\nMINOR=61\\nDEVNAME=vfio/61
@@ -82,7 +82,7 @@ def test_a_link_of_udev_is_a_name_of_the_node(tree, drive, function):
     assert reasons(driver) == {device.id: why}
 
 
-def test_an_alternative_of_match_may_have_nodes_of_its_own(tree, drive, function):
+def test_alternatives_have_own_nodes(tree, drive, function):
     function("0000:3b:00.0", "61")
     function("0000:3b:00.1", "62", "other", node="c /dev/control 240:1")
     kinds = [FUNCTION, {"subsystem": "pci", "driver": "other", "optional": True, "nodes": "/dev/control"}]
@@ -112,7 +112,7 @@ def test_environment_can_be_json_of_all_devices(drive, function):
 
 
 @pytest.mark.parametrize("place", ["own", "host"])
-def test_a_device_is_unhealthy_while_what_it_requires_is_missing(tree, drive, function, place):
+def test_missing_requirement_is_unhealthy(tree, drive, function, place):
     function("0000:3b:00.0", "61")
     tree.write("/var/x/\n/proc/devices = Character devices:\\n 10 misc")
     fine = {"host_path": "/proc/absent", "text": {"none_of": "-1", "or_absent": True}}
@@ -142,7 +142,7 @@ def test_a_requirement_that_comes_is_noticed(tree, drive, function, recorder):
     assert recorder.until(lambda: reasons(driver) == {"0000:3b:00.0": None})
 
 
-def test_who_may_use_a_file_is_set_before_it_is_given(tree, drive, function):
+def test_sets_access_before_giving(tree, drive, function):
     function("0000:3b:00.0", "61")
     tree.write("/run/service/\n/var/run -> /run")
     node, directory = tree.at("/dev/vfio/61"), tree.at("/run/service")
@@ -164,7 +164,7 @@ def test_who_may_use_a_file_is_set_before_it_is_given(tree, drive, function):
         driver.allocate(devices)
 
 
-def test_a_file_says_what_a_device_is_from_its_allocation_to_its_release(tree, drive, function):
+def test_device_info_lasts_until_release(tree, drive, function):
     function("0000:3b:00.0", "61")
     function("0000:3c:00.0", "62")
     tree.write("/var/run -> /run\n/run/")
@@ -188,7 +188,7 @@ def test_a_file_says_what_a_device_is_from_its_allocation_to_its_release(tree, d
         driver.allocate(devices)
 
 
-def test_one_object_may_be_several_devices_that_have_their_own_nodes(tree, drive, function):
+def test_parts_have_own_nodes(tree, drive, function):
     function("0000:3b:00.0", "0", node="c /dev/gpu{} 195:{}")
     tree.write("""
         /proc/caps/0/gi1/access = Minor: 12
@@ -231,7 +231,7 @@ def test_the_numa_node_may_be_elsewhere(tree, drive, function):
     assert nodes == [(1,), (3,), (), (1,)]
 
 
-def test_an_expected_device_is_listed_though_it_isnt_there(drive, function):
+def test_lists_expected_devices(drive, function):
     function("0000:3b:00.0", "61")
     driver = drive(FUNCTION, nodes=[], expected=["0000:3b:00.0", "0000:3c:00.0"])
     why = "it isn't there: nothing that match describes has this id"
@@ -301,7 +301,7 @@ def test_what_makes_no_sense_is_refused(options, key, problem):
     ],
     ids=["two nodes", "one node with two permissions", "a mount on a node", "two mounts", "nodes of an alternative"],
 )
-def test_what_no_container_can_have_is_refused_in_the_configuration(options, problem):
+def test_refuses_clashing_paths_in_configuration(options, problem):
     with pytest.raises(ValueError, match="expected another path") as caught:
         from_plain({"match": FUNCTION, **options}, CharDeviceOptions)
     assert problem in str(caught.value)
@@ -333,7 +333,7 @@ def test_what_no_container_can_have_is_refused_in_the_configuration(options, pro
     ],
     ids=["nodes at one path", "two permissions", "a mount on a node", "no such attribute", "no such file"],
 )
-def test_what_can_never_be_given_is_unhealthy_when_it_is_listed(tree, drive, function, options, why):
+def test_ungivable_device_is_unhealthy(tree, drive, function, options, why):
     here = function("0000:3b:00.0", "61", node="")
     tree.write(f"{here}/uio/uio0/\n{here}/uio/uio1/\nc /dev/uio0 240:0\nc /dev/uio1 240:1")
     driver = drive(FUNCTION, **{"nodes": [], **options}, host=str(tree.path))
@@ -343,7 +343,7 @@ def test_what_can_never_be_given_is_unhealthy_when_it_is_listed(tree, drive, fun
         driver.allocate(devices)
 
 
-def test_functions_of_one_card_that_would_be_at_one_path_are_unhealthy(tree, drive, function):
+def test_clashing_functions_are_unhealthy(tree, drive, function):
     """As Xilinx's own form has it: PCI functions with several nodes."""
     function("0000:3b:00.0", "61")
     function("0000:3b:00.1", "62")
@@ -355,7 +355,7 @@ def test_functions_of_one_card_that_would_be_at_one_path_are_unhealthy(tree, dri
     assert list(reasons(driver).values()) == [None]
 
 
-def test_mounts_of_two_devices_at_one_path_are_an_error_that_names_both(tree, drive, function):
+def test_clashing_mounts_name_both_devices(tree, drive, function):
     function("0000:3b:00.0", "61")
     function("0000:3c:00.0", "62")
     tree.write("/srv/61/\n/srv/62/")
@@ -377,7 +377,7 @@ def test_a_mount_that_comes_is_noticed(tree, drive, function, recorder):
     assert recorder.until(lambda: reasons(driver) == {"0000:3b:00.0": None})
 
 
-def test_a_pod_that_sees_no_host_says_nothing_of_what_is_mounted(tree, drive, function, monkeypatch):
+def test_blind_pod_accepts_mounts(tree, drive, function, monkeypatch):
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     function("0000:3b:00.0", "61")
     mount = {"host_path": "/no/such/directory", "container_path": "/x"}

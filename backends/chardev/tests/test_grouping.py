@@ -42,7 +42,7 @@ def cards(tree):
 
 
 @pytest.mark.usefixtures("cards")
-def test_what_is_in_one_iommu_group_is_one_device(drive):
+def test_iommu_group_is_one_device(drive):
     recorder = Recorder()
     driver = drive([GPU, AUDIO], recorder, group="{attr:iommu_group}", **VFIO)
     one, two = driver.devices()
@@ -61,13 +61,13 @@ def test_what_is_in_one_iommu_group_is_one_device(drive):
 
 
 @pytest.mark.usefixtures("cards")
-def test_without_a_group_two_functions_with_one_node_exclude_each_other(drive):
+def test_shared_node_is_shared_hardware(drive):
     first, second, *_ = drive({"subsystem": "pci", "driver": "vfio-pci"}, **VFIO).devices()
     assert set(first.hardware) & set(second.hardware) == {"char 240:1"}
 
 
 @pytest.mark.usefixtures("cards")
-def test_a_companion_that_is_missing_is_named_and_is_no_devices_own(tree, drive):
+def test_missing_companion_is_named(tree, drive):
     driver = drive(GPU, **VFIO)
     assert not {"char 10:196"} & {name for device in driver.devices() for name in device.hardware}
     tree.remove("/dev/vfio/vfio")
@@ -75,7 +75,7 @@ def test_a_companion_that_is_missing_is_named_and_is_no_devices_own(tree, drive)
 
 
 @pytest.mark.usefixtures("cards")
-def test_a_part_that_left_its_group_is_not_given(tree, drive):
+def test_refuses_a_part_that_left(tree, drive):
     driver = drive([GPU, AUDIO], group="{attr:iommu_group}", **VFIO)
     devices = driver.devices()
     tree.write("/sys/devices/pci0000:00/0000:01:00.1/iommu_group -> /sys/kernel/iommu_groups/46")
@@ -85,7 +85,7 @@ def test_a_part_that_left_its_group_is_not_given(tree, drive):
 
 
 @pytest.mark.usefixtures("cards")
-def test_a_device_needs_one_of_each_kind_that_is_not_optional(drive):
+def test_needs_one_of_each_kind(drive):
     kinds = [GPU, {**AUDIO, "optional": False}]
     driver = drive(kinds, group={"by": "{attr:iommu_group}", "each": True}, **VFIO)
     assert {device.id: device.health.reason for device in driver.devices()} == {
@@ -95,7 +95,7 @@ def test_a_device_needs_one_of_each_kind_that_is_not_optional(drive):
     }
 
 
-def test_a_fixed_number_of_objects_is_one_device(tree, drive):
+def test_size_makes_one_device(tree, drive):
     for number in range(3):
         function(tree, f"0000:0{number}:00.0", 40 + number, number)
     driver = drive(GPU, group={"size": 2}, nodes="/dev/vfio/{attr:iommu_group}")
@@ -130,7 +130,7 @@ def test_everything_can_be_one_device(tree, drive):
     ]
 
 
-def test_two_of_one_part_and_one_of_another_make_one_device(tree, drive):
+def test_groups_count_parts(tree, drive):
     recorder = Recorder()
     function(tree, "0000:01:00.0", 41, 1, "0xaa")
     function(tree, "0000:02:00.0", 42, 2, "0xaa")
@@ -167,7 +167,7 @@ addresses = st.integers(0, 30).map("0000:{:02x}:00.0".format)
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(cards=st.dictionaries(addresses, st.booleans(), min_size=1, max_size=4), data=st.data())
-def test_ids_depend_on_no_order_no_number_and_no_optional_part(tmp_path_factory, cards, data):
+def test_ids_ignore_order_and_optional_parts(tmp_path_factory, cards, data):
     """The groups' numbers, the nodes' numbers, and which cards have their sound: none of it is in an id."""
     tree = FakeTree(tmp_path_factory.mktemp("tree"))
     numbers = data.draw(st.permutations(range(len(cards))))
@@ -224,7 +224,7 @@ def found(driver, *, short="0403:0001:"):
 ONE_OF_TWO = "expected 2 objects, found 1"
 
 
-def test_a_pair_stays_a_pair_when_one_more_stick_comes(tree, drive):
+def test_pair_ignores_a_newcomer(tree, drive):
     sticks(tree, "b", "d")
     driver = drive(STICK, group={"size": 2}, nodes=[])
     assert found(driver) == {"b+d": None}
@@ -234,7 +234,7 @@ def test_a_pair_stays_a_pair_when_one_more_stick_comes(tree, drive):
     assert found(driver) == {"b+d": None, "a+c": None}
 
 
-def test_a_pair_that_lacks_a_stick_is_unhealthy_under_its_own_id(tree, drive):
+def test_incomplete_pair_keeps_its_id(tree, drive):
     sticks(tree, "a", "b", "c", "d")
     driver = drive(STICK, group={"size": 2}, nodes=[])
     assert found(driver) == {"a+b": None, "c+d": None}
@@ -250,7 +250,7 @@ def test_a_pair_that_lacks_a_stick_is_unhealthy_under_its_own_id(tree, drive):
     assert found(driver) == {"a+b": None, "c+d": None, "e": ONE_OF_TWO}
 
 
-def test_a_device_of_one_of_each_kind_stays_the_same(tree, drive):
+def test_each_keeps_its_members(tree, drive):
     sticks(tree, "b", "d", "B")
     driver = drive(KINDS, group={"each": True}, nodes=[])
     assert found(driver) == {"b+B": None}
@@ -263,7 +263,7 @@ def test_a_device_of_one_of_each_kind_stays_the_same(tree, drive):
     assert found(driver) == {"b+B": None, "a+A": None, "d+C": None}
 
 
-def test_what_is_optional_is_in_no_id_and_stays_where_it_is(tree, drive):
+def test_optional_part_stays_outside_ids(tree, drive):
     kinds = [KINDS[0], {**KINDS[1], "optional": True}]
     sticks(tree, "b", "B")
     driver = drive(kinds, group={"each": True}, nodes=[], env={"S": "{attr:serial}"})
@@ -283,7 +283,7 @@ def test_what_is_optional_is_in_no_id_and_stays_where_it_is(tree, drive):
 
 
 @pytest.mark.parametrize("more", [{}, {"size": 2}, {"each": True}], ids=["by", "by and size", "by and each"])
-def test_a_card_that_loses_a_function_keeps_its_id(tree, drive, more):
+def test_card_keeps_its_id(tree, drive, more):
     kinds = [{**GPU, "kernel": f"*.{number}"} for number in range(2)]
     for number in range(2):
         function(tree, f"0000:01:00.{number}", 41 + number, number)
@@ -295,7 +295,7 @@ def test_a_card_that_loses_a_function_keeps_its_id(tree, drive, more):
         assert [(device.id, device.health.ok) for device in one.devices()] == [("0000:01:00", not more)]
 
 
-def test_an_id_of_its_own_stays_with_a_card_that_loses_the_function_that_has_it(tree, drive):
+def test_card_keeps_its_templated_id(tree, drive):
     for number in range(2):
         function(tree, f"0000:01:00.{number}", 41, number)
     driver = drive(GPU, group={"by": "{slot:{kernel}}", "size": 2}, id="gpu-{kernel}", nodes=[])
@@ -304,7 +304,7 @@ def test_an_id_of_its_own_stays_with_a_card_that_loses_the_function_that_has_it(
     assert {device.id: device.health.ok for device in driver.devices()} == {"gpu-0000:01:00.0": False}
 
 
-def test_an_id_of_its_own_is_no_other_cards_in_the_same_group(tree, drive):
+def test_templated_id_is_one_cards(tree, drive):
     """The kernel counts IOMMU groups, so another card may have the number later."""
     function(tree, "0000:01:00.0", 41, 1)
     driver = drive(GPU, group="{attr:iommu_group}", id="{kernel}", nodes=[])
@@ -315,7 +315,7 @@ def test_an_id_of_its_own_is_no_other_cards_in_the_same_group(tree, drive):
 
 
 @pytest.mark.usefixtures("cards")
-def test_a_card_that_has_only_its_sound_left_is_unhealthy(tree, drive):
+def test_card_without_needed_function_is_unhealthy(tree, drive):
     driver = drive([GPU, AUDIO], group="{attr:iommu_group}", **VFIO)
     assert {device.id: device.health.reason for device in driver.devices()} == {"45": None, "46": None}
     tree.remove("/sys/bus/pci/devices/0000:01:00.0")
@@ -325,7 +325,7 @@ def test_a_card_that_has_only_its_sound_left_is_unhealthy(tree, drive):
     }
 
 
-def test_objects_of_which_the_group_is_an_empty_text_are_not_one_device(tree, drive, recorder):
+def test_empty_group_text_is_no_group(tree, drive, recorder):
     for number in range(2):
         function(tree, f"0000:0{number}:00.0", 40 + number, number, serial="")
     assert drive(GPU, recorder, group="{attr:serial}", nodes=[]).devices() == ()
@@ -338,7 +338,7 @@ changes = st.lists(st.sampled_from("abcdeABCDE"), max_size=12)
 @pytest.mark.parametrize("group", [{"size": 2}, {"size": 3}, {"each": True}], ids=str)
 @settings(max_examples=15, deadline=None)
 @given(changes=changes)
-def test_an_id_means_the_same_objects_for_ever(tmp_path_factory, group, changes):
+def test_id_means_the_same_objects(tmp_path_factory, group, changes):
     tree = FakeTree(tmp_path_factory.mktemp("tree"))
     tree.write("/sys/bus/usb/devices/")
     roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}
@@ -360,7 +360,7 @@ def test_an_id_means_the_same_objects_for_ever(tmp_path_factory, group, changes)
     driver.close()
 
 
-def test_a_pair_that_a_container_holds_is_formed_again_after_a_restart(tree):
+def test_held_pair_is_formed_again(tree):
     sticks(tree, "a", "b", "c", "d")
     context = replace(Recorder().context(), held=lambda: {"0403:0001:b+0403:0001:d", "no id of ours"})
     roots = {"sysfs": str(tree.at("/sys")), "dev": str(tree.at("/dev"))}

@@ -76,7 +76,7 @@ def test_a_directory_may_replace_a_file(dev):
     assert dev.recorder.messages == []
 
 
-def test_the_whole_of_dev_may_come_and_go(dev, tmp_path):
+def test_whole_dev_comes_and_goes(dev, tmp_path):
     driver = dev.drive("ttyUSB*", dev=f"{tmp_path}/host/mounted/dev")
     assert first_list(dev, driver) == set()
     real = tmp_path / "host/mounted/dev"
@@ -91,7 +91,7 @@ def test_the_whole_of_dev_may_come_and_go(dev, tmp_path):
     until(dev, driver, "ttyUSB0")
 
 
-def test_what_comes_while_the_first_list_is_made_is_not_missed(dev):
+def test_notices_changes_during_first_list(dev):
     """In one of many rounds it comes just between the look and the watch."""
     for number in range(200):
         driver = dev.drive(f"{number}/*/tty")
@@ -105,7 +105,7 @@ def test_what_comes_while_the_first_list_is_made_is_not_missed(dev):
         dev.recorder.changed.clear()
 
 
-def test_a_link_replaced_by_rename_leads_to_the_new_node(dev):
+def test_follows_a_renamed_link(dev):
     """As udevd does it: the link is made under a name with a leading dot and renamed."""
     dev.node("ttyUSB0", 0)
     dev.node("ttyUSB1", 1)
@@ -119,7 +119,7 @@ def test_a_link_replaced_by_rename_leads_to_the_new_node(dev):
     assert (after.id, str(before.node), str(after.node)) == ("serial/by-id/x", "char 240:0", "char 240:1")
 
 
-def test_what_a_link_leads_to_is_watched_too(dev):
+def test_watches_link_targets(dev):
     dev.link("serial/by-id/x", "../../bus/ttyUSB0")
     driver = dev.drive("serial/by-id/x")
     assert first_list(dev, driver) == set()

@@ -49,7 +49,7 @@ def stick(port, serial, number):
 
 @settings(max_examples=15, deadline=None)
 @given(plugged=sticks, data=st.data())
-def test_sticks_have_their_serial_numbers_or_else_their_ports(plugged, data):
+def test_serial_number_or_port(plugged, data):
     order = data.draw(st.permutations(list(plugged)))
     numbers = data.draw(st.lists(st.integers(0, 99), min_size=len(order), max_size=len(order), unique=True))
     lines = [line for port, number in zip(order, numbers, strict=True) for line in stick(port, plugged[port], number)]
@@ -58,7 +58,7 @@ def test_sticks_have_their_serial_numbers_or_else_their_ports(plugged, data):
     assert ids(lines, {"subsystem": "tty", "attrs": {"idVendor": "0403"}}) == expected
 
 
-def test_after_a_restart_no_stick_has_the_number_that_two_of_them_share(tree, drive):
+def test_shared_serial_number_is_no_id(tree, drive):
     """What a container has by that number is no device any more then, so that the gateway lists it as lost."""
     match = {"subsystem": "tty", "attrs": {"idVendor": "0403"}}
 
@@ -79,7 +79,7 @@ def test_after_a_restart_no_stick_has_the_number_that_two_of_them_share(tree, dr
 
 @settings(max_examples=15, deadline=None)
 @given(cards=st.permutations(range(1, 5)), sound=st.sets(st.integers(1, 4)), groups=st.permutations(range(40, 44)))
-def test_optional_members_and_numbers_of_groups_change_no_id(cards, sound, groups):
+def test_optional_members_change_no_id(cards, sound, groups):
     lines = []
     for card, group in zip(cards, groups, strict=True):
         for function, kind in ((0, "0x030000"), (1, "0x040300")):

@@ -77,7 +77,7 @@ def test_a_loop_device_comes_and_goes(drive, loop):
         until({})
 
 
-def test_an_interface_comes_and_goes_in_the_namespace_that_it_is_in(child):
+def test_interface_comes_in_its_namespace(child):
     if not Path("/dev/net/tun").exists():
         pytest.skip("this kernel has no tun (CONFIG_TUN)")
     script = """
@@ -93,7 +93,7 @@ def test_an_interface_comes_and_goes_in_the_namespace_that_it_is_in(child):
     child(dedent(NETWORK) + dedent(script), "unshare", "--net", "--mount")
 
 
-def test_a_function_whose_interface_is_in_another_namespace_is_the_same_healthy_device(child, drive):
+def test_interface_elsewhere_is_healthy(child, drive):
     """As a virtual function is whose interface was given to a pod."""
     interfaces = [path for path in Path("/sys/class/net").iterdir() if (path / "device").exists()]
     lines = [[one.name for one in (path / "device").resolve().parents] for path in interfaces]
@@ -113,7 +113,7 @@ def test_a_function_whose_interface_is_in_another_namespace_is_the_same_healthy_
     child(dedent(NETWORK) + dedent(script), "unshare", "--net", "--mount")
 
 
-def test_messages_in_a_namespace_of_its_own_lead_to_a_look_and_so_do_lost_ones(child):
+def test_uevents_arrive_in_a_namespace(child):
     """Root may have the kernel send what it likes to a network namespace of its own (lib/kobject_uevent.c)."""
     script = """
         made = here / "made"

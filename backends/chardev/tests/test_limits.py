@@ -8,7 +8,7 @@ import pytest
 @pytest.mark.parametrize(
     ("what", "name"), [("instances", "fs.inotify.max_user_instances"), ("watches", "max_user_watches")]
 )
-def test_without_inotify_the_list_is_right_and_the_watch_is_tried_again(child, dev, what, name):
+def test_lists_without_inotify(child, dev, what, name):
     """The limits are those of a user namespace (namespaces(7), /proc/sys/user), so no other process has them."""
     dev.node("tty0", 0)
     script = f"""
@@ -32,7 +32,7 @@ def test_without_inotify_the_list_is_right_and_the_watch_is_tried_again(child, d
     child(script, "unshare", "--user", "--map-root-user")
 
 
-def test_where_the_kernel_says_nothing_of_sysfs_the_log_says_so_once(child):
+def test_logs_missing_uevents_once(child):
     """In a user namespace, as in a pod with hostUsers: false."""
     script = """
         match = {"subsystem": "mem", "kernel": "null"}
@@ -46,7 +46,7 @@ def test_where_the_kernel_says_nothing_of_sysfs_the_log_says_so_once(child):
     child(script, "unshare", "--user", "--map-root-user")
 
 
-def test_what_may_not_be_looked_at_says_so(child, dev):
+def test_reports_unreadable_directories(child, dev):
     script = """
         os.chdir(dev)
         os.setgroups([])

@@ -54,7 +54,7 @@ def reasons(driver):
     return {device.id: device.health.reason for device in driver.devices()}
 
 
-def test_where_nothing_can_be_listed_the_driver_says_so_until_it_can_be_again(tree, drive, no_files):
+def test_unlistable_bus_is_an_error(tree, drive, no_files):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     driver = drive(STICK)
     with no_files(), pytest.raises(DriverError, match=r"/sys/bus/tty/devices can't be listed: Too many open files$"):
@@ -62,7 +62,7 @@ def test_where_nothing_can_be_listed_the_driver_says_so_until_it_can_be_again(tr
     assert reasons(driver) == {"0403:6001:A1:1.0": None}
 
 
-def test_what_changed_before_it_was_watched_is_seen_with_the_next_change_of_anything(tree, drive, recorder):
+def test_unwatched_change_is_seen_later(tree, drive, recorder):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     plug(tree, "1-2", "ttyUSB1", 1, serial="A2")
     driver = drive(STICK, recorder)
@@ -74,7 +74,7 @@ def test_what_changed_before_it_was_watched_is_seen_with_the_next_change_of_anyt
     assert reasons(driver).keys() == {"0403:6001:B1:1.0", "0403:6001:A2:1.0"}
 
 
-def test_a_stick_is_named_by_its_serial_number_and_gives_its_node(tree, drive):
+def test_stick_has_serial_number_and_node(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     driver = drive(STICK)
     (device,) = driver.devices()
@@ -91,7 +91,7 @@ def test_a_stick_is_named_by_its_serial_number_and_gives_its_node(tree, drive):
     assert driver.allocate([device]) == Allocation(device_nodes=(DeviceNode("/dev/ttyUSB0", None, "rw"),))
 
 
-def test_two_identical_sticks_without_serial_number_are_two_devices_wherever_they_come_first(tree, drive):
+def test_identical_sticks_are_two_devices(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0)
     plug(tree, "1-2", "ttyUSB1", 1)
     assert reasons(drive(STICK)) == {"1-1:1.0": None, "1-2:1.0": None}
@@ -103,14 +103,14 @@ def test_two_identical_sticks_without_serial_number_are_two_devices_wherever_the
     assert [device.attributes["node"] for device in drive(STICK).devices()] == ["/dev/ttyUSB1", "/dev/ttyUSB0"]
 
 
-def test_sticks_of_one_serial_number_are_told_apart_by_their_ports(tree, drive):
+def test_ports_tell_equal_serials_apart(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0, serial="0001")
     plug(tree, "1-2", "ttyUSB1", 1, serial="0001")
     plug(tree, "1-3", "ttyUSB2", 2, serial="0002")
     assert reasons(drive(STICK)) == {"0403:6001:0002:1.0": None, "1-1:1.0": None, "1-2:1.0": None}
 
 
-def test_a_stick_keeps_its_name_whatever_others_with_its_serial_number_come_and_go(tree, drive):
+def test_stick_keeps_its_name(tree, drive):
     driver, first = drive(STICK), "0403:6001:0001:1.0"
     plug(tree, "1-1", "ttyUSB0", 0, serial="0001")
     assert reasons(driver) == {first: None}
@@ -132,7 +132,7 @@ def test_a_stick_keeps_its_name_whatever_others_with_its_serial_number_come_and_
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_any_order_and_any_numbers_give_the_same_ids(tree, drive, seed):
+def test_enumeration_changes_no_id(tree, drive, seed):
     order = random.Random(seed)  # noqa: S311  an order, no secret
     ports = {"1-1": "A", "1-2": "", "1-3": "B", "1-4": " "}
     minors = order.sample(range(40), len(ports))
@@ -141,7 +141,7 @@ def test_any_order_and_any_numbers_give_the_same_ids(tree, drive, seed):
     assert list(reasons(drive(STICK))) == ["0403:6001:A:1.0", "0403:6001:B:1.0", "1-2:1.0", "1-4:1.0"]
 
 
-def test_parts_of_one_device_may_have_one_serial_number(tree, drive):
+def test_interfaces_share_a_serial_number(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     second = f"{ROOT}/usb1/1-1/1-1:1.0/ttyUSB1/tty/ttyUSB1"
     tree.write(f"/sys/class/tty/ttyUSB1 -> {second}\n{second}/uevent = DEVNAME=ttyUSB1\nc /dev/ttyUSB1 188:1")
@@ -158,7 +158,7 @@ def test_objects_with_one_id_are_none(tree, drive):
     assert found["6001"].endswith("have the same id; say `id`, or match fewer")
 
 
-def test_a_device_whose_node_is_missing_or_another_objects_is_unhealthy(tree, drive):
+def test_wrong_node_is_unhealthy(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     plug(tree, "1-2", "ttyUSB1", 1, serial="A2")
     tree.remove("/dev/ttyUSB0")
@@ -169,7 +169,7 @@ def test_a_device_whose_node_is_missing_or_another_objects_is_unhealthy(tree, dr
     }
 
 
-def test_what_a_device_says_of_itself_does_not_lead_elsewhere(tree, drive):
+def test_hostile_attribute_leads_nowhere(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0, serial="../../etc")
     found = reasons(drive(STICK, mounts=[{"host_path": "/run/{attrs:serial}", "container_path": "/x"}]))
     (reason,) = found.values()
@@ -200,7 +200,7 @@ def test_a_container_gets_what_the_templates_say(tree, drive):
     )
 
 
-def test_a_path_in_the_container_is_for_one_device(tree, drive):
+def test_container_path_is_one_devices(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     plug(tree, "1-2", "ttyUSB1", 1, serial="A2")
     driver = drive(STICK, id="{attrs:serial}", container_path="/dev/modem")
@@ -228,7 +228,7 @@ GPS = r"^A1: it gives nodes /dev/gps \(char 10:7\) as /dev/gps, rw now, it was .
     ],
     ids=["no node", "another node", "another optional node", "no object", "another vendor", "another identity"],
 )
-def test_what_changed_since_the_list_is_not_given_away(tree, drive, change, why):
+def test_refuses_a_changed_device(tree, drive, change, why):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     tree.write("c /dev/gps 10:6")
     recorder = Recorder()
@@ -255,7 +255,7 @@ def test_a_node_that_comes_is_noticed(tree, drive):
     assert list(reasons(driver).values()) == [None]
 
 
-def test_a_device_moved_to_another_node_is_told(tree, drive):
+def test_logs_a_moved_device(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     recorder = Recorder()
     driver = drive(STICK, recorder)
@@ -286,7 +286,7 @@ def functions(tree):
 
 
 @pytest.mark.usefixtures("functions")
-def test_pci_functions_give_the_nodes_that_their_directories_name(drive):
+def test_pci_functions_give_their_nodes(drive):
     driver = drive({"subsystem": "pci", "attr": {"vendor": "0x8086"}, "driver": "igb_uio"}, nodes="/dev/{entry:uio/*}")
     devices = driver.devices()
     assert {device.id: device.hardware for device in devices} == {
@@ -311,7 +311,7 @@ def test_devices_without_any_node(drive):
     assert driver.allocate([device]) == Allocation()
 
 
-def test_an_object_without_what_the_id_needs_is_left_out_and_told(tree, drive):
+def test_logs_objects_without_id(tree, drive):
     plug(tree, "1-1", "ttyUSB0", 0)
     recorder = Recorder()
     assert reasons(drive(STICK, recorder, id="{attrs:serial}")) == {}
@@ -388,7 +388,7 @@ GPU = "devices/pci0000:00/0000:00:01.0/0000:03:00.0"
     ],
     ids=["the PF", "in the PF", "the PF's id", "the PF's environment", "the VF", "a card's parent", "its attribute"],
 )
-def test_what_an_answer_depended_on_is_a_concern_also_of_what_is_no_device_yet(tree, options, path):
+def test_concerns_cover_dependencies(tree, options, path):
     """The same answer as that of the next slow look, which comes up to 30 s later."""
     tree.write(f"""
         /sys/{VF}/infiniband_verbs/uverbs1/dev = 231:1
@@ -412,7 +412,7 @@ def test_what_an_answer_depended_on_is_a_concern_also_of_what_is_no_device_yet(t
     assert not survey.concerns(Uevent("add", "devices/virtual/net/veth1", "net"))
 
 
-def test_only_what_concerns_a_device_is_a_change(tree):
+def test_concerns_only_related_events(tree):
     plug(tree, "1-1", "ttyUSB0", 0, serial="A1")
     roots = {"dev": str(tree.at("/dev")), "sysfs": str(tree.at("/sys"))}
     survey = survey_of(from_plain({"match": STICK, **roots}, CharDeviceOptions))

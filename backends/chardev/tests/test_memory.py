@@ -221,7 +221,7 @@ operations = st.lists(
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @settings(max_examples=8, deadline=None)
 @given(operations=operations)
-def test_what_is_kept_is_what_a_look_at_everything_finds(name, operations):
+def test_kept_answers_equal_a_full_look(name, operations):
     """After each change whose events came. A lost one is found by the next look at everything."""
     with tempfile.TemporaryDirectory() as directory:
         host = Host(Path(directory), CONFIGURATIONS[name])
@@ -279,7 +279,7 @@ def listed(driver):
 
 
 @pytest.mark.parametrize("change", [("/dev/vfio/7", {7}), ("/dev/vfio/vfio", set(range(20)))])
-def test_a_change_reads_only_what_it_touches_and_nothing_else_does(functions, opened, driver, recorder, change):
+def test_change_reads_what_it_touches(functions, opened, driver, recorder, change):
     path, touched = change
     opened()  # by the first looks
     functions.remove(path)
@@ -291,7 +291,7 @@ def test_a_change_reads_only_what_it_touches_and_nothing_else_does(functions, op
     assert recorder.until(lambda: len(listed(driver)) == 20)
 
 
-def test_what_comes_is_read_and_what_is_there_is_not(functions, opened):
+def test_reads_newcomers_only(functions, opened):
     raw = {"match": {"subsystem": "pci", "attr": {"vendor": "0x1"}}, "nodes": [], "numa": ""}
     survey = survey_of(from_plain({**raw, "sysfs": str(functions.at("/sys"))}, CharDeviceOptions))
 
@@ -308,7 +308,7 @@ def test_what_comes_is_read_and_what_is_there_is_not(functions, opened):
     assert found(None) == 20
 
 
-def test_a_refused_allocation_has_everything_looked_at(functions, driver, recorder):
+def test_refused_allocation_looks_at_everything(functions, driver, recorder):
     """There was no event for what it found. Nothing that is kept is given."""
     devices = driver.devices()
     functions.write(f"{BUS}/{name(3)}/vendor = 0x2")
@@ -319,7 +319,7 @@ def test_a_refused_allocation_has_everything_looked_at(functions, driver, record
     assert listed(driver) == [name(one) for one in range(20) if one not in {3, 7}]
 
 
-def test_everything_is_looked_at_now_and_then_though_events_say_what_has_changed():
+def test_looks_at_everything_now_and_then():
     proof, changes = Proof(), ChangedPlaces(frozenset({"devices/a"}))
     assert (proof.due(changes, 100), proof.wanted) == (None, False)
     assert (proof.due(changes, 100 + PROOF), proof.wanted) == (changes, False)

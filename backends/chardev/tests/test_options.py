@@ -56,7 +56,7 @@ def test_a_wrong_type_is_refused(changed, message):
         options(**changed)
 
 
-def test_everything_that_is_wrong_is_said_at_once():
+def test_reports_all_errors_at_once():
     with pytest.raises(ExceptionGroup) as caught:
         options(paths=("tty", "/dev/a::1"), exclude=("/tmp/*", "/dev/a::1"), permissions="rr", container_path="x{y}")
     keys = [str(error).partition(":")[0] for error in caught.value.exceptions]
@@ -114,7 +114,7 @@ def test_who_offers_everything_is_warned(path):
         (["/dev/ttyUSB0"], (), ["/dev/ttyUSB1", "/dev/ttyS*"], (), False),
     ],
 )
-def test_who_offers_what_another_resource_offers_is_warned(paths, exclude, theirs, their_exclude, warned):
+def test_warns_of_shared_nodes(paths, exclude, theirs, their_exclude, warned):
     ours, other = options(paths=paths, exclude=exclude), options(paths=theirs, exclude=their_exclude)
     assert any("example.com/b offers it too" in text for text in ours.warnings({"example.com/b": other})) == warned
     assert not list(ours.warnings({"example.com/b": options(paths=theirs, type="block")}))

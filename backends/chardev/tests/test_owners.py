@@ -35,7 +35,7 @@ OF_UEVENT = ["/dev/acme{minor}", "{devnode}"]
 @pytest.mark.parametrize(
     ("path", "uevent"), [*((one, False) for one in PATHS), *((o, True) for o in PATHS + OF_UEVENT)]
 )
-def test_a_link_to_another_node_is_not_given(tree, drive, path, uevent):
+def test_refuses_a_link_elsewhere(tree, drive, path, uevent):
     acme(tree, 0, uevent=uevent, index=0)
     acme(tree, 17, uevent=uevent, node=False, index=17)
     tree.write("/dev/acme17 -> /dev/acme0")
@@ -62,7 +62,7 @@ def test_a_wrong_node_is_not_passed_over(tree, drive, nodes):
     assert "found 3722:0" in reasons(driver)["acme17"]
 
 
-def test_a_node_that_becomes_anothers_is_not_given(tree, drive):
+def test_refuses_a_node_of_another(tree, drive):
     acme(tree, 17)
     driver = drive(ACME, nodes="/dev/{kernel}")
     devices = driver.devices()
@@ -72,7 +72,7 @@ def test_a_node_that_becomes_anothers_is_not_given(tree, drive):
         driver.allocate(devices)
 
 
-def test_another_type_with_the_same_number_is_another_device(tree, drive):
+def test_block_and_char_differ(tree, drive):
     tree.write("""
         /sys/devices/virtual/block/disk0/subsystem -> /sys/class/block
         /sys/class/block/disk0 -> /sys/devices/virtual/block/disk0
@@ -117,7 +117,7 @@ CARD = {"subsystem": "drm", "kernel": "card*"}
     ],
 )
 @pytest.mark.parametrize("known", [True, False])
-def test_a_node_of_the_same_device_may_have_its_own_number(tree, drive, path, known):
+def test_sibling_node_has_own_number(tree, drive, path, known):
     if not known:
         tree.remove("/sys/dev")
     driver = drive(CARD, nodes=path)
@@ -128,7 +128,7 @@ def test_a_node_of_the_same_device_may_have_its_own_number(tree, drive, path, kn
 
 
 @pytest.mark.usefixtures("card")
-def test_a_function_gives_the_nodes_that_it_has_and_no_others(tree, drive):
+def test_function_gives_own_nodes_only(tree, drive):
     driver = drive({"subsystem": "pci"}, nodes="/dev/dri/{entry:drm/card*}")
     assert reasons(driver) == {"0000:02:00.0": None}
     tree.write("/dev/dri/card0 -> /dev/dri/renderD128")
@@ -136,7 +136,7 @@ def test_a_function_gives_the_nodes_that_it_has_and_no_others(tree, drive):
     assert reasons(driver) == {"0000:02:00.0": why}
 
 
-def test_what_the_kernel_calls_so_beside_the_object_is_given(tree, drive):
+def test_gives_the_kernels_sibling(tree, drive):
     """``/dev/tpmrm0`` of tpm0, ``/dev/snd/pcmC1D0c`` of controlC1."""
     here = "/sys/devices/platform/TPM:00"
     tree.write(f"{here}/subsystem -> /sys/bus/platform")
@@ -157,7 +157,7 @@ def test_what_the_kernel_calls_so_beside_the_object_is_given(tree, drive):
     assert "expected /dev/tpmrm0 to be 10:224" in reasons(driver)["TPM:00"]
 
 
-def test_the_tty_in_a_stick_is_the_sticks(tree, drive):
+def test_inner_tty_is_the_sticks(tree, drive):
     here = "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-2"
     tree.write(f"""
         {here}/subsystem -> /sys/bus/usb
@@ -178,7 +178,7 @@ def test_the_tty_in_a_stick_is_the_sticks(tree, drive):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_tty_gives_the_stick_that_it_is_in(tree, drive, known):
+def test_tty_gives_its_stick(tree, drive, known):
     """Also where there is no ``/sys/dev``."""
     here = "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-2"
     tty = f"{here}/1-2:1.0/ttyUSB0/tty/ttyUSB0"
@@ -203,7 +203,7 @@ def test_a_tty_gives_the_stick_that_it_is_in(tree, drive, known):
     assert "to be 188:0, as sysfs says, found 189:4" in next(iter(reasons(driver).values()))
 
 
-def test_a_part_that_is_an_object_has_its_own_number(tree, drive):
+def test_part_has_its_own_number(tree, drive):
     acme(tree, 0)
     tree.write(f"{ROOT}/acme0/queue/q1/dev = 3723:1\n{ROOT}/acme0/queue/q2/dev = 3723:2")
     tree.write("c /dev/q1 3723:1\n/dev/q2 -> /dev/q1")
@@ -214,7 +214,7 @@ def test_a_part_that_is_an_object_has_its_own_number(tree, drive):
     }
 
 
-def test_nodes_that_belong_to_no_object_have_any_number(tree, drive):
+def test_unowned_nodes_have_any_number(tree, drive):
     acme(tree, 17)
     tree.write("c /dev/control 10:1")
     assert reasons(drive(ACME, nodes=["/dev/{kernel}", "/dev/control"])) == {"acme17": None}

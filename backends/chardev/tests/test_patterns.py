@@ -48,7 +48,7 @@ def test_the_pure_match_agrees_with_the_walk(tree, pattern):
 
 
 @given(pattern=globs, without=globs)
-def test_what_is_excluded_is_not_offered_nor_anything_below(tree, pattern, without):
+def test_excludes_all_below(tree, pattern, without):
     paths, dev = (f"/dev/{pattern}",), str(tree)
     found = NamedDevices(CharDeviceOptions(paths=paths, exclude=(f"/dev/{without}",), dev=dev)).devices
     everything = NamedDevices(CharDeviceOptions(paths=paths, dev=dev)).devices

@@ -38,7 +38,7 @@ def probed(dev):
     return probed
 
 
-def test_a_node_without_a_device_behind_it_is_unhealthy_and_one_that_opens_is_not(dev, probed):
+def test_probes_by_opening(dev, probed):
     dev.node("none", 77)
     os.mknod(dev.path / "null", 0o20666, os.makedev(1, 3))
     driver = probed(open=True)
@@ -52,14 +52,14 @@ def test_a_command_says_why(dev, probed):
     until(dev, driver, {"good": None, "bad": f"/bin/sh -c test $1 = good && exit; {SAYS} sh bad: bad is worn out"})
 
 
-def test_a_command_that_says_much_says_why_at_its_end(dev, probed):
+def test_command_reason_is_its_last_line(dev, probed):
     dev.node("a", 1)
     script = "(yes | head -c 1000000; printf 'worn out %01000d' 0) >&2; exit 1"
     why = f"worn out {'0' * 191}"
     until(dev, probed(command=["/bin/sh", "-c", script]), {"a": f"/bin/sh -c {script}: {why}"})
 
 
-def test_a_command_has_no_environment_but_a_path(dev, probed, tmp_path):
+def test_command_gets_only_path(dev, probed, tmp_path):
     dev.node("a", 1)
     driver = probed(command=["/bin/sh", "-c", f"exec /usr/bin/env > {tmp_path}/env"])
     until(dev, driver, {"a": None})
@@ -67,7 +67,7 @@ def test_a_command_has_no_environment_but_a_path(dev, probed, tmp_path):
     assert names <= {"PATH", "PWD", "SHLVL", "_"}
 
 
-def test_what_hangs_is_killed_and_holds_up_nobody(dev, probed, tmp_path):
+def test_kills_a_hanging_probe(dev, probed, tmp_path):
     dev.node("hangs", 1)
     dev.node("works", 2)
     script = f"echo $$ >> {tmp_path}/$1; test $1 = works || exec sleep 1000"
@@ -94,7 +94,7 @@ class Hanging(File):
 
 
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # it can't be waited for
-def test_what_hangs_in_the_kernel_is_left_behind(dev, probed, tmp_path):
+def test_leaves_unkillable_probes_behind(dev, probed, tmp_path):
     hanging, names = Hanging(), [f"hangs{number}" for number in range(8)]
     for number, name in enumerate([*names, "works"]):
         dev.node(name, number)
@@ -130,11 +130,11 @@ def test_a_device_that_recovers_is_healthy_again(dev, probed, tmp_path):
     until(dev, driver, {"a": f"{what}: exit code 1"})
 
 
-def test_a_device_that_fails_is_asked_less_and_less():
+def test_failing_probe_backs_off():
     assert [pause(failures, 30.0) for failures in (0, 1, 2, 3, 6, 100)] == [30, 1, 2, 4, 30, 30]
 
 
-def test_a_program_that_is_not_there_says_so(dev, probed):
+def test_reports_a_missing_program(dev, probed):
     dev.node("a", 1)
     why = "/no/such: /no/such can't be started: No such file or directory"
     until(dev, probed(command=["/no/such"]), {"a": why})
@@ -146,7 +146,7 @@ def test_more_devices_than_are_asked_at_once(dev, probed):
     until(dev, probed(command=["/bin/true"]), {f"n{number}": None for number in range(20)})
 
 
-def test_children_end_with_their_devices_and_with_the_driver(dev, probed, tmp_path):
+def test_children_end_with_the_driver(dev, probed, tmp_path):
     for name in ("a", "b"):
         dev.node(name, ord(name))
     script = f"echo $$ > {tmp_path}/$1; exec sleep 1000"
@@ -183,7 +183,7 @@ def test_an_attribute_is_compared_at_each_look(tree, drive):
         driver.allocate([device])
 
 
-def test_a_command_is_filled_for_a_matched_device(tree, drive):
+def test_fills_the_command(tree, drive):
     tree.write(f"{FUNCTION}/serial = A7\n/sys/bus/pci/devices/0000:01:00.0 -> {FUNCTION}")
     health = {"command": ["/bin/sh", "-c", "echo $1 >&2; exit 1", "sh", "{attr:serial}"]}
     recorder = Recorder()

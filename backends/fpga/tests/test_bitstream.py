@@ -16,7 +16,7 @@ def bitstream(options):
     return options.bitstream
 
 
-def test_content_and_digest_are_of_the_same_bytes(bitstream):
+def test_digest_covers_content(bitstream):
     image = read_image(bitstream)
     assert image.content == bitstream.path.read_bytes()
     assert read_image(replace(bitstream, sha256=image.sha256)) == image
@@ -43,7 +43,7 @@ def _grow(path, size):
 
 
 @pytest.mark.parametrize("size", [1, MIB])
-def test_the_smallest_and_the_largest_file_are_read(bitstream, size):
+def test_reads_extreme_sizes(bitstream, size):
     bitstream.path.write_bytes(b"x")
     _grow(bitstream.path, size)
     assert len(read_image(replace(bitstream, max_mib=1)).content) == size
@@ -79,6 +79,6 @@ def test_a_strangers_file_is_refused(bitstream):
         read_image(bitstream)
 
 
-def test_other_content_than_the_digest_says_is_refused(bitstream):
+def test_refuses_wrong_digest(bitstream):
     with pytest.raises(DriverError, match=r"expected the sha256 0000.*, found [0-9a-f]{64}$"):
         read_image(replace(bitstream, sha256="0" * 64))

@@ -81,7 +81,7 @@ def gateway(path, *held, started=True, failure=None):
     path.unlink()
 
 
-def test_a_free_board_is_programmed_verified_and_listed(run, tmp_path):
+def test_programs_verifies_and_lists(run, tmp_path):
     with gateway(tmp_path / "control.sock"):
         done = run("program", "a", "example.com/aes")
     assert (done.exit_code, done.stdout) == (0, "board a runs aes-v1\n")
@@ -102,9 +102,7 @@ def test_a_free_board_is_programmed_verified_and_listed(run, tmp_path):
 @pytest.mark.parametrize(
     "command", [("list",), ("verify", "b"), ("program", "b", "--force"), ("reset", "b", "--force")]
 )
-def test_a_journal_that_cannot_be_read_is_told_because_its_boards_would_look_as_if_nothing_was_programmed(
-    run, tmp_path, command
-):
+def test_unreadable_journal_is_an_error(run, tmp_path, command):
     (tmp_path / "state").write_text("")
     done = run(*command)
     assert done.exit_code == 1
@@ -115,7 +113,7 @@ def test_a_journal_that_cannot_be_read_is_told_because_its_boards_would_look_as_
 
 
 @pytest.mark.parametrize("command", [("program", "a", "example.com/aes"), ("reset", "a")])
-def test_a_board_that_a_pod_holds_is_left_alone_whatever_it_holds_it_as(run, tmp_path, command):
+def test_leaves_held_boards_alone(run, tmp_path, command):
     with gateway(tmp_path / "control.sock", ("fft", "a")):
         refused = run(*command)
     assert refused.exit_code == 1
@@ -124,7 +122,7 @@ def test_a_board_that_a_pod_holds_is_left_alone_whatever_it_holds_it_as(run, tmp
     assert run(*command, "--force").exit_code == 0
 
 
-def test_without_a_gateway_nothing_is_touched_because_nobody_knows_who_holds_the_board(run, tmp_path):
+def test_touches_nothing_without_gateway(run, tmp_path):
     refused = run("program", "a", "example.com/aes")
     assert refused.exit_code == 1
     assert "it isn't known whether a pod holds it: no gateway is running" in refused.stderr
@@ -135,7 +133,7 @@ def test_without_a_gateway_nothing_is_touched_because_nobody_knows_who_holds_the
     assert "who holds what isn't known: no gateway is running" in listed.stderr
 
 
-def test_a_gateway_that_serves_other_resources_does_not_know_who_holds_the_board(run, tmp_path, configuration):
+def test_other_resources_know_no_holder(run, tmp_path, configuration):
     with gateway(tmp_path / "control.sock"):
         file = tmp_path / "config.yaml"
         file.write_text(file.read_text().replace("example.com/fft", "example.com/new"))
@@ -145,7 +143,7 @@ def test_a_gateway_that_serves_other_resources_does_not_know_who_holds_the_board
 
 
 @pytest.mark.parametrize("how", [{"started": False}, {"failure": {"reason": "a bug", "since": None}}])
-def test_a_gateway_without_a_list_of_boards_does_not_know_who_holds_them(run, tmp_path, how):
+def test_unlisted_boards_have_no_holder(run, tmp_path, how):
     with gateway(tmp_path / "control.sock", **how):
         refused = run("program", "b")
     assert refused.exit_code == 1
@@ -154,7 +152,7 @@ def test_a_gateway_without_a_list_of_boards_does_not_know_who_holds_them(run, tm
     )
 
 
-def test_a_failure_names_the_board_and_is_listed(run, configuration):
+def test_failure_names_the_board(run, configuration):
     configuration(fail_first=1)
     failed = run("program", "b", "--force")
     assert (failed.exit_code, failed.stderr.splitlines()[-1]) == (1, "Error: board 'b': simulated failure 1 of 1")
@@ -179,7 +177,7 @@ def test_a_reset_board_is_unknown_again(run, tmp_path):
         (("verify", "c"), "config.yaml has a board 'c'; the boards are a, b"),
     ],
 )
-def test_a_board_that_is_not_meant_clearly_is_named(run, arguments, text):
+def test_ambiguous_board_is_named(run, arguments, text):
     done = run(*arguments)
     assert done.exit_code == 1
     assert text in done.stderr
@@ -218,7 +216,7 @@ async def test_a_step_that_lasts_is_told_again(capsys):
 
 
 @pytest.mark.parametrize("command", ["program", "reset"])
-def test_a_board_that_is_not_there_is_left_alone(run, tmp_path, command):
+def test_leaves_absent_boards_alone(run, tmp_path, command):
     """Nor does anything by its address, under which nobody else would know it."""
     file = tmp_path / "config.yaml"
     config = json.loads(file.read_text())

@@ -250,7 +250,7 @@ EVENTS = st.tuples(
 # What is drawn doesn't depend on what has happened, because that depends on how fast the threads are.
 @given(st.lists(EVENTS, min_size=30, max_size=80))
 @settings(deadline=None, max_examples=15)
-def test_a_container_has_the_function_that_its_pod_asked_for(events):
+def test_containers_have_their_pods_function(events):
     node = FunctionNode()
     try:
         node.start()

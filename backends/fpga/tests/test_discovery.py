@@ -54,7 +54,7 @@ def card(tree, address, number, *ports):
         """)
 
 
-def test_ports_are_named_by_card_and_port_and_have_node_and_numa_node(tree, seen):
+def test_ports_have_names_and_nodes(tree, seen):
     card(tree, "0000:3b:00.0", 0, (0, 1), (1, 0))
     card(tree, "0000:af:00.0", 7, (0, 4))
     found = seen(programmer="dfl")[1].boards
@@ -65,7 +65,7 @@ def test_ports_are_named_by_card_and_port_and_have_node_and_numa_node(tree, seen
     ]
 
 
-def test_managers_are_named_by_their_bus_and_not_by_their_numbers(tree, seen):
+def test_managers_are_named_by_bus(tree, seen):
     manager(tree, "f8007000.devcfg", 3)
     manager(tree, "pcap", 0)
     manager(tree, "dfl-fme.0/dfl-fme-mgr.0", 1, name="DFL FME FPGA Manager")
@@ -74,7 +74,7 @@ def test_managers_are_named_by_their_bus_and_not_by_their_numbers(tree, seen):
     assert found.notices == []
 
 
-def test_boards_by_hand_come_first_and_are_not_found_again(tree, seen):
+def test_configured_boards_come_first(tree, seen):
     manager(tree, "f8007000.devcfg", 0)
     manager(tree, "pcap", 1)
     board = Board("mine", ("/dev/uio0",), address="pcap")
@@ -83,7 +83,7 @@ def test_boards_by_hand_come_first_and_are_not_found_again(tree, seen):
     assert [one.id for one in seen(programmer="fpga-manager", boards=(board,), discover=())[1].boards] == ["mine"]
 
 
-def test_what_has_no_lasting_name_is_told_and_not_offered(tree, seen):
+def test_logs_boards_without_lasting_name(tree, seen):
     manager(tree, "spi0.0", 0, bus="spi")
     manager(tree, "two", 1)
     tree.write("""
@@ -98,7 +98,7 @@ def test_what_has_no_lasting_name_is_told_and_not_offered(tree, seen):
     ]
 
 
-def test_a_card_without_a_lasting_name_and_a_port_without_a_number_are_told(tree, seen):
+def test_logs_unnamed_cards_and_ports(tree, seen):
     card(tree, "0000:3b:00.0", 0, (0, 0), ("x", 1))
     tree.write("""
         /sys/devices/pci0000:3a/0000:3b:00.0/fpga_region/region0/dfl-port.2/uevent = DEVNAME=dfl-port.2
@@ -115,7 +115,7 @@ def test_a_card_without_a_lasting_name_and_a_port_without_a_number_are_told(tree
     ]
 
 
-def test_the_manager_of_a_dfl_card_is_no_board_also_if_its_name_cannot_be_read(tree, seen):
+def test_dfl_manager_is_no_board(tree, seen):
     manager(tree, "dfl-fme.0/dfl-fme-mgr.2", 1)
     manager(tree, "f8007000.devcfg", 0)
     for number, place in enumerate(("soc/f8007000.devcfg", "soc/dfl-fme.0/dfl-fme-mgr.2")):
@@ -136,14 +136,14 @@ def inside(tree, card, part, number, bus="platform"):
     """)
 
 
-def test_the_one_manager_inside_a_card_has_the_cards_name_and_not_a_number_that_the_kernel_counted(tree, seen):
+def test_inner_manager_has_card_name(tree, seen):
     inside(tree, "0000:3b:00.0", "xlnx-mgr.3.auto", 0)
     inside(tree, "0000:af:00.0", "spi0.0", 1, bus="spi")
     found = seen(programmer="fpga-manager")[1]
     assert ([board.id for board in found.boards], found.notices) == (["0000:3b:00.0", "0000:af:00.0"], [])
 
 
-def test_of_several_managers_inside_a_card_those_are_offered_that_have_names_of_their_own(tree, seen):
+def test_offers_named_inner_managers(tree, seen):
     inside(tree, "0000:3b:00.0", "mgr.3.auto", 0)
     inside(tree, "0000:3b:00.0", "mgr.4.auto", 1)
     inside(tree, "0000:3b:00.0", "af000000.pcap", 2)
@@ -152,7 +152,7 @@ def test_of_several_managers_inside_a_card_those_are_offered_that_have_names_of_
     assert found.notices == ["0000:3b:00.0 isn't offered, because it names several boards"]
 
 
-def test_a_card_that_is_a_board_by_hand_is_not_found_again_under_the_name_of_its_part(tree, seen):
+def test_configured_card_hides_its_parts(tree, seen):
     inside(tree, "0000:3b:00.0", "af000000.pcap", 0)
     card = Board("mine", address="0000:3b:00.0")
     assert [board.id for board in seen(programmer="fpga-manager", boards=(card,))[1].boards] == ["mine"]
@@ -165,7 +165,7 @@ def test_a_card_that_is_a_board_by_hand_is_not_found_again_under_the_name_of_its
     assert [board.id for board in found.boards] == ["mine", "af000000.pcap"], "the card has a manager of its own"
 
 
-def test_a_link_that_leads_to_no_board_is_told(tree, seen, start, caplog):
+def test_logs_stray_links(tree, seen, start, caplog):
     manager(tree, "f8007000.devcfg", 0)
     tree.write("""
         /sys/class/fpga_manager/fpga1 -> /sys/devices/soc/gone/fpga_manager/fpga1
@@ -184,7 +184,7 @@ def test_a_link_that_leads_to_no_board_is_told(tree, seen, start, caplog):
 
 
 @pytest.mark.parametrize("name", ["a!b", "x" * 64, "\u00fc", "a b", "a::1"])
-def test_a_manager_with_an_odd_name_is_told_and_the_others_are_offered(tree, seen, name):
+def test_logs_odd_manager_names(tree, seen, name):
     manager(tree, name, 0)
     manager(tree, "firmware:zynqmp-firmware:pcap", 1)
     found = seen(programmer="fpga-manager")[1]
@@ -193,7 +193,7 @@ def test_a_manager_with_an_odd_name_is_told_and_the_others_are_offered(tree, see
     assert notice.startswith(f"/sys/devices/soc/{name}/fpga_manager/fpga0 isn't offered: id: ")
 
 
-def test_boards_come_and_go_and_may_be_other_ones(tree, seen, start):
+def test_boards_come_and_go(tree, seen, start):
     card(tree, "0000:3b:00.0", 0, (0, 0))
     driver = start(seen(programmer="dfl")[0])
     listed = [device.id for device in driver.devices()]
@@ -221,7 +221,7 @@ def test_the_kernels_messages_about_boards_matter(event, matters):
     assert concerns(event) is matters
 
 
-def test_two_resources_that_find_boards_have_to_be_in_one_pool(seen):
+def test_discovering_resources_need_a_pool(seen):
     (first, _), (second, _) = seen(programmer="dfl"), seen(programmer="dfl", discover=("0000:3b:*",))
     assert set(first.claims()) & set(second.claims())
     with pytest.raises(

@@ -55,7 +55,7 @@ def _programmed(recorder):
 
 
 @pytest.mark.parametrize("error", [SystemExit("the tool says no"), KeyError("no")])
-def test_whatever_a_programmer_raises_fails_the_start_and_the_board(options, start_with, error):
+def test_any_error_fails_the_board(options, start_with, error):
     def act(board):
         if board.id == "fpga-b":
             raise error
@@ -66,7 +66,7 @@ def test_whatever_a_programmer_raises_fails_the_start_and_the_board(options, sta
     assert [device.health.ok for device in driver.devices()] == [True, False, True]
 
 
-def test_boards_are_listed_and_given_with_nodes_and_bitstream(options, start):
+def test_boards_are_listed_and_given(options, start):
     driver = start(options)
     assert list(driver.devices()) == [
         Device("fpga-a", numa_nodes=(1,), hardware=("fpga fpga-a",)),
@@ -85,7 +85,7 @@ def test_a_board_of_another_resource_is_refused(options, start, method):
         getattr(start(options), method)([Device("fpga-z")])
 
 
-def test_a_programmed_board_is_left_alone_even_by_the_next_gateway(options, start, recorder):
+def test_leaves_programmed_boards_alone(options, start, recorder):
     driver = start(options)
     driver.prepare(driver.devices()[:1])
     driver.prepare(driver.devices()[:1])
@@ -99,7 +99,7 @@ def test_a_programmed_board_is_left_alone_even_by_the_next_gateway(options, star
     ['{"state": "programming", "sha256": "%s"}', "{", "[" * 4000, " " * 5000, '{"state": "loaded"}', ""],
     ids=range(6),
 )
-def test_a_board_whose_state_is_unknown_is_programmed_again(options, start, recorder, found):
+def test_programs_unknown_boards(options, start, recorder, found):
     driver = start(options)
     driver.prepare(driver.devices()[:1])
     sha256 = json.loads(_state(options).read_text())["sha256"]
@@ -109,7 +109,7 @@ def test_a_board_whose_state_is_unknown_is_programmed_again(options, start, reco
     assert json.loads(_state(options).read_text()) == {"state": "loaded", "sha256": sha256}
 
 
-def test_a_board_counts_as_unknown_while_it_is_programmed(simulate, start):
+def test_unknown_while_programmed(simulate, start):
     options = simulate(fail_first=1)
     driver = start(options)
     with pytest.raises(DriverError):
@@ -125,7 +125,7 @@ def test_another_bitstream_is_programmed_over_the_last(options, start, recorder)
     assert _programmed(recorder) == ["fpga-a", "fpga-a"]
 
 
-def test_a_board_that_runs_the_digest_asked_for_needs_no_file(options, start):
+def test_running_digest_needs_no_file(options, start):
     start(options).prepare(start(options).devices())
     sha256 = json.loads(_state(options).read_text())["sha256"]
     options.bitstream.path.unlink()
@@ -133,7 +133,7 @@ def test_a_board_that_runs_the_digest_asked_for_needs_no_file(options, start):
     start(pinned).prepare(start(pinned).devices())
 
 
-def test_a_failure_fails_the_start_and_the_next_prepare_tries_at_once(simulate, start, recorder):
+def test_next_prepare_tries_at_once(simulate, start, recorder):
     driver = start(simulate(fail_first=1))
     with pytest.raises(DriverError, match=r"^board 'fpga-a' can't be programmed: simulated failure 1 of 1$"):
         driver.prepare(driver.devices()[:1])
@@ -148,7 +148,7 @@ def test_a_failure_fails_the_start_and_the_next_prepare_tries_at_once(simulate, 
     assert recorder.changes == 2
 
 
-def test_a_failed_board_is_tried_again_until_it_works(simulate, start, recorder):
+def test_retries_failed_boards(simulate, start, recorder):
     driver = start(simulate(fail_first=3, retry=timedelta(milliseconds=5)))
     with pytest.raises(DriverError):
         driver.prepare(driver.devices()[:1])
@@ -176,7 +176,7 @@ def test_nothing_is_programmed_from_a_doubtful_file(options, start_with, spoil):
 
 
 @pytest.mark.parametrize("bad", ["fpga-a", "fpga-b", "fpga-c"])
-def test_a_board_that_fails_is_programmed_once_for_one_start(options, start_with, bad):
+def test_one_attempt_per_start(options, start_with, bad):
     programmer = Programmer(lambda board: {}[board.id] if board.id == bad else None)
     driver = start_with(options, programmer)
     with pytest.raises(DriverError, match=rf"^board '{bad}' can't be programmed: '{bad}'$"):
@@ -193,7 +193,7 @@ def _end(before):
         assert time.monotonic() < deadline, thread
 
 
-def test_failures_are_counted_from_one_until_a_success_and_the_pauses_with_them(options, start_with, recorder):
+def test_success_resets_failures(options, start_with, recorder):
     before = set(threading.enumerate())
     bad = True
     driver = start_with(replace(options, retry_limit=timedelta(hours=9)), Programmer(lambda board: bad and busy(board)))
@@ -214,7 +214,7 @@ def test_failures_are_counted_from_one_until_a_success_and_the_pauses_with_them(
     assert "(failure 1)" in recorder.messages[-1]
 
 
-def test_a_bug_of_a_programmer_leaves_the_board_unhealthy(options, start_with):
+def test_programmers_bug_is_unhealthy(options, start_with):
     driver = start_with(options, Programmer(lambda board: {}[board.id]))
     with pytest.raises(DriverError, match=r"can't be programmed: 'fpga-a'"):
         driver.prepare(driver.devices()[:1])
@@ -237,7 +237,7 @@ def test_boards_are_programmed_at_once(options, start_with):
     assert sorted(programmer.programmed) == ["fpga-a", "fpga-b", "fpga-c"]
 
 
-def test_one_board_is_programmed_once_for_all_who_ask(options, start_with):
+def test_callers_share_an_attempt(options, start_with):
     begun, go = threading.Event(), threading.Event()
 
     def act(board):
@@ -284,7 +284,7 @@ def test_close_waits_for_no_pause(options, start_with):
     assert not planned.is_alive()
 
 
-def test_pauses_double_up_to_the_limit_and_differ(options):
+def test_pauses_double_with_jitter(options):
     options = replace(options, retry_first=timedelta(seconds=1), retry_limit=timedelta(seconds=60))
     for failures, longest in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (5000, 60)]:
         pauses = {pause(failures, options) for _ in range(20)}

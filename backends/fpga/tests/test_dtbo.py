@@ -30,6 +30,6 @@ def test_only_the_name_of_the_image_changes(old, new):
         (overlay().replace(struct.pack(">I", 4), struct.pack(">I", 7)), "broken: found the token 7"),
     ],
 )
-def test_what_is_no_overlay_with_one_image_is_refused(content, why):
+def test_refuses_other_overlays(content, why):
     with pytest.raises(DriverError, match=why):
         dtbo.naming(content, "x")

@@ -10,7 +10,7 @@ KILLED = Path(__file__).with_name("killed.py")
 AES = hashlib.sha256(b"aes").hexdigest()
 
 
-def test_a_process_that_is_killed_at_any_step_leaves_nothing_in_doubt(tmp_path):
+def test_killed_at_any_step(tmp_path):
     done = subprocess.run([sys.executable, KILLED, tmp_path], stdout=subprocess.PIPE, check=True, timeout=60)
     *killed, whole = map(json.loads, done.stdout.splitlines())
     for one in killed:

@@ -109,14 +109,14 @@ def entry(options, board="fpga-a"):
     return json.loads((options.state_dir / f"{board}.json").read_text())
 
 
-def test_a_board_has_the_function_that_was_asked_for_last(function, hardware):
+def test_board_has_the_last_function(function, hardware):
     aes, fft = function("aes"), function("fft")
     for driver in (aes, aes, fft, fft, aes):
         driver.prepare(driver.devices()[:1])
     assert hardware.programmed == [("fpga-a", name) for name in ("aes", "fft", "aes")]
 
 
-def test_boards_that_need_the_least_programming_are_preferred(function, options):
+def test_prefers_least_programming(function, options):
     aes, fft = function("aes"), function("fft")
     a, b, c = aes.devices()
     fft.prepare([b])
@@ -128,7 +128,7 @@ def test_boards_that_need_the_least_programming_are_preferred(function, options)
     assert aes.prefer([a, c], [], 1) == [c], "c is near no NUMA node, a is near one"
 
 
-def test_another_function_waits_and_hears_how_far_the_first_is(function, hardware, held):
+def test_second_function_hears_progress(function, hardware, held):
     hardware.act = lambda board, progress: (progress("write init"), held())
     aes, fft = function("aes", wait=timedelta(milliseconds=10), prefetch=True), function("fft")
     aes.allocate(aes.devices()[:1])
@@ -151,7 +151,7 @@ def test_another_function_waits_and_hears_how_far_the_first_is(function, hardwar
     fft.recorder.until(lambda: not reasons(fft))
 
 
-def test_programming_that_hangs_holds_up_no_other_board_and_no_other_resource(function, hardware, held):
+def test_hanging_board_holds_up_nobody(function, hardware, held):
     hardware.act = lambda board, progress: held() if board.id == "fpga-a" else None
     aes, fft = function("aes", wait=timedelta(milliseconds=10)), function("fft")
     with pytest.raises(Busy):
@@ -163,7 +163,7 @@ def test_programming_that_hangs_holds_up_no_other_board_and_no_other_resource(fu
     assert sorted(hardware.programmed) == [("fpga-a", "aes"), ("fpga-b", "aes"), ("fpga-c", "fft")]
 
 
-def test_another_driver_of_the_resource_joins_what_an_earlier_one_began(function, hardware, held):
+def test_next_driver_joins_programming(function, hardware, held):
     """A reload makes drivers again, and hardware can't be told to stop."""
     hardware.act = lambda board, progress: held()
     first = function("aes", wait=timedelta(milliseconds=10))
@@ -195,7 +195,7 @@ def broken(board, progress):
     raise Failed("state: write error; status: reconfig CRC error")
 
 
-def test_a_fault_is_one_in_all_resources_and_after_a_restart_until_the_board_was_programmed(function, hardware):
+def test_fault_lasts_in_all_resources(function, hardware):
     aes, fft = function("aes"), function("fft")
 
     def broken_once_its_beginning_was_told(board, progress):
@@ -213,7 +213,7 @@ def test_a_fault_is_one_in_all_resources_and_after_a_restart_until_the_board_was
     assert reasons(aes) == reasons(fft) == {}
 
 
-def test_what_cannot_pass_is_not_tried_again_without_a_container(function, hardware):
+def test_permanent_failures_wait_for_a_container(function, hardware):
     before = set(threading.enumerate())
     aes = function("aes", retry_first=timedelta(milliseconds=1))
     hardware.act = broken
@@ -226,7 +226,7 @@ def busy(board, progress):
     raise Failed("EBUSY", again=True)
 
 
-def test_what_may_pass_is_tried_again_also_after_a_restart(function, hardware):
+def test_passing_failures_are_retried(function, hardware):
     hardware.act = busy
     first = function("aes")
     with pytest.raises(DriverError):
@@ -238,7 +238,7 @@ def test_what_may_pass_is_tried_again_also_after_a_restart(function, hardware):
     assert hardware.runs == {"fpga-a": "aes"}
 
 
-def test_a_board_that_another_function_got_meanwhile_is_not_taken_from_it(function, hardware):
+def test_never_takes_a_board_back(function, hardware):
     hardware.act = busy
     aes = function("aes", retry_first=timedelta(milliseconds=200), retry_limit=timedelta(milliseconds=200))
     fft = function("fft")
@@ -253,7 +253,7 @@ def test_a_board_that_another_function_got_meanwhile_is_not_taken_from_it(functi
     assert hardware.runs == {"fpga-a": "fft"}
 
 
-def test_a_refused_file_is_a_fault_of_one_resource_and_over_when_the_file_is_good(function, hardware, tmp_path):
+def test_refused_file_is_one_resources_fault(function, hardware, tmp_path):
     aes, fft = function("aes", retry_first=timedelta(milliseconds=1)), function("fft")
     (tmp_path / "aes.bin").chmod(0o666)
     with pytest.raises(DriverError, match="chmod go-w"):
@@ -264,7 +264,7 @@ def test_a_refused_file_is_a_fault_of_one_resource_and_over_when_the_file_is_goo
     assert hardware.programmed == []
 
 
-def test_a_fallback_is_programmed_once_so_that_other_functions_can_be_had(function, hardware, bitstream):
+def test_fallback_is_programmed_once(function, hardware, bitstream):
     aes, fft = function("aes", fallback=bitstream("safe")), function("fft")
     hardware.act = lambda board, progress: broken(board, progress) if hardware.programmed[-1][1] == "aes" else None
     with pytest.raises(DriverError):
@@ -276,7 +276,7 @@ def test_a_fallback_is_programmed_once_so_that_other_functions_can_be_had(functi
     assert reasons(aes) == {}
 
 
-def test_a_fallback_that_fails_too_leaves_the_board_faulted_and_is_not_for_what_may_pass(function, hardware, bitstream):
+def test_failed_fallback_is_a_fault(function, hardware, bitstream):
     aes, fft = function("aes", fallback=bitstream("safe")), function("fft")
     hardware.act = broken
     with pytest.raises(DriverError):
@@ -288,7 +288,7 @@ def test_a_fallback_that_fails_too_leaves_the_board_faulted_and_is_not_for_what_
     assert hardware.programmed == [("fpga-a", "aes"), ("fpga-a", "safe"), ("fpga-b", "aes")]
 
 
-def test_a_free_board_gets_the_blank_image_unless_it_is_another_resources(function, hardware, bitstream):
+def test_free_board_gets_blank(function, hardware, bitstream):
     aes, fft = function("aes", blank=bitstream("blank")), function("fft")
     aes.prepare(aes.devices()[:1])
     fft.prepare(fft.devices()[1:2])
@@ -298,7 +298,7 @@ def test_a_free_board_gets_the_blank_image_unless_it_is_another_resources(functi
     assert [device.id for device in aes.prefer(aes.devices(), [], 3)] == ["fpga-c", "fpga-a", "fpga-b"]
 
 
-def test_a_board_can_be_programmed_from_when_it_is_given_away(function, hardware):
+def test_prefetch_begins_at_allocation(function, hardware):
     aes, plain = function("aes", prefetch=True), function("fft")
     aes.allocate(aes.devices()[:1])
     plain.allocate(plain.devices()[1:2])
@@ -307,7 +307,7 @@ def test_a_board_can_be_programmed_from_when_it_is_given_away(function, hardware
 
 
 @pytest.mark.parametrize("change", [{"boot": "an earlier one"}, {"state": "programming"}, {"sha256": "0" * 64}])
-def test_a_board_that_cannot_say_what_it_runs_is_known_from_the_journal_of_this_boot(function, options, change):
+def test_journal_of_this_boot_counts(function, options, change):
     """After a power cut it runs nothing, whatever the journal says; and half an image is none."""
     mute = Hardware(Verification.NONE)
     aes = function("aes", mute)
@@ -321,7 +321,7 @@ def test_a_board_that_cannot_say_what_it_runs_is_known_from_the_journal_of_this_
     assert mute.programmed == [("fpga-a", "aes")] * 2
 
 
-def test_a_board_that_says_that_it_runs_nothing_is_programmed_whatever_the_journal_says(function):
+def test_idle_board_is_programmed(function):
     """Its kernel driver was loaded again, say, or its overlay was taken away."""
     hardware = Hardware(Verification.STATE)
     aes = function("aes", hardware)
@@ -332,7 +332,7 @@ def test_a_board_that_says_that_it_runs_nothing_is_programmed_whatever_the_journ
     assert hardware.programmed == [("fpga-a", "aes")] * 2
 
 
-def test_a_journal_that_is_cut_off_anywhere_says_nothing(function, options):
+def test_truncated_journal_says_nothing(function, options):
     aes = function("aes")
     a, b, _ = aes.devices()
     aes.prepare([a])
@@ -345,7 +345,7 @@ def test_a_journal_that_is_cut_off_anywhere_says_nothing(function, options):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "loaded"}'])
-def test_a_journal_that_says_nothing_means_an_unknown_board(function, options, text):
+def test_broken_journal_means_unknown(function, options, text):
     mute = Hardware(Verification.NONE)
     aes = function("aes", mute)
     aes.prepare(aes.devices()[:1])
@@ -354,7 +354,7 @@ def test_a_journal_that_says_nothing_means_an_unknown_board(function, options, t
     assert (mute.programmed, entry(options)["state"]) == ([("fpga-a", "aes")] * 2, "loaded")
 
 
-def test_a_journal_that_cannot_be_written_stops_programming_before_it_begins(function, options, hardware):
+def test_unwritable_journal_stops_programming(function, options, hardware):
     options.state_dir.mkdir(mode=0o777)
     options.state_dir.chmod(0o777)
     aes = function("aes")
@@ -363,6 +363,6 @@ def test_a_journal_that_cannot_be_written_stops_programming_before_it_begins(fun
     assert hardware.programmed == []
 
 
-def test_a_board_that_says_it_is_at_fault_is_given_to_nobody(function, hardware):
+def test_faulty_board_is_unhealthy(function, hardware):
     hardware.faults["fpga-b"] = "process 7 hangs"
     assert reasons(function("aes")) == {"fpga-b": "process 7 hangs"}

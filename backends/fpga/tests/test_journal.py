@@ -16,19 +16,19 @@ def journal(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 60_000, b"\xff", b" " * 100_000 + b"{}"], ids=range(5))
-def test_a_file_that_is_no_entry_says_nothing(journal, content):
+def test_foreign_file_says_nothing(journal, content):
     (journal.state_dir / "b.json").write_bytes(content)
     assert journal.read("b") is None
 
 
-def test_a_file_that_is_far_too_long_is_not_read_to_its_end(journal):
+def test_long_file_is_not_read(journal):
     os.truncate(journal.state_dir / "b.json", 1 << 40)
     assert journal.read("b") is None
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
-def test_what_is_no_file_says_nothing_and_is_not_waited_for(journal, make):
+def test_pipe_is_not_waited_for(journal, make):
     (journal.state_dir / "b.json").unlink()
     make(journal.state_dir / "b.json")
     assert journal.read("b") is None

@@ -69,13 +69,13 @@ def test_parts_are_checked(make, message):
         make()
 
 
-def test_boards_and_nodes_belong_to_one_resource_or_to_those_of_one_pool(options):
+def test_boards_belong_to_one_pool(options):
     nodes = ["/dev/fpga-a", "/dev/fpga-a-dma", "/dev/fpga-b"]
     boards = [f"board fpga-{letter}" for letter in "abc"]
     assert options.claims() == [*boards, *(f"node {node}" for node in nodes)]
 
 
-def test_resources_of_one_board_should_meet_in_one_directory(options):
+def test_warns_of_different_state_dirs(options):
     options = replace(options, boards=(Board("a"),))
     same, other = replace(options), replace(options, state_dir=Path("/elsewhere"))
     (warning,) = options.warnings({"example.com/same": same, "example.com/fft": other})
@@ -83,7 +83,7 @@ def test_resources_of_one_board_should_meet_in_one_directory(options):
     assert list(other.warnings({"example.com/aes": replace(options, boards=(Board("b"),))})) == []
 
 
-def test_a_real_board_that_would_be_simulated_is_told_and_so_is_what_has_no_effect(options):
+def test_warns_of_ineffective_options(options):
     real = replace(options, boards=(Board("a", nodes=("/dev/fpga0",)),), fpga_manager=FpgaManager(flags=1))
     assert list(real.warnings({})) == [
         "programmer: found simulated, which programs no board, because its boards are files",
@@ -93,7 +93,7 @@ def test_a_real_board_that_would_be_simulated_is_told_and_so_is_what_has_no_effe
     assert list(replace(options, boards=(Board("a"),)).warnings({})) == []
 
 
-def test_two_names_of_one_place_are_one_board(options):
+def test_two_names_are_one_board(options):
     """Or each would have a journal, a lock and a pool of its own."""
     here, there = Board("mine", address="0000:3b:00.0", port=1), Board("0000:3b:00.0-p1")
     assert here.device().hardware == there.device().hardware == ("fpga 0000:3b:00.0-p1",)
@@ -117,7 +117,7 @@ def test_two_names_of_one_place_are_one_board(options):
         ("dfl", "0000:3b:*", Board("mine", address="0000:af:00.0"), False),
     ],
 )
-def test_a_board_that_is_listed_here_and_found_there_has_to_be_in_one_pool(tmp_path, programmer, glob, board, same):
+def test_found_boards_need_a_pool(tmp_path, programmer, glob, board, same):
     """Or two containers would get it."""
     bitstream = {"path": "/x", "id": "x"}
     lists = {"boards": [{"id": board.id, "address": board.place, "port": board.port}]}

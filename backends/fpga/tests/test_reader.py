@@ -15,7 +15,7 @@ def test_what_the_board_says_now():
     assert [reader.read(), reader.read()] == [BoardState("write"), GOOD]
 
 
-def test_whatever_a_read_raises_is_raised_to_who_asked():
+def test_reader_raises_its_error():
     def read():
         raise ZeroDivisionError
 
@@ -23,7 +23,7 @@ def test_whatever_a_read_raises_is_raised_to_who_asked():
         PatientReader("it", read).read()
 
 
-def test_a_read_that_hangs_is_a_fault_until_it_ends_and_nobody_waits_for_it_twice():
+def test_hanging_read_is_a_fault():
     gate, ended, began = threading.Event(), threading.Event(), []
 
     def read():
@@ -40,7 +40,7 @@ def test_a_read_that_hangs_is_a_fault_until_it_ends_and_nobody_waits_for_it_twic
     assert len(began) == 2
 
 
-def test_a_read_that_began_before_somebody_asked_is_not_his_answer():
+def test_earlier_read_is_no_answer():
     gate, reading, answers = threading.Event(), threading.Event(), iter([BoardState("write"), GOOD])
 
     def read():

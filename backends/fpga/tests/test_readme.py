@@ -15,7 +15,7 @@ def test_every_option_is_documented():
         assert f"`{{{', '.join(field.name for field in fields(kind))}}}" in README
 
 
-def test_every_programmer_is_documented_with_what_it_can_verify(options):
+def test_documents_every_programmer(options):
     for name, make in PROGRAMMERS.items():
         assert f"| `{name}` | {make(options).verification}" in README or name == "command"
     assert set(get_args(get_type_hints(FpgaOptions)["programmer"])) == set(PROGRAMMERS)

@@ -8,7 +8,7 @@ from dpgateway_fpga.staging import staged
 from dpgateway import DriverError
 
 
-def test_a_file_is_there_until_the_end_and_may_have_been_touched(tmp_path):
+def test_staged_file_lasts(tmp_path):
     with staged(tmp_path / "files", "a.bin", b"image") as file:
         assert file.read_bytes() == b"image"
         os.utime(file)
@@ -26,7 +26,7 @@ def _link(path):
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("instead", [_longer, os.mkfifo, _link, lambda path: path.write_bytes(b"imagf")])
-def test_what_is_there_instead_is_not_read_to_its_end_nor_waited_for(tmp_path, instead):
+def test_replaced_file_is_not_read(tmp_path, instead):
     def load():
         with staged(tmp_path / "files", "a.bin", b"image") as file:
             file.unlink()

@@ -36,7 +36,7 @@ def test_wrong_arguments_are_named(make, message):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_as_they_would_have_to_be_written(name):
+def test_presets_are_valid(name):
     tool = PRESETS[name]
     assert Command(argv=tool.argv, read=tool.read, pattern=tool.pattern, expect=tool.expect).tool == tool
     assert Command(preset=name).tool == tool

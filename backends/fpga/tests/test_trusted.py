@@ -17,7 +17,7 @@ def deep(tmp_path):
     return deep
 
 
-def test_the_descriptor_is_of_that_directory_and_ends_with_the_block(deep):
+def test_descriptor_ends_with_the_block(deep):
     (deep / "file").touch()
 
     def opened():
@@ -34,7 +34,7 @@ def test_the_descriptor_is_of_that_directory_and_ends_with_the_block(deep):
 
 @pytest.mark.parametrize("level", ["above", "above/a", "above/a/b", "above/a/b/c"])
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
-def test_a_directory_that_others_can_write_is_refused_wherever_it_stands(tmp_path, deep, level, mode):
+def test_refuses_writable_directories(tmp_path, deep, level, mode):
     (tmp_path / level).chmod(mode)
     why = (
         rf"^expected a directory {tmp_path / level} that only its owner can write \(chmod go-w\), found mode 0{mode:o}$"
@@ -44,7 +44,7 @@ def test_a_directory_that_others_can_write_is_refused_wherever_it_stands(tmp_pat
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700, 0o1777, 0o1775])
-def test_where_others_can_replace_nothing_a_directory_is_trusted(tmp_path, deep, mode):
+def test_trusts_sticky_directories(tmp_path, deep, mode):
     (tmp_path / "above").chmod(mode)
     with trusted_directory(deep) as directory:
         assert os.path.samestat(os.fstat(directory), deep.stat())
@@ -84,12 +84,12 @@ def test_a_file_is_no_directory(tmp_path):
         pass
 
 
-def test_a_directory_that_is_absent_is_an_os_error(tmp_path):
+def test_absent_directory_is_oserror(tmp_path):
     with pytest.raises(FileNotFoundError), trusted_directory(tmp_path / "absent/b"):
         pass
 
 
-def test_a_directory_in_place_of_a_file_is_named_and_keeps_no_descriptor(tmp_path):
+def test_directory_is_no_file(tmp_path):
     opened = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OSError, match=f"Is a directory: '{tmp_path}'"):
         read_file(tmp_path, 10)

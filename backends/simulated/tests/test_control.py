@@ -16,7 +16,7 @@ def _healthy(driver):
     return [device.health.ok for device in driver.devices()]
 
 
-def test_a_file_that_is_there_already_is_obeyed_at_once(start, control):
+def test_obeys_an_existing_file(start, control):
     control.write(HOT)
     assert _healthy(start(control_file=control.path)) == [False, True]
 
@@ -63,7 +63,7 @@ def test_without_the_file_all_is_well_again(start, control, recorder, lift):
     recorder.until(lambda: all(_healthy(driver)))
 
 
-def test_a_broken_file_is_reported_and_changes_nothing(start, control, recorder):
+def test_broken_file_changes_nothing(start, control, recorder):
     def reported(why):
         return any(f"{control.path} is wrong, the faults stay" in text and why in text for text in recorder.messages)
 
@@ -79,7 +79,7 @@ def test_a_broken_file_is_reported_and_changes_nothing(start, control, recorder)
     recorder.until(lambda: all(_healthy(driver)))
 
 
-def test_a_file_that_cannot_be_read_is_reported_and_changes_nothing(start, control, recorder):
+def test_unreadable_file_changes_nothing(start, control, recorder):
     control.write(HOT)
     driver = start(control_file=control.path)
     control.path.write_bytes(b"\xff")
@@ -95,7 +95,7 @@ def test_faults_of_file_and_options_add_up(start, control, recorder):
     recorder.until(lambda: _healthy(driver) == [True, False])
 
 
-def test_times_count_from_when_the_file_was_read(start, control, recorder):
+def test_times_count_from_reading(start, control, recorder):
     driver = start(control_file=control.path)
     control.write({"absent": True, "lasts": "300ms", "every": "600ms"})  # one may be missed
     seen = []
@@ -107,7 +107,7 @@ def test_times_count_from_when_the_file_was_read(start, control, recorder):
     recorder.until(gone_and_back)
 
 
-def test_other_files_and_the_same_words_again_change_nothing(start, control, recorder):
+def test_repetition_changes_nothing(start, control, recorder):
     control.write(HOT)
     start(control_file=control.path)
     changes = recorder.changes
@@ -119,7 +119,7 @@ def test_other_files_and_the_same_words_again_change_nothing(start, control, rec
     assert recorder.changes == changes + 1
 
 
-def test_a_directory_that_cannot_be_watched_is_refused(start, control):
+def test_refuses_unwatchable_directory(start, control):
     with pytest.raises(DriverError, match=r"^control_file: can't watch .*: No such file or directory"):
         start(control_file=control.path.parent / "nowhere" / "faults.json")
 

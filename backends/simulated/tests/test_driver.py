@@ -22,7 +22,7 @@ def _reasons(driver):
     return [device.health.reason for device in driver.devices()]
 
 
-def test_two_devices_named_after_their_node_and_nothing_given(start):
+def test_default_devices(start):
     driver = start()
     assert list(driver.devices()) == [Device("node-a-0"), Device("node-a-1")]
     allocation = driver.allocate(driver.devices())
@@ -73,12 +73,12 @@ def test_prefixes(start):
     assert allocation.device_nodes == (DeviceNode("/dev/file-1"), DeviceNode("/dev/file-2"))
 
 
-def test_without_a_node_name_the_index_is_the_id():
+def test_index_is_the_id():
     driver = SimulatedDriver(SimulatedOptions(), Recorder().context(node_name=""))
     assert _ids(driver) == ["0", "1"]
 
 
-def test_the_numa_nodes_begin_again_at_their_end(start):
+def test_numa_nodes_repeat(start):
     assert [device.numa_nodes for device in start(count=5, numa=(0, 0, 1)).devices()] == [(0,), (0,), (1,), (0,), (0,)]
 
 
@@ -96,7 +96,7 @@ def test_options_are_checked(options, message):
         SimulatedOptions(**options)
 
 
-def test_unhealthy_by_index_and_by_id_and_absent(start):
+def test_unhealthy_and_absent_devices(start):
     driver = start(
         count=4,
         device_file_prefix="f",
@@ -115,14 +115,14 @@ def test_unhealthy_by_index_and_by_id_and_absent(start):
         driver.allocate([Device("node-a-0")])
 
 
-def test_extra_devices_can_be_allocated_and_fail_too(start):
+def test_extra_devices_behave_alike(start):
     driver = start(count=1, device_file_prefix="f", faults=(Fault(indexes=(2,), unhealthy="new"), Fault(extra=2)))
     assert _ids(driver) == ["node-a-0", "node-a-1", "node-a-2"]
     assert _reasons(driver) == [None, None, "new"]
     assert driver.allocate([Device("node-a-1")]).device_nodes == (DeviceNode("/dev/f-1"),)
 
 
-def test_faults_come_and_go_by_themselves_and_say_so(start, recorder):
+def test_faults_come_and_go(start, recorder):
     after, lasts, every = (timedelta(milliseconds=number) for number in (300, 300, 800))  # one may be missed
     driver = start(faults=(Fault(after=after, lasts=lasts, every=every, unhealthy="flip"),))
     seen = []
@@ -146,7 +146,7 @@ def test_a_call_fails_or_is_busy(start, call):
             method(*arguments)
 
 
-def test_a_call_fails_only_for_the_devices_concerned(start):
+def test_call_fails_for_its_devices(start):
     driver = start(faults=(Fault(call="allocate", error="bad slot", indexes=(1,)),))
     driver.allocate([Device("node-a-0")])
     with pytest.raises(DriverError, match=r"bad slot"):
@@ -169,7 +169,7 @@ def test_a_slow_call_ends_with_its_fault(start, recorder):
     assert lasts.total_seconds() <= time.monotonic() - began < delay.total_seconds()
 
 
-def test_a_hanging_call_returns_when_the_fault_is_over(start, control, recorder):
+def test_hanging_call_returns(start, control, recorder):
     control.write({"call": "list", "hang": True})
     driver = start(control_file=control.path)
     answers = []
@@ -183,7 +183,7 @@ def test_a_hanging_call_returns_when_the_fault_is_over(start, control, recorder)
     assert answers == [["node-a-0", "node-a-1"]]
 
 
-def test_close_frees_a_hanging_call_and_ends_all_threads(start, control, recorder):
+def test_close_ends_all_threads(start, control, recorder):
     before = set(threading.enumerate())
     later = Fault(after=timedelta(hours=1), absent=True)
     driver = start(control_file=control.path, faults=(Fault(call="allocate", hang=True), later))

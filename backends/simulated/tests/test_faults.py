@@ -38,7 +38,7 @@ def test_times(times, active, changes):
     }
 
 
-def test_the_next_change_is_the_first_of_all():
+def test_next_change_is_the_first():
     faults = (Fault(extra=1, after=seconds(9)), Fault(absent=True, after=seconds(5)), Fault(unhealthy="x"))
     assert FaultPlan(faults, 0).next_change(0) == 5
 

@@ -48,11 +48,11 @@ def test_each_change_is_made_alone(text, expected):
         "x = 'text'",
     ],
 )
-def test_what_no_test_can_tell_is_left_alone(text):
+def test_leaves_untestable_code(text):
     assert changed(text) == []
 
 
-def test_a_mutant_says_where_it_is_and_what_it_does():
+def test_mutant_names_its_place():
     (mutant,) = mutants(Path("a/m.py"), b"\nx = y < z\n")
     assert str(mutant) == "a/m.py:2  y < z  ->  (y <= z)  in: x = y < z"
     (mutant,) = mutants(Path("a/m.py"), b"log.info(x,\n         y)\n")

@@ -51,7 +51,7 @@ def tree(tmp_path):
     return tree
 
 
-def test_a_mutant_is_seen_by_its_own_tests_else_by_any_or_survives(tree, tmp_path):
+def test_mutant_is_killed_or_survives(tree, tmp_path):
     module = Path("src/dpgateway/offer/sums.py")
     copy = Copy(tree, tmp_path / "copy")
     found = {mutant.after: mutant for mutant in mutants(module, MODULE.encode())}
@@ -71,7 +71,7 @@ def test_a_mutant_is_seen_by_its_own_tests_else_by_any_or_survives(tree, tmp_pat
         ("src/dpgateway/other.py", whole()),
     ],
 )
-def test_the_tests_of_a_module_are_those_that_mirror_it(tree, file, expected):
+def test_tests_mirror_modules(tree, file, expected):
     assert mirror(tree, Path(file)) == expected
 
 
@@ -84,7 +84,7 @@ def test_the_tests_of_a_module_are_those_that_mirror_it(tree, file, expected):
         ("src/dpgateway_start/__init__.py", "tests/end_to_end"),
     ],
 )
-def test_packages_of_their_own_have_tests_of_their_own(tree, file, test):
+def test_packages_have_own_tests(tree, file, test):
     own = tree / test if test.endswith(".py") else tree / test / "test_x.py"
     own.parent.mkdir(parents=True, exist_ok=True)
     own.touch()

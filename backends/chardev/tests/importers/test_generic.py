@@ -133,7 +133,7 @@ def usb(path):
     return (path, path, "rw")
 
 
-def test_usb_devices_of_one_group_are_one_device(imported, tree):
+def test_usb_group_is_one_device(imported, tree):
     stick(tree, "1-1", 4)
     stick(tree, "1-2", 5)
     stick(tree, "1-3", 6, "5523")

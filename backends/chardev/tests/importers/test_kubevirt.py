@@ -77,7 +77,7 @@ def test_pci_functions_keep_their_ids(imported, tree):
     }
 
 
-def test_comments_say_that_kubevirt_has_to_leave_it(imported):
+def test_comments_name_kubevirts_part(imported):
     gpu, qat = imported(PCI).text.split("  - name: ")[:2]
     assert "externalResourceProvider" not in gpu
     assert "  # In the KubeVirt object say externalResourceProvider: true for it" in qat

@@ -47,7 +47,7 @@ def ours(written, resource):
 
 
 @pytest.mark.parametrize("plugin", ["generic-device-plugin", "smarter-device-manager"])
-def test_a_container_gets_what_the_other_plugin_gave_it(importing, tree, plugin):
+def test_containers_get_the_same(importing, tree, plugin):
     here = RECORDED / plugin
     tree.write((here / "tree.txt").read_text())
     written = importing(plugin, (here / "config.yaml").read_text())

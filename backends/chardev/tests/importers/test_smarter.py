@@ -90,7 +90,7 @@ def test_what_makes_no_sense_is_refused(importing, text, told):
     assert any(line.startswith(told) for line in importing.refused("smarter-device-manager", text))
 
 
-def test_a_directory_that_is_no_dev_is_refused(tmp_path):
+def test_refuses_directories_outside_dev(tmp_path):
     """Some of its names can't be looked at, and links lead around in circles."""
     (tmp_path / "theirs").write_text("- devicematch: .*\n")
     with pytest.raises(InvalidConfiguration, match="/proc: found more than 100000 names, expected a node's /dev"):

@@ -198,7 +198,7 @@ def test_functions_for_vhost_vdpa(imported, tree):
 
 
 @pytest.mark.usefixtures("functions")
-def test_functions_of_several_drivers_have_nodes_of_their_own(imported):
+def test_nodes_per_driver(imported):
     pool = '"resourceName": "a", "selectors": {"drivers": ["iavf", "vfio-pci"], "pfNames": ["pf17#0,11"]}'
     written = imported(f'{{"resourceList": [{{{pool}}}]}}\n')
     given = written.given("intel.com/a")
@@ -259,7 +259,7 @@ def test_selectors_of_sub_functions(imported, selectors, found):
 
 
 @pytest.mark.usefixtures("sub_functions")
-def test_a_sub_function_gives_its_name_and_with_rdma_its_nodes(imported, tree):
+def test_sub_function_name_and_nodes(imported, tree):
     selectors = '{"auxTypes": ["sf"], "isRdma": true}'
     more = f'"additionalInfo": {{"*": {{"token": "1"}}}}, "selectors": {selectors}'
     given = imported(f'{{"resourceList": [{{"resourceName": "a", "deviceType": "auxNetDevice", {more}}}]}}\n').given(

@@ -51,7 +51,7 @@ def make(options, tools, tmp_path):
     return make
 
 
-def test_a_tool_gets_its_arguments_and_the_very_bytes_and_nothing_else(make, tools, image, tmp_path, monkeypatch):
+def test_tool_gets_arguments_and_bytes(make, tools, image, tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "1")
     tools("load", f'cat "$2" > {tmp_path}/got; env > {tmp_path}/env; pwd >> {tmp_path}/env; echo; echo 100 %')
     programmer = make(argv=("load", "{board}; rm -rf $HOME `x` {{}}", "{file}"))
@@ -104,7 +104,7 @@ def test_a_tool_that_hangs_is_left_behind(make, tools, image, tmp_path):
     assert programmer.read(BOARD).fault is None
 
 
-def test_what_a_tool_reads_back_has_to_be_right(make, tools, image, tmp_path):
+def test_verifies_what_a_tool_reads(make, tools, image, tmp_path):
     tools("show", f"cat {tmp_path}/runs")
     programmer = make(argv=("true",), read=("show", "{address}"), pattern="runs ([0-9a-f]+)", expect="{sha256}")
     (tmp_path / "runs").write_text("the board\nruns cafe\n")

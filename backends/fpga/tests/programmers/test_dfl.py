@@ -34,7 +34,7 @@ def programmer(real):
     return DflProgrammer(real(boards=(BOARD,)))
 
 
-def test_a_port_gets_the_raw_image_and_says_which_it_runs(card, programmer):
+def test_port_gets_the_raw_image(card, programmer):
     assert programmer.read(BOARD) == BoardState("unknown", "0" * 32, operating=True)
     programmer.program(BOARD, _image(), print)
     assert [bytes(image) for image in card.images] == [AES.encode() + b" raw image"]
@@ -43,7 +43,7 @@ def test_a_port_gets_the_raw_image_and_says_which_it_runs(card, programmer):
         verify(programmer, BOARD, _image(FFT))
 
 
-def test_an_image_for_another_interface_is_refused_before_anything_is_touched(card, programmer):
+def test_refuses_another_interface(card, programmer):
     with pytest.raises(
         DriverError, match=f"is for the interface {'e' * 32}, found a card whose compat_id is {INTERFACE}"
     ):
@@ -51,14 +51,14 @@ def test_an_image_for_another_interface_is_refused_before_anything_is_touched(ca
     assert (card.state, card.images) == ("unknown", [])
 
 
-def test_each_port_of_a_card_has_a_region_with_the_same_interface(card, programmer):
+def test_ports_share_an_interface(card, programmer):
     """drivers/fpga/dfl-fme-pr.c, pr_mgmt_init: a region for each port, all with the id of the one manager."""
     card.region.make("dfl-fme.0/dfl-fme-region.2/fpga_region/region2/compat_id", Text(f"{INTERFACE}\n"))
     programmer.program(BOARD, _image(), print)
     assert verify(programmer, BOARD, _image()).identity == AES
 
 
-def test_a_card_that_does_not_say_its_interface_is_left_alone(card, programmer):
+def test_refuses_a_card_without_interface(card, programmer):
     """Reading fails with ENOENT where there is none (drivers/fpga/fpga-region.c, compat_id_show)."""
     region = card.region["dfl-fme.0"]["dfl-fme-region.1"]["fpga_region"]["region1"]
     region["compat_id"] = File()
@@ -71,7 +71,7 @@ def test_a_card_that_does_not_say_its_interface_is_left_alone(card, programmer):
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT])
-def test_after_a_failure_the_port_stays_disabled_whatever_succeeds_later(card, programmer, number):
+def test_failed_port_stays_disabled(card, programmer, number):
     card.fail = number
     with pytest.raises(Failed) as failed:
         programmer.program(BOARD, _image(), print)
@@ -86,7 +86,7 @@ def test_after_a_failure_the_port_stays_disabled_whatever_succeeds_later(card, p
 
 
 @pytest.mark.parametrize("node", [Port, Engine])
-def test_a_port_that_somebody_uses_is_left_alone(card, programmer, node):
+def test_leaves_a_used_port_alone(card, programmer, node):
     card.busy.add(node)
     with pytest.raises(Failed, match=r"somebody has it open, so it is in use \(EBUSY\); state: unknown$") as failed:
         programmer.program(BOARD, _image(), print)
@@ -94,7 +94,7 @@ def test_a_port_that_somebody_uses_is_left_alone(card, programmer, node):
     assert card.state == "unknown"
 
 
-def test_the_ports_of_a_card_are_programmed_one_after_the_other(kernel, real):
+def test_programs_ports_in_turn(kernel, real):
     """A container may have both; the engine can be opened once only."""
     card = Card(kernel.host, "0000:3b:00.0", INTERFACE, ports=2)
     boards = (BOARD, replace(BOARD, id="other", port=1))
@@ -111,7 +111,7 @@ def test_the_ports_of_a_card_are_programmed_one_after_the_other(kernel, real):
     assert [programmers[0].read(board).identity for board in boards] == card.afus == [AES, FFT]
 
 
-def test_the_other_ports_of_a_card_run_what_they_run_while_one_is_programmed_and_after_that_failed(kernel, real, start):
+def test_other_ports_keep_running(kernel, real, start):
     """The manager's state is that of the last port that was programmed; the bridge is each port's own."""
     card = Card(kernel.host, "0000:3b:00.0", INTERFACE, ports=2)
     image = real().bitstream.path
@@ -139,7 +139,7 @@ def test_a_node_of_another_device_is_refused(card, programmer):
         programmer.program(BOARD, _image(), print)
 
 
-def test_a_port_that_is_at_work_is_no_fault(card, programmer):
+def test_busy_port_is_no_fault(card, programmer):
     card.gate.close()
     thread = threading.Thread(target=programmer.program, args=(BOARD, _image(), print))
     thread.start()
@@ -150,7 +150,7 @@ def test_a_port_that_is_at_work_is_no_fault(card, programmer):
     assert programmer.read(BOARD).identity == AES
 
 
-def test_a_card_that_does_not_answer_is_faulty(card, programmer):
+def test_dead_card_is_faulty(card, programmer):
     card.afus[0] = "f" * 32
     assert programmer.read(BOARD).fault == f"afu_id is {'f' * 32}: the card doesn't answer"
 

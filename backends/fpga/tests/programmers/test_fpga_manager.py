@@ -36,7 +36,7 @@ def programmer(real):
     return FpgaManagerProgrammer(real())
 
 
-def test_the_very_bytes_are_loaded_and_the_file_goes(manager, programmer, boards, image, firmware):
+def test_loads_the_very_bytes(manager, programmer, boards, image, firmware):
     assert programmer.read(boards[0]) == BoardState("unknown")
     programmer.program(boards[0], image, print)
     name = f"dpgateway/{image.sha256}-fpga-a.bin"
@@ -61,7 +61,7 @@ def test_flags_are_written_before_each_load(manager, real, boards, image):
     assert [flags for _, _, flags in manager.loaded] == ["41", "0"]
 
 
-def test_the_states_of_a_slow_load_are_told(manager, programmer, boards, image):
+def test_tells_states_of_a_load(manager, programmer, boards, image):
     gate, told = manager.hold("write"), []
 
     def progress(state):
@@ -75,7 +75,7 @@ def test_the_states_of_a_slow_load_are_told(manager, programmer, boards, image):
 
 
 @pytest.mark.parametrize(("number", "again"), [(errno.EIO, False), (errno.EINVAL, False), (errno.EBUSY, True)])
-def test_a_failed_load_says_what_the_kernel_says(manager, real, image, number, again):
+def test_failed_load_quotes_the_kernel(manager, real, image, number, again):
     programmer, boards = FpgaManagerProgrammer(real()), real().boards
     manager.fail, manager.error = "write", number
     with pytest.raises(Failed) as failed:
@@ -89,14 +89,14 @@ def test_a_failed_load_says_what_the_kernel_says(manager, real, image, number, a
     assert programmer.read(boards[0]).fault is None
 
 
-def test_a_load_without_an_error_is_not_believed_before_the_manager_is_operating(manager, programmer, boards, image):
+def test_load_needs_an_operating_manager(manager, programmer, boards, image):
     manager.last = "power up"
     programmer.program(boards[0], image, print)
     with pytest.raises(Failed, match=r"^expected the board to be operating now, found the state 'power up'$"):
         verify(programmer, boards[0], image)
 
 
-def test_a_firmware_directory_that_the_kernel_does_not_search_is_told(manager, real, boards, image, tmp_path):
+def test_names_an_unsearched_directory(manager, real, boards, image, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     options = replace(real(), fpga_manager=FpgaManager(firmware=tmp_path / "elsewhere"))
     told = r"\(ENOENT\); state: firmware request error: the kernel found no such file .*/firmware_class/parameters/path"
@@ -114,7 +114,7 @@ def first(kernel, tmp_path):
     return tmp_path / "first"
 
 
-def test_the_kernel_finds_an_image_in_each_place_where_it_looks(first, manager, real, image, firmware):
+def test_kernel_finds_images_everywhere(first, manager, real, image, firmware):
     (board, _) = real().boards
     for place in (firmware, first):
         FpgaManagerProgrammer(replace(real(), fpga_manager=FpgaManager(firmware=place))).program(board, image, print)
@@ -122,16 +122,14 @@ def test_the_kernel_finds_an_image_in_each_place_where_it_looks(first, manager, 
     assert not [*firmware.rglob("*.bin"), *first.rglob("*.bin")]
 
 
-def test_what_has_the_name_of_another_image_where_the_kernel_looks_first_is_not_loaded(
-    first, manager, programmer, boards, image
-):
+def test_never_loads_a_namesake(first, manager, programmer, boards, image):
     for name in (f"{'cd' * 32}-fpga-a.bin", f"{image.sha256}-fpga-b.bin", "fpga-a.bin"):
         (first / "dpgateway" / name).write_bytes(b"another image")
     programmer.program(boards[0], image, print)
     assert [content for _, content, _ in manager.loaded] == [image.content]
 
 
-def test_a_card_with_a_manager_of_its_own_and_one_inside_is_told_to_its_own(kernel, real, image):
+def test_prefers_the_cards_own_manager(kernel, real, image):
     inside = kernel.manager("0000:3b:00.0/pcap.1", 1)
     options = real(boards=(Board("card", address="0000:3b:00.0"), Board("part", address="pcap.1")))
     programmer, (card, part) = FpgaManagerProgrammer(options), options.boards
@@ -143,7 +141,7 @@ def test_a_card_with_a_manager_of_its_own_and_one_inside_is_told_to_its_own(kern
     assert (len(own.loaded), len(inside.loaded)) == (1, 2)
 
 
-def test_a_card_with_two_managers_inside_is_not_programmed(kernel, real, image):
+def test_refuses_two_inner_managers(kernel, real, image):
     both = [kernel.manager(f"0000:3b:00.0/pcap.{number}", number) for number in range(2)]
     options = real(boards=(Board("card", address="0000:3b:00.0"),))
     with pytest.raises(DriverError, match=r"expected one fpga_manager at 0000:3b:00.0 in /sys, found .*fpga0, .*fpga1"):
@@ -151,7 +149,7 @@ def test_a_card_with_two_managers_inside_is_not_programmed(kernel, real, image):
     assert [one.loaded for one in both] == [[], []]
 
 
-def test_a_load_that_goes_on_after_the_write_is_waited_for(kernel, manager, programmer, boards, image):
+def test_waits_for_an_ongoing_load(kernel, manager, programmer, boards, image):
     manager.early, gate = True, manager.hold("write")
 
     def state():
@@ -165,7 +163,7 @@ def test_a_load_that_goes_on_after_the_write_is_waited_for(kernel, manager, prog
     assert verify(programmer, boards[0], image).operating
 
 
-def test_a_file_that_is_another_one_after_the_load_is_not_trusted(manager, programmer, boards, image, firmware):
+def test_distrusts_a_changed_file(manager, programmer, boards, image, firmware):
     def progress(state):
         if state == "write":
             (firmware / "dpgateway" / f"{image.sha256}-fpga-a.bin").write_bytes(b"evil")
@@ -177,7 +175,7 @@ def test_a_file_that_is_another_one_after_the_load_is_not_trusted(manager, progr
 
 
 @pytest.mark.parametrize("said", ["n/a\n", "", "2\n", "\u00fc", pytest.param("0" + " " * 5000 + "\n1", id="long")])
-def test_flags_that_are_not_what_was_written_stop_the_load(kernel, programmer, boards, image, said):
+def test_wrong_flags_stop_the_load(kernel, programmer, boards, image, said):
     manager = kernel.manager("f8007000.devcfg")
     kernel.root.make(f"{manager.path}/flags", Deaf(said))
     with pytest.raises(Failed, match=r"^flags /.*/flags: says .*, expected 0 \(EIO\); state: unknown$"):
@@ -185,9 +183,7 @@ def test_flags_that_are_not_what_was_written_stop_the_load(kernel, programmer, b
     assert manager.loaded == []
 
 
-def test_a_status_that_cannot_be_read_is_a_fault_but_not_one_that_the_driver_has_not(
-    kernel, manager, programmer, boards
-):
+def test_unreadable_status_is_a_fault(kernel, manager, programmer, boards):
     for number, fault in (
         (errno.EIO, "state: unknown; status: can't be read: Input/output error"),
         (errno.ENOENT, None),
@@ -200,14 +196,14 @@ def _fails(number):
     raise OSError(number, "")
 
 
-def test_a_state_without_a_line_end_is_one_too(kernel, manager, programmer, boards):
+def test_state_without_newline(kernel, manager, programmer, boards):
     kernel.root.make(f"{manager.path}/state", Text("operating"))
     assert programmer.read(boards[0]) == BoardState("operating", operating=True)
     kernel.root.make(f"{manager.path}/state", Text(""))
     assert not programmer.read(boards[0]).operating
 
 
-def test_a_board_that_goes_in_the_middle_can_be_had_again_when_it_is_back(kernel, manager, real, start):
+def test_vanished_board_recovers(kernel, manager, real, start):
     driver = start(real(programmer="fpga-manager", boards=real().boards[:1]))
     (device,) = driver.devices()
     gate = manager.hold("write")
@@ -228,7 +224,7 @@ def test_a_board_that_goes_in_the_middle_can_be_had_again_when_it_is_back(kernel
     assert again.state == "operating"
 
 
-def test_a_board_that_went_and_is_back_is_programmed_whatever_it_says(kernel, manager, real, start):
+def test_returned_board_is_programmed(kernel, manager, real, start):
     """It lost its power, and may run an image of its own since."""
     driver = start(real(programmer="fpga-manager", boards=real().boards[:1]))
     (device,) = driver.devices()
@@ -242,7 +238,7 @@ def test_a_board_that_went_and_is_back_is_programmed_whatever_it_says(kernel, ma
     assert (len(manager.loaded), len(back.loaded)) == (1, 1)
 
 
-def test_a_mainline_manager_cannot_be_told_a_file_and_is_offered_as_no_board(kernel, real, start):
+def test_mainline_manager_is_no_board(kernel, real, start):
     kernel.manager("f8007000.devcfg")
     here = kernel.root["devices"]["platform"]["axi"]["f8007000.devcfg"]["fpga_manager"]["fpga0"]
     firmware = here.pop("firmware")
@@ -259,7 +255,7 @@ def test_a_mainline_manager_cannot_be_told_a_file_and_is_offered_as_no_board(ker
 
 
 @pytest.mark.parametrize("missing", ["search", "directory", "flags"])
-def test_a_load_that_touched_nothing_is_tried_again_until_it_works(kernel, real, start, recorder, missing):
+def test_retries_untouched_loads(kernel, real, start, recorder, missing):
     manager, (firmware,) = kernel.manager("f8007000.devcfg"), kernel.search
     options = real(programmer="fpga-manager", boards=real().boards[:1], retry_first=timedelta(milliseconds=1))
     where = firmware / "new" if missing == "directory" else firmware
@@ -285,7 +281,7 @@ def test_a_load_that_touched_nothing_is_tried_again_until_it_works(kernel, real,
     recorder.until(lambda: manager.state == "operating" and driver.devices()[0].health.ok)
 
 
-def test_what_a_manager_says_after_the_write_has_returned_is_waited_for(kernel, manager, programmer, boards, image):
+def test_waits_for_late_states(kernel, manager, programmer, boards, image):
     """The state of a load that goes on, and the status of one that failed, or of the one before."""
     late: dict[str, list[str]] = {"state": [], "status": []}
     over = "operating", "write error"
@@ -308,7 +304,7 @@ def test_a_board_without_a_manager_is_faulty(kernel, programmer, boards):
     assert programmer.read(boards[1]).fault == "expected one fpga_manager at f8008000.devcfg in /sys, found none"
 
 
-def test_of_two_writers_one_is_refused_at_once(manager, real, boards, image):
+def test_refuses_a_second_writer(manager, real, boards, image):
     gate = manager.hold("write")
     first = threading.Thread(target=FpgaManagerProgrammer(real()).program, args=(boards[0], image, print))
     first.start()
@@ -321,7 +317,7 @@ def test_of_two_writers_one_is_refused_at_once(manager, real, boards, image):
     assert (manager.at_once, len(manager.loaded)) == (1, 1)
 
 
-def test_a_load_that_hangs_is_left_behind_and_holds_up_no_other_board(kernel, real, image):
+def test_hanging_load_holds_up_nobody(kernel, real, image):
     manager, other = kernel.manager("f8007000.devcfg"), kernel.manager("f8008000.devcfg", 1)
     options = real(patience=timedelta(seconds=2))  # the child is in the write by then
     programmer, (board, free) = FpgaManagerProgrammer(options), options.boards

@@ -52,7 +52,7 @@ def _start_container(driver, device):
             assert time.monotonic() < end
 
 
-def test_a_board_whose_load_hangs_holds_up_no_other(kernel, real, start):
+def test_hanging_load_is_isolated(kernel, real, start):
     gate = kernel.manager("f8007000.devcfg").hold("write")
     other = kernel.manager("f8008000.devcfg", 1)
     driver = start(real(programmer="fpga-manager", wait=timedelta(seconds=0.1)))
@@ -69,7 +69,7 @@ def test_a_board_whose_load_hangs_holds_up_no_other(kernel, real, start):
     _start_container(driver, hung)
 
 
-def test_a_board_whose_status_cannot_be_read_holds_up_no_other(kernel, real, start, recorder):
+def test_hanging_status_is_isolated(kernel, real, start, recorder):
     gate, hung = Gate(), kernel.manager("f8007000.devcfg")
     kernel.manager("f8008000.devcfg", 1)
     kernel.root.make(f"{hung.path}/status", Text(lambda: gate.wait() or ""))
@@ -82,7 +82,7 @@ def test_a_board_whose_status_cannot_be_read_holds_up_no_other(kernel, real, sta
     recorder.until(lambda: not _reasons(driver))
 
 
-def test_a_look_for_boards_that_hangs_leaves_the_boards_as_they_were(kernel, real, recorder):
+def test_hanging_look_keeps_boards(kernel, real, recorder):
     kernel.manager("f8007000.devcfg")
     options = real(programmer="fpga-manager", discover=("*",), boards=real().boards[:1])
     with closing(FpgaDriver(options, recorder.context(), looking=0.2)) as driver:
@@ -101,7 +101,7 @@ def test_a_look_for_boards_that_hangs_leaves_the_boards_as_they_were(kernel, rea
         recorder.until(lambda: [device.id for device in driver.devices()] == ["fpga-a", "f8008000.devcfg"])
 
 
-def test_a_board_that_is_left_behind_can_be_had_again_when_its_load_has_ended(kernel, real, start):
+def test_board_returns_after_hanging_load(kernel, real, start):
     manager = kernel.manager("f8007000.devcfg")
     gate = manager.hold("write")
     driver = start(real(programmer="fpga-manager", patience=timedelta(seconds=0.2), boards=real().boards[:1]))
@@ -116,7 +116,7 @@ def test_a_board_that_is_left_behind_can_be_had_again_when_its_load_has_ended(ke
     assert (_reasons(driver), manager.at_once) == ({}, 1)
 
 
-def test_the_process_ends_at_once_and_the_next_one_keeps_off_until_the_load_is_over(kernel, real, image):
+def test_next_process_waits_for_load(kernel, real, image):
     gate = kernel.manager("f8007000.devcfg").hold("write")
     options = replace(real(), programmer="fpga-manager")
     arguments = pickle.dumps((options, image)).hex()
@@ -148,7 +148,7 @@ def _resources(options):
     yield {"name": THING, "driver": "simulated", "options": {"count": 1}}
 
 
-async def test_the_gateway_serves_others_and_ends_in_time_while_a_load_hangs(kernel, real):
+async def test_gateway_survives_a_hanging_load(kernel, real):
     gate = kernel.manager("f8007000.devcfg").hold("write")
     folder = tempfile.TemporaryDirectory(prefix="dp-")  # of a short path, as sockets need it
     path = Path(folder.name)

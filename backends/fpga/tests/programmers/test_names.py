@@ -75,7 +75,7 @@ def loaded(manager):
     return [content.decode() for _, content, _ in manager.loaded]
 
 
-def test_a_board_has_the_image_that_was_asked_for_whatever_name_it_got_the_last_one_under(function, manager):
+def test_image_under_any_name(function, manager):
     aes, fft = function("aes", **BY_HAND), function("fft", **FOUND)
     assert [[device.id for device in one.devices()] for one in (aes, fft)] == [["card"], [PART]]
     for one in (aes, fft, aes, aes, fft):
@@ -83,7 +83,7 @@ def test_a_board_has_the_image_that_was_asked_for_whatever_name_it_got_the_last_
     assert loaded(manager) == ["aes", "fft", "aes", "fft"]
 
 
-def test_a_board_is_one_hardware_for_its_pool_and_a_part_beside_it_is_another_one(function, manager, kernel):
+def test_hardware_names_for_the_pool(function, manager, kernel):
     aes, fft = function("aes", **BY_HAND), function("fft", **FOUND)
     assert aes.hardware & fft.hardware
     kernel.manager(CARD, 1)
@@ -92,7 +92,7 @@ def test_a_board_is_one_hardware_for_its_pool_and_a_part_beside_it_is_another_on
     assert aes.hardware < fft.hardware > part.hardware
 
 
-def test_a_board_that_is_programmed_under_one_name_is_busy_under_the_other(function, manager):
+def test_busy_under_both_names(function, manager):
     gate = manager.hold("write")
     aes, fft = function("aes", wait=timedelta(seconds=0.1), **BY_HAND), function("fft", **FOUND)
     with pytest.raises(Busy):
@@ -107,7 +107,7 @@ def test_a_board_that_is_programmed_under_one_name_is_busy_under_the_other(funct
     assert (loaded(manager), manager.at_once) == (["aes", "fft"], 1)
 
 
-def test_a_fault_under_one_name_is_one_under_the_other(function, manager):
+def test_faulted_under_both_names(function, manager):
     aes, fft = function("aes", **BY_HAND), function("fft", **FOUND)
     manager.fail = "write"
     with pytest.raises(DriverError):
@@ -118,7 +118,7 @@ def test_a_fault_under_one_name_is_one_under_the_other(function, manager):
     assert aes.reasons == fft.reasons == [""]
 
 
-def test_a_port_has_one_journal_whatever_its_card_is_called(function, kernel):
+def test_one_journal_per_port(function, kernel):
     """Its bridge is an address of the card as well, as long as nothing else is behind that."""
     card = Card(kernel.host, CARD, INTERFACE, ports=2)
     bridge = Board("port", address="pci0000:3a", port=1)
@@ -131,7 +131,7 @@ def test_a_port_has_one_journal_whatever_its_card_is_called(function, kernel):
     assert card.afus[1] == FFT
 
 
-def test_a_tool_that_is_told_the_cards_address_programs_the_same_board(function, manager):
+def test_tool_by_card_address(function, manager):
     """A tool isn't looked for in /sys, so its board is known by the address alone."""
     tool = function("tool", programmer="command", command=Command(argv=("true",)), **BY_HAND)
     aes = function("aes", **BY_HAND)
@@ -148,7 +148,7 @@ def test_a_tool_that_is_told_the_cards_address_programs_the_same_board(function,
     assert aes.reasons == tool.reasons == [""]
 
 
-def test_a_load_that_is_left_behind_keeps_tools_off_as_well(function, manager):
+def test_abandoned_load_keeps_tools_off(function, manager):
     gate = manager.hold("write")
     tool = function("tool", programmer="command", command=Command(argv=("true",)), **BY_HAND)
     aes = function("aes", patience=timedelta(seconds=2), **BY_HAND)  # the child is in the write by then
@@ -183,7 +183,7 @@ def test_what_an_earlier_release_programmed_is_known(function, manager):
     assert fft.reasons == ["programming fft failed: a CRC error"]
 
 
-def test_what_an_earlier_release_programmed_under_two_names_is_not_known(function, manager):
+def test_forgets_earlier_double_names(function, manager):
     fft = function("fft", **FOUND)
     fft.start_container()
     written(fft, CARD)
@@ -197,7 +197,7 @@ def test_what_an_earlier_release_programmed_under_two_names_is_not_known(functio
 
 
 @pytest.mark.parametrize("key", [CARD, PART])
-def test_a_process_of_an_earlier_release_keeps_others_off(function, manager, key):
+def test_earlier_process_keeps_lock(function, manager, key):
     aes = function("aes", **BY_HAND)
     with (
         BoardJournal(aes.state_dir).locked(key),
@@ -221,7 +221,7 @@ class Late(Directory):
         return super().items() if self.looks > 1 else {}.items()
 
 
-def test_a_board_that_comes_during_a_look_is_not_offered_before_it_is_known_what_it_is(function, manager, kernel):
+def test_newcomer_waits_for_next_look(function, manager, kernel):
     classes = kernel.root["class"]
     classes["fpga_manager"] = Late(classes["fpga_manager"])
     aes = function("aes", **BY_HAND)
@@ -231,7 +231,7 @@ def test_a_board_that_comes_during_a_look_is_not_offered_before_it_is_known_what
 
 
 @pytest.mark.parametrize("naming", [{"boards": (Board("card", address="f8007000.devcfg"),)}, FOUND])
-def test_a_board_that_came_back_while_nobody_looked_is_another_one(function, kernel, naming):
+def test_returned_board_is_another(function, kernel, naming):
     """Its driver was loaded again, or somebody has put another card there, which runs something as well."""
     first = kernel.manager("f8007000.devcfg")
     aes = function("aes", **naming)
@@ -251,7 +251,7 @@ def test_a_board_that_came_back_while_nobody_looked_is_another_one(function, ker
     assert aes.reasons == fft.reasons == [""]
 
 
-def test_a_board_that_is_not_there_is_not_programmed_under_its_address(function, kernel):
+def test_absent_board_is_not_programmed(function, kernel):
     aes = function("aes", **BY_HAND)
     with pytest.raises(Busy, match=r"^board 'card' can't be programmed: expected one fpga_manager at 0000:3b:00.0 in"):
         aes.start_container()
@@ -260,7 +260,7 @@ def test_a_board_that_is_not_there_is_not_programmed_under_its_address(function,
     assert loaded(manager) == ["aes"]
 
 
-def test_managers_of_one_device_are_boards_of_their_own(function, kernel):
+def test_managers_are_separate_boards(function, kernel):
     """So are those that have no device."""
     for number in range(2):
         kernel.manager("f8007000.devcfg", number)
@@ -271,7 +271,7 @@ def test_managers_of_one_device_are_boards_of_their_own(function, kernel):
     assert len(set(hardware)) == len(hardware)
 
 
-async def test_two_pods_never_have_one_board_under_two_names(manager, real, tmp_path):
+async def test_one_board_under_two_names(manager, real, tmp_path):
     names = {"aes": {"boards": [{"id": "card", "address": CARD}]}, "fft": {"discover": ["*"]}}
     with tempfile.TemporaryDirectory(prefix="dp-") as folder:  # of a short path, as sockets need it
         path = Path(folder)

@@ -41,7 +41,7 @@ def board(real):
     return real().boards[0]
 
 
-def test_the_overlay_has_the_very_image_loaded_and_the_files_go(overlays, programmer, board, image, firmware):
+def test_overlay_loads_the_image(overlays, programmer, board, image, firmware):
     assert programmer.read(board) == BoardState("unknown")
     programmer.program(board, image, print)
     assert overlays.manager.loaded == [(f"dpgateway/{image.sha256}-fpga-a.bin", image.content, "0")]
@@ -61,7 +61,7 @@ def test_a_load_that_fails_leaves_no_overlay(overlays, programmer, board, image)
 
 
 @pytest.mark.parametrize("status", ["unapplied", "applied"])
-def test_an_overlay_of_its_name_that_exists_already_is_replaced(overlays, programmer, board, image, status):
+def test_replaces_an_old_overlay(overlays, programmer, board, image, status):
     overlays.mkdir("dpgateway-f8007000.devcfg")
     overlays["dpgateway-f8007000.devcfg"]["path"].status = status
     programmer.program(board, image, print)
@@ -78,7 +78,7 @@ def test_somebody_elses_overlay_is_left_alone(overlays, programmer, board, image
     assert list(overlays) == ["theirs"]
 
 
-def test_an_overlay_that_stays_applied_after_a_failed_load_goes(overlays, programmer, board, image):
+def test_failed_overlay_is_removed(overlays, programmer, board, image):
     overlays.manager.fail, overlays.sticky = "write", True
     with pytest.raises(Failed, match=r"\(EIO\); state: write error"):
         programmer.program(board, image, print)
@@ -88,7 +88,7 @@ def test_an_overlay_that_stays_applied_after_a_failed_load_goes(overlays, progra
     assert verify(programmer, board, image).operating
 
 
-def test_an_overlay_that_cannot_be_removed_stops_the_next_load(overlays, programmer, board, image):
+def test_stuck_overlay_stops_loads(overlays, programmer, board, image):
     programmer.program(board, image, print)
     overlays.stuck = True
     with pytest.raises(Failed, match=r"^rmdir .*/dpgateway-f8007000.devcfg: .*\(EBUSY\)") as failed:
@@ -97,7 +97,7 @@ def test_an_overlay_that_cannot_be_removed_stops_the_next_load(overlays, program
     assert len(overlays.manager.loaded) == 1
 
 
-def test_a_board_whose_overlay_was_taken_away_is_not_operating(overlays, programmer, board, image):
+def test_removed_overlay_is_not_operating(overlays, programmer, board, image):
     programmer.program(board, image, print)
     programmer.reset(board)
     assert (list(overlays), programmer.read(board)) == ([], BoardState("operating without its overlay"))
@@ -108,9 +108,7 @@ def test_a_board_whose_overlay_was_taken_away_is_not_operating(overlays, program
         verify(programmer, board, image)
 
 
-def test_an_overlay_that_others_can_write_is_refused_before_anything_is_touched(
-    overlays, programmer, board, image, file
-):
+def test_refuses_writable_overlay(overlays, programmer, board, image, file):
     programmer.program(board, image, print)
     file.chmod(0o666)
     with pytest.raises(DriverError, match=r"^bitstream 'aes' .* is refused: .*only its owner can write"):
@@ -118,7 +116,7 @@ def test_an_overlay_that_others_can_write_is_refused_before_anything_is_touched(
     assert (len(overlays.manager.loaded), list(overlays)) == (1, ["dpgateway-f8007000.devcfg"])
 
 
-def test_an_overlay_whose_status_has_no_end_is_not_believed(overlays, programmer, board, image, kernel):
+def test_endless_status_is_disbelieved(overlays, programmer, board, image, kernel):
     programmer.program(board, image, print)
     kernel.host.make("overlays/dpgateway-f8007000.devcfg/status", Text("applied" + 100_000 * "\n"))
     assert not programmer.read(board).operating

@@ -32,7 +32,7 @@ def _verify(verification, reading):
     return verify(Programmer(verification, reading), Board("a"), IMAGE)
 
 
-def test_the_list_of_drivers_says_how_strongly_each_verifies(options):
+def test_drivers_list_says_verification(options):
     identity, state, rest = VERIFIED.split("; ")
     for names, verification in ((identity, Verification.IDENTITY), (state, Verification.STATE)):
         for name in names.partition(":")[0].split(", "):
@@ -41,13 +41,13 @@ def test_the_list_of_drivers_says_how_strongly_each_verifies(options):
 
 
 @pytest.mark.parametrize("verification", Verification)
-def test_a_fault_is_one_however_little_a_programmer_can_verify(verification):
+def test_fault_fails_any_verification(verification):
     with pytest.raises(Failed, match=r"^state is write error$") as failed:
         _verify(verification, BoardState("write error", IMAGE.sha256, fault="state is write error"))
     assert not failed.value.again
 
 
-def test_a_board_that_says_which_image_it_runs_has_to_say_the_right_one():
+def test_identity_has_to_match():
     right = BoardState("loaded", IMAGE.sha256)
     assert _verify(Verification.IDENTITY, right) == right
     with pytest.raises(Failed, match=rf"^expected the board to run {IMAGE.sha256} now, found another$"):
@@ -57,11 +57,11 @@ def test_a_board_that_says_which_image_it_runs_has_to_say_the_right_one():
 
 
 @pytest.mark.parametrize("verification", [Verification.STATE, Verification.NONE])
-def test_a_board_that_cannot_say_it_is_only_asked_for_faults(verification):
+def test_faults_alone_without_verification(verification):
     found = BoardState("operating", operating=True)
     assert _verify(verification, found) == found
 
 
-def test_a_board_that_says_that_it_runs_nothing_is_not_believed():
+def test_idle_board_fails_verification():
     with pytest.raises(Failed, match=r"^expected the board to be operating now, found the state 'unknown'$"):
         _verify(Verification.STATE, BoardState("unknown"))

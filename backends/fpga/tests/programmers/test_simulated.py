@@ -36,7 +36,7 @@ def victim(tmp_path):
 
 
 @pytest.mark.parametrize("name", [".fpga-a.json.new", "fpga-a.json"])
-def test_a_link_in_the_state_directory_is_replaced_not_followed(programmer, board, state_dir, victim, name):
+def test_replaces_links_in_state(programmer, board, state_dir, victim, name):
     (state_dir / name).symlink_to(victim)
     programmer.program(board, IMAGE, print)
     assert victim.read_text() == "mine"
@@ -45,14 +45,14 @@ def test_a_link_in_the_state_directory_is_replaced_not_followed(programmer, boar
     assert programmer.read(board) == BoardState("loaded", IMAGE.sha256, operating=True)
 
 
-def test_what_a_gateway_that_died_left_is_replaced(programmer, board, state_dir):
+def test_replaces_leftovers(programmer, board, state_dir):
     (state_dir / ".fpga-a.json.new").write_text("{")
     programmer.program(board, IMAGE, print)
     assert programmer.read(board) == BoardState("loaded", IMAGE.sha256, operating=True)
     assert [file.name for file in state_dir.iterdir()] == ["fpga-a.json"]
 
 
-def test_a_state_directory_that_others_can_write_is_neither_believed_nor_written(programmer, board, state_dir):
+def test_distrusts_writable_state(programmer, board, state_dir):
     programmer.program(board, IMAGE, print)
     state_dir.chmod(0o777)
     assert programmer.read(board) == BoardState("unknown")
@@ -62,7 +62,7 @@ def test_a_state_directory_that_others_can_write_is_neither_believed_nor_written
     assert programmer.read(board) == BoardState("loaded", IMAGE.sha256, operating=True)
 
 
-def test_a_state_directory_that_is_a_link_is_refused(programmer, board, state_dir, tmp_path):
+def test_refuses_linked_state(programmer, board, state_dir, tmp_path):
     state_dir.rmdir()
     (tmp_path / "elsewhere").mkdir()
     state_dir.symlink_to(tmp_path / "elsewhere")
@@ -71,7 +71,7 @@ def test_a_state_directory_that_is_a_link_is_refused(programmer, board, state_di
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_the_state_directory_is_made_for_its_owner_alone(programmer, board, options):
+def test_makes_private_state(programmer, board, options):
     programmer.program(board, IMAGE, print)
     assert options.simulated.state_dir.stat().st_mode & 0o777 == 0o700
     assert (options.simulated.state_dir / "fpga-a.json").stat().st_mode & 0o777 == 0o600
