@@ -6,8 +6,9 @@ from dpgateway.deviceplugin.api import APIS, Call
 from dpgateway.deviceplugin.server import handlers
 from dpgateway.drivers import answers
 from dpgateway.kit.call_stats import BOUNDS
+from dpgateway.web.metrics import GATEWAY, RESOURCE
 from tests.docs.pages import Page
-from tests.support.scraped import ROWS, Node
+from tests.support.scraped import Node
 
 TEXT = Page("reference/metrics.md").text
 DOCUMENTED = [
@@ -18,7 +19,8 @@ DOCUMENTED = [
 
 def test_each_metric_type_and_labels():
     own = [one for one in DOCUMENTED if one[0].startswith("dpgateway_")]
-    assert own == [(row.name, row.kind, row.labels) for row in ROWS]
+    gateway = [(row.name, row.kind, row.labels) for row in GATEWAY]
+    assert own == gateway + [(row.name, row.kind, ("resource", *row.labels)) for row in RESOURCE]
 
 
 async def test_metrics_of_the_process(short_path):

@@ -3,18 +3,16 @@
 import asyncio
 import re
 from contextlib import asynccontextmanager
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from dpgateway.config import Configuration, changes
 from dpgateway.config import KubeletSettings as KubeletConfig
 from dpgateway.gateway import Gateway
-from dpgateway.web.metrics import Metrics
-from dpgateway.web.rows import GATEWAY, RESOURCE, Row
+from dpgateway.web.metrics import GATEWAY, RESOURCE, Metrics
 
-ROWS: list[Row[Any]] = [*GATEWAY, *RESOURCE]
-"""Every metric of the gateway."""
+LABELS = {row.name: set(row.labels) for row in GATEWAY} | {row.name: {"resource", *row.labels} for row in RESOURCE}
+"""Of every metric of the gateway."""
 
 
 class Node:
@@ -65,10 +63,9 @@ class Node:
 
     async def exposed(self):
         """The labels of each metric on its page, of which some have no series yet."""
-        labels = {row.name: set(row.labels) for row in ROWS}
         found: dict[str, set[str]] = {}
         for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", await self.text(), re.MULTILINE):
-            have = labels.get(name, set())
+            have = LABELS.get(name, set())
             if kind == "histogram":
                 found |= {f"{name}_bucket": have | {"le"}, f"{name}_sum": have, f"{name}_count": have}
             else:

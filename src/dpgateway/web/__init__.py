@@ -3,8 +3,7 @@
 pages        the table of pages, and the content of each
 answers      the ASGI application: methods, host names, headers
 statusz      the status as text, in the form of Kubernetes' components
-metrics      the figures in Prometheus' format
-rows         the table of metrics
+metrics      the table of metrics, and the figures in Prometheus' format
 connections  HTTP with limits: uvicorn's, loaded only when the pages are on
 serving      listens where the configuration says, and follows its changes
 """
