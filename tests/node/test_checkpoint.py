@@ -8,11 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway.errors import KubeletError
-from dpgateway.node.checkpoint import answers, layouts, notes
+from dpgateway.node.checkpoint import answers, layouts, parse
 from dpgateway.node.holders import Container
 from dpgateway.node.versions import Layout
 
 THING, OTHER = "example.com/thing", "example.com/other"
+
+
+def notes(raw):
+    return parse(raw).notes
 
 
 def entry(resource, container="c", **ids):

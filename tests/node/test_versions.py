@@ -4,7 +4,7 @@ import pytest
 
 import dpgateway_simulator
 from dpgateway.errors import ConfigurationError
-from dpgateway.node.versions import ALL, ANY, Layout, Span, release, span
+from dpgateway.node.versions import ALL, ANY, Layout, Span, kubelet_version, span
 
 LAYOUTS = {
     "per device": Layout.PER_DEVICE,
@@ -36,23 +36,23 @@ def test_all_releases_are_known():
 
 @pytest.mark.parametrize("version", ["1.24", "v1.24", "1.24.17", "v1.24.0"])
 def test_a_version_is_of_a_release(version):
-    assert str(release(version)) == "1.24"
+    assert str(kubelet_version(version)) == "1.24"
 
 
 @pytest.mark.parametrize("version", ["", "1", "1.7", "2.0", "1.24.", "1.24-rc.1", "1.2٣", "24"])
 def test_what_is_no_version_that_is_known(version):
     with pytest.raises(ConfigurationError, match=r"expected a kubelet's version from 1\.8 to 1\.37$"):
-        release(version)
+        kubelet_version(version)
 
 
 @pytest.mark.parametrize("version", ["1.38", "1.100", "v1.38.1"])
 def test_a_newer_version_is_unknown(version):
     with pytest.raises(ConfigurationError, match=r"kubelets newer than 1\.37 are unknown to this dpgateway"):
-        release(version)
+        kubelet_version(version)
 
 
 def test_spans_in_words():
-    one, other, newest = release("1.20"), release("1.22"), release("1.37")
+    one, other, newest = kubelet_version("1.20"), kubelet_version("1.22"), kubelet_version("1.37")
     texts = [str(Span(*ends)) for ends in ((one, one), (one, other), (one, newest), (newest, newest))]
     assert texts == ["1.20", "1.20 to 1.22", "1.20 or later", "1.37"]
 
@@ -62,4 +62,4 @@ def test_the_releases_of_two_spans():
     assert str(checked.within(lists)) == str(lists.within(checked)) == "1.13 to 1.19"
     assert checked.within(span(lambda one: one.minor > 19)) is None
     assert ANY.within(lists) == lists
-    assert [one.minor for one in lists.releases] == list(range(13, 20))
+    assert [one.minor for one in lists.versions] == list(range(13, 20))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpgateway.node.versions import ANY, Span, release
+from dpgateway.node.versions import ANY, Span, kubelet_version
 from dpgateway.preflight import Facts, Held, OfferedResource, features
 
 R = "example.com/thing"
@@ -10,8 +10,8 @@ ALL_OF_IT = OfferedResource(R, "fake", numa=True, prepares=True, prefers=True, a
 
 
 def findings(present, to, *served, held=Held()):  # noqa: B008  it is frozen
-    span = Span(release(present), release(present)) if present else ANY
-    facts = Facts(span, release(to), held, served or (ALL_OF_IT,))
+    span = Span(kubelet_version(present), kubelet_version(present)) if present else ANY
+    facts = Facts(span, kubelet_version(to), held, served or (ALL_OF_IT,))
     return {one.code: one for one in features.findings(facts)}
 
 

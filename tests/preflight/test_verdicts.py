@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgateway.node.holders import Container, Noted
-from dpgateway.node.versions import ALL, ANY, Layout, Span, release
+from dpgateway.node.versions import ALL, ANY, Layout, Span, kubelet_version
 from dpgateway.preflight import Facts, Finding, Held, OfferedResource, RuntimeFacts, judge, verdict
 
 R = "example.com/thing"
@@ -19,9 +19,9 @@ APIS = "v1beta1", "v1alpha2", "v1alpha1"
 
 def facts(present, to, **others):
     """A node where nothing is wrong, of which all is known."""
-    span = Span(release(present), release(present))
+    span = Span(kubelet_version(present), kubelet_version(present))
     runtime = RuntimeFacts("containerd", "2.1.0", cdi=True)
-    usual = Facts(span, release(to), HELD, (SERVED,), apis=APIS, runtime=runtime, cgroups=2)
+    usual = Facts(span, kubelet_version(to), HELD, (SERVED,), apis=APIS, runtime=runtime, cgroups=2)
     return replace(usual, **others)
 
 

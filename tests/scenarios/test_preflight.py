@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpgateway.node.checkpoint import notes
+from dpgateway.node.checkpoint import parse
 from tests.scenarios.engines import REAL
 from tests.scenarios.gateway import Gateway
 from tests.scenarios.kubelet import RESOURCE, Kubelet, devices
@@ -73,7 +73,9 @@ async def test_who_holds_what_is_forgotten_if_the_preflight_says_so(
     await kubelet.start(new, first="pods")
     await kubelet.wait_for_devices(2)
     await kubelet.admit("p2", ONE)  # 1.8 writes its checkpoint when it gives something away, the others at each list
-    holders = {one.pod_uid for noted in notes(_checkpoint(kubelet))[RESOURCE].values() for one in noted.containers}
+    holders = {
+        one.pod_uid for noted in parse(_checkpoint(kubelet)).notes[RESOURCE].values() for one in noted.containers
+    }
     assert holders == ({"p2"} if forgotten else {"p1", "p2"})
 
 

@@ -25,7 +25,7 @@ from dpgateway.node import checkpoint
 from dpgateway.node.directory import Places, is_there, read_checkpoint, why_none
 from dpgateway.node.podresources import PodResources
 from dpgateway.node.runtime import SOCKETS, Runtime
-from dpgateway.node.versions import Release
+from dpgateway.node.versions import KubeletVersion
 from dpgateway.preflight import Facts, Held, OfferedResource, RuntimeFacts, detect_version
 from dpgateway.preflight.detect_version import Clue
 from dpgateway.resource.journal import entries_of_others
@@ -53,7 +53,7 @@ class NodeFacts:
     """The kubelet's device-plugins directory."""
 
 
-def find(settings: Settings, control: Path, to: Release, present: Clue | None) -> NodeFacts:
+def find(settings: Settings, control: Path, to: KubeletVersion, present: Clue | None) -> NodeFacts:
     """``present``: the operator's word on the present kubelet's version. Raises ConfigurationError."""
     with apart():
         _, configuration = read_whole(settings)
@@ -61,7 +61,7 @@ def find(settings: Settings, control: Path, to: Release, present: Clue | None) -
 
 
 async def _asked(
-    settings: Settings, configuration: Configuration, control: Path, to: Release, present: Clue | None
+    settings: Settings, configuration: Configuration, control: Path, to: KubeletVersion, present: Clue | None
 ) -> NodeFacts:
     directory = settings.device_plugins_dir(configuration)
     places = Places.of(directory, configuration.kubelet.pod_resources_socket)
@@ -125,7 +125,7 @@ def _held(directory: Path, clues: Iterable[Clue]) -> Held:
         (api,) = only([detect_version.present(known).newest.api])
         given = {name: [api.from_answer(one) for one in some] for name, some in checkpoint.answers(raw).items()}
         return Held(
-            checkpoint.notes(raw),
+            checkpoint.parse(raw).notes,
             layouts,
             frozenset(name for name, some in given.items() if any(one.annotations for one in some)),
             frozenset(name for name, some in given.items() if any(one.cdi_devices for one in some)),

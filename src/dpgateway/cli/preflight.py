@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def _known(version: str) -> str:
-    versions.release(version)
+    versions.kubelet_version(version)
     return version
 
 
@@ -92,7 +92,7 @@ def preflight(  # noqa: PLR0913  one for each option
     Exits with 0 if nothing is lost, with 1 if something is, or if that can't be told, and with 2 if the configuration
     or the usage is wrong. --from helps where the kubelet's version can't be told.
     """
-    node = find(settings, control_socket, versions.release(to), present)
+    node = find(settings, control_socket, versions.kubelet_version(to), present)
     rehearsal = _rehearsed(to, node) if rehearse else None
     findings = judge(node.facts, rehearsal)
     if output == "json":

@@ -80,7 +80,7 @@ def _print_checkpoint(directory: Path, resource: str, failure: str, output: str)
     notes: dict[str, Note] = {}
     unread = None
     try:
-        notes |= checkpoint.notes(read_checkpoint(directory)[0])
+        notes |= checkpoint.parse(read_checkpoint(directory).content).notes
     except (OSError, KubeletError) as error:
         unread = str(error)
     notes = {name: note for name, note in sorted(notes.items()) if resource in ("", name)}

@@ -1,15 +1,15 @@
-"""What a node tells: which kubelet is there, what it wrote down and answers, and what runs. No front is known here.
+"""The node: its kubelet, what that kubelet writes and answers, its pods, and the container runtime. It knows no front.
 
-node          one node: says what became of kubelet.sock, and when the checkpoint may be another one
-watch         says when to look at the kubelet's directory
-directory     the kubelet's directory: its files, and what is wrong with it
-incarnation   which life of the kubelet a kubelet.sock belongs to
-checkpoint    the formats of the kubelet's checkpoint
-podresources  one question to the kubelet's PodResources API, and its answer
-pods          the directories of the kubelet's pods
-runtime       one container runtime: whether it knows CDI, and its events
-sandboxes     which pods' sandboxes have stopped, as the runtime says
-versions      what differs between versions of Kubernetes
-holders       who has an id, as each source says it
+node          the kubelet: whether it runs, which incarnation it is, and when it may have written its checkpoint
+watch         watches the kubelet's directory
+directory     the kubelet's directory: places, the checkpoint file, and why no kubelet is there
+incarnation   tells one life of a kubelet from the next by its kubelet.sock
+checkpoint    parses the kubelet's checkpoint, in every format
+podresources  a client of the kubelet's PodResources API
+pods          directories of the kubelet's pods
+runtime       a client of the container runtime: its version, and whether it knows CDI
+sandboxes     pods whose sandboxes have stopped, by the container runtime
+versions      differences between Kubernetes versions
+holders       containers that hold an id, as the checkpoint and PodResources name them
 wire          the generated messages
 """

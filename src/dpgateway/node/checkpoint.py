@@ -1,4 +1,4 @@
-"""What the kubelet wrote down about who holds which device: ``kubelet_internal_checkpoint``.
+"""Parses the kubelet's checkpoint, ``kubelet_internal_checkpoint``: which container holds which ids.
 
 Four formats (pkg/kubelet/deviceplugin, later cm/devicemanager/checkpoint):
 
@@ -7,10 +7,10 @@ Four formats (pkg/kubelet/deviceplugin, later cm/devicemanager/checkpoint):
     1.11-1.19   {"Data": {the same}, "Checksum": n}
     1.20-       {"Data": {the same, but DeviceIDs: {NUMA node: [...]}}, "Checksum": n}
 
-The checksum isn't verified: a kubelet forgets a pod because of it, and the pod's container still runs.
+The checksum isn't verified: a kubelet that finds it wrong forgets the pods, whose containers still run.
 
-It is read on a thread. A long file is decoded in Python, ten times slower than in C, because a C function lets no other
-thread run until it returns.
+Parsing runs on a thread. A long file is decoded in Python, ten times slower than in C, because a C function lets no
+other thread run until it returns.
 """
 
 from __future__ import annotations
@@ -30,41 +30,34 @@ from dpgateway.node.versions import Layout
 NAME = "kubelet_internal_checkpoint"
 
 WRITING = 1.0
-"""Seconds that a kubelet takes at most to write it. A file that is damaged for longer stays damaged until the kubelet
-writes it again; a kubelet that started from a damaged file has forgotten what the file said."""
+"""Longest time, in seconds, that a kubelet takes to write the file. A file that is damaged for longer stays damaged
+until the next write; a kubelet that started from a damaged file has forgotten its content."""
 
 SHORT = 128 * 1024
-"""Bytes that are decoded within a millisecond or two."""
+"""Bytes that C decodes within a millisecond or two."""
 
 _LAST_NODE = 2**31 - 1
 """-1 is no node (nodeWithoutTopology, pkg/kubelet/cm/devicemanager)."""
 
 
 class Content(NamedTuple):
-    """What a kubelet wrote down, by resource."""
+    """A parsed checkpoint, by resource."""
 
     notes: Mapping[str, Note]
+    """The ids that containers hold. An id has no NUMA nodes if the kubelet knew none, or is older than 1.20."""
     registered: Mapping[str, frozenset[str]]
-    """The healthy ids of the plugin that registered last. 1.8 doesn't write them down."""
+    """The healthy ids of the plugin that registered last; empty for 1.8."""
 
 
-def notes(raw: bytes) -> Mapping[str, Note]:
-    """What containers hold, by resource, in whichever format; raises KubeletError for anything else.
-
-    An id has no NUMA nodes if the kubelet knew none, or if a release before 1.20 wrote the file.
-    """
-    return content(raw).notes
-
-
-def content(raw: bytes) -> Content:
-    """The same, and what is registered. Raises KubeletError."""
-    with _told_by_a_kubelet():
+def parse(raw: bytes) -> Content:
+    """Raises KubeletError if it is in none of the four formats."""
+    with _parsing():
         document = _document(raw)
         held: dict[str, dict[str, Noted]] = defaultdict(dict)
         for entry in _entries(document):
             ids = held[_text(entry["ResourceName"])]
             containers = _containers(entry)
-            near: dict[int, Noted] = {}  # what many ids share, for there may be millions
+            near: dict[int, Noted] = {}  # shared between ids, of which there may be millions
             for id_, node in _ids(entry):
                 noted = near.get(node) or near.setdefault(node, Noted(_nodes(node), containers))
                 ids[id_] = ids[id_].joined(noted) if id_ in ids else noted
@@ -73,22 +66,22 @@ def content(raw: bytes) -> Content:
 
 
 def layouts(raw: bytes) -> frozenset[Layout]:
-    """The formats that this may be: several, if nothing is in it that tells them apart. Raises KubeletError."""
-    with _told_by_a_kubelet():
+    """The possible formats; several if no entry tells them apart. Raises KubeletError."""
+    with _parsing():
         document = _document(raw)
         entries = _entries(document)
         if "Data" not in document:
             return frozenset({Layout.PER_CONTAINER if "PodDeviceEntries" in document else Layout.PER_DEVICE})
         kinds = {type(entry["DeviceIDs"]) for entry in entries}
-        told = {Layout.BY_NODE} if dict in kinds else {Layout.CHECKED} if list in kinds else set()
-        return frozenset(told or {Layout.CHECKED, Layout.BY_NODE})
+        found = {Layout.BY_NODE} if dict in kinds else {Layout.CHECKED} if list in kinds else set()
+        return frozenset(found or {Layout.CHECKED, Layout.BY_NODE})
 
 
 def answers(raw: bytes) -> Mapping[str, tuple[bytes, ...]]:
-    """What containers were given with their devices, by resource: the plugins' answers to Allocate, which the kubelet
-    uses again when a container restarts. 1.8 doesn't write them down. Raises KubeletError.
+    """The plugins' answers to Allocate, by resource, which the kubelet repeats when a container restarts; empty for
+    1.8. Raises KubeletError.
     """
-    with _told_by_a_kubelet():
+    with _parsing():
         found: dict[str, list[bytes]] = defaultdict(list)
         for entry in _entries(_document(raw)):
             found[_text(entry["ResourceName"])].append(_answer(entry))
@@ -96,7 +89,7 @@ def answers(raw: bytes) -> Mapping[str, tuple[bytes, ...]]:
 
 
 @contextmanager
-def _told_by_a_kubelet() -> Iterator[None]:
+def _parsing() -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -132,7 +125,7 @@ def _ids(entry: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _containers(entry: dict[str, Any]) -> frozenset[Container]:
-    """Without both of its names a container counts as one that never ends."""
+    """Empty without pod uid or name: nothing could tell that such a container has ended."""
     uid, name = entry.get("PodUID"), entry.get("ContainerName")
     if not isinstance(uid, str) or not isinstance(name, str):
         return frozenset()
@@ -148,7 +141,7 @@ def _nodes(node: int) -> tuple[int, ...]:
 
 
 def _list(value: object) -> list[Any]:
-    """A kubelet writes an empty list as null. No kubelet writes anything else for it, so that would prove nothing."""
+    """A kubelet writes an empty list as null, and never as anything else."""
     if value is None:
         return []
     if not isinstance(value, list):

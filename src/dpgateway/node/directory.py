@@ -1,7 +1,4 @@
-"""The kubelet's device-plugins directory: the bytes of its checkpoint, and why no kubelet is there, or why none can be.
-
-What the bytes mean is in ``checkpoint``, when to look in ``watch``.
-"""
+"""The kubelet's device-plugins directory: its places, the checkpoint file, and why no kubelet is or can be there."""
 
 from __future__ import annotations
 
@@ -19,53 +16,50 @@ from dpgateway.node import checkpoint
 SOCKET = "kubelet.sock"
 LARGEST_CHECKPOINT = 8 * 1024 * 1024
 """Bytes. A kubelet writes each registered id and each container's allocation: about a megabyte for a thousand pods and
-ten thousand devices. To understand a file takes ten times its size."""
+ten thousand devices. Parsing takes ten times as much memory."""
 PATIENCE = 10.0
-"""Seconds without a kubelet after which the log says so: a kubelet that restarts is back sooner."""
+"""Seconds without a kubelet until a warning: a restart takes less."""
 
 _log = bind(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where one kubelet keeps what others may look at."""
+    """Paths of one kubelet."""
 
     device_plugins: Path
     """The directory of its socket for device plugins, and of its checkpoint."""
     pod_resources: Path
     """The socket of its PodResources API."""
     runtimes: Sequence[Path] = ()
-    """The sockets on which its container runtime may serve."""
+    """Candidates for the socket of its container runtime."""
 
     @classmethod
     def of(cls, device_plugins: Path, pod_resources: Path | None = None, runtimes: Sequence[Path] = ()) -> Places:
-        """Without another place, PodResources is in the same ``--root-dir``."""
+        """``pod_resources`` is in the same ``--root-dir`` by default."""
         return cls(device_plugins, pod_resources or device_plugins.parent / "pod-resources" / SOCKET, runtimes)
 
     @property
     def pods(self) -> Path:
-        """The directory that has a directory for each pod."""
+        """The parent of the pods' directories."""
         return self.pod_resources.parent.parent / "pods"
 
 
 def read_checkpoint(directory: Path) -> Contents:
-    """The file, and what is known of it. Blocks.
-
-    Raises OSError unless it is a regular file: a pipe would be read for ever if nobody wrote to it.
-    """
+    """The checkpoint file. Blocks. Raises OSError."""
     return read(directory / checkpoint.NAME, LARGEST_CHECKPOINT, follow=True)
 
 
 def stamped(stamp: float) -> float:
-    """When a file was stamped, in seconds of the monotonic clock: now, if its stamp is in the future.
+    """A file's time stamp as a time of the monotonic clock; now, if the stamp is in the future.
 
-    The clock that stamps files may be set, and a time from before that compares with no time after it.
+    The clock of the stamps may be set, and times from before and after that don't compare.
     """
     return time.monotonic() - max(0.0, time.time() - stamp)
 
 
 def is_there(directory: Path) -> bool:
-    """Whether there is a directory that we can see; Path.is_dir() raises if we may not look."""
+    """Whether it is a directory; False also without permission, for which Path.is_dir() raises."""
     try:
         return directory.is_dir()
     except OSError:
@@ -73,7 +67,7 @@ def is_there(directory: Path) -> bool:
 
 
 def misplaced(directory: Path) -> str:
-    """Why no kubelet can ever be met there; empty if one can."""
+    """Why this can't be a kubelet's directory; empty if it can."""
     what = "the device-plugins directory: found"
     if directory.name == SOCKET:
         return f"{what} {directory}, which is a kubelet's socket, expected its directory: {directory.parent}"
@@ -85,9 +79,7 @@ def misplaced(directory: Path) -> str:
 
 
 def forbidden(directory: Path) -> str:
-    """Why this user can't serve there; empty if it can, or if there is nothing yet. Always empty for root, whom nothing
-    refuses for good.
-    """
+    """Why this user can't serve there; empty if it can, or if the directory is missing. Always empty for root."""
     uid = os.geteuid()
     if uid == 0 or os.access(directory, os.W_OK | os.X_OK):
         return ""
@@ -100,7 +92,7 @@ def forbidden(directory: Path) -> str:
 
 
 class Absence:
-    """Logs once that no kubelet has been there for a while. Used from the event loop."""
+    """Warns once when no kubelet has been there for a while. Used from the event loop."""
 
     def __init__(self, directory: Path, patience: float = PATIENCE) -> None:
         self._directory, self._patience = directory, patience
@@ -126,7 +118,7 @@ class Absence:
 
 
 def why_none(directory: Path) -> str:
-    """What is found where a kubelet's socket is expected."""
+    """What was found in place of a kubelet's socket."""
     try:
         os.stat(directory / SOCKET)  # noqa: PTH116  the error tells what is missing
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Which life of the kubelet a ``kubelet.sock`` belongs to.
+"""Tells one incarnation of a kubelet from the next by its ``kubelet.sock``.
 
-A kubelet creates a new socket at each start. The file is a new one if its device or inode differ. Inodes are reused at
-once, so a new ctime tells too, but only together with a CREATE event for the file, or while no kubelet's stream is
-open: chmod, touch and relabelling change the ctime of a living kubelet's socket.
+A kubelet creates a new socket at each start: a file with another device or inode. Inodes are reused at once, so another
+ctime is a sign of a new file, too, but only with a CREATE event for the file, or while no kubelet's stream is open:
+chmod, touch and relabelling change the ctime of a living kubelet's socket.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class SocketFile:
-    """One look at a file."""
+    """The identity of a socket file."""
 
     device: int
     inode: int
@@ -26,7 +26,7 @@ class SocketFile:
 
     @classmethod
     def look(cls, path: Path) -> SocketFile | None:
-        """None: there is no such file, or no way to know."""
+        """None if there is no such file, or it can't be examined."""
         try:
             found = path.stat()
         except OSError:
@@ -38,7 +38,7 @@ class SocketFile:
 
 
 class Change(enum.Enum):
-    """What a look at ``kubelet.sock`` means."""
+    """The meaning of one look at ``kubelet.sock``."""
 
     NEW = "another incarnation"
     GONE = "no file"
@@ -47,17 +47,17 @@ class Change(enum.Enum):
 
 
 class Incarnations:
-    """Remembers the last file, and judges the next."""
+    """Compares each file with the one before."""
 
     def __init__(self) -> None:
         self._file: SocketFile | None = None
         self._first: SocketFile | None = None
-        """The file when this incarnation was noticed."""
+        """The file when this incarnation was first seen."""
         self._there = False
 
     @property
     def there(self) -> bool:
-        """Whether the file exists, as far as the last look told."""
+        """Whether the last look found the file."""
         return self._there
 
     def see(self, found: SocketFile | None, *, created: bool, streaming: bool) -> Change:

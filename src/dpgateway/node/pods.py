@@ -1,8 +1,8 @@
-"""Which pods are gone: a kubelet has a directory for each of its pods, named by the pod's uid.
+"""The kubelet's directories of pods, each named by its pod's uid, which tell that a pod is gone.
 
-It makes the directory when it starts the pod, which is just after the Allocates for it, and removes it once nothing of
-the pod runs any more (cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go, every release; it looks every 2 s). The
-directory of a pod that ended stays until the pod is deleted.
+A kubelet creates the directory when it starts the pod, just after the pod's Allocates, and removes it once nothing of
+the pod runs any more (cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go, every version; it looks every 2 s). The
+directory of a pod that has ended stays until the pod is deleted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from asyncinotify import Mask
 from dpgateway.kit.inotify import Watch
 
 STARTED = 60.0
-"""Seconds from an Allocate until the pod has its directory for sure, if its kubelet runs."""
+"""Seconds from an Allocate until the pod certainly has its directory, while its kubelet runs."""
 POLL = 30.0
-"""Seconds between two attempts to watch."""
+"""Seconds between attempts to watch."""
 
 GATEWAYS = Path("volumes/kubernetes.io~empty-dir/dpgateway-run")
-"""In the directory of a pod: the volume that the chart's gateways have, and no other pod."""
+"""In a pod's directory: the volume that only the chart's gateways have."""
 ENDING = "dpgateway-ending"
-"""In that volume, of a gateway that is told to end."""
+"""In that volume: a file that a terminating gateway creates."""
 
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
 _EVENTS = Mask.CREATE | Mask.DELETE | _SELF | Mask.ONLYDIR
@@ -31,11 +31,11 @@ _LOST = Mask.IGNORED | Mask.UNMOUNT | _SELF
 
 
 def other_of_us(directory: Path, own: str) -> bool | None:
-    """Whether another pod of this node has the volume GATEWAYS; None if not even the pod ``own`` is seen to have it.
+    """Whether another gateway's pod is on this node, and isn't terminating; None if not even the pod ``own`` is found.
 
-    A kubelet makes a pod's volumes before it pulls the images of its containers (syncPod in pkg/kubelet/kubelet.go), so
-    this is seen of a gateway that is slow to start, or that has a wrong image. One that is told to end, too, says so in
-    that volume: two that waited for each other would wait for all of their time. ``directory``: of all pods. Blocks.
+    A kubelet makes a pod's volumes before it pulls images (syncPod in pkg/kubelet/kubelet.go), so a gateway that starts
+    slowly, or has a wrong image, is found, too. A terminating one doesn't count, because two of them would wait for
+    each other. ``directory``: of all pods. Blocks.
     """
     if not own or not (directory / own / GATEWAYS).is_dir():
         return None
@@ -44,8 +44,8 @@ def other_of_us(directory: Path, own: str) -> bool | None:
 
 
 def say_ending(directory: Path, own: str, mounted: Path = Path("/run")) -> None:
-    """Others are not to wait for the gateway in the pod ``own``. ``mounted``: where the chart has its volume, because
-    the directory of all pods may be read-only. Raises OSError.
+    """Marks the gateway in the pod ``own`` as terminating. ``mounted``: where its volume is mounted, because the
+    directory of all pods may be read-only. Raises OSError.
     """
     volume = directory / own / GATEWAYS
     if own and volume.is_dir():
@@ -54,23 +54,23 @@ def say_ending(directory: Path, own: str, mounted: Path = Path("/run")) -> None:
 
 
 class PodDirectories:
-    """Those below one directory, ``/var/lib/kubelet/pods``. Used from the event loop."""
+    """The subdirectories of ``/var/lib/kubelet/pods``. Used from the event loop."""
 
     def __init__(self, directory: Path, changed: Callable[[], None], poll: float = POLL) -> None:
-        """``changed`` is called when a pod came or went."""
+        """``changed`` is called when a pod's directory was created or removed."""
         self._directory, self._changed, self._poll = directory, changed, poll
         self.seen = False
-        """Whether the directory could be looked into, the last time."""
+        """Whether the last look could list the directory."""
         self.watched = False
-        """Whether ``changed`` is called. The directory may have come after the last attempt to watch it."""
+        """Whether ``changed`` is called; not while the directory is missing, or inotify is used up."""
         self.starting: frozenset[str] = frozenset()
-        """The pods of the last look that have no directory, and may get one yet."""
+        """The pods without a directory at the last look that may still get one."""
         self.started: frozenset[str] | None = None
-        """All pods that were admitted before the last look; None if one of them may get its directory yet."""
+        """All pods at the last look; None if an admitted pod may still get its directory."""
         self._known: frozenset[str] = frozenset()
 
     async def run(self) -> None:
-        """Watches until it is cancelled. A directory that can't be watched, or isn't there, is tried again."""
+        """Watches until it is cancelled; tries again while the directory can't be watched."""
         with Watch() as watch:
             while True:
                 self.watched = watch.add(self._directory, _EVENTS) is not None
@@ -83,11 +83,11 @@ class PodDirectories:
                 await asyncio.sleep(self._poll)
 
     def gone(self, uids: Iterable[str], *, started: bool, sure: bool = False) -> frozenset[str]:
-        """Those of ``uids`` whose pods are gone.
+        """The ``uids`` whose pods are gone.
 
-        ``started``: all of them were admitted more than STARTED seconds ago. Otherwise a directory that isn't there may
-        not be there yet, unless it was seen before. ``sure``: the kubelet uses this directory. Otherwise an empty one
-        proves nothing of pods that were never seen in it.
+        ``started``: all were admitted more than STARTED seconds ago; else a missing directory may still come, unless it
+        was seen before. ``sure``: the kubelet uses this directory; else an empty one proves nothing about pods that
+        were never seen in it.
         """
         wanted = frozenset(uids)
         try:

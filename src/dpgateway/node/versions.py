@@ -1,8 +1,7 @@
-"""What changed in which kubelet release, as far as it matters to who upgrades a node: one table for the whole gateway.
+"""Differences between the kubelets of Kubernetes 1.8 to 1.37 that matter in an upgrade: the gateway's only such table.
 
-One row for each release that changed something, read like a change log; a row counts for the newest patch of its
-release. Other modules ask for a release and its fields, and compare no versions. What a kubelet does is in
-docs/reference/kubelets.md, where each cell was observed.
+A row for each minor version that changed something, read like a change log; it holds for the newest patch. Other
+modules read fields of a version, and never compare versions. Each cell was observed: docs/reference/kubelets.md.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ class Layout(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """One minor release of the kubelet."""
+class KubeletVersion:
+    """One minor version of the kubelet."""
 
     minor: int
     api: str
-    """The device-plugin API that it accepts, as the configuration calls it."""
+    """The device-plugin API that it accepts, by its name in the configuration."""
     writes: Layout
     reads: frozenset[Layout]
-    """With any other checkpoint it starts as if no container held anything."""
+    """After any other checkpoint it starts as if no container held anything."""
     reads_lately: frozenset[Layout]
-    """Those of them that its first patches can't read."""
+    """Of these, the layouts that its first patches can't read."""
     gated: bool
-    """Whether it has device plugins only with the feature gate DevicePlugins, which is off."""
+    """Whether device plugins need the feature gate DevicePlugins, which is off by default."""
     prepare: bool
     """Whether it calls PreStartContainer."""
     annotations: bool
@@ -52,17 +51,17 @@ class Release:
     preference: bool
     """Whether it calls GetPreferredAllocation."""
     cdi: bool
-    """Whether it passes CDI names on to the runtime, unless it is told not to."""
+    """Whether it passes CDI names on to the runtime by default."""
     cdi_annotation: bool
-    """Whether it says CDI names in an annotation, too, and not in the Container Runtime Interface alone."""
+    """Whether it passes CDI names in an annotation, besides the Container Runtime Interface."""
     pod_resources: str | None
     """The newest version of PodResources that it serves."""
     needs_healthy: bool
-    """Whether it refuses a pod that it admits again, if no container of the pod runs, and a device isn't Healthy."""
+    """Whether it refuses to admit a pod again while no container of it runs and a device of it isn't Healthy."""
     unlisted_crashes: bool
-    """Whether it can crash because an id that a container holds isn't in the list."""
+    """Whether a list without an id that a container holds can crash it."""
     cri_v1_only: bool
-    """Whether it needs a runtime that speaks v1 of the Container Runtime Interface."""
+    """Whether it requires v1 of the Container Runtime Interface."""
     refuses_cgroup_v1: bool
     """Whether it doesn't start on a node with cgroup v1, unless ``failCgroupV1: false`` is in its configuration."""
 
@@ -113,20 +112,20 @@ _CHANGES: dict[int, dict[str, Any]] = {
 }
 
 
-def _all() -> tuple[Release, ...]:
+def _all() -> tuple[KubeletVersion, ...]:
     known, found = dict(_FIRST), []
     for minor in range(OLDEST, NEWEST + 1):
         known |= _CHANGES.get(minor, {})
-        found.append(Release(minor=minor, **known))
+        found.append(KubeletVersion(minor=minor, **known))
     return tuple(found)
 
 
 ALL = _all()
-"""Every release, the oldest first."""
+"""Oldest first."""
 
 
-def release(version: str) -> Release:
-    """The release of "1.37", "v1.37" or "1.37.1". Raises ConfigurationError for what is no version, or isn't known."""
+def kubelet_version(version: str) -> KubeletVersion:
+    """Of "1.37", "v1.37" or "1.37.1". Raises ConfigurationError for another text, or an unknown version."""
     found = _VERSION.match(version)
     minor = int(found[1]) if found else -1
     if OLDEST <= minor <= NEWEST:
@@ -136,10 +135,10 @@ def release(version: str) -> Release:
 
 
 class Span(NamedTuple):
-    """The releases that a kubelet may be of, from the oldest to the newest of them."""
+    """The possible versions of a kubelet, from the oldest to the newest."""
 
-    oldest: Release
-    newest: Release
+    oldest: KubeletVersion
+    newest: KubeletVersion
 
     def __str__(self) -> str:
         if self.oldest == self.newest:
@@ -147,11 +146,11 @@ class Span(NamedTuple):
         return f"{self.oldest} or later" if self.newest == ALL[-1] else f"{self.oldest} to {self.newest}"
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def versions(self) -> tuple[KubeletVersion, ...]:
         return ALL[self.oldest.minor - OLDEST : self.newest.minor - OLDEST + 1]
 
     def within(self, other: Span) -> Span | None:
-        """The releases of both; None if there is none."""
+        """The versions in both; None if there is none."""
         first, last = max(self.oldest.minor, other.oldest.minor), min(self.newest.minor, other.newest.minor)
         return Span(ALL[first - OLDEST], ALL[last - OLDEST]) if first <= last else None
 
@@ -159,7 +158,7 @@ class Span(NamedTuple):
 ANY = Span(ALL[0], ALL[-1])
 
 
-def span(fits: Callable[[Release], bool]) -> Span:
-    """From the oldest to the newest release that fits; one does."""
+def span(fits: Callable[[KubeletVersion], bool]) -> Span:
+    """From the oldest to the newest version that fits, of which there must be one."""
     found = [one for one in ALL if fits(one)]
     return Span(found[0], found[-1])

@@ -1,9 +1,10 @@
-"""Watches the kubelet's device-plugins directory.
+"""Watches the kubelet's device-plugins directory for changes of ``kubelet.sock`` and of the checkpoint.
 
-Says when ``kubelet.sock`` should be looked at, and when the checkpoint should be read; the caller does both. The watch
-is installed first, then everything is looked at, so no change is missed. If the directory doesn't exist yet, the
-nearest parent that does is watched; we never create the directory. Whatever happens, everything is looked at every POLL
-seconds, and without inotify (its instances and watches can be used up) every POLL_BLIND seconds.
+Theory of operation. The watch is installed before the first look, so no change is missed. While the directory is
+missing, its nearest existing parent is watched; the directory is never created. After each event of another place than
+the directory, and at each poll, it is checked that the watched place is still the nearest one, by device and inode,
+because a directory can be replaced, or renamed with one of its parents. The poll comes every POLL seconds, and every
+POLL_BLIND seconds without inotify, whose instances and watches can be used up.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class DirectoryWatch:
     def __init__(
         self, directory: Path, look: Callable[[bool], None], read: Callable[[], None], poll: float = POLL
     ) -> None:
-        """``look(created)`` is called when kubelet.sock may have changed (``created``: it may be a new file), and
-        ``read()`` when the checkpoint may have changed.
+        """``look(created)`` is called when kubelet.sock may have changed, with True if it may be a new file; ``read()``
+        when the checkpoint may have changed.
         """
         self._directory, self._look, self._read, self._poll = directory, look, read, poll
         self._complaint = Complaint(_log, "can't watch %s", f"watching {directory} with inotify again")
@@ -58,7 +59,7 @@ class DirectoryWatch:
                 await self._follow(watch)
 
     async def _follow(self, watch: Watch) -> None:
-        """Returns when another place is the right one to watch, or when inotify is to be tried again."""
+        """Returns when another place must be watched, or inotify tried again."""
         watched = self._nearest()
         place, _ = watched
         number = watch.add(place, _ENTRY | _SELF | (_CONTENT if place == self._directory else Mask(0)))
@@ -89,7 +90,7 @@ class DirectoryWatch:
     def _tell(self, failure: OSError | None) -> None:
         if failure is None:
             self._complaint.over()
-        elif not isinstance(failure, FileNotFoundError):  # it went away just now
+        elif not isinstance(failure, FileNotFoundError):  # which was removed just now
             self._complaint.say(
                 f"{self._directory} ({failure}), so it is looked at every {POLL_BLIND:g} s; with 'too many open files' "
                 "or 'no space left', raise fs.inotify.max_user_instances or fs.inotify.max_user_watches"
@@ -106,7 +107,7 @@ class DirectoryWatch:
         self._look(created)
 
     def _nearest(self) -> tuple[Path, tuple[int, int]]:
-        """The directory, or its nearest parent that exists, and which directory has that name now."""
+        """The directory, or its nearest existing parent, with its device and inode."""
         for place in (self._directory, *self._directory.parents):
             with contextlib.suppress(OSError):
                 found = place.stat()

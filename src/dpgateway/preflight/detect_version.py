@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from dpgateway.node.versions import ANY, Layout, Release, Span, release, span
+from dpgateway.node.versions import ANY, KubeletVersion, Layout, Span, kubelet_version, span
 
 
 class Clue(NamedTuple):
@@ -17,7 +17,7 @@ class Clue(NamedTuple):
 
 def said(version: str) -> Clue:
     """The operator's word. Raises ConfigurationError."""
-    return _of("--from", lambda one: one is release(version))
+    return _of("--from", lambda one: one is kubelet_version(version))
 
 
 def registered(api: str) -> Clue:
@@ -42,5 +42,5 @@ def present(clues: Iterable[Clue]) -> Span:
     return found
 
 
-def _of(source: str, fits: Callable[[Release], bool]) -> Clue:
+def _of(source: str, fits: Callable[[KubeletVersion], bool]) -> Clue:
     return Clue(source, span(fits))

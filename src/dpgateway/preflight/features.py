@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dpgateway.node.versions import ALL, Release
+from dpgateway.node.versions import ALL, KubeletVersion
 from dpgateway.preflight.values import Facts, Finding
 
 
@@ -14,14 +14,14 @@ class Feature:
     """A feature that only some versions have."""
 
     code: str
-    of: Callable[[Release], bool]
+    of: Callable[[KubeletVersion], bool]
     used: Callable[[Facts], frozenset[str]]
     """Its users: names of resources."""
     lost: str
     comes: str
 
     @property
-    def since(self) -> Release:
+    def since(self) -> KubeletVersion:
         return next(one for one in ALL if self.of(one))
 
 
@@ -71,7 +71,7 @@ FEATURES = (
 def findings(facts: Facts) -> Iterator[Finding]:
     present, to = facts.present, facts.to
     for feature in FEATURES:
-        had = {feature.of(one) for one in present.releases}
+        had = {feature.of(one) for one in present.versions}
         for name in sorted(feature.used(facts)):
             if True in had and not feature.of(to):
                 text = f"kubelet {to} has {feature.lost} ({feature.since} and later have it)"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpgateway.node.holders import Note
-from dpgateway.node.versions import Layout, Release, Span
+from dpgateway.node.versions import KubeletVersion, Layout, Span
 
 SCHEMA = 1
 """The version of the JSON: docs/reference/preflight.md."""
@@ -85,7 +85,7 @@ class Facts:
 
     present: Span
     """The possible versions of the present kubelet."""
-    to: Release
+    to: KubeletVersion
     held: Held = Held()
     served: tuple[OfferedResource, ...] = ()
     ours: frozenset[str] = frozenset()

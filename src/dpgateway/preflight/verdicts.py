@@ -120,7 +120,7 @@ def _drivers(facts: Facts) -> Iterator[Finding]:
 
 
 def _apis(facts: Facts) -> Iterator[Finding]:
-    to, now = facts.to, sorted({one.api for one in facts.present.releases})
+    to, now = facts.to, sorted({one.api for one in facts.present.versions})
     if to.api not in facts.apis:
         text = f"kubelet {to} speaks {to.api}, which the configuration's kubelet.apis leaves out: it gets no resource"
         yield Finding("loss", "api-refused", text, "remove kubelet.apis from the configuration")
@@ -161,7 +161,7 @@ def _runtime(facts: Facts) -> Iterator[Finding]:
             yield Finding("unknown", "runtime-unknown", f"{text}: {facts.no_runtime}", advice)
         return
     who = f"{runtime.name} {runtime.version}"
-    loses_annotation = not to.cdi_annotation and any(one.cdi_annotation for one in facts.present.releases)
+    loses_annotation = not to.cdi_annotation and any(one.cdi_annotation for one in facts.present.versions)
     for name in sorted(facts.held.named if to.cdi else ()):
         if runtime.cdi is False:
             text = f"containers got devices by their CDI names, which {who} drops: restarted, they are without them"

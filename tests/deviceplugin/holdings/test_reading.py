@@ -192,7 +192,7 @@ def test_while_a_long_file_is_understood_others_have_their_turns():
     turns = itertools.count()
     sys.setprofile(lambda *_: next(turns))
     try:
-        checkpoint.notes(raw)
+        checkpoint.parse(raw)
     finally:
         sys.setprofile(None)
     assert next(turns) > len(ids)

@@ -98,7 +98,7 @@ class Reader:
         try:
             raw, found = await self._call(partial(read_checkpoint, self._directory))
             written = self._written(found)
-            content = await self._call(partial(checkpoint.content, raw))
+            content = await self._call(partial(checkpoint.parse, raw))
             notes = known = content.notes
             self.registered.set((content.registered, written))
         except FileNotFoundError:
