@@ -2,13 +2,11 @@
 
 Every value is frozen, and validates itself. Fronts translate to and from the kubelet's messages.
 
-values       devices, and what a container gets with them
-checks       validation of their fields
-differences  what changed from one list to the next
+values  devices, what a container gets with them, and how lists of devices differ
+checks  validation of their fields
 """
 
 from dpgateway.model.checks import place, plain
-from dpgateway.model.differences import changed, other_values, replaced
 from dpgateway.model.values import (
     HEALTHY,
     Allocation,
@@ -17,6 +15,9 @@ from dpgateway.model.values import (
     DeviceNode,
     Health,
     Mount,
+    changed,
+    other_values,
+    replaced,
 )
 
 __all__ = [
