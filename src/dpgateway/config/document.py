@@ -6,7 +6,7 @@ to all of them, so two files that set one of these keys differently are an error
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -115,30 +115,36 @@ def from_json(value: object, name: str) -> Document:
 
 
 def _document(path: Path, files: Sequence[Written], problems: list[Problem]) -> Document:
+    # The shared keys, as if one file had them all.
+    shared = Written({}, Place(str(path)))
     for file in files:
         typed(file, File, problems)
-    shared = _shared(path, files, problems)
-    defaults = shared.below("defaults") or Written({}, shared.at("defaults"))
-    _check_defaults(defaults, problems)
-    entries = tuple(entry for file in files for entry in _entries(file, defaults, problems))
-    _check_names(entries, problems)
-    if files and not any("resources" in file.value or _misspelt(file.value) for file in files):
-        problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
-    return Document(path, entries, **_settings(shared, problems))
-
-
-def _misspelt(file: Mapping[str, Written]) -> bool:
-    """Whether a misspelt ``resources`` is there, which is reported as an unknown key."""
-    return any(did_you_mean(key, ["resources"]) for key in file)
-
-
-def _shared(path: Path, files: Iterable[Written], problems: list[Problem]) -> Written:
-    """The shared keys of all files, as if one file had them."""
-    whole = Written({}, Place(str(path)))
-    for file in files:
         more = {key: value for key, value in file.value.items() if isinstance(value.value, SHARED.get(key, ()))}
-        whole = _joined(whole, replace(file, value=more), problems)
-    return whole
+        shared = _joined(shared, replace(file, value=more), problems)
+
+    # The defaults are checked on their own: a mistake in them is reported even if there is no resource.
+    defaults = shared.below("defaults") or Written({}, shared.at("defaults"))
+    wrong, expected = OWN.intersection(defaults.value), "any key of a resource but name and driver"
+    problems.extend(Problem(defaults.at(key), "an unknown key", expected) for key in wrong)
+    probe = defaults.value | unplaced({"name": "example.com/any", "driver": "any"}).value
+    typed(replace(defaults, value=probe), ResourceKeys, problems)
+
+    # The resources of all files. A misspelt ``resources`` is an unknown key already.
+    entries = tuple(entry for file in files for entry in _entries(file, defaults, problems))
+    first: dict[str, Place] = {}
+    for entry in entries:
+        name = entry.written.part("name")
+        if isinstance(name.value, str) and (other := first.setdefault(name.value, name.place)) != name.place:
+            problems.append(Problem(name.place, name.shown, "each resource once", f"it is also at {other}"))
+    keys = {key for file in files for key in file.value}
+    if files and "resources" not in keys and not any(did_you_mean(key, ["resources"]) for key in keys):
+        problems.append(Problem(Place(str(path), key="resources"), "no resources", "a list of resources"))
+
+    # The valid settings; those that aren't there keep their defaults.
+    kinds = get_type_hints(File)
+    settings = [one for one in fields(File) if one.name in SHARED.keys() - {"defaults"} and shared.below(one.name)]
+    found = {one.name: typed(shared.part(one.name), kinds[one.name], problems, one.metadata) for one in settings}
+    return Document(path, entries, **{name: value for name, value in found.items() if value is not None})
 
 
 def _joined(whole: Written, more: Written, problems: list[Problem], shared: str = "this key") -> Written:
@@ -155,53 +161,22 @@ def _joined(whole: Written, more: Written, problems: list[Problem], shared: str 
     return replace(whole, value=value)
 
 
-def _settings(shared: Written, problems: list[Problem]) -> dict[str, Any]:
-    """The valid shared keys, typed; without the defaults, which are keys of resources."""
-    kinds = get_type_hints(File)
-    keys = [field for field in fields(File) if field.name in SHARED.keys() - {"defaults"} and shared.below(field.name)]
-    read = {key.name: typed(shared.part(key.name), kinds[key.name], problems, key.metadata) for key in keys}
-    return {name: value for name, value in read.items() if value is not None}
-
-
-def _check_defaults(defaults: Written, problems: list[Problem]) -> None:
-    """A mistake in the defaults is reported even if no resource uses them."""
-    expected = "any key of a resource but name and driver"
-    wrong = OWN.intersection(defaults.value)
-    problems.extend(Problem(defaults.at(key), "an unknown key", expected) for key in wrong)
-    probe = defaults.value | unplaced({"name": "example.com/any", "driver": "any"}).value
-    typed(replace(defaults, value=probe), ResourceKeys, problems)
-
-
 def _entries(file: Written, defaults: Written, problems: list[Problem]) -> Iterator[Entry]:
     resources = file.part("resources").value
     for own in resources if isinstance(resources, list) else ():
-        if isinstance(own.value, dict):
-            whole = _over(defaults, own)
-            yield Entry(whole, typed(whole, ResourceKeys, problems))
-        else:
+        if not isinstance(own.value, dict):
             expected = "a mapping with the keys name, driver, ..."
             problems.append(Problem(own.place, own.shown, expected, missing_space(own.value)))
             yield Entry(replace(own, value={}), None)
-
-
-def _over(defaults: Written, own: Written) -> Written:
-    """``own`` over ``defaults``: mappings are merged key by key, any other value replaces the default."""
-    value = {key: default for key, default in defaults.value.items() if key not in OWN}
-    for key, mine in own.value.items():
-        default = value.get(key)
-        if default and isinstance(default.value, dict) and isinstance(mine.value, dict | None):
-            value[key] = replace(mine, value=default.value | (mine.value or {}))
-        else:
-            value[key] = mine
-    return replace(own, value=value)
-
-
-def _check_names(entries: Iterable[Entry], problems: list[Problem]) -> None:
-    first: dict[str, Place] = {}
-    for entry in entries:
-        name = entry.written.part("name")
-        if isinstance(name.value, str) and (other := first.setdefault(name.value, name.place)) != name.place:
-            problems.append(Problem(name.place, name.shown, "each resource once", f"it is also at {other}"))
+            continue
+        # The resource over the defaults: mappings are merged key by key, any other value replaces the default.
+        value = {key: default for key, default in defaults.value.items() if key not in OWN}
+        for key, mine in own.value.items():
+            default = value.get(key)
+            merges = default and isinstance(default.value, dict) and isinstance(mine.value, dict | None)
+            value[key] = replace(mine, value=default.value | (mine.value or {})) if default and merges else mine
+        whole = replace(own, value=value)
+        yield Entry(whole, typed(whole, ResourceKeys, problems))
 
 
 def _text(written: Written) -> str:

@@ -1,12 +1,16 @@
-"""Checks what a driver returns and raises. What breaks the contract becomes a DriverFault that says what it did."""
+"""Checks what a driver returns and raises. A DriverFault says how it broke the contract.
+
+A driver makes mistakes, and doesn't lie: checked are types, sizes and values. What may change later, or may be slow to
+read, is copied on the driver's own thread.
+"""
 
 from __future__ import annotations
 
 import itertools
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
 from itertools import compress, count
 from operator import attrgetter, is_, is_not, ne
@@ -32,21 +36,24 @@ KINDS = (Busy, DeviceUnavailable, DriverError, DriverTimeout, DriverFault, Gatew
 OUTCOMES = dict(zip(KINDS, ("busy", "unavailable", "error", "timeout", "fault", "error"), strict=True))
 
 MOST_DEVICES = 200_000
-"""More than fit into the largest list that a kubelet accepts; a driver that lists more won't stop."""
+"""More than fit into the largest list that a kubelet accepts: a generator without end."""
 
 LONGEST_TRACE = 50_000
-"""Characters of a driver's traceback that are kept."""
+"""Characters of a driver's traceback."""
 
 _FIELDS = fields(Device)
+_OPTIONAL: Mapping[str, Any] = {
+    one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in _FIELDS if one.kw_only
+}
 _ID = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True)
 class Copy(Device):
-    """The plain values of a device that is of a driver's own class: its attributes may be slow, or raise."""
+    """The values of a driver's own device, whose class may compute them, or change them later."""
 
     own: Any = field(default=None, compare=False, repr=False)
-    """What the driver listed."""
+    """The driver's object."""
 
 
 def own(devices: Iterable[Device]) -> tuple[Device, ...]:
@@ -55,7 +62,7 @@ def own(devices: Iterable[Device]) -> tuple[Device, ...]:
 
 
 def unhealthy(device: Device, reason: str) -> Copy:
-    """A device that its driver calls healthy, and that can't be given."""
+    """The same device, Unhealthy."""
     values = {one.name: getattr(device, one.name) for one in _FIELDS if one.name != "health"}
     return Copy(**values, health=Health.unhealthy(reason), own=own([device])[0])
 
@@ -63,18 +70,18 @@ def unhealthy(device: Device, reason: str) -> Copy:
 def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ...]:
     """What ``devices()`` returned. Runs the driver's code, so call it on the thread that called ``devices()``.
 
-    ``before``: what this returned the last time. A device that says the same stays the same object, so that whoever
-    gets the list looks only at what differs, also if a driver makes new values each time.
+    ``before``: the last result. A device with the same values stays the same object, so that the gateway looks only at
+    what differs, also if a driver makes new values each time. A device of the driver's own class is copied: a list says
+    what was true when it was made.
     """
-    items: tuple[Device, ...] = _items("devices()", answer, MOST_DEVICES, Device)
-    kinds = _check_kinds("devices()", items, Device)
-    # the usual case: as many devices as before, in the same order, and few of them are other objects
-    if len(items) == len(before) and all(map(_lasts, kinds)):
+    items: tuple[Device, ...] = _sequence("devices()", answer, MOST_DEVICES, Device)
+    # The usual case: as many devices as before, in the same order, and few of them are other objects.
+    if len(items) == len(before) and all(map(_lasts, set(map(type, items)))):
         listed = _replaced(before, items)
         if listed is not None:
             return listed
     known = {device.id: device for device in before}
-    listed = tuple([_copied(device, known) for device in items])
+    listed = tuple([_kept(device, known) if type(device) is Device else _copied(device, known) for device in items])
     ids = [device.id for device in listed]
     if len(set(ids)) < len(ids):
         ((twice, _),) = Counter(ids).most_common(1)
@@ -83,7 +90,7 @@ def devices(answer: object, before: tuple[Device, ...] = ()) -> tuple[Device, ..
 
 
 def _replaced(before: tuple[Device, ...], items: tuple[Device, ...]) -> tuple[Device, ...] | None:
-    """The devices of ``before``, but for those that say something else now; None, if any has another id."""
+    """``before`` with the devices that differ now; None if an id differs."""
     given = own(before)
     places = list(compress(count(), map(is_not, given, items)))
     was, now = [before[place] for place in places], [items[place] for place in places]
@@ -91,17 +98,36 @@ def _replaced(before: tuple[Device, ...], items: tuple[Device, ...]) -> tuple[De
         return None
     listed = list(before)
     for place, other in zip(places, other_values(was, now), strict=True):
-        # what a driver's own class carries besides is the driver's, so the driver gets its newest object back
-        if other or type(items[place]) is not Device or given[place] is not before[place]:
-            listed[place] = _copied(items[place], {})
+        item = items[place]
+        if type(item) is not Device:  # the driver gets its newest object back: its class may carry more
+            listed[place] = _copied(item, {})
+        elif other or given[place] is not before[place]:
+            listed[place] = item
     return before if all(map(is_, before, listed)) else tuple(listed)
 
 
 @lru_cache(maxsize=64)
 def _lasts(kind: type) -> bool:
-    """Whether an object of this class says the same for ever: it is a frozen dataclass, and computes nothing."""
+    """Whether the values of an object of this class never change: it is a frozen dataclass, and computes nothing."""
     frozen = "__dataclass_params__" in vars(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return frozen and all(getattr(kind, one.name, None) is getattr(Device, one.name) for one in _FIELDS)
+
+
+def _kept(device: Device, known: Mapping[str, Device]) -> Device:
+    before = known.get(device.id)
+    return before if type(before) is Device and before == device else device
+
+
+def _copied(device: Device, known: Mapping[str, Device]) -> Device:
+    """A driver's class may have an ``__init__`` of its own: it may lack what is optional, and the copy is validated."""
+    values: dict[str, Any] = {
+        one.name: getattr(device, one.name, _OPTIONAL[one.name]) if one.name in _OPTIONAL else getattr(device, one.name)
+        for one in _FIELDS
+    }
+    before = known.get(values["id"])
+    if type(before) is Copy and before.own is device and all(getattr(before, name) == values[name] for name in values):
+        return before
+    return Copy(**values, own=device)
 
 
 def candidates(answer: object) -> tuple[Candidate, ...]:
@@ -117,10 +143,10 @@ def allocation(answer: object, method: str = "allocate") -> Allocation:
 
 
 def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[Device, ...]:
-    """What ``prefer()`` returned: ``size`` of ``available``, no more often than they are there. Call it on the thread
-    that called ``prefer()``.
+    """What ``prefer()`` returned: ``size`` of ``available``, each at most as often as there. Call it on the thread that
+    called ``prefer()``.
     """
-    chosen = _sequence("prefer()", answer, max(size, 1), Device)
+    chosen: tuple[Device, ...] = _sequence("prefer()", answer, max(size, 1), Device)
     if len(chosen) != size:
         raise DriverFault(f"prefer() returned {len(chosen)} devices, expected {size}")
     left = Counter(device.id for device in available)
@@ -133,53 +159,18 @@ def preferred(answer: object, available: Sequence[Device], size: int) -> tuple[D
     return tuple([by_id[id_] for id_ in ids])
 
 
-def _copied(device: Device, known: Mapping[str, Device]) -> Device:
-    """``known``: the list before, by id. What says the same is taken from there: a value; or the copy of the same
-    object, whose class may compute what it says.
-    """
-    if type(device) is Device:
-        before = known.get(device.id)
-        return before if type(before) is Device and before == device else device
-    values = {one.name: _value(device, one) for one in _FIELDS}
-    before = known.get(values["id"])
-    was = before if type(before) is Copy and before.own is device else None
-    if was is not None and all(getattr(was, name) == value for name, value in values.items()):
-        return was
-    return Copy(**values, own=device)
-
-
-def _value(device: Device, field_: Field[Any]) -> Any:  # noqa: ANN401
-    """A driver's own class may lack the fields that can be left out."""
-    if field_.kw_only and not hasattr(device, field_.name):
-        return field_.default if field_.default_factory is MISSING else field_.default_factory()
-    return getattr(device, field_.name)
-
-
 def _sequence(what: str, answer: object, most: int, kind: type[T]) -> tuple[T, ...]:
-    items: tuple[T, ...] = _items(what, answer, most, kind)
-    _check_kinds(what, items, kind)
-    return items
-
-
-def _items(what: str, answer: object, most: int, kind: type[T]) -> tuple[Any, ...]:
-    """Whatever was listed."""
+    """The items of an iterable, which may have no end. Each must be a ``kind``."""
     things = f"{kind.__name__.lower()}s"
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise DriverFault(f"{what} returned {answer!r:.200}, expected {things}")
     items = tuple(itertools.islice(answer, most + 1))
     if len(items) > most:
         raise DriverFault(f"{what} returned more than {most} {things}")
-    return items
-
-
-def _check_kinds(what: str, items: tuple[object, ...], kind: type[T]) -> Collection[type]:
-    """The classes of the items."""
-    kinds = set(map(type, items))
-    if not all(issubclass(one, kind) for one in kinds):
+    if not all(issubclass(one, kind) for one in set(map(type, items))):
         wrong = next(item for item in items if not isinstance(item, kind))
-        name = kind.__name__
-        raise DriverFault(f"{what} returned {wrong!r:.200} among its {name.lower()}s, expected a {name}")
-    return kinds
+        raise DriverFault(f"{what} returned {wrong!r:.200} among its {things}, expected a {kind.__name__}")
+    return items
 
 
 def fault(method: str, error: BaseException) -> GatewayError:

@@ -1,12 +1,12 @@
-"""From a document and the drivers that were found to a :class:`Configuration`: each driver types its options.
+"""From a document and the installed drivers to a :class:`Configuration`: options are typed by their driver's class.
 
-What the drivers' options say for themselves, what they claim and what they warn of, is asked here as well.
+The options' claims and warnings are collected here, too.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -23,20 +23,20 @@ from dpgateway.model.checks import sequence
 T = TypeVar("T")
 
 MOST_WARNINGS = 1000
-"""Of one resource: nobody reads more, and a generator may have no end."""
+"""Of one resource; a generator may have no end."""
 _ITS_OWN = "something that no other resource of this driver has, or the same pool for both resources"
 _GLOB = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """One entry of a document with its options typed, and what is wrong with them."""
+    """One entry of a document with its options typed, and their problems."""
 
     resource: ResourceConfig | None
     """None if it can't be used."""
     problems: tuple[Problem, ...] = ()
     claims: tuple[str, ...] = ()
-    """Names that the options claim for this resource alone, or for those of its pool."""
+    """Names that this resource and its pool have for themselves."""
 
 
 def resolve(
@@ -45,11 +45,10 @@ def resolve(
     installed: Iterable[str],
     completing: Callable[[Entry, Found], Completed],
 ) -> tuple[Configuration, tuple[Problem, ...]]:
-    """``document`` with its options typed, as far as it can be used, and what is wrong with it.
+    """``document`` with its options typed, as far as it is valid, and its problems.
 
-    A driver that is installed but can't be loaded is no error of the configuration: its resources come back with
-    ``failure`` set. ``installed`` has the names of further drivers, to be suggested for one that isn't installed.
-    ``completing`` does what :func:`completed` does, and checks claims.
+    An installed driver that can't be loaded is no problem of the configuration: its resources have a ``failure``.
+    ``installed``: further drivers, for hints. ``completing`` does what :func:`completed` does, and checks claims.
     """
     problems: list[Problem] = []
     resources = []
@@ -57,7 +56,10 @@ def resolve(
     for entry in document.entries:
         found = drivers.get(entry.driver)
         if found is None:
-            problems.extend(_not_installed(entry, names))
+            if entry.driver:
+                expected = f"an installed driver: {', '.join(names)}" if names else "an installed driver; there is none"
+                hint = did_you_mean(entry.driver, names)
+                problems.append(Problem(entry.written.at("driver"), shown(entry.driver), expected, hint))
             continue
         done = completing(entry, found)
         problems.extend(done.problems)
@@ -67,14 +69,8 @@ def resolve(
     return ready, in_order(problems)
 
 
-def _not_installed(entry: Entry, names: list[str]) -> Iterator[Problem]:
-    if entry.driver:
-        expected = f"an installed driver: {', '.join(names)}" if names else "an installed driver; there is none"
-        yield Problem(entry.written.at("driver"), shown(entry.driver), expected, did_you_mean(entry.driver, names))
-
-
 def completed(entry: Entry, found: Found) -> Completed:
-    """The entry with its options typed. Runs the driver's code, which may hang; what that code raises is a failure."""
+    """The entry with its options typed. Runs the driver's code, which may hang; its exceptions are a failure."""
     wrong: list[Problem] = []
     options, claims, failure = None, None, found.failure
     if failure is None:
@@ -91,7 +87,7 @@ def completed(entry: Entry, found: Found) -> Completed:
 
 
 def unusable(entry: Entry, failure: str, load: Callable[[], ResourceConfig] | None = None) -> ResourceConfig:
-    """The resource of an entry whose driver can't be used; or not yet, if there is ``load``."""
+    """The resource of an entry whose driver can't be used; with ``load``: not yet."""
     return _resource(entry, options=None, failure=failure, load=load)
 
 
@@ -101,23 +97,29 @@ def _resource(entry: Entry, **more: Any) -> ResourceConfig:  # noqa: ANN401
 
 
 def preferring(drivers: Mapping[str, Found]) -> frozenset[str]:
-    """The names of the drivers that have a ``prefer`` of their own."""
+    """The drivers with a method ``prefer``."""
     return frozenset(name for name, found in drivers.items() if callable(getattr(found.driver, "prefer", None)))
 
 
 def warned(entry: Entry, resource: ResourceConfig, others: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """What the resource's options warn of. Runs the driver's code, which may hang; what it raises is a warning too.
+    """The warnings of the resource's options. Runs the driver's code, which may hang; an exception is a warning, too.
 
-    ``others``: the options of the driver's resources that come before this one, by their names.
+    ``others``: the options of the driver's earlier resources, by name.
     """
     options, warnings = entry.written.part("options"), getattr(resource.options, "warnings", None)
-    texts, failure = _tried("Options.warnings", lambda: _warnings(warnings(others)) if warnings else ())
+
+    def ask() -> tuple[str, ...]:
+        texts = tuple(map(str, itertools.islice(warnings(others), MOST_WARNINGS + 1))) if warnings else ()
+        more = [f"warnings() returned more than {MOST_WARNINGS} texts"] if len(texts) > MOST_WARNINGS else []
+        return *texts[:MOST_WARNINGS], *more
+
+    texts, failure = _tried("Options.warnings", ask)
     told_at = [(refusal(text, options), text) for text in texts or ([failure] if failure else [])]
     return tuple(Problem(problem.place, hint=problem.hint or text) for problem, text in told_at)
 
 
 def _tried(what: str, call: Callable[[], T]) -> tuple[T | None, str | None]:
-    """What ``call`` returns, or how it failed. It runs the driver's code, whose failure touches only its resource."""
+    """The result of the driver's code, or its failure."""
     try:
         return call(), None
     except BaseException as error:
@@ -129,45 +131,32 @@ def _claims(options: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
     return sequence("claims()", (claims,) if isinstance(claims, str) else claims, str)
 
 
-def _warnings(answer: Any) -> tuple[str, ...]:  # noqa: ANN401  the driver's own
-    texts = tuple(map(str, itertools.islice(answer, MOST_WARNINGS + 1)))
-    more = [f"warnings() returned more than {MOST_WARNINGS} texts"] if len(texts) > MOST_WARNINGS else []
-    return *texts[:MOST_WARNINGS], *more
-
-
 class Claims:
-    """Who has claimed which names. The resources of one pool can claim the same, because a pool gives it to one
-    container at a time. A glob claims every name that it matches.
+    """Finds names that are claimed twice. The resources of one pool can claim the same name, because a pool gives it to
+    one container at a time. A glob claims every name that it matches.
     """
 
     def __init__(self) -> None:
         self._first: dict[str, dict[str, tuple[Place, str | None]]] = {}
-        """By driver and name: who claimed it first, and the pool of that one."""
+        """By driver and name: the place and the pool of the first claim."""
 
     def checked(self, entry: Entry, done: Completed) -> Completed:
-        """Notes what the entry claims; a second claim of a name is a problem."""
+        """Adds the entry's claims; a second claim of a name is a problem."""
         again = []
         here, pool = entry.written.place, entry.resource.pool if entry.resource is not None else None
         known = self._first.setdefault(entry.driver, {})
         for name in done.claims:
             known.setdefault(name, (here, pool))
-        globs = [name for name in known if _is_glob(name)]
+        globs = [name for name in known if not _GLOB.isdisjoint(name)]
         for name in done.claims:
-            by_whom = {known[other]: other for other in reversed(_overlapping(name, known, globs))}
+            if _GLOB.isdisjoint(name):
+                others = [glob for glob in globs if fnmatchcase(name, glob)]
+            else:
+                others = [other for other in known if fnmatchcase(other, name) or fnmatchcase(name, other)]
+            by_whom = {known[other]: other for other in reversed([name, *others])}
             for (first, whose), other in by_whom.items():
                 if first != here and (pool is None or pool != whose):
                     found = f"{shown(name)}, which the resource at {first} claims too"
                     found += "" if other == name else f", as {shown(other)}"
                     again.append(Problem(entry.written.at("options"), found, _ITS_OWN))
         return replace(done, problems=(*done.problems, *again))
-
-
-def _overlapping(name: str, names: Iterable[str], globs: Iterable[str]) -> list[str]:
-    """The name, and those of the others that are a glob which matches it, or that it matches. ``globs``: of these."""
-    if _is_glob(name):
-        return [name, *(other for other in names if fnmatchcase(other, name) or fnmatchcase(name, other))]
-    return [name, *(glob for glob in globs if fnmatchcase(name, glob))]
-
-
-def _is_glob(name: str) -> bool:
-    return not _GLOB.isdisjoint(name)
