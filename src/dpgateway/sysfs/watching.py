@@ -1,7 +1,18 @@
-"""Says at once that something changed in a directory that matters, or in sysfs; the caller finds out what changed.
+"""Tells a driver at once that something changed in a directory that matters, or in sysfs; and what it was.
 
-One daemon thread per driver; the inotify instance is the process's. Without inotify nothing fails: the gateway asks
-every ``refresh`` anyway, and the driver tries to watch again each time.
+Theory. A daemon thread for each driver waits for three descriptors: the inotify subscription, the socket of the
+kernel's uevents, and an eventfd that ends it. The places that an event names go into the *inbox*, and then ``changed``
+is called, which has the gateway ask for a list. The driver takes the inbox (``news``) before it looks.
+
+- The kernel announces a device in a burst of uevents. With ``matters``, telling waits until no event has come for
+  ``SETTLE`` seconds, but for no longer than ``LONGEST``.
+- Not all is named by events: some name nothing, some are lost, and some directories can't be watched. Then ``news`` is
+  None, which means that anything may have changed.
+- A watch begins before the look that it is for, or the look is repeated: ``watch`` says whether it watches more.
+- Without inotify nothing fails: the gateway asks every ``refresh`` anyway, and ``watch`` tries again each time.
+
+The lock is between ``watch`` and ``close``, which the gateway may call from different threads. The thread takes no lock
+but the inbox's: ``_watched`` is replaced, never changed.
 """
 
 from __future__ import annotations
@@ -19,7 +30,7 @@ from types import MappingProxyType
 from asyncinotify import Mask
 
 from dpgateway.kit.complaint import Complaint
-from dpgateway.kit.inotify import FileEvent, Subscription
+from dpgateway.kit.inotify import Subscription
 from dpgateway.sysfs.changes import ChangedPlaces, Interest
 from dpgateway.sysfs.uevents import Uevent, Uevents, unheard
 
@@ -51,7 +62,7 @@ class _WatchedDirectory:
 
 
 class _Inbox:
-    """What events named and nobody has taken yet. Used by the watcher's thread and by those that take it."""
+    """Places that events have named and the driver hasn't taken yet. Used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +72,7 @@ class _Inbox:
         self._told = False
 
     def add(self, objects: Collection[str] = (), files: Collection[str] = ()) -> None:
-        """Nothing at all: it isn't known what changed."""
+        """Without any: it isn't known what changed."""
         with self._lock:
             self._objects.update(objects)
             self._files.update(files)
@@ -70,7 +81,7 @@ class _Inbox:
                 self._objects, self._files = set(), set()
 
     def tell(self) -> None:
-        """Somebody is told of what came, who may have taken it already."""
+        """Records that the driver was notified; it may have collected the events already."""
         with self._lock:
             self._told = True
 
@@ -117,11 +128,18 @@ class Watcher:
         with self._lock:
             if self._closed:
                 return False
+            before, now = self._watched, dict[int, _WatchedDirectory]()
             troubles: list[str] = []
-            before, now = self._watched, self._install(interests, troubles)
+            try:
+                events = self._started()
+            except OSError as error:
+                troubles.append(_trouble("can't watch for changes", error))
+            else:
+                now = self._install(events, interests, troubles)
+                for watch in before.keys() - now.keys():
+                    events.remove(watch)
             self._watched, self._troubled = now, bool(troubles)
             self._complaint.say(*troubles)
-            self._remove(before.keys() - now.keys())
         return any(wd not in before or not one.interest <= before[wd].interest for wd, one in now.items())
 
     def news(self) -> ChangedPlaces | None:
@@ -146,15 +164,25 @@ class Watcher:
             if self._uevents:
                 self._uevents.close()
 
-    def _install(self, interests: Mapping[str, Interest], troubles: list[str]) -> dict[int, _WatchedDirectory]:
+    def _started(self) -> Subscription:
+        if self._events is None:
+            events = Subscription()
+            if self._matters_in_sysfs:
+                with suppress(OSError):  # _install says so
+                    self._uevents = Uevents()
+            self._stop = os.eventfd(0)
+            self._thread = threading.Thread(target=self._run, args=(events,), name=self._name, daemon=True)
+            self._thread.start()
+            self._events = events
+        return self._events
+
+    def _install(
+        self, events: Subscription, interests: Mapping[str, Interest], troubles: list[str]
+    ) -> dict[int, _WatchedDirectory]:
+        if self._matters_in_sysfs:
+            deaf = "there is no socket for the kernel's uevents" if self._uevents is None else unheard()
+            troubles += [f"changes in /sys are noticed only at the next refresh: {deaf}"] if deaf else []
         installed: dict[int, _WatchedDirectory] = {}
-        try:
-            events = self._started()
-        except OSError as error:
-            troubles.append(_trouble("can't watch for changes", error))
-            return installed
-        if self._matters_in_sysfs and (deaf := self._deaf):
-            troubles.append(f"changes in /sys are noticed only at the next refresh: {deaf}")
         for directory, interest in interests.items():
             try:
                 wd, existing, merged = _add(events, directory, interest)
@@ -165,27 +193,6 @@ class Watcher:
                 watched.interest.add(merged)
                 watched.directories.add(existing.rstrip("/"))
         return installed
-
-    def _started(self) -> Subscription:
-        if self._events is None:
-            events = Subscription()
-            if self._matters_in_sysfs:
-                with suppress(OSError):  # _deaf says so
-                    self._uevents = Uevents()
-            self._stop = os.eventfd(0)
-            self._thread = threading.Thread(target=self._run, args=(events,), name=self._name, daemon=True)
-            self._thread.start()
-            self._events = events
-        return self._events
-
-    @property
-    def _deaf(self) -> str | None:
-        return "there is no socket for the kernel's uevents" if self._uevents is None else unheard()
-
-    def _remove(self, gone: Collection[int]) -> None:
-        if self._events:
-            for watch in gone:
-                self._events.remove(watch)
 
     def _run(self, events: Subscription) -> None:
         with selectors.PollSelector() as selector:  # poll(2) needs no file descriptor, so this can't fail
@@ -213,29 +220,20 @@ class Watcher:
         self._changed()
 
     def _heard(self, events: Subscription) -> Iterator[None]:
-        """One for each event that matters, until none is left."""
-        yield from (None for event in events.read() if self._matters(event))
-        if self._uevents and self._matters_in_sysfs:
-            yield from (None for event in self._uevents.read() if self._hear(event, self._matters_in_sysfs))
-
-    def _matters(self, event: FileEvent) -> bool:
-        """Whether it does; then what it names is kept."""
-        if event.mask & _ALWAYS:
-            self._inbox.add()
-            return True
-        watched = self._watched.get(event.watch)
-        if watched is None or not (event.name is None or event.name in watched.interest):
-            return False
-        named = () if event.name is None else [f"{directory}/{event.name}" for directory in watched.directories]
-        self._inbox.add(files=named)
-        return True
-
-    def _hear(self, event: Uevent | None, matters: Callable[[Uevent], bool]) -> bool:
-        """The same of a uevent."""
-        if event is not None and not matters(event):
-            return False
-        self._inbox.add([event.path] if event is not None and event.action in _PLAIN else ())
-        return True
+        """One for each event that matters, which is in the inbox by then, until none is left."""
+        for event in events.read():
+            watched = self._watched.get(event.watch)
+            if event.mask & _ALWAYS:
+                self._inbox.add()
+            elif watched is None or not (event.name is None or event.name in watched.interest):
+                continue
+            else:
+                self._inbox.add(files=[f"{one}/{event.name}" for one in watched.directories if event.name is not None])
+            yield None
+        for uevent in self._uevents.read() if self._uevents else ():
+            if uevent is None or (self._matters_in_sysfs is not None and self._matters_in_sysfs(uevent)):
+                self._inbox.add([uevent.path] if uevent is not None and uevent.action in _PLAIN else ())
+                yield None
 
 
 def _add(events: Subscription, directory: str, interest: Interest) -> tuple[int, str, Interest]:
