@@ -1,7 +1,9 @@
 """Resolves CDI names in the directories of specs. Blocks, so it is used on a thread.
 
-Directories are listed for every lookup, because the writer of a spec notifies nobody; a file is parsed again only when
-its stat has changed. A broken spec is logged once and ignored.
+Each lookup lists the directories, because the writer of a spec notifies nobody. A file is read only when its stat has
+changed since, and parsed only if its text has one of the kinds in question, because a node may have thousands of specs.
+If a name isn't found, all files are parsed, for the error lists everything there is. A broken spec is logged once and
+ignored.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +36,7 @@ PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """One directory as it was found."""
+    """One directory as a lookup found it."""
 
     path: Path
     specs: Mapping[str, Spec]
@@ -44,16 +46,15 @@ class _Directory:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    stamp: tuple[int, ...]
-    spec: Spec | None
+class _Known:
+    """What is known of one file."""
+
+    stamp: tuple[int, ...] = ()
+    """Of its stat; while that is the same, so is the rest."""
+    spec: Spec | None = None
     wrong: str = ""
     lacks: frozenset[str] | None = None
     """Kinds that don't occur in its text; None once it was parsed."""
-
-    def is_enough(self, stamp: tuple[int, ...], kinds: frozenset[str] | None) -> bool:
-        """``kinds``: as of :meth:`SpecDirectories._look`."""
-        return self.stamp == stamp and (self.lacks is None or (kinds is not None and kinds <= self.lacks))
 
 
 class SpecDirectories:
@@ -63,7 +64,7 @@ class SpecDirectories:
         """``directories``: a later one wins over an earlier one. ``complaint`` gets what is wrong with specs."""
         self._directories, self._complaint = tuple(directories), complaint
         self._lock = threading.Lock()
-        self._seen: dict[str, _Seen] = {}
+        self._known: dict[Path, _Known] = {}
 
     def resolve(self, names: Iterable[str]) -> tuple[Resolved, ...]:
         """The edits of each name. Raises CdiError, which says where it looked and what it found."""
@@ -73,7 +74,7 @@ class SpecDirectories:
         kinds = frozenset(name.partition("=")[0] for name in names)
         try:
             found = [self._look(directory, kinds) for directory in self._directories]
-            if any(not _is_there(name, found) for name in names):  # the error lists everything there is
+            if not all(any(_having(name, directory) for directory in found) for name in names):
                 found = [self._look(directory, None) for directory in self._directories]
             self._complaint.say(*(text for directory in found for text in directory.wrong.values()))
         finally:
@@ -81,83 +82,69 @@ class SpecDirectories:
         return tuple(_resolved(name, found) for name in names)
 
     def _look(self, directory: Path, kinds: frozenset[str] | None) -> _Directory:
-        """``kinds``: only specs that may be of these are parsed, because a node may have thousands; None: all."""
+        """``kinds``: of which specs may be asked for; None: all are parsed."""
         specs: dict[str, Spec] = {}
         wrong: dict[str, str] = {}
+        there: list[Path] = []
         try:
-            files = _files(directory)
+            check_owner(directory, directory.stat())
+            there = [file for file in directory.iterdir() if file.suffix in ENDINGS and not OWN.fullmatch(file.name)]
+            if len(there) > MOST:
+                wrong[str(directory)] = f"{directory}: {len(there)} specs, expected at most {MOST}"
+                there = []
         except FileNotFoundError:
-            files = []
+            pass
         except (CdiError, OSError) as error:
-            files, wrong[str(directory)] = [], str(error)
-        for file in files:
-            seen = self._read(file, directory, kinds)
-            if seen.spec is not None:
-                specs[str(file)] = seen.spec
-            elif seen.wrong:
-                wrong[str(file)] = seen.wrong
-        there = set(map(str, files))
-        for gone in [known for known in self._seen if Path(known).parent == directory and known not in there]:
-            del self._seen[gone]
+            wrong[str(directory)] = str(error)
+        for file in sorted(there):
+            known = self._read(file, directory, kinds)
+            if known.spec is not None:
+                specs[str(file)] = known.spec
+            elif known.wrong:
+                wrong[str(file)] = known.wrong
+        for gone in {file for file in self._known if file.parent == directory}.difference(there):
+            del self._known[gone]
         return _Directory(directory, specs, wrong)
 
-    def _read(self, file: Path, directory: Path, kinds: frozenset[str] | None) -> _Seen:
+    def _read(self, file: Path, directory: Path, kinds: frozenset[str] | None) -> _Known:
         try:
-            stamp = _stamp(file.stat())
-            seen = self._seen.get(str(file))
-            if seen is None or not seen.is_enough(stamp, kinds):
-                lacks = (seen.lacks if seen is not None and seen.stamp == stamp else None) or frozenset()
-                seen = self._seen[str(file)] = _read(file, directory, _Seen(stamp, None, lacks=lacks), kinds)
+            status = file.stat()
+            stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            known, lacks = self._known.get(file), frozenset[str]()
+            if known is not None and known.stamp == stamp:
+                if known.lacks is None or (kinds is not None and kinds <= known.lacks):
+                    return known
+                lacks = known.lacks
+            if stat.S_ISDIR(status.st_mode):
+                return _Known()
+            text = _text(file, directory)
+            # a name has no white space, so YAML and JSON can write it in other letters with a backslash only
+            if kinds is not None and "\\" not in text and not any(kind in text for kind in kinds):
+                known = _Known(stamp, lacks=kinds | lacks)
+            else:
+                known = _Known(stamp, read(text, str(file)))
         except FileNotFoundError:  # the file is gone by now
-            return _Seen((), None)
+            return _Known()
+        except CdiError as error:
+            known = _Known(stamp, wrong=str(error))
         except OSError as error:
-            return _Seen((), None, f"{file}: {error.strerror}")
-        return seen
-
-
-def _files(directory: Path) -> list[Path]:
-    check_owner(directory, directory.stat())
-    files = sorted(file for file in directory.iterdir() if file.suffix in ENDINGS and not OWN.fullmatch(file.name))
-    if len(files) > MOST:
-        raise CdiError(f"{directory}: {len(files)} specs, expected at most {MOST}")
-    return [file for file in files if not file.is_dir()]
-
-
-def _stamp(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _read(file: Path, directory: Path, unread: _Seen, kinds: frozenset[str] | None) -> _Seen:
-    stamp = unread.stamp
-    try:
-        text = _text(file, directory)
-        # a name has no white space, so YAML and JSON can write it in other letters with a backslash only
-        if kinds is not None and "\\" not in text and not any(kind in text for kind in kinds):
-            return replace(unread, lacks=kinds.union(unread.lacks or ()))
-        return _Seen(stamp, read(text, str(file)))
-    except CdiError as error:
-        return _Seen(stamp, None, str(error))
+            return _Known(wrong=f"{file}: {error.strerror}")
+        self._known[file] = known
+        return known
 
 
 def _text(file: Path, directory: Path) -> str:
+    real = file
+    if file.is_symlink():
+        real = file.resolve()
+        if not real.is_relative_to(directory.resolve()):
+            raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
     try:
-        raw = files.read(_real(file, directory), LARGEST, partial(check_owner, file)).content
+        return files.read(real, LARGEST, partial(check_owner, file)).content.decode("utf-8-sig")
     except (files.NotAFileError, files.TooLongError) as error:
         raise CdiError(str(error)) from error
-    try:
-        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CdiError(f"{file}: expected text in UTF-8: {error}") from error
-
-
-def _real(file: Path, directory: Path) -> Path:
-    """Where a link leads to, which must be within the directory."""
-    if not file.is_symlink():
-        return file
-    real = file.resolve()
-    if not real.is_relative_to(directory.resolve()):
-        raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
-    return real
 
 
 def check_owner(path: Path, status: os.stat_result) -> None:
@@ -171,8 +158,15 @@ def check_owner(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _is_there(name: str, directories: Sequence[_Directory]) -> bool:
-    return any(True for directory in directories for _ in _having(name, directory))
+def _having(name: str, directory: _Directory) -> list[Resolved]:
+    kind, _, device = name.partition("=")
+    return [
+        Resolved(name, file, spec.containerEdits, one.containerEdits)
+        for file, spec in directory.specs.items()
+        if spec.kind == kind
+        for one in spec.devices
+        if one.name == device
+    ]
 
 
 def _resolved(name: str, directories: Sequence[_Directory]) -> Resolved:
@@ -181,44 +175,28 @@ def _resolved(name: str, directories: Sequence[_Directory]) -> Resolved:
     """
     chosen: Resolved | None = None
     for directory in directories:
-        having = list(_having(name, directory))
+        having = _having(name, directory)
         if len(having) > 1:
-            files = " and ".join(one.file for one in having)
-            raise CdiError(f"the CDI device {name} is in {files}: expected one spec of a directory to have it")
+            where = " and ".join(one.file for one in having)
+            raise CdiError(f"the CDI device {name} is in {where}: expected one spec of a directory to have it")
         chosen = having[0] if having else chosen
     if chosen is None:
-        looked = "; ".join(_told(name, directory) for directory in directories)
+        looked = "; ".join(_contents(directory, name.partition("=")[0]) for directory in directories)
         raise CdiError(f"no spec has the CDI device {name}; looked in {looked}")
     return chosen
 
 
-def _having(name: str, directory: _Directory) -> Iterator[Resolved]:
-    kind, _, device = name.partition("=")
-    for file, spec in directory.specs.items():
-        if spec.kind == kind:
-            for one in spec.devices:
-                if one.name == device:
-                    yield Resolved(name, file, spec.containerEdits, one.containerEdits)
-
-
-def _told(name: str, directory: _Directory) -> str:
-    """What was found there."""
+def _contents(directory: _Directory, kind: str) -> str:
+    """What a directory has, of this kind first."""
     if not directory.specs and not directory.wrong:
         return f"{directory.path}, which has no specs"
-    kind = name.partition("=")[0]
     same = [one.name for spec in directory.specs.values() if spec.kind == kind for one in spec.devices]
-    kinds = sorted({spec.kind for spec in directory.specs.values()})
-    has = f"of {kind} only {_few(same)}" if same else f"only {_few(kinds)}" if kinds else "none that counts"
-    broken = "".join(f"; not counted: {text}" for text in _first(list(directory.wrong.values())))
-    return f"{directory.path}, which has {has}{broken}"
-
-
-def _first(texts: Sequence[str]) -> Sequence[str]:
-    return [*texts[:3], *([f"and {len(texts) - 3} more"] if len(texts) > 3 else [])]
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join([*names[:MOST_NAMED], *(["..."] if len(names) > MOST_NAMED else [])])
+    names = same or sorted({spec.kind for spec in directory.specs.values()})
+    few = ", ".join([*names[:MOST_NAMED], *(["..."] if len(names) > MOST_NAMED else [])])
+    has = f"{f'of {kind} ' if same else ''}only {few}" if names else "none that counts"
+    wrong = list(directory.wrong.values())
+    broken = [*wrong[:3], *([f"and {len(wrong) - 3} more"] if len(wrong) > 3 else [])]
+    return f"{directory.path}, which has {has}{''.join(f'; not counted: {text}' for text in broken)}"
 
 
 def look(path: str) -> HostNode | None:

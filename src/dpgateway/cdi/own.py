@@ -26,7 +26,7 @@ from dpgateway.kit.files import NotAFileError, TooLongError, make_private, read,
 from dpgateway.model import Allocation
 
 PATIENCE = 5.0
-"""Seconds that somebody waits while another one writes."""
+"""Seconds that a thread waits for another one that writes."""
 TEMPORARY = ".dpgateway-"
 """The beginning of the name of a file that isn't whole yet; runtimes read only what ends in .json or .yaml."""
 OVER = 60.0
@@ -38,15 +38,15 @@ _Real = tuple[str, HostNode | None]
 
 @dataclass(frozen=True, slots=True)
 class OwnSpec:
-    """One spec of ours."""
+    """One of the gateway's own specs."""
 
     given: Granted
     record: Path
-    """What was written down of it."""
+    """The record's file."""
     date: float
-    """When it was given last, in seconds since 1970."""
+    """When it was granted last, in seconds since 1970: the record's mtime."""
     now: Granted | None
-    """What it says now; None while its hardware is away, and there is no spec."""
+    """As in :class:`Record`."""
 
     @property
     def spec(self) -> Path:
@@ -63,12 +63,15 @@ class OwnSpecs:
         self._complaint = complaint
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[str, Record]] = {}
-        """What each record said when it was read last, and what that means. Reading one takes half a millisecond."""
+        """Each record's last text, parsed: parsing takes half a millisecond."""
         self._texts: dict[Path, tuple[dict[str, _Real], Granted, str]] = {}
-        """Where the device nodes of each spec led to, what it said, and its text, which takes half a millisecond."""
+        """Of each record: its device nodes' real paths, its content, and the spec's text made of both, which takes half
+        a millisecond."""
 
     def write(self, resource: str, ids: tuple[str, ...], allocation: Allocation) -> Allocation:
-        """The allocation with a name in place of what a spec can say. Raises CdiError; then there is no spec."""
+        """The allocation with a name in place of everything that a spec can express. Raises CdiError; then there is no
+        spec.
+        """
         said = sayable(allocation)
         if not any(said.values()):
             return allocation
@@ -88,7 +91,7 @@ class OwnSpecs:
         return replace(allocation, **sayable(Allocation()), cdi_devices=(what.name, *allocation.cdi_devices))
 
     def all(self) -> tuple[OwnSpec, ...]:
-        """Those that this kubelet's gateways wrote, and that weren't removed. Raises OSError."""
+        """All specs that gateways of this kubelet wrote and didn't remove. Raises OSError."""
         found = []
         wrong = set()
         before, self._known = self._known, {}
@@ -105,7 +108,7 @@ class OwnSpecs:
         return tuple(found)
 
     def _recorded(self, record: Path, known: Mapping[Path, tuple[str, Record]]) -> Record:
-        """What it says now. ``known``: what it said before. Raises OSError or ValueError."""
+        """The parsed record. ``known``: as it was read before. Raises OSError or ValueError."""
         text = _read(record)
         said, what = known.get(record, ("", None))
         if what is None or said != text:
@@ -114,7 +117,7 @@ class OwnSpecs:
         return what
 
     def keep(self, written: Iterable[OwnSpec]) -> None:
-        """Makes these specs again where they aren't as they should be. Raises CdiError or OSError."""
+        """Repairs these specs: each is to be what its record says. Raises CdiError or OSError."""
         wrong = []
         for one in written:
             try:
@@ -126,7 +129,7 @@ class OwnSpecs:
             raise CdiError("; ".join(wrong[:3]))
 
     def _follow_record(self, one: OwnSpec) -> None:
-        """The spec as its record has it. Raises CdiError or OSError."""
+        """Writes the spec as its record has it. Raises CdiError or OSError."""
         if one.now is None:
             one.spec.unlink(missing_ok=True)
             return
@@ -137,9 +140,9 @@ class OwnSpecs:
         _update(one.spec, made[2])
 
     def renew(self, names: Iterable[str], allocation: Allocation | None) -> int:
-        """Has the specs of these names say what their ids give now, because a kubelet repeats the names at each start
-        of a container; None: their hardware is away, so there are no specs. Other names than those of our own specs are
-        left alone. Returns how many changed. Raises CdiError or OSError.
+        """Rewrites the specs of these names with what their ids give now, because a kubelet repeats the names at each
+        start of a container. None: removes them, because the hardware is away. Names of other specs are ignored.
+        Returns how many changed. Raises CdiError or OSError.
         """
         changed = 0
         for name in names:
@@ -157,13 +160,13 @@ class OwnSpecs:
                 one = OwnSpec(said.given, record, record.stat().st_mtime, now)
                 if now != said.now:
                     write(record, Record(said.given, now).to_json().encode())
-                    os.utime(record, (one.date, one.date))  # when it was given is what it was
+                    os.utime(record, (one.date, one.date))  # it wasn't granted anew
                     changed += 1
                 self._follow_record(one)
         return changed
 
     def remove(self, written: Iterable[OwnSpec]) -> int:
-        """Removes these specs but those that were given again meanwhile; returns how many. Raises OSError."""
+        """Removes these specs, except those that were granted again meanwhile; returns how many. Raises OSError."""
         removed = 0
         for one in written:
             with self._alone(), contextlib.suppress(FileNotFoundError):  # another gateway removed it
@@ -184,7 +187,7 @@ class OwnSpecs:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        if not self._lock.acquire(timeout=PATIENCE):  # so that a disk which hangs keeps one thread, and no more
+        if not self._lock.acquire(timeout=PATIENCE):  # a disk that hangs blocks one thread only
             raise CdiError("the CDI specs can't be written, because a disk hangs")
         try:
             make_private(self._records)
@@ -204,7 +207,7 @@ def _read(path: Path) -> str:
 
 
 def _update(path: Path, text: str) -> None:
-    """Writes it unless it is so already, because a change makes runtimes read all specs again."""
+    """Writes the file unless it has this text, because a change makes runtimes read all specs again."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     check_owner(path.parent, path.parent.stat())
     try:
