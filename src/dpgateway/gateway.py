@@ -1,4 +1,16 @@
-"""The gateway: which resources there are, and the run of each, from its driver to the kubelet."""
+"""The gateway: which resources there are, and the run of each, from its driver to the kubelet.
+
+Theory of operation. Each resource has one task (:meth:`Gateway._serve`), which runs a driver and, above it, a plugin.
+It ends only when it is cancelled; when another gateway takes the resource over, the task begins again and waits for
+that gateway's end. A reload (:meth:`Gateway.apply`) does one of these to each resource:
+
+- *same, amended*: its observable configuration gets the new value. Whoever must act on it subscribes; all others read
+  it where they use it.
+- *added, removed*: the task is started, or cancelled and awaited.
+- *restarted* (another driver, or other options): a second task runs the new driver beside the old plugin. The old one
+  serves until the new driver lists a Healthy device, because a list that hangs or is empty would take the kubelet's
+  devices away. Then the old task ends, and the new one goes on with a plugin of its own (``old``, ``next``).
+"""
 
 from __future__ import annotations
 
@@ -175,34 +187,33 @@ class Gateway:
         return {"node": self._node_name, "configuration": to_json(served)}
 
     async def apply(self, changes: Changes, order: Iterable[str]) -> None:
-        """Starts, stops and changes each resource on its own; the others don't notice. ``order``: all names, as the
-        new configuration has them.
+        """Takes a reload over; resources that are the same don't notice. ``order``: all names, as the new configuration
+        has them.
         """
+        # What runs on, or waits for its driver still.
+        latest = {name: serving.next or serving for name, serving in self._serving.items()}
         for config in changes.same:
-            known = self._wanted(config.name).config
+            known = latest[config.name].config
             known.set(replace(known.value, where=config.where))
         for config in changes.amended:
-            self._wanted(config.name).config.set(config)
+            latest[config.name].config.set(config)
+
+        # Each resource needs to know its whole pool before any begins; but one that is served as before for now, until
+        # its new driver lists, stays in its old pool as long.
+        restarted = {config.name for config in changes.restarted}
         moved = [config for config in changes.amended if "pool" in changes.keys[config.name]]
-        for config in (*moved, *changes.added, *changes.restarted):  # each needs to know its whole pool
-            if not self._waits(config.name, changes):
-                self._pools.add(config)
+        for config in (*moved, *changes.added, *changes.restarted):
+            serving = self._serving.get(config.name)
+            if serving is not None and (serving.has_devices if config.name in restarted else serving.next):
+                continue
+            self._pools.add(config)
+
         for config in changes.added:
             self._begin(config)
         await asyncio.gather(*map(self._end, changes.removed), *map(self._begin_again, changes.restarted))
         for name in order:
             self._serving[name] = self._serving.pop(name)
         self._settle()
-
-    def _waits(self, name: str, changes: Changes) -> bool:
-        """Whether it is served as before for now, because its driver hasn't listed yet."""
-        serving = self._serving.get(name)
-        restarts = any(config.name == name for config in changes.restarted)
-        return serving is not None and (serving.has_devices if restarts else serving.next is not None)
-
-    def _wanted(self, name: str) -> _Serving:
-        """As it is to be served: it may wait for its driver still."""
-        return self._serving[name].next or self._serving[name]
 
     def _begin(self, config: ResourceConfig) -> None:
         self._holdings.add(config.name)
@@ -212,9 +223,7 @@ class Gateway:
         self.changed.notify()
 
     async def _begin_again(self, config: ResourceConfig) -> None:
-        """With another driver, or other options of it. As between two gateways, the old one serves until the new one
-        has a Healthy device: a list that hangs or is empty would take the kubelet's devices away.
-        """
+        """With another driver, or other options of it. Returns after PROMPT if the old one serves on."""
         old = self._serving[config.name]
         await self._stop_next(old)
         old.next = new = _Serving(watched(config), time.monotonic(), history=old.history, old=old)
