@@ -47,9 +47,7 @@ def threads():
 
 @pytest.fixture
 async def asked(kubelet, threads):
-    client = PodResources(kubelet.socket, threads, deadline=20.0)
-    yield client
-    await client.close()
+    return PodResources(kubelet.socket, threads, deadline=20.0)
 
 
 async def refused(client):
@@ -76,7 +74,7 @@ async def test_a_kubelet_before_1_13_is_asked_once_and_the_next_one_again(kubele
         assert await refused(asked) == f"{kubelet.socket}: the kubelet serves none of v1, v1alpha1"
     assert kubelet.calls == ["v1", "v1alpha1"]
     kubelet.answers["v1"] = encoded(ENCODER)
-    await asked.new_kubelet()
+    asked.new_kubelet()
     assert asked.api is None
     assert await asked.list([THING]) == {THING: LISTED}
     assert asked.api == "v1"
@@ -105,7 +103,6 @@ async def test_a_kubelet_that_never_answers_has_a_deadline(kubelet, threads):
     kubelet.answers["v1"] = hang
     client = PodResources(kubelet.socket, threads, deadline=0.05)
     assert "DEADLINE_EXCEEDED" in await refused(client)
-    await client.close()
 
 
 def test_of_a_name_that_no_object_can_have_the_beginning_is_kept():

@@ -20,8 +20,9 @@ from dpgateway.cdi.expansion import HostNode, Resolved
 from dpgateway.cdi.producer import OWN
 from dpgateway.cdi.spec import Spec, read
 from dpgateway.errors import CdiError
-from dpgateway.kit import files
 from dpgateway.kit.complaint import Complaint
+from dpgateway.kit.files import NotAFileError, TooLongError
+from dpgateway.kit.files import read as read_file
 
 LARGEST = 1024 * 1024
 """Bytes of a spec."""
@@ -140,8 +141,8 @@ def _text(file: Path, directory: Path) -> str:
         if not real.is_relative_to(directory.resolve()):
             raise CdiError(f"{file}: a link to {real}, expected a file of this directory")
     try:
-        return files.read(real, LARGEST, partial(check_owner, file)).content.decode("utf-8-sig")
-    except (files.NotAFileError, files.TooLongError) as error:
+        return read_file(real, LARGEST, partial(check_owner, file)).content.decode("utf-8-sig")
+    except (NotAFileError, TooLongError) as error:
         raise CdiError(str(error)) from error
     except UnicodeDecodeError as error:
         raise CdiError(f"{file}: expected text in UTF-8: {error}") from error

@@ -108,8 +108,6 @@ async def _pod_resources(places: Places) -> tuple[str | None, str]:
         await kubelet.list(())
     except (GatewayError, OSError) as error:
         return None, f"the kubelet can't be asked: {error}"
-    finally:
-        await kubelet.close()
     return kubelet.api, ""
 
 

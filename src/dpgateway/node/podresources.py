@@ -1,4 +1,4 @@
-"""Asks the kubelet which container has which device: PodResources List, over ``pod-resources/kubelet.sock``.
+"""A client of the kubelet's PodResources API, whose List names the container of each device.
 
 v1 is served since 1.20, v1alpha1 from 1.13 on (pkg/kubelet/apis/podresources). From 1.27 on a kubelet refuses more than
 100 calls a second, and a burst of 10.
@@ -27,8 +27,7 @@ LARGEST = 16 * 1024 * 1024
 """Bytes, the limit of the kubelet's own clients (pkg/kubelet/apis/podresources/client.go)."""
 
 LONGEST_NAME = 253
-"""Characters of a name in Kubernetes (validation.DNS1123Subdomain of apimachinery). Each is kept for each id, and told
-in many places."""
+"""Characters of a name in Kubernetes (validation.DNS1123Subdomain of apimachinery)."""
 
 Listing = Mapping[str, Mapping[str, Holder]]
 """The holder of each id, by resource."""
@@ -39,34 +38,32 @@ class PodResources:
 
     def __init__(self, socket: Path, threads: Threads, deadline: float = DEADLINE) -> None:
         self._socket, self._threads, self._deadline = socket, threads, deadline
-        self._channel: Channel | None = None
         self._apis: tuple[str, ...] = APIS
         self.api: str | None = None
         """The version that this kubelet answered in."""
 
-    async def new_kubelet(self) -> None:
+    def new_kubelet(self) -> None:
         """Another kubelet may speak another version."""
         self._apis, self.api = APIS, None
-        await self.close()
 
     async def list(self, resources: Collection[str]) -> Listing:
-        """Who has what of ``resources``. Raises KubeletError if the kubelet is away, or doesn't tell.
+        """The holders of ``resources``. Raises KubeletError or OSError if the kubelet doesn't answer.
 
-        The answer is read on a thread, because 10,000 devices take 20 ms.
+        The answer is parsed on a thread, because 10,000 devices take 20 ms.
         """
-        try:
-            raw = await self._answered()
-        finally:
-            await self.close()  # there are seconds until the next question
+        async with Channel(self._socket, LARGEST) as channel:  # a new one, because the next question is seconds away
+            raw = await self._answer(channel)
         return await self._threads.call("read the answer to List", partial(holders, raw, tuple(resources)))
 
-    async def _answered(self) -> bytes:
+    async def _answer(self, channel: Channel) -> bytes:
+        """In the newest version that the kubelet speaks."""
         while self._apis:
+            call = channel.unary_unary(f"/{self._apis[0]}.PodResourcesLister/List")
             try:
-                answer = await self._call(f"/{self._apis[0]}.PodResourcesLister/List")
+                answer: bytes = await call(b"", timeout=self._deadline)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                    why = (error.details() or "").rpartition(" error: ")[2]  # gRPC tells the whole way to the reason
+                    why = (error.details() or "").rpartition(" error: ")[2]  # behind gRPC's own words
                     raise KubeletError(f"{self._socket}: {error.code().name}: {why}") from error
                 self._apis = self._apis[1:]
             else:
@@ -74,22 +71,11 @@ class PodResources:
                 return answer
         raise KubeletError(f"{self._socket}: the kubelet serves none of {', '.join(APIS)}")
 
-    async def _call(self, path: str) -> bytes:
-        if self._channel is None:
-            self._channel = Channel(self._socket, LARGEST)
-        answer: bytes = await self._channel.unary_unary(path)(b"", timeout=self._deadline)
-        return answer
-
-    async def close(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
-
 
 def holders(raw: bytes, resources: Collection[str]) -> Listing:
-    """What a ListPodResourcesResponse says of ``resources``, in either version; raises KubeletError for anything else.
+    """Parses a ListPodResourcesResponse of either version. Raises KubeletError.
 
-    The same resource comes several times in a container, once for each NUMA node or device.
+    A container has the same resource several times, once for each NUMA node or device.
     """
     try:
         answer = wire.ListPodResourcesResponse.FromString(raw)

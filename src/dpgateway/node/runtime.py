@@ -1,6 +1,6 @@
-"""Asks the container runtime who and how it is: Version and Status, of the Container Runtime Interface.
+"""A client of the container runtime: Version and Status of the Container Runtime Interface (CRI).
 
-From these follows whether it does something with the names of CDI devices, or drops them in silence.
+Their answers tell whether the runtime handles names of CDI devices, or drops them silently.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -22,15 +23,15 @@ from dpgateway.node.wire import cri_pb2 as wire
 
 _USUAL = "/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"
 SOCKETS = tuple(map(Path, _USUAL))
-"""Where runtimes serve, unless they are told otherwise."""
+"""The default sockets of container runtimes."""
 SERVICE = "/runtime.v1.RuntimeService"
 DEADLINE = 1.0
-"""Seconds; a container waits for the answer."""
+"""Seconds, for which an Allocate waits."""
 
 _KNOWS_CDI = {"containerd": (2, 0, 0), "cri-o": (1, 28, 0)}
-"""From when on names that come over CRI count without being turned on (containerd #9621, cri-o #6944)."""
+"""The first versions that handle names over CRI by default (containerd #9621, cri-o #6944)."""
 _IGNORES_CDI = {"containerd": (1, 7, 2), "cri-o": (1, 23, 0)}
-"""Before these nothing knows names that come over CRI: containerd 1.7.0 and 1.7.1 know only those in annotations."""
+"""The first versions that can handle names over CRI: containerd 1.7.0 and 1.7.1 know only annotations."""
 
 _log = bind(__name__)
 
@@ -38,9 +39,9 @@ M = TypeVar("M", bound=Message)
 
 
 def knows_cdi(name: str, version: str, enabled: bool | None = None) -> bool | None:
-    """Whether this runtime passes CDI devices to containers by their names; None if that can't be told.
+    """Whether this version handles names of CDI devices; None if unknown.
 
-    ``enabled``: what its configuration says; None if that isn't known.
+    ``enabled``: by its configuration; None if unknown.
     """
     found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
     if found is None or name not in _KNOWS_CDI:
@@ -52,52 +53,54 @@ def knows_cdi(name: str, version: str, enabled: bool | None = None) -> bool | No
 
 
 def enables_cdi(info: Mapping[str, str]) -> bool | None:
-    """What a runtime's configuration says, as Status tells it; None if it says nothing.
+    """``enableCDI`` of the runtime's configuration in a Status; None if it isn't there.
 
-    containerd tells all of it as JSON, since 1.7 with ``enableCDI``, which is false by default in 1.7 and true in 2.0
-    (Status in pkg/cri/server/status.go, PluginConfig in pkg/cri/config/config.go).
+    containerd returns its configuration as JSON, from 1.7 on with ``enableCDI``, by default false in 1.7 and true in
+    2.0 (Status in pkg/cri/server/status.go, PluginConfig in pkg/cri/config/config.go).
     """
-    try:
-        enabled = json.loads(info.get("config", ""))["enableCDI"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
+    enabled = _configured(info, "enableCDI")
     return enabled if isinstance(enabled, bool) else None
 
 
 def spec_dirs(info: Mapping[str, str]) -> tuple[str, ...]:
-    """Where a runtime reads CDI specs, as Status tells it (containerd, beside enableCDI); empty if it says nothing."""
-    try:
-        found = json.loads(info.get("config", ""))["cdiSpecDirs"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ()
+    """``cdiSpecDirs``, beside ``enableCDI``; empty if it isn't there."""
+    found = _configured(info, "cdiSpecDirs")
     return tuple(found) if isinstance(found, list) and all(isinstance(one, str) for one in found) else ()
 
 
+def _configured(info: Mapping[str, str], key: str) -> object:
+    try:
+        value: object = json.loads(info.get("config", ""))[key]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return value
+
+
 class CdiSupport(NamedTuple):
-    """What a runtime does with the names of CDI devices."""
+    """How a runtime handles names of CDI devices."""
 
     by_name: bool | None
-    """Whether it passes devices to containers by their names; None if that can't be told."""
+    """Whether it gives devices to containers by name; None if unknown."""
     spec_dirs: tuple[str, ...] = ()
-    """Where it reads specs; empty if it doesn't say that."""
+    """Where it reads specs; empty if unknown."""
 
     def of(self, *directories: Path) -> bool | None:
-        """Whether it passes on names whose specs are in these directories."""
+        """Whether it handles names whose specs are in these directories."""
         return False if self.unread(*directories) else self.by_name
 
     def unread(self, *directories: Path) -> tuple[Path, ...]:
-        """Those of the directories that it doesn't read."""
+        """The directories that it doesn't read."""
         read = {_plain(one) for one in self.spec_dirs}
         return tuple(one for one in directories if read and _plain(one) not in read)
 
 
 def _plain(directory: str | Path) -> str:
-    """/var/run is a link to /run on the host, but needn't be one in the gateway's container."""
+    """Without /var/run, which is a link to /run on the host, and needn't be one in the gateway's container."""
     return re.sub(r"^/var/run/", "/run/", os.path.normpath(directory))
 
 
 class Said(NamedTuple):
-    """What a runtime says of itself."""
+    """The name, version and CDI support of a runtime."""
 
     name: str
     version: str
@@ -108,18 +111,18 @@ class Runtime:
     """Used from the event loop."""
 
     def __init__(self, socket: Path | None, usual: Sequence[Path] = SOCKETS) -> None:
-        """Without a ``socket`` the runtime is the one that serves where runtimes usually do, if it is the only one."""
+        """Without a ``socket`` it is the only one of the ``usual`` sockets that exists."""
         self._candidates: Sequence[Path] = usual if socket is None else (socket,)
         self._known: tuple[object, Said] | None = None
 
     async def cdi(self) -> CdiSupport:
-        """What it does with CDI devices, as far as that can be told."""
+        """Its support of CDI, as far as known."""
         said = await self.said()
         return said.cdi if said else CdiSupport(None)
 
     async def said(self) -> Said | None:
-        """Asked once for each life of the runtime, because a runtime makes its socket when it starts. None if there
-        isn't one alone, or it doesn't say who it is.
+        """Asked once for each socket file, which a runtime creates when it starts. None if there isn't exactly one
+        runtime, or it doesn't answer.
         """
         there = serving(self._candidates)
         if there is None:
@@ -136,13 +139,17 @@ class Runtime:
 
 
 def serving(candidates: Sequence[Path]) -> tuple[Path, tuple[int, ...]] | None:
-    """The one of these sockets that is there, and which it is; None if it isn't one alone."""
-    there = [(one, which) for one in candidates if (which := _which(one)) is not None]
+    """The socket that exists, and the file's identity; None unless exactly one does."""
+    there = []
+    for one in candidates:
+        with suppress(OSError):
+            found = one.stat()
+            there.append((one, (found.st_dev, found.st_ino, found.st_ctime_ns)))
     return there[0] if len(there) == 1 else None
 
 
 async def _ask(socket: Path) -> Said:
-    """Empty if it doesn't say it."""
+    """Empty if it doesn't answer."""
     version = await _called(socket, "Version", wire.VersionRequest(version="v1"), wire.VersionResponse)
     if not version.runtime_name:
         return Said("", "")
@@ -157,20 +164,12 @@ async def _called(socket: Path, method: str, request: Message, answers: type[M])
         async with Channel(socket) as channel:
             return await called(channel, method, request, answers)
     except (grpc.aio.AioRpcError, DecodeError, OSError) as error:
-        told = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
-        _log.debug("the container runtime on %s doesn't answer %s: %s", socket, method, told)
+        details = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
+        _log.debug("the container runtime on %s doesn't answer %s: %s", socket, method, details)
         return answers()
 
 
 async def called(channel: Channel, method: str, request: Message, answers: type[M]) -> M:
-    """Raises AioRpcError or DecodeError if there is no answer."""
+    """Raises AioRpcError or DecodeError."""
     raw = await channel.unary_unary(f"{SERVICE}/{method}")(request.SerializeToString(), timeout=DEADLINE)
     return answers.FromString(raw)
-
-
-def _which(socket: Path) -> tuple[int, ...] | None:
-    try:
-        found = socket.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns

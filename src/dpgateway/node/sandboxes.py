@@ -1,9 +1,9 @@
-"""Which pods have ended, as the container runtime tells: their sandboxes are stopped, and nothing of them runs.
+"""Pods that have ended, by the container runtime: their sandboxes are stopped, and no container of them runs.
 
-A pod's containers live in its sandbox, which a kubelet stops after the last of them, up to 2 s before it removes the
-pod's directory. A sandbox that failed is stopped, too, and the kubelet then makes another one for the pod. So this
-proves the end of a pod only if its kubelet doesn't list it any more; and that alone proves nothing, because a kubelet
-doesn't list a static pod that it is ending.
+A pod's containers live in its sandbox, which a kubelet stops after the last container, up to 2 s before it removes the
+pod's directory. A failed sandbox is stopped, too, and the kubelet then makes another one for the pod. So a stopped
+sandbox proves the end of a pod only if its kubelet doesn't list the pod any more; that alone proves nothing, because a
+kubelet doesn't list a static pod while it terminates it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dpgateway.node.runtime import SERVICE, called, serving
 from dpgateway.node.wire import cri_pb2 as wire
 
 POD = "io.kubernetes.pod.uid"
-"""The label that every kubelet gives to what it makes for a pod (pkg/kubelet/types/labels.go)."""
+"""The label of a pod's sandboxes and containers, by every kubelet (pkg/kubelet/types/labels.go)."""
 MOST_EVENTS, PAUSE = 100, 0.5
-"""After so many events, seconds without one more: a runtime that tells them without an end would take a core."""
+"""Throttle: after so many events, a pause in seconds, because an endless stream of events would take a core."""
 
 _NO_ANSWER = grpc.aio.AioRpcError, DecodeError, OSError
 
@@ -33,22 +33,22 @@ _log = bind(__name__)
 
 
 class Sandboxes:
-    """Those of one runtime. Used from the event loop."""
+    """The sandboxes of one runtime. Used from the event loop."""
 
     def __init__(self, candidates: Sequence[Path], stopped: Callable[[str], None], pause: float = PAUSE) -> None:
-        """The runtime is that on the only one of ``candidates`` that is there. ``stopped`` gets the uid of each pod
-        whose sandbox stops.
+        """The runtime serves on the only one of ``candidates`` that exists. ``stopped`` gets the uid of each pod whose
+        sandbox stops.
         """
         self._candidates, self._stopped, self._pause = candidates, stopped, pause
 
     async def run(self) -> None:
-        """Follows the runtime's events until it is cancelled. One that isn't there, or tells none, is tried again."""
+        """Follows the runtime's events until it is cancelled; retries while there are none."""
         await retry(self._follow, self._failed)
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, _NO_ANSWER):
             raise error
-        _log.debug("the container runtime tells no events: %s", _told(error))
+        _log.debug("the container runtime tells no events: %s", _details(error))
 
     async def _follow(self) -> None:
         there = serving(self._candidates)
@@ -66,8 +66,8 @@ class Sandboxes:
         raise ConnectionResetError("the events have ended")
 
     async def ended(self, pods: Iterable[str]) -> frozenset[str]:
-        """Those of the pods, by uid, of which nothing runs or may begin to run in a sandbox that there is. A pod that
-        never had a sandbox isn't among them, because it may be getting one.
+        """The pods, by uid, whose sandboxes exist, are stopped, and have no running container. A pod without a sandbox
+        isn't among them, because it may be getting one.
         """
         there = serving(self._candidates)
         if there is None:
@@ -76,12 +76,12 @@ class Sandboxes:
             async with Channel(there[0]) as channel:
                 return frozenset([uid for uid in pods if await _has_ended(channel, uid)])
         except _NO_ANSWER as error:
-            _log.debug("the container runtime doesn't say what runs: %s", _told(error))
+            _log.debug("the container runtime doesn't say what runs: %s", _details(error))
             return frozenset()
 
 
 async def _has_ended(channel: Channel, uid: str) -> bool:
-    """The sandboxes first: in one that is stopped no container starts any more."""
+    """Sandboxes are asked for first, because no container starts in a stopped one."""
     labels = {POD: uid}
     of_pod = wire.ListPodSandboxRequest(filter=wire.PodSandboxFilter(label_selector=labels))
     found = await called(channel, "ListPodSandbox", of_pod, wire.ListPodSandboxResponse)
@@ -92,5 +92,5 @@ async def _has_ended(channel: Channel, uid: str) -> bool:
     return all(container.state == wire.CONTAINER_EXITED for container in containers)
 
 
-def _told(error: Exception) -> object:
+def _details(error: Exception) -> object:
     return error.details() if isinstance(error, grpc.aio.AioRpcError) else error

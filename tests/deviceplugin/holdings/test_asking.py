@@ -119,7 +119,6 @@ async def test_nobody_is_asked_while_an_allocate_is_in_flight(asked):
     await turns()
     other = PodResources(asked.kubelet.socket, Threads())
     await other.list([THING])  # a question that was asked before would have come first
-    await other.close()
     calls = asked.calls
     assert calls == 3
     asked.holdings.set(asked.value.failed(("b",)))
@@ -133,7 +132,6 @@ async def test_nobody_is_asked_while_nothing_is_taken(asked):
     await turns()
     other = PodResources(asked.kubelet.socket, Threads())
     await other.list([THING])  # a question that was asked before would have come first
-    await other.close()
     assert asked.calls == 1
     asked.holdings.set(asked.held())
     await asked.more_calls()

@@ -91,19 +91,16 @@ class Asking:
 
     async def run(self) -> None:
         """Looks and asks until it is cancelled."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._pods.run(), name="watch the pods' directories")
-                group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
-                while True:
-                    await self._hinted()
-                    if self._taken:
-                        self._look()
-                        await self._ask()
-                        await self._see_ends()
-                        await asyncio.sleep(PAUSE)
-        finally:
-            await self._pod_resources.close()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pods.run(), name="watch the pods' directories")
+            group.create_task(self._sandboxes.run(), name="follow the container runtime's events")
+            while True:
+                await self._hinted()
+                if self._taken:
+                    self._look()
+                    await self._ask()
+                    await self._see_ends()
+                    await asyncio.sleep(PAUSE)
 
     @property
     def _taken(self) -> bool:
@@ -178,7 +175,7 @@ class Asking:
         await self._given()
         if self._another_kubelet:
             self._another_kubelet = False
-            await self._pod_resources.new_kubelet()
+            self._pod_resources.new_kubelet()
         asked = time.monotonic()
         try:
             listing = await self._pod_resources.list(self._holdings)
