@@ -34,9 +34,7 @@ class KubeletCalls:
         self.agent = ""
         """How the kubelet that opened the last stream calls itself."""
         self._preferred = PreferredAllocation(self._config, self.inventory.ledger, self.driver, self._log)
-        self.answers = StoredAnswers(
-            holdings, self.inventory, self.driver, cdi, self._log, complete=granting.complete, api=lambda: self.api
-        )
+        self.answers = StoredAnswers(granting, holdings, cdi, api=lambda: self.api)
 
     def speak(self, api: Api) -> None:
         """From now on the kubelet is asked, and asks, in this version."""

@@ -21,7 +21,6 @@ They are compared
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
@@ -32,16 +31,13 @@ from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
 from dpgateway.deviceplugin.outdated import answer, outdated, same_hardware, together
 from dpgateway.drivers.lanes import Lanes
-from dpgateway.drivers.running import RunningDriver
 from dpgateway.errors import CdiError, DriverTimeout, GatewayError, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device
 from dpgateway.node.holders import Container, Note
-from dpgateway.resource.inventory import Inventory
+from dpgateway.resource.granting import Granting
 from dpgateway.resource.use import hardware
 
-Complete = Callable[[Allocation, int], Allocation]
-"""Adds the configuration's part to a driver's allocation of so many ids."""
 Ids = frozenset[str]
 DELETE = "delete the pod, because a kubelet repeats what it was told first"
 
@@ -49,26 +45,17 @@ DELETE = "delete the pod, because a kubelet repeats what it was told first"
 class StoredAnswers:
     """Used from the event loop."""
 
-    def __init__(  # noqa: PLR0913  one for each part
-        self,
-        holdings: ResourceHoldings,
-        inventory: Inventory,
-        driver: RunningDriver,
-        cdi: CdiDelivery,
-        log: logging.LoggerAdapter[logging.Logger],
-        *,
-        complete: Complete,
-        api: Callable[[], Api],
+    def __init__(
+        self, granting: Granting, holdings: ResourceHoldings, cdi: CdiDelivery, api: Callable[[], Api]
     ) -> None:
         """``api``: the version that the kubelet speaks."""
         self.outdated: Observable[Mapping[str, str]] = Observable({})
         """Why the container of an offered id can't start again."""
         self._resting = True
         """Whether another gateway serves the resource."""
-        self._name, self._driver = inventory.name, driver
-        self._holdings, self._ledger = holdings, inventory.ledger
-        self._cdi, self._complete, self._log = cdi, complete, log
-        self._api = api
+        self._name, self._ledger = granting.inventory.name, granting.inventory.ledger
+        self._granting, self._driver, self._log = granting, granting.driver, granting.log
+        self._holdings, self._cdi, self._api = holdings, cdi, api
         self._changed = asyncio.Event()
         self._known: dict[Ids, object] = {}
         """What was compared last, by the ids of a container; the same isn't compared twice."""
@@ -120,7 +107,7 @@ class StoredAnswers:
         stored = [self._read(one) for one in containers]
         if allocation is None:
             allocation = await calls.repeat(devices)
-        complete = self._complete(allocation, len(ids))
+        complete = self._granting.complete(allocation, len(ids))
         for given in stored:
             try:
                 reason = await self._differs(given, allocation, complete)
