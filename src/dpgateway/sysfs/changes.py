@@ -1,6 +1,6 @@
 """What an answer depended on, and what events have named: an answer that no event touches needn't be read again.
 
-Theory. Whatever reads on behalf of an answer notes a *place* in the look's trace: an object of sysfs by its path, or a
+Theory. Each read on behalf of an answer notes a *place* in the look's trace: an object of sysfs by its path, or a
 file elsewhere by its absolute path as this process sees it. Events name places in the same words. An event touches an
 answer if one of its places is the event's, below it, or, of a uevent, above it: an mdev takes one of its parent's
 ``available_instances``. A place that no event ever names is ``UNTOLD``, which every event touches.
@@ -82,7 +82,7 @@ class Trace:
 
     @contextmanager
     def into(self, asked: set[Asked]) -> Iterator[None]:
-        """What is asked meanwhile is noted there, and nowhere else."""
+        """Collects the notes of the block in ``asked`` alone."""
         before, self.asked = self.asked, asked
         try:
             yield

@@ -27,8 +27,8 @@ class Proof:
         self._last = 0.0
 
     def due(self, news: ChangedPlaces | None, now: float) -> ChangedPlaces | None:
-        """What the next look is about; None: everything. ``now``: seconds. What events name comes before the proof,
-        because it is quick; nobody has asked for the proof yet.
+        """The places for the next look; None: everything. ``now``: seconds. News comes before a due proof, because a
+        look at news is quick.
         """
         if news is None or self.wanted:
             self._last, self.wanted = now, False

@@ -15,7 +15,7 @@ from dpgateway.sysfs.values import as_number
 
 
 class FoundDevice:
-    """A device, for as long as its look. Nothing is read before it is asked for."""
+    """A device during one look. Nothing is read before it is asked for."""
 
     def __init__(self, look: Look, selection: Selection, whole: Whole) -> None:
         self.look, self._selection = look, selection
@@ -61,7 +61,7 @@ class FoundDevice:
         return attributes(self.look, self.things[0], self._selection.match) | {"object": paths}
 
     def hardware(self, *more: str) -> tuple[str, ...] | None:
-        """Names of what is behind the device, ``pci 0000:3b:00.0``: its objects, and ``more`` that the driver knows.
+        """The names of the hardware, ``pci 0000:3b:00.0``: the device's objects, and ``more`` that the driver knows.
         With more, only the objects on a bus whose names last, and parts of objects.
         """
         named = [(self.look.subsystem(one.thing), one) for one in self.things]

@@ -59,7 +59,7 @@ class Unoffered:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A device: its parts, and what is missing, if anything is."""
+    """A device: its parts, and the part that is missing, if one is, in words."""
 
     id: str
     parts: tuple[Part, ...]

@@ -1,8 +1,8 @@
 """Where an object is plugged in, and names for it that last.
 
-``/dev/ttyUSB0``, ``input7`` and USB's devnum are whatever came first. A serial number is the device's own; a bus
-address is a place in the machine. Nothing else in sysfs lasts. A place also has a NUMA node, and the address of a PCI
-function is a number besides.
+``/dev/ttyUSB0``, ``input7`` and USB's devnum depend on the order of enumeration. A serial number is the device's own; a
+bus address is a place in the machine. Nothing else in sysfs lasts. A place also has a NUMA node, and the address of a
+PCI function is a number besides.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ Theory. A survey has three kinds of answers: what came of each object (``seen``)
 depended. ``forget`` drops the answers that an event touches, and the look makes those anew.
 
 - A device and its objects are kept together or not at all, because a device shows attributes that were read for its
-  objects. So a device's trace has those of its objects, and whoever forgets a device forgets its objects.
+  objects. So a device's trace includes its objects' traces, and to forget a device is to forget its objects.
 - An answer that is made anew and is equal stays the very same value. So a look knows by identity that nothing has to be
   grouped again, and others share the value of a device.
 - An object that matches and is no part of a device isn't kept: it is looked at each time.
-- ``concern`` says which uevents may touch anything. It only grows until everything is forgotten. What is too much leads
-  to a look that finds nothing new.
+- ``concern`` says which uevents may touch anything. It only grows until everything is forgotten. An entry too many
+  costs a look that finds nothing new.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Kept(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The answer about all parts together, and what is left over."""
+    """The answer about all parts together, and the objects left over."""
 
     parts: Sequence[Part] = ()
     wholes: Sequence[Whole] = ()
@@ -94,7 +94,7 @@ class Memory(Generic[D]):
         self.directories: dict[str, Interest] = {}
         """The names that matter, as this process sees them."""
         self._elsewhere: set[str] = set()
-        """Places in /sys on which an object's answer depended, apart from what it is in and what is in it."""
+        """Places in /sys on which an object's answer depended, without its ancestors and descendants."""
 
     def forget(self, news: ChangedPlaces | None) -> None:
         """Drops what these events may have changed; None: everything."""

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 MOST = 4096
-"""Names, and groups, that are remembered. Of those that are away, the oldest are forgotten first."""
+"""The most names, and groups, to remember. The oldest absent ones are forgotten first."""
 JOINT = "+"
 """Between the names of members in an id."""
 
@@ -40,14 +40,14 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Formed:
-    """Members that are one device, those that have to be there first."""
+    """The members of one device, the needed ones first."""
 
     id: str
     members: tuple[GroupMember, ...]
     needed: int
     """How many of them have to be there."""
     proven: bool = True
-    """Whether they have been there together; else only a container's id says so, for as long as it has that."""
+    """Whether all were present together once; else only a container's id vouches for the group, until released."""
 
     def lacking(self, there: Collection[GroupMember]) -> Sequence[GroupMember]:
         return [one for one in self.members[: self.needed] if one not in there]
@@ -58,9 +58,9 @@ class Rule:
     """What makes a group, without ``group.by``."""
 
     size: int | None = None
-    """So many members, of whatever kind; None: one of each kind."""
+    """The number of members, of any kind; None: one of each kind."""
     kinds: tuple[int, ...] = ()
-    """The kinds of which one is needed."""
+    """The kinds that every group needs."""
     optional: tuple[int, ...] = ()
     named: bool = True
     """Whether a group's id is its members' names; else it is the first one's."""
@@ -86,7 +86,7 @@ def formed(
             taken.update(members)
     groups += _new([one for one in there if one not in taken], rule)
     taken = {member for one in groups for member in one.members}
-    # what is optional joins the first group that has none of its kind
+    # an optional member joins the first group without one of its kind
     for member in there:
         if member.kind in rule.optional and member not in taken:
             lonely = (n for n, one in enumerate(groups) if member.kind not in {other.kind for other in one.members})
@@ -98,7 +98,7 @@ def formed(
 
 
 def _again(held: Iterable[str], rule: Rule) -> Iterator[Sequence[GroupMember]]:
-    """The members of which held ids were made. An id whose names have the joint in them can't be read."""
+    """The members that held ids name. An id whose names contain the joint can't be read."""
     kinds = (0,) * rule.size if rule.size is not None else rule.kinds
     for id_ in held if rule.named else ():
         names = id_.split(JOINT)
@@ -137,7 +137,7 @@ class Names:
         return self._formed
 
     def called(self, group: str, objects: Collection[Possible], id_: str | None) -> str | None:
-        """The id of the group of which ``group.by`` says this: what it was as long as one object stays in it, else
+        """The id of the group with this text of ``group.by``: the earlier id while one object stays in the group, else
         ``id_``; None, if that is unknown, too.
         """
         before, members = self._called.pop(group, ("", frozenset[Possible]()))

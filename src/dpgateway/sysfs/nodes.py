@@ -42,7 +42,7 @@ class NoNode:
 
 
 class WatchedTree(Tree):
-    """A tree of which it is noted what answers depended on."""
+    """A tree whose trace also collects the directories to watch."""
 
     def __init__(self, root: str, host: str, trace: Trace | None = None) -> None:
         super().__init__(str(Path(root)), host, trace)

@@ -9,7 +9,7 @@ question notes in the look's trace the places on which its answer depends (chang
 
 - An attribute of an object costs one open(2). Its note is the pair of path and attribute, so that ``known`` can tell
   what was read for the question at hand from what was read for others.
-- What is found by way of links, globs, udev's database or files of /proc depends on several places. ``Trace.once``
+- An answer by way of links, globs, udev's database or files of /proc depends on several places. ``Trace.once``
   keeps such an answer together with all of its notes.
 - ``forget`` frees the attributes of objects that are done with: a thousand objects have more text than devices.
 """
@@ -31,7 +31,7 @@ _PLACES = (("bus", "/devices"), ("class", ""))
 """Where the objects of a subsystem are: ``/sys/bus/<name>/devices``, ``/sys/class/<name>``."""
 
 _WITHOUT_NODES = frozenset({"auxiliary", "mdev", "pci", "platform"})
-"""Buses whose objects have no nodes; what is in them may have some."""
+"""Buses whose objects have no nodes, though objects inside them may."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -265,7 +265,7 @@ class Look:
         return NoValue(f"isn't there: {path} has no line with {key!r}", absent=True)
 
     def file(self, thing: Object, place: str) -> Value:
-        """What is at ``PATH``, or ``PATH#KEY``: all of a file, or the rest of a line after a key. Of the files that a
+        """The text at ``PATH``, or ``PATH#KEY``: all of a file, or the rest of a line after a key. Of the files that a
         pattern finds, ``PATH#KEY=VALUE#KEY`` means the first one with that value.
         """
         path, *conditions = place.split("#")

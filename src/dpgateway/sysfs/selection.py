@@ -16,7 +16,7 @@ PART = {"part": "the name of the part of an object that a device is"}
 
 @dataclass(frozen=True, slots=True)
 class Kind(Match):
-    """One alternative of what is matched."""
+    """One alternative of a match."""
 
     optional: bool = field(
         default=False, metadata={"help": "with group.each: whether a device is whole without an object of this kind"}

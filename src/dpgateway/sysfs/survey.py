@@ -105,7 +105,7 @@ class Survey(Generic[D]):
         return self._maker(look)(FoundDevice(look, self._selection, whole))
 
     def _looked(self, news: ChangedPlaces | None) -> tuple[Look, Mapping[str, D]]:
-        """One look, or if that can't be sure with what is known from earlier ones, another one at everything."""
+        """One look; if kept answers don't suffice for it, another one at everything."""
         try:
             for known in (news, None):
                 self.memory.forget(known)
@@ -147,7 +147,7 @@ class _OneLook(Generic[D]):
         meant: dict[str, tuple[Object, tuple[int, ...]]] = {}
         same: dict[tuple[int, ...], tuple[int, ...]] = {}  # a thousand objects have the same alternatives
         for kind, match in enumerate(self._selection.match):
-            with self.look.trace.into(set()):  # nobody asks for this trace: each look lists them again
+            with self.look.trace.into(set()):  # this trace is of no use: each look lists them again
                 things = list(self.look.objects(match.subsystem, self._memory.known))
             if not meant:  # the usual case: thousands of objects, and one alternative
                 alone = (kind,)
@@ -223,7 +223,7 @@ class _OneLook(Generic[D]):
         return self._memory.keep(Kept(whole, device, trace))
 
     def _list_absent(self, id_: str, why: str) -> None:
-        """A device without an object, or of which it isn't known which objects are its own."""
+        """Lists a device without an object, or with an id that several devices claim."""
         if id_ not in self.devices:
             self.devices[id_] = self._make(FoundDevice(self.look, self._selection, Whole(id_, (), why)))
 

@@ -136,7 +136,7 @@ def _value(look: Look, found: Matched, slot: Placeholder, others: Mapping[str, s
 
 
 def _parsed(text: str, *, inner: bool) -> tuple[Template, str]:
-    """A template, and what is left of the text: ``inner`` ends at the brace that closes it."""
+    """A template, and the rest of the text: ``inner`` ends at its closing brace."""
     parts: list[str | Placeholder] = []
     plain = ""
     while text and not (text[0] == "}" and (inner or text[:2] != "}}")):

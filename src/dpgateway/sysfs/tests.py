@@ -61,7 +61,7 @@ class Test:
             yield f"at_least: expected at most {self.at_most}, as at_most says, found {self.at_least}"
 
     def __str__(self) -> str:
-        """What is expected, in words."""
+        """The expectation, in words."""
         said = (
             (self.glob, ", ".join(self.glob) if len(self.glob) < 2 else f"one of {', '.join(self.glob)}"),
             (self.exact, f"exactly {' or '.join(self.exact)}"),

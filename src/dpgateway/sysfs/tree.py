@@ -163,7 +163,7 @@ class Tree:
 
 
 _LINKS = ("/driver", "/subsystem", "/iommu_group", "/physfn")
-"""What is usually a link is looked at as one first, because opening it takes longer and then fails."""
+"""Usually links: readlink(2) comes first, because open(2) takes longer and then fails."""
 
 
 def _unopened(error: OSError) -> NoValue:

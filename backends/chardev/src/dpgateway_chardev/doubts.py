@@ -1,4 +1,4 @@
-"""What ``dpgateway check`` says of a match on this node: what is likely to be a mistake here."""
+"""The warnings of ``dpgateway check`` about a match on this node: likely mistakes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.probing import Check, Prober
 
 MOST_AWAY = 4096
-"""Devices that are away, of which it is remembered what they were."""
+"""Absent devices whose hardware is remembered."""
 
 
 class CharDevices:
@@ -61,7 +61,7 @@ class CharDevices:
         if options.device_info:
             self.release = self._release
         self._last: Mapping[str, tuple[str, ...]] = {}
-        """What was behind each device, also of those that are away."""
+        """The hardware of each device, also of absent ones."""
 
     def devices(self) -> Sequence[Device]:
         devices: Mapping[str, MatchedDevice | NamedDevice]

@@ -31,7 +31,7 @@ class GivenNode:
 
 @dataclass(frozen=True, slots=True)
 class GivenAccess:
-    """Who may use a file of the host once a container gets the device."""
+    """Owner, group and mode of a file of the host, set when a container gets the device."""
 
     path: str
     owner: int | None

@@ -68,7 +68,7 @@ class Giver:
             own_checks = tuple(self._checks(found, given))
         except NothingToGive as error:
             reason = str(error)
-        # what is missing says more than what can't be given without it, and that more than what an attribute says
+        # a missing part explains more than a missing node, and that more than a failed test of health
         if reason := found.missing or reason or found.failed:
             given = None
         nodes = () if given is None else given.nodes

@@ -1,4 +1,4 @@
-"""Files of the host other than its devices: whether they are there, what they say, and who may use them."""
+"""Files of the host other than its devices: existence, text, owner and mode."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class HostFiles:
             return str(error)
         if text is None:
             return None
-        self._trace.note(UNTOLD)  # inotify tells of names here, not of what is written
+        self._trace.note(UNTOLD)  # the watch is for names, not for contents
         value = tree.read(real)
         if text.passes(value):
             return None
         return str(Mismatch(path, value, text))
 
     def permit(self, access: GivenAccess) -> None:
-        """Changes who may use a file. Raises OSError, OutsideError."""
+        """Changes a file's owner, group and mode. Raises OSError, OutsideError."""
         tree, inner = self._tree_of(access.path)
         file = os.open(tree.at(tree.follow(inner)), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

@@ -33,7 +33,7 @@ class NoText(Exception):
 
 
 def filled(value: object, fill: Callable[[str], str]) -> Any:  # noqa: ANN401
-    """The value with each text filled. What is under a key with a question mark at its end may be missing."""
+    """The value with each text filled. The value of a key that ends in a question mark may be missing."""
     if isinstance(value, str):
         return fill(value)
     if isinstance(value, Mapping):

@@ -16,7 +16,7 @@ class CharDeviceKeys:
     """Which device nodes are offered, and how a container gets them."""
 
     unknown_key: ClassVar = "SYMLINK+= of udev's rules is container_path here, and MODE=, GROUP= are access"
-    """The hint for what is none of these keys."""
+    """The hint for an unknown key."""
 
     paths: tuple[str, ...] = field(
         default=(),
@@ -91,7 +91,7 @@ class CharDeviceKeys:
 
     @property
     def selection(self) -> Selection:
-        """What ``match`` and the keys beside it say, apart from nodes and whatever else a container gets."""
+        """``match`` and the keys beside it, for a survey; without nodes and other things that a container gets."""
         tests = {} if self.health is None else self.health.attr
         return Selection(
             self.match, self.id, self.group, self.parts, self.numa, health=tests, expected=self.expected,

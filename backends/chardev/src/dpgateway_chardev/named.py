@@ -80,7 +80,7 @@ class NamedDevices:
                 yield Candidate(name, test="paths", found=name, expected=" or ".join(self._options.paths))
 
     def _paths(self, options: CharDeviceOptions) -> Iterator[str]:
-        """All names that can be ids: those that are spelled out, then what the globs match, each in the given order."""
+        """All names that can be ids: paths first, then the matches of the globs, each in the given order."""
         yield from options.literals
         for glob in options.globs:
             for path in sorted(set(self._walk("", "", parse(glob)))):

@@ -24,7 +24,7 @@ from dpgateway.sysfs import DevNode
 from dpgateway_chardev.settings import Probes
 
 AT_ONCE = 8
-"""Children that run at the same time, without those that have hung."""
+"""Concurrent children, without hung ones."""
 FIRST_REST = 1.0
 """Seconds until a device that failed is asked again; each time twice as long, up to the usual time."""
 _LEAVE = 0.5
@@ -40,7 +40,7 @@ try:
 except OSError as error:
     if error.errno not in (errno.EBUSY, errno.EPERM):
         sys.exit(error.strerror)
-"""  # EBUSY: it works, for whoever has it. EPERM: this process may open no device at all (device cgroup)
+"""  # EBUSY: it works, and is in use. EPERM: this process may open no device at all (device cgroup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Check:
     """For people: ``opening /dev/ttyUSB0``."""
     command: tuple[str, ...]
     behind: str = ""
-    """What is behind the device; another one is asked anew."""
+    """The hardware of the device; other hardware is probed anew."""
 
 
 def opening(path: str, seen: str, node: DevNode, *, write: bool) -> Check:
@@ -66,7 +66,7 @@ def pause(failures: int, every: float) -> float:
 
 
 class _Asked:
-    """What is known of one check, and the child that finds out more. Used under the prober's lock."""
+    """The state of one check, and its child process. Used under the prober's lock."""
 
     def __init__(self, check: Check) -> None:
         self.check = check

@@ -1,4 +1,4 @@
-"""Mappings within the options: a node, a mount, a file that has to be there, who may use a file, probes."""
+"""Mappings within the options: a node, a mount, a required file, access to a file, probes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class NodeOption:
 
 @dataclass(frozen=True, slots=True)
 class NodeKind(Kind):
-    """One alternative of what is matched, perhaps with nodes of its own."""
+    """One alternative of a match, perhaps with nodes of its own."""
 
     nodes: tuple[NodeOption, ...] | None = field(
         default=None, metadata={"help": "the nodes of objects of this kind, instead of the driver's", "single": True}
@@ -98,7 +98,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may use a file of the host, in udev's words."""
+    """Owner, group and mode of a file of the host, in udev's words."""
 
     host_path: str = field(metadata={"help": "the path of a node, socket or directory on the host, a template"})
     owner: int | None = field(default=None, metadata={"help": "the number of the user who will own it"})

@@ -21,7 +21,7 @@ class Image:
 
 
 def read_image(bitstream: Bitstream) -> Image:
-    """Raises DriverError, which says what is wrong with the file, or with a directory above it."""
+    """Raises DriverError, with the fault of the file or of a directory above it."""
     try:
         content = _read(bitstream)
         return Image(content, _digest(content, bitstream))

@@ -1,4 +1,4 @@
-"""A board, and what is programmed onto it, as the configuration has them."""
+"""Boards and bitstreams, as the configuration has them."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Board:
 
     @property
     def key(self) -> str:
-        """The name of the hardware, whatever it is called: two ids of one place are one board."""
+        """The name of the hardware: two ids of one place are one board."""
         return self._key(self.place)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its key, and another one by which it is known to who doesn't look at /sys: earlier releases, and tools."""
+        """Its key, and the key of writers that don't look at /sys: earlier releases, and tools."""
         return tuple(dict.fromkeys((self.key, self._key(self.place))))
 
     @property
@@ -82,7 +82,7 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Located(Board):
-    """A board that is in /sys now: all that mean what one device programs are one board, whatever their addresses."""
+    """A board that is in /sys now. Boards that one device programs are one board, also under different addresses."""
 
     at: str = field(kw_only=True)
     """The path in /sys of the device whose ``fpga_manager``, or ``fpga_region`` with dfl, programs it."""

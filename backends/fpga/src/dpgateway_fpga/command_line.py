@@ -195,7 +195,7 @@ def _refuse_held(known: Known, control_socket: Path, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _naming(board: str) -> Iterator[None]:
-    """An error that names the board, whatever failed."""
+    """Names the board in every error."""
     try:
         yield
     except (DriverError, OSError) as error:

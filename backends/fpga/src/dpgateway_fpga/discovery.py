@@ -78,7 +78,7 @@ def find(look: Look, options: FpgaOptions) -> FoundBoards:
 def _known(
     boards: Sequence[Board], candidates: Sequence[_Candidate], managers: Sequence[Object]
 ) -> Sequence[_Candidate]:
-    """What is one of the boards already, by its own name or another one."""
+    """The candidates that are boards already, by their own name or another one."""
     named = {(board.place, board.port) for board in boards}
     at = {(board.at, board.port) for board in boards if isinstance(board, Located)}
     return [

@@ -117,7 +117,7 @@ class FpgaDriver:
             raise kind("; ".join(sorted(map(str, errors))))
 
     def release(self, devices: Sequence[Device]) -> None:
-        """What is still being programmed isn't free yet."""
+        """Waits for programming that is under way; the board isn't free before."""
         end = time.monotonic() + self._options.wait.total_seconds()
         for device in devices:
             if device.id in self._slots:

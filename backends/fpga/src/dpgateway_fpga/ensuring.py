@@ -1,4 +1,4 @@
-"""Makes sure that one board runs one bitstream, whatever happened before: in steps, under its lock.
+"""Makes sure that one board runs one bitstream, from any earlier state: in steps, under its lock.
 
 A board that the journal and the board itself say runs the bitstream is left alone. Any other is programmed, and counts
 as unknown from before its first byte until it was read back. So after a crash, at any step, the next attempt is right.
@@ -28,7 +28,7 @@ class Refused(DriverError):
 
 
 class Meanwhile(DriverError):
-    """Somebody else has programmed the board since; it wasn't touched."""
+    """The board was programmed by another resource or tool since; it wasn't touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Work:
                 raise
 
     def ensure_again(self, bitstream: Bitstream, tell: Progress) -> None:
-        """The same after a failure, unless somebody programmed the board meanwhile, because a container may have it.
+        """The same after a failure, unless the board was programmed meanwhile, because a container may have it.
         Then it raises Meanwhile.
         """
         with self.journal.locked(*self.board.keys) as locks:
@@ -66,7 +66,7 @@ class Work:
             self._ensure(bitstream, tell, locks)
 
     def blank(self, bitstream: Bitstream, tell: Progress) -> None:
-        """Programs what the board runs while nobody has it. Raises Meanwhile if another resource has programmed it."""
+        """Programs the image of a free board. Raises Meanwhile if another resource has programmed it."""
         with self.journal.locked(*self.board.keys) as locks:
             entry = self.entry()
             if entry is not None and entry.resource != self.resource:
@@ -83,13 +83,13 @@ class Work:
             self._program(bitstream, image, tell, locks)
 
     def gone(self) -> None:
-        """The board isn't there, so whatever it ran, and what was wrong with it, is unknown when it comes back."""
+        """The board is absent: its image and its fault are unknown when it comes back."""
         with suppress(DriverError, OSError), self.journal.locked(*self.board.keys):
             if self.entry() is not None:
                 self.forget()
 
     def forget(self) -> None:
-        """What it runs is unknown from now on; for who has the lock. Raises DriverError, OSError."""
+        """Makes the board's image unknown. The caller has the lock. Raises DriverError, OSError."""
         for key in self.board.keys:
             self.journal.forget(key)
 
@@ -97,7 +97,7 @@ class Work:
         """What the journal says of the board as it is there now; None: unknown."""
         board = self.board
         found = self.journal.read(board.key, board.life)
-        # What was written under the address is later, because whoever programs the board forgets it: a tool's, say.
+        # An entry under the address is later, a tool's for example, because programming the board removes it.
         if later := self._by_address(board.keys[1:]):
             return later if later.state == "faulted" else None
         # Earlier releases wrote one board down under each of its addresses, so a later one may be elsewhere.
@@ -105,7 +105,7 @@ class Work:
         return None if old and self._by_address(board.above) else found
 
     def _by_address(self, keys: Sequence[str]) -> BoardRecord | None:
-        """The first entry of those that somebody wrote who knew the address alone."""
+        """The first entry of a writer that knew the address alone."""
         found = (self.journal.read(key) for key in keys)
         return next((one for one in found if one is not None and one.life is None), None)
 

@@ -37,7 +37,7 @@ class BoardRecord:
     since: int
     """When this became so, in seconds since 1970."""
     boot: str
-    """In which boot: what a board runs, and what is wrong with it, may be gone after a power cut."""
+    """The boot: a board's image and fault may be gone after a power cut."""
     identity: str | None = None
     """What the board said of itself once it was loaded."""
     reason: str = ""
@@ -79,14 +79,14 @@ class BoardJournal:
             write_file(f"{board}.json", content, 0o600, directory)
 
     def forget(self, board: str) -> None:
-        """What it runs is unknown from now on; for who has the lock. Raises DriverError, OSError."""
+        """Makes the board's image unknown. The caller has the lock. Raises DriverError, OSError."""
         with self._directory() as directory, suppress(FileNotFoundError):
             os.unlink(f"{board}.json", dir_fd=directory)
 
     @contextmanager
     def locked(self, *names: str) -> Iterator[Sequence[int]]:
-        """Descriptors with the locks of a board, under each of its names, which nobody else has meanwhile, in this
-        process or another one. Raises Busy at once if somebody has one; DriverError, OSError.
+        """Descriptors of the locks of a board, under each of its names, exclusive in this process and among others.
+        Raises Busy at once if a lock is taken; DriverError, OSError.
         """
         with ExitStack() as locks:
             yield [locks.enter_context(self._locked(name)) for name in names]

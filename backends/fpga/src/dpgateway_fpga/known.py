@@ -125,7 +125,7 @@ def boards(options: Mapping[str, FpgaOptions]) -> Mapping[str, Known]:
 
 
 def _check_readable(state_dir: Path) -> None:
-    """Or boards of which nobody may read anything would look like boards that nothing was programmed onto."""
+    """An unreadable journal would make programmed boards look blank."""
     try:
         os.scandir(state_dir).close()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The driver's options: the boards, what is programmed onto them, and how."""
+"""The driver's options: boards, bitstreams, and the way to program."""
 
 from __future__ import annotations
 

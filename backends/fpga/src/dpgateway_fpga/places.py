@@ -42,7 +42,7 @@ def dfl(look: Look, board: Board) -> Dfl:
 
 
 def located(look: Look, board: Board, programmer: str, managers: Sequence[Object]) -> Board:
-    """The board with what programs it now; as it is if nothing does, or nobody can say what. Touches no register."""
+    """The board with the device that programs it now; unchanged if that is absent or unknown. Touches no register."""
     try:
         if programmer == "dfl":
             thing = _only(board, "dfl-fme", _in_regions(look, board, "dfl-fme.*"))
@@ -50,7 +50,7 @@ def located(look: Look, board: Board, programmer: str, managers: Sequence[Object
             thing = manager(look, board, managers)
         life = os.stat(f"{look.roots.sysfs}/{thing.path}").st_ino  # noqa: PTH116  as in dpgateway.sysfs
         return Located(**asdict(board), at=programmed(thing, managers).path, life=life)
-    except (DriverError, OSError):  # who reads its state is told
+    except (DriverError, OSError):  # its state says why
         return board
 
 
@@ -71,7 +71,7 @@ def _device(thing: Object) -> Object:
 
 
 def _same(board: Board, found: Object) -> Object:
-    """What a board was known by must be what is programmed: its lock and its journal are named after that."""
+    """Refuses a device other than the one after which the board's lock and journal are named."""
     if isinstance(board, Located) and board.at not in {found.path, _device(found).path}:
         raise DeviceUnavailable(f"/sys/{found.path} has come since the last look at {board.place}")
     return found

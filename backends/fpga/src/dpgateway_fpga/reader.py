@@ -1,4 +1,4 @@
-"""Reads what may hang in the kernel, on a thread of its own: who asks for one thing doesn't wait for another."""
+"""Reads that may hang in the kernel, each on a thread of its own, so that one doesn't hold up another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Read(Generic[T]):
         """None or one."""
         self.error: BaseException | None = None
         self.late = False
-        """Somebody waited for it in vain."""
+        """A caller's wait for it timed out."""
 
 
 class PatientReader(Generic[T]):
@@ -37,7 +37,7 @@ class PatientReader(Generic[T]):
     def __init__(
         self, what: str, read: Callable[[], T], late: Callable[[], None] = lambda: None, patience: float = PATIENCE
     ) -> None:
-        """``what`` is read, for people. ``late`` is called when a read has ended for which somebody waited in vain;
+        """``what`` is read, for people. ``late`` is called when a read has ended whose caller had timed out;
         ``patience`` is in seconds.
         """
         self._what, self._read, self._late, self._patience = what, read, late, patience
@@ -45,7 +45,7 @@ class PatientReader(Generic[T]):
         self._now: _Read[T] | None = None
 
     def read(self) -> T:
-        """The answer as it is now. Raises Hung if a read takes longer than the patience, and whatever a read raises."""
+        """The answer as it is now. Raises Hung if a read takes longer than the patience, and the read's own error."""
         ours = False
         while not ours:  # a read that began before us may be older than what we were asked for
             with self._lock:
@@ -72,7 +72,7 @@ class PatientReader(Generic[T]):
     def _run(self, one: _Read[T]) -> None:
         try:
             one.answers.append(self._read())
-        except BaseException as error:  # who waits raises it
+        except BaseException as error:  # raised by the waiting caller
             one.error = error
         with self._lock:
             self._now = None

@@ -74,7 +74,7 @@ class Slot:
         refused = self._refused
         if job is not None and job.resource != self._work.resource:
             return Health.unhealthy(f"it is being programmed with {job.bitstream.id} as {job.resource}")
-        if job is not None:  # what is wrong is wrong until it ends
+        if job is not None:  # a fault lasts until it ends
             return self._health
         pinned = self._options.bitstream.sha256
         if refused and (pinned is None or not self._work.runs(pinned)):
@@ -114,7 +114,7 @@ class Slot:
     # programming
 
     def begin(self) -> ProgrammingJob:
-        """Has the board programmed, if it doesn't run the bitstream; whoever asks meanwhile gets the same job. Raises
+        """Has the board programmed, if it doesn't run the bitstream; callers meanwhile get the same job. Raises
         Busy if it is being programmed with another one.
         """
         ensure = partial(self._work.ensure, fallback=self._options.fallback)
@@ -129,7 +129,7 @@ class Slot:
             raise kind(f"board {self.board.id!r} can't be programmed: {_text(job.error)}") from job.error
 
     def free(self, end: float) -> None:
-        """Nobody has the board any more. Returns when nothing is done to it; at ``end`` at the latest."""
+        """The board is released. Returns once no job is under way; at ``end`` at the latest."""
         if (job := self._station.job) is not None:
             job.ended.wait(max(0.0, end - time.monotonic()))
         if self._options.blank is not None:
@@ -137,7 +137,7 @@ class Slot:
                 self.finish(self._begin(self._options.blank, self._work.blank), end)
 
     def close(self) -> None:
-        """What goes on ends by itself; nothing begins any more but what somebody asks for."""
+        """A job under way ends by itself; retries begin no more."""
         self._station.leave(self)
         with self._state:
             self._closed = True
@@ -203,7 +203,7 @@ class Slot:
         with self._state:
             self._retry = None
         if not self._refused:
-            with contextlib.suppress(Busy):  # somebody else programs it
+            with contextlib.suppress(Busy):  # another resource programs it
                 self._begin(self._options.bitstream, self._work.ensure_again)
             return
         try:

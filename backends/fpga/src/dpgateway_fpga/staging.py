@@ -12,17 +12,17 @@ from dpgateway_fpga.trusted import read_file, trusted_directory, write_file
 
 
 class Unwritten(DriverError):
-    """The file couldn't be put there; so nobody has read it, and another attempt may work."""
+    """The file couldn't be written; it wasn't read, and another attempt may work."""
 
     again, touched = True, False
 
 
 @contextmanager
 def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
-    """A file in a directory that nobody else can write, until the block ends. Raises DriverError, OSError.
+    """A file in a directory that only we can write, until the block ends. Raises DriverError, OSError.
 
-    It has its last name only when it is whole, so that nobody reads half of it, and what a gateway that died left there
-    is replaced. If it has another content at the end, nobody knows what was read: then that is an error.
+    It gets its final name once it is complete, so that no reader sees half of it; the leftover of a gateway that died
+    is replaced. If its content has changed at the end, the loaded bytes are unknown, which is an error.
     """
     directory = Path(os.path.realpath(directory.parent), directory.name)  # /lib is a link to /usr/lib on most systems
     try:
@@ -38,7 +38,7 @@ def staged(directory: Path, name: str, content: bytes) -> Iterator[Path]:
         if _identity(file) not in {before, ()} and not _has(file, content):
             raise DriverError(f"somebody has changed {file} while it was loaded, so what was loaded isn't known")
     finally:
-        with suppress(OSError):  # somebody else has removed it, or the disk is read-only by now
+        with suppress(OSError):  # it was removed, or the disk is read-only by now
             file.unlink()
 
 

@@ -15,7 +15,7 @@ from dpgateway_fpga.programmers import Progress
 
 
 class ProgrammingJob:
-    """Programming that goes on whether or not somebody waits for it, because hardware can't be told to stop."""
+    """Programming. It goes on without a waiter, because hardware can't be told to stop."""
 
     def __init__(self, bitstream: Bitstream, resource: str) -> None:
         self.bitstream, self.resource = bitstream, resource
@@ -32,7 +32,7 @@ class ProgrammingJob:
 
 
 class StationListener(Protocol):
-    """Somebody who is told when a job of a board begins and ends."""
+    """A listener for the beginning and the end of a board's jobs."""
 
     def station_changed(self) -> None: ...
 
@@ -43,7 +43,7 @@ class Station:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.job: ProgrammingJob | None = None
-        """What is going on."""
+        """The job under way."""
         self.begun = 0
         """How many jobs have begun."""
         self._watchers: WeakSet[StationListener] = WeakSet()
@@ -78,7 +78,7 @@ class Station:
     def _run(self, job: ProgrammingJob, work: Callable[[Progress], None]) -> None:
         try:
             work(job.tell)
-        except BaseException as error:  # this thread is its own, where nobody else would catch it
+        except BaseException as error:  # nothing else would catch it on this thread
             job.error = error
         with self._lock:
             self.job = None

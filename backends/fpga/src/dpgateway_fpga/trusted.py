@@ -1,4 +1,4 @@
-"""Files and directories that nobody but root and the gateway's user can change or replace."""
+"""Files and directories that only root and the gateway's user can change or replace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpgateway import DriverError
 def trusted_directory(path: Path) -> Iterator[int]:
     """A descriptor of the directory at an absolute path, for ``dir_fd``. Raises DriverError, OSError.
 
-    Whoever can write a directory on the way can put something else in the place of what is below it, so each is checked
+    A writer of any directory on the way could replace everything below it, so each is checked
     (as sshd does: OpenSSH, misc.c, safe_path), and the next one is opened from the one that was checked.
     """
     with ExitStack() as opened:
@@ -28,7 +28,7 @@ def trusted_directory(path: Path) -> Iterator[int]:
 
 
 def read_file(name: str | Path, longest: int, directory: int | None = None) -> bytes:
-    """The content of a regular file, no link; waits for nobody. Raises DriverError, also if it is longer; OSError."""
+    """The content of a regular file, no link; never blocks. Raises DriverError, also if it is longer; OSError."""
 
     def opened(path: str, flags: int) -> int:
         # NOFOLLOW: a symbolic link fails with ELOOP. NONBLOCK: a pipe doesn't wait for its writer (both open(2)).
@@ -51,7 +51,7 @@ def write_file(name: str, content: bytes, mode: int, directory: int) -> None:
     new = f".{name}.new"
     with suppress(FileNotFoundError):
         os.unlink(new, dir_fd=directory)
-    # EXCL: no link leads to somebody else's file
+    # EXCL: no link leads to another file
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -66,7 +66,7 @@ def write_file(name: str, content: bytes, mode: int, directory: int) -> None:
 
 
 def check_owner_alone(what: str, status: os.stat_result) -> None:
-    """Raises DriverError if somebody else than root and this process's user can write what has this status."""
+    """Raises DriverError if other users than root and this process's own can write a file of this status."""
     if status.st_uid not in (0, os.geteuid()):
         raise DriverError(f"expected {what} owned by root or by user {os.geteuid()}, found user {status.st_uid}")
     # In a sticky directory, such as /tmp, others can add names but can't replace ours (inode(7)).

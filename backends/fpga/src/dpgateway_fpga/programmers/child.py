@@ -47,7 +47,7 @@ LONGEST = 4096
 
 
 def flags(path: str, value: str) -> None:
-    """Hexadecimal, and read back, because the value stays for whoever programs next."""
+    """Hexadecimal, and read back, because the value stays for the next load."""
     write(path, value)
     with open(path, encoding="ascii", errors="replace") as attribute:  # noqa: PTH123  no pathlib here, which costs 10 ms
         found = attribute.read(LONGEST + 1)
@@ -59,7 +59,7 @@ def flags(path: str, value: str) -> None:
 
 
 def reconfigure(path: str, number: str, port: int, descriptor: int) -> None:
-    """Programs what the memory at ``descriptor`` has. O_EXCL: nobody else has the management engine open."""
+    """Programs what the memory at ``descriptor`` has. O_EXCL: we alone have the management engine open."""
     import ctypes  # noqa: PLC0415  nothing else needs it, and where memory can't be executed its import may fail
 
     device = _device(path, number, os.O_EXCL)
@@ -70,11 +70,11 @@ def reconfigure(path: str, number: str, port: int, descriptor: int) -> None:
             fcntl.ioctl(device, FME_PORT_PR, argument)
         finally:
             del first  # else the memory can't be closed
-            os.close(device)  # before the lock of the card is another one's, who couldn't open it
+            os.close(device)  # before another process gets the card's lock, and couldn't open it
 
 
 def unused(path: str, number: str) -> None:
-    """If somebody has the port open, a container is using it. The kernel would program it all the same."""
+    """A port that is open is in use by a container. The kernel would program it all the same."""
     os.close(_device(path, number, os.O_EXCL))
 
 

@@ -103,7 +103,7 @@ def _node(look: Look, thing: Object) -> tuple[str, str]:
 
 @contextmanager
 def _memory(content: memoryview) -> Iterator[int]:
-    """A descriptor of memory with the image, which nobody can change any more."""
+    """A descriptor of sealed memory with the image."""
     descriptor = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:

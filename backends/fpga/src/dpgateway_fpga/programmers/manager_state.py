@@ -1,4 +1,4 @@
-"""What the kernel's fpga_manager says of itself, whoever tells it to load something."""
+"""The state of the kernel's fpga_manager, for every programmer that has it load an image."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ UNFOUND = "firmware request error"
 _LOOK = 0.1
 """Seconds between two looks."""
 _LATE = 2.0
-"""Seconds that state and status may come later than the end of a load, before they are believed to say what is wrong.
-"""
+"""Seconds that state and status may lag behind the end of a load, before they count as its fault."""
 
 
 def reading(look: Look, manager: Object) -> BoardState:
@@ -95,7 +94,7 @@ class Watched:
 def load(
     processes: Processes, board: Board, steps: Sequence[Sequence[object]], watched: Watched, keep: Collection[int]
 ) -> None:
-    """Takes the steps, of which the last one loads. Raises Failed, which has the kernel's state."""
+    """Takes the steps; the last one loads. Raises Failed with the kernel's state."""
     try:
         processes.steps(board, steps, watched.tell, keep)
     except Failed as error:

@@ -65,7 +65,7 @@ class OverlayProgrammer:
                 load(self._processes, board, steps, watched, locks)
                 watched.settle(self._processes.patience)
             except Failed as error:
-                with suppress(DriverError):  # what failed first is what is told; a process that hangs still has it
+                with suppress(DriverError):  # the first failure is reported; a process that hangs still has the overlay
                     self.reset(board)
                 # a region takes one overlay, so another one may be the reason
                 names = {self._place(key).name for key in board.keys}

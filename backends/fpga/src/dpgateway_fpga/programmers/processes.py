@@ -23,7 +23,7 @@ from dpgateway_fpga.programmers.programmer import Failed, Progress
 
 CHILD = Path(__file__).with_name("child.py")
 PASSING = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
-"""We touched nothing then: somebody else is programming, or has the device open."""
+"""Nothing was touched: another process programs, or has the device open."""
 TOUCHING = frozenset({"write", "reconfigure"})
 """The steps of ``child`` that change a board; and they don't where they find no file (ENOENT)."""
 _LOOK = 0.1

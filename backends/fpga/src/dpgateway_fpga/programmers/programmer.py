@@ -13,7 +13,7 @@ from dpgateway_fpga.boards import Board
 from dpgateway_fpga.reader import Hung, PatientReader
 
 Progress = Callable[[str], None]
-"""Hears what is going on, in a few words ("write init"), at each change; on the thread that called ``program``."""
+"""Gets each step in a few words ("write init"), on the thread that called ``program``."""
 
 
 Locks = Collection[int]
@@ -43,7 +43,7 @@ class BoardState:
     operating: bool = False
     """Whether it runs something, as far as it says."""
     fault: str | None = None
-    """Why no container may have the board now, whatever it runs; it stays until something is done, or passes."""
+    """Why no container may have the board now, with any image; it lasts until a repair, or passes."""
 
 
 class Failed(DriverError):
@@ -51,7 +51,7 @@ class Failed(DriverError):
 
     def __init__(self, why: str, *, again: bool = False, touched: bool = True) -> None:
         """``again``: whether the same attempt may succeed later, because nothing was touched, or what failed passes.
-        ``touched``: whether the board may be another one than before, whoever did it.
+        ``touched``: whether the board may have changed.
         """
         super().__init__(why)
         self.again, self.touched = again, touched
@@ -71,7 +71,7 @@ class Programmer(Protocol):
         """
 
     def read(self, board: Board) -> BoardState:
-        """What the board says. What is wrong with the board is its ``fault``, no error."""
+        """The board's own state. A fault of the board is its ``fault``, no error."""
 
     def program(self, board: Board, image: Image, progress: Progress, locks: Locks = ()) -> None:
         """Blocks until the attempt is over. Raises Failed, or another DriverError or OSError (then not ``again``).

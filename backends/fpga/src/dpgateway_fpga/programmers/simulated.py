@@ -63,7 +63,7 @@ class SimulatedProgrammer:
         return self._options.state_dir / f"{board.key}.json"
 
     def _write(self, board: Board, state: str, image: Image) -> None:
-        """Writes a new file, in a directory that is ours alone, so that no link leads to somebody else's file."""
+        """Writes a new file, in a directory that is ours alone, so that no link leads to another file."""
         self._options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = json.dumps({"state": state, "sha256": image.sha256}).encode()
         with trusted_directory(self._options.state_dir) as directory:
