@@ -10,15 +10,14 @@ from dataclasses import dataclass
 
 from dpgateway.config import Shares
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.holdings.following import follow
+from dpgateway.deviceplugin.holdings.observed import follow
 from dpgateway.drivers.preparing import CallAfterClose
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.threads import Threads
 from dpgateway.model import Allocation, Device
 from dpgateway.resource.inventory import Inventory
-from dpgateway.resource.journal import Journal
-from dpgateway.resource.journal_writer import Remembering
+from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.pools import Pools
 from dpgateway.resource.use import hardware
@@ -165,7 +164,7 @@ class Served:
         self.resource = kubelet_calls(config, self.inventory, running(self.calls), cdi(), LOG, holdings=holdings)
         self.resource.releases.rest()
         journal = Journal(life.folder / "state", life.folder / "device-plugins", name)
-        self.remembering = Remembering(journal, holdings, Inline(), LOG)
+        self.remembering = JournalWriter(journal, holdings, Inline(), LOG)
         following = follow(holdings, self.inventory, self.resource.releases), self.remembering.follow()
         self._tasks = [asyncio.ensure_future(one) for one in following]
         self.unready = {"journal", "note", "list"}

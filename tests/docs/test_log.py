@@ -2,7 +2,7 @@
 
 from dpgateway.kit import log
 from dpgateway.kit.log import lines
-from dpgateway.resource.flaps import FEW
+from dpgateway.resource.list_log import FEW
 from tests.docs.pages import Page
 
 PAGE = Page("reference/log.md")

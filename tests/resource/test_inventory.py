@@ -16,8 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dpgateway.config import ResourceConfig, Shares
 from dpgateway.deviceplugin.api import APIS, LARGEST, LIST_LIMIT, ListEncoder
-from dpgateway.deviceplugin.holdings.following import follow
-from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings, follow
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.deviceplugin.wire import v1beta1_pb2
 from dpgateway.kit.observable import Observable

@@ -11,8 +11,7 @@ from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.threads import Threads
 from dpgateway.node.holders import Noted
 from dpgateway.resource.front import Unreleased
-from dpgateway.resource.journal import Journal
-from dpgateway.resource.journal_writer import Remembering
+from dpgateway.resource.journal import Journal, JournalWriter
 from tests.support.threads import Scarce
 from tests.support.waiting import until
 
@@ -48,7 +47,7 @@ def holdings():
     return ResourceHoldings(Holdings().noted({}, 0.0, 0.0))
 
 
-class Started(Remembering):
+class Started(JournalWriter):
     async def start(self):
         await self.load()
         self.task = asyncio.create_task(self.follow())
@@ -57,7 +56,7 @@ class Started(Remembering):
 async def test_nothing_is_written_before_it_is_known_what_another_gateway_wrote(disk, holdings, log):
     disk.save({"a": Unreleased("")})
     give(holdings, "b")
-    waiting = Remembering(disk, holdings, Threads(), log)
+    waiting = JournalWriter(disk, holdings, Threads(), log)
     await waiting.finish()
     assert set(disk.load()) == {"a"}
 
@@ -65,7 +64,7 @@ async def test_nothing_is_written_before_it_is_known_what_another_gateway_wrote(
 async def test_what_was_given_away_just_now_is_held_although_the_checkpoint_lacks_it(disk, holdings, log):
     now = int(time.time())
     disk.save({"new": Unreleased("", since=now), "old": Unreleased("", since=now - 60)})
-    await Remembering(disk, holdings, Threads(), log).load()
+    await JournalWriter(disk, holdings, Threads(), log).load()
     assert holdings.value.held == {"new"}
 
 
@@ -73,7 +72,7 @@ async def test_what_the_checkpoint_has_already_is_held_as_long_as_it_says_so(dis
     disk.save({"new": Unreleased("", since=int(time.time()))})
     now = time.monotonic()
     holdings.set(holdings.value.noted({"new": Noted()}, now, now))
-    await Remembering(disk, holdings, Threads(), log).load()
+    await JournalWriter(disk, holdings, Threads(), log).load()
     assert not holdings.value.granted
 
 
@@ -109,7 +108,7 @@ async def test_what_an_earlier_gateway_wrote_is_taken(one, disk, holdings):
 
 async def test_without_a_thread_it_goes_on_and_says_what_that_means(disk, holdings, log, records):
     threads = Scarce()
-    one = Remembering(disk, holdings, threads, log)
+    one = JournalWriter(disk, holdings, threads, log)
     await one.load()
     unread = f"{disk.path} can't be read: the system has no thread left for journal"
     assert f"known from the kubelet alone for now: {unread}" in records.texts()[-1]
@@ -137,7 +136,7 @@ async def test_a_damaged_file_is_said_and_stops_nothing(one, disk, holdings, rec
 async def test_what_could_not_be_read_at_first_is_read_before_anything_is_written(disk, holdings, log, records):
     disk.save({"earlier": Unreleased("", hardware=frozenset(["char 188:0"]))})
     threads = Scarce()
-    one = Remembering(disk, holdings, threads, log)
+    one = JournalWriter(disk, holdings, threads, log)
     await one.load()
     give(holdings, "a")
     await one.finish()

@@ -6,8 +6,7 @@ import pytest
 
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Health
-from dpgateway.resource.flaps import FEW
-from dpgateway.resource.list_log import LEFT, MOST_LINES, NEW, RECOVERED, Fate, News, changes, falls
+from dpgateway.resource.list_log import FEW, LEFT, MOST_LINES, NEW, RECOVERED, Fate, News, changes, falls
 from dpgateway.resource.offers import Offer
 from tests.support.time import advance, in_virtual_time
 from tests.support.waiting import until

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpgateway.deviceplugin.api import APIS
-from dpgateway.deviceplugin.holdings.following import follow
-from dpgateway.deviceplugin.holdings.observed import ResourceHoldings
+from dpgateway.deviceplugin.holdings.observed import ResourceHoldings, follow
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.drivers.lanes import Lanes
 from dpgateway.drivers.running import CallsAfterClose
@@ -30,8 +29,7 @@ from dpgateway.resource.front import Unreleased
 from dpgateway.resource.inventory import SETTLING, Inventory
 from dpgateway.resource.journal import Entries
 from dpgateway.resource.orphans import Left
-from dpgateway.resource.pool import Pool
-from dpgateway.resource.pools import Pools
+from dpgateway.resource.pools import Pool, Pools
 from dpgateway.resource.use import worked_on
 from tests.deviceplugin.pool_life import Life, Setting, Truth
 from tests.support.calls import kubelet_calls

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpgateway.errors import GatewayError, RequestError
 from dpgateway.node.holders import Container, Noted
 from dpgateway.resource.journal import Entries
-from dpgateway.resource.pool import Pool
+from dpgateway.resource.pools import Pool
 from dpgateway.testing import Recorder
 from tests.resource.test_pools import Served
 from tests.support.time import VirtualLoop

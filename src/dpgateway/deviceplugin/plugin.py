@@ -21,8 +21,8 @@ from dpgateway.deviceplugin.cdi import CdiDelivery
 from dpgateway.deviceplugin.handover.coordinator import Coordinator
 from dpgateway.deviceplugin.handover.newer import NewerSide, TakenBack
 from dpgateway.deviceplugin.handover.older import OlderSide, ServedResource
-from dpgateway.deviceplugin.holdings.following import follow
 from dpgateway.deviceplugin.holdings.node_holdings import NodeHoldings
+from dpgateway.deviceplugin.holdings.observed import follow
 from dpgateway.deviceplugin.registration.client import KubeletClient
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.registration.stranger import SETTLED, Stranger

@@ -9,19 +9,16 @@ ledger          which ids are listed, and what each one means: lost and held one
 limit           how long the list may be
 shares          the ids under which a device is offered
 use             who uses which hardware, and what that excludes
-pool            one pool: resources whose devices may be the same hardware
-pools           which pools there are, and which resources are in each
+pools           resources whose devices may be the same hardware
 granting        gives devices to containers, and makes them ready
 additions       what the configuration adds to an allocation
 standing        how a front's registration of it stands
 held            which devices containers hold, for drivers that ask
 freeing         tells the driver what is free
 journal         what was given away, on disk
-journal_writer  keeps the journal up to date
 orphans         what containers still hold of resources that aren't configured any more
 specs           CDI specs, as long as containers need them
 ownership       which gateway of the node serves the resource
 elsewhere       what other gateways serve
 list_log        what the log says of the list's changes
-flaps           sums up devices that turn Unhealthy again and again
 """

@@ -53,7 +53,8 @@ class DriverWatch:
         if state.devices is not None and (state.devices is not self._taken or not state.failure):
             self._taken = state.devices
             others = self._inventory.take(state.devices, self._limit)
-            self._releases.tell()
+            if others or restarted or self._inventory.usage.value.freed:
+                self._releases.tell()
         if state.failure:
             deaf = calls is None or state.devices is None
             self._inventory.fail(state.failure, overdue=state.overdue, deaf=deaf)

@@ -19,7 +19,7 @@ from dpgateway.resource.front import Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.offers import Offer, Offers
-from dpgateway.resource.pool import Pool
+from dpgateway.resource.pools import Pool
 from dpgateway.resource.shares import clash, device_id
 from dpgateway.resource.use import Used, crowded, excluded, given_as, shares_in_use, used, within
 

@@ -2,7 +2,7 @@
 
 Changes are gathered for a moment, because a device that flaps, or a hundred that vanish together, must not fill the
 log. A device that is as the log said last is no news, and devices of the same fate share a line. A device that goes on
-changing is summed up once a minute (flaps.py).
+changing is summed up once a minute.
 
 What became worse names the pods that hold it, because who may only view a namespace has the log, and no status.
 """
@@ -13,13 +13,12 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from dpgateway.kit.observable import Observable
 from dpgateway.model import changed
-from dpgateway.resource.flaps import MINUTE, Flaps
 from dpgateway.resource.offers import Offer, Offers
 from dpgateway.resource.shares import device_id
 
@@ -31,6 +30,11 @@ MOST_LINES = 10
 """Lines about one change."""
 MOST_HOLDERS = 3
 """Holders that a message names; the line's field has all."""
+
+MINUTE = 60.0
+"""Seconds over which is counted."""
+FEW = 3
+"""Times in a minute that a device may turn Unhealthy and is no flapping device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,3 +195,26 @@ def _flapping(count: int, offer: Offer | None) -> Fate:
     times = f"{count} time{'s' if count != 1 else ''}"
     text = f"flapping: Unhealthy {times} in the last minute, {state} now{f': {reason}' if reason else ''}"
     return Fate(logging.WARNING, text, reason, count)
+
+
+class Flaps:
+    """One owner, who says when a minute is over."""
+
+    def __init__(self) -> None:
+        self._falls: Counter[str] = Counter()
+        """How often each device turned Unhealthy in this minute."""
+        self._flapping: Mapping[str, int] = {}
+        """The same of the last minute, of the devices that flapped."""
+
+    def fell(self, device: str) -> None:
+        self._falls[device] += 1
+
+    def flaps(self, device: str) -> bool:
+        """Whether its changes are counted only. A device that flapped in the last minute needs to fall but once."""
+        return self._falls[device] > (0 if device in self._flapping else FEW)
+
+    def end_minute(self) -> Mapping[str, int]:
+        """How often each flapping device fell in the minute that is over."""
+        self._flapping = {device: falls for device, falls in self._falls.items() if self.flaps(device)}
+        self._falls.clear()
+        return self._flapping

@@ -1,4 +1,7 @@
-"""Which pools there are, and which resources are in each.
+"""Pools: resources whose devices may be the same hardware. What one of them uses, the others don't give away.
+
+Everything happens in the event loop and waits for nothing: the first to begin to use hardware has it, and the others
+know before anything else can happen.
 
 A resource is in its pool from the moment it is configured: until somebody has looked at what its containers hold,
 nothing of the pool is given away; nor while another gateway serves a part of it (``elsewhere``). What containers still
@@ -10,22 +13,86 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from typing import Protocol
 
 from dpgateway.config import ResourceConfig
 from dpgateway.drivers.running import CallsAfterClose
 from dpgateway.errors import KubeletError
 from dpgateway.resource.elsewhere import Elsewhere
-from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.orphans import Left
 from dpgateway.resource.ownership import others
-from dpgateway.resource.pool import Pool
 from dpgateway.resource.use import Used, certain, used, worked_on
 
 ENDING = 3.0
 """Seconds that another gateway has to end, once one of its resources is free."""
+
+
+class Member(Protocol):
+    """One resource of the pool."""
+
+    @property
+    def name(self) -> str: ...
+
+    def used(self) -> Used: ...
+
+    def exclude(self, others: Sequence[Used]) -> None:
+        """Lists its devices accordingly."""
+
+    def join(self, pool: Pool | None) -> None:
+        """From now on nothing is given away that another member of the pool uses; None: it is in none any more."""
+
+
+class Pool:
+    """One pool. Each member asks what the others use when it gives a device away (:meth:`others`), and is told when
+    that becomes something else (:meth:`tell`).
+    """
+
+    def __init__(self, besides: Callable[[], Iterable[Used]] = tuple, *, alone: bool = False) -> None:
+        """``besides`` says what is used under names that aren't in the pool, but count in it. ``alone``: this is no
+        pool that anybody configured, but one resource that is in none.
+        """
+        self.members: dict[str, Member] = {}
+        """By resource."""
+        self.alone = alone
+        self.known = asyncio.Event()
+        """Set while it is known what containers hold of each of them."""
+        self._besides = besides
+
+    def expect(self, member: Member) -> None:
+        """``member`` stands for the resource until that joins."""
+        self.members[member.name] = member
+        self.known.clear()
+
+    def others(self, name: str) -> Sequence[Used]:
+        """What is used under other names than this one, as far as it keeps a device from anybody."""
+        uses = {other: member.used() for other, member in self.members.items() if other != name}
+        return (*_that_count(uses).values(), *self._besides())
+
+    def tell(self, name: str = "") -> None:
+        """What is used under this name has changed; without a name, what is used besides."""
+        uses = {other: member.used() for other, member in self.members.items()}
+        besides = tuple(self._besides())
+        if all(use.known for use in (*uses.values(), *besides)):
+            self.known.set()
+        else:
+            self.known.clear()
+        counting = _that_count(uses)
+        for other, member in tuple(self.members.items()):
+            if other != name:
+                member.exclude((*(use for owner, use in counting.items() if owner != other), *besides))
+
+
+def _that_count(uses: Mapping[str, Used]) -> Mapping[str, Used]:
+    """Those that keep a device from anybody, because a pool may have hundreds that use nothing. Of those of which only
+    that is known that nothing is known two are enough, so that each of the pool sees another one than itself.
+    """
+    using = {name: use for name, use in uses.items() if use.behind}
+    unsure = islice((name for name, use in uses.items() if use.unsure and name not in using), 2)
+    return using | {name: uses[name] for name in unsure}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +107,9 @@ class _Expected:
     def exclude(self, others: Sequence[Used]) -> None:
         """It lists nothing."""
 
+    def join(self, pool: Pool | None) -> None:
+        """It gives nothing away."""
+
 
 class Pools:
     """Used from the event loop."""
@@ -50,7 +120,7 @@ class Pools:
         self._of: dict[str, Pool] = {}
         """By resource, also of those that are in no pool that is configured."""
         self.elsewhere = Elsewhere(left, self._left_changed)
-        self._served: dict[str, Inventory] = {}
+        self._served: dict[str, Member] = {}
         self._looking = asyncio.Lock()
         self._waiting = self._looked = 0
         """How many resources have waited for another gateway so far, and for how many of them somebody has looked."""
@@ -118,11 +188,11 @@ class Pools:
             return self._pools.setdefault(config.pool, Pool(partial(self._besides, config.pool)))
         return Pool(partial(self._besides_one, config.name), alone=True)
 
-    def join(self, inventory: Inventory) -> None:
+    def join(self, member: Member) -> None:
         """The resource is going to be served."""
-        self._served[inventory.name] = inventory
-        if inventory.name in self._of:
-            inventory.join(self._of[inventory.name])
+        self._served[member.name] = member
+        if member.name in self._of:
+            member.join(self._of[member.name])
 
     async def others_ended(self) -> None:
         """Another gateway has served until now, perhaps also resources that aren't configured here: waits until it is

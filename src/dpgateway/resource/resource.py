@@ -30,8 +30,7 @@ from dpgateway.resource.freeing import Releases
 from dpgateway.resource.front import Usage
 from dpgateway.resource.granting import Granting
 from dpgateway.resource.inventory import Inventory
-from dpgateway.resource.journal import Journal
-from dpgateway.resource.journal_writer import Remembering
+from dpgateway.resource.journal import Journal, JournalWriter
 from dpgateway.resource.limit import ListLimit
 from dpgateway.resource.list_log import News
 from dpgateway.resource.ownership import Ownership
@@ -77,7 +76,7 @@ class Resource:
         self.granting = Granting(config, self.inventory, driver, self.releases, log)
         self.watch = DriverWatch(config, driver, self.inventory, self.releases, common.limit)
         self.ownership = Ownership(common.directory, name, log)
-        self.journal = Remembering(Journal(common.state_dir, common.directory, name), usage, common.threads, log)
+        self.journal = JournalWriter(Journal(common.state_dir, common.directory, name), usage, common.threads, log)
         self._config, self._known, self._log, self._pools = config, config.value, log, common.pools
         self._begun = asyncio.Event()
         self._list_log = News(

@@ -29,7 +29,7 @@ from dpgateway.deviceplugin.handover.proxy import Decided, Proxy
 from dpgateway.deviceplugin.registration.registrar import Registrar
 from dpgateway.deviceplugin.server.endpoint import Endpoint
 from dpgateway.kit.seqpacket import Gone, Listener, Peer
-from dpgateway.resource.journal_writer import Remembering
+from dpgateway.resource.journal import JournalWriter
 
 LISTING = 10.0
 """Seconds that the newer gateway has to register and send its list; the kubelet dials for up to 10 s."""
@@ -54,7 +54,7 @@ class ServedResource:
     resource: KubeletCalls
     endpoint: Endpoint
     registrar: Registrar
-    journal: Remembering
+    journal: JournalWriter
     parked: ParkedConnections
     log: logging.LoggerAdapter[logging.Logger]
 

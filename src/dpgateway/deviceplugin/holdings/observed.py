@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from dpgateway.deviceplugin.holdings.values import Holdings
 from dpgateway.kit.observable import Observable
+from dpgateway.resource.freeing import Releases
 from dpgateway.resource.front import Behind, Unreleased
+from dpgateway.resource.inventory import Inventory
 
 
 async def up_to_date() -> None:
@@ -63,3 +65,28 @@ class ResourceHoldings(Observable[Holdings]):
         found = self.value.remembered(unreleased, granted)
         if found != self.value:  # journals of others are read again and again
             self.set(found)
+
+
+async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Releases) -> None:
+    """Has a resource follow its holdings: its list, what others of its pool may give away, and what its driver is told.
+    Never returns.
+    """
+    seen, before = 0, Holdings()
+    while True:
+        seen = await observed.wait(seen)
+        holdings = observed.value
+
+        # Only another note tells of ids that may leave the list.
+        if holdings.note is not before.note:
+            inventory.hold()
+        else:
+            inventory.use()
+            if inventory.ledger.lost:
+                inventory.look_later()
+
+        # A kubelet writes its note anew for each list that it gets.
+        if holdings.doubted != before.doubted:
+            inventory.repeat()
+        if not holdings.only_gave_since(before):
+            releases.tell()
+        before = holdings
