@@ -4,14 +4,12 @@ values     the value itself, and its JSON
 overview   makes all of the following, for everyone who asks
 snapshot   the values, from the parts of the gateway
 figures    the same in numbers, without the devices
-readiness  whether the kubelet has what it needs, which follows from the values
+readiness  whether the kubelet has what it needs, for probes; the report to systemd
 troubles   what is wrong, and what to do about it
-report     what systemd is told
 """
 
 from dpgateway.status.figures import Figures
-from dpgateway.status.readiness import Readiness, readiness
-from dpgateway.status.report import Report, report
+from dpgateway.status.readiness import Readiness, Report, readiness, report
 from dpgateway.status.troubles import troubles
 from dpgateway.status.values import (
     SCHEMA,

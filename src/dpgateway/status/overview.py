@@ -19,8 +19,7 @@ from dpgateway.kit.log import recent
 from dpgateway.kit.observable import Observable, Signal
 from dpgateway.status import figures, snapshot
 from dpgateway.status.figures import Figures
-from dpgateway.status.readiness import DAMPED, History, Past, Readiness, readiness
-from dpgateway.status.report import Report, report
+from dpgateway.status.readiness import DAMPED, History, Past, Readiness, Report, readiness, report
 from dpgateway.status.troubles import lingering, of_left, troubles, unserved
 from dpgateway.status.values import SCHEMA, VERSION, GatewayStatus, Reloads, ResourceStatus, Status, Time, stamp
 

@@ -3,6 +3,8 @@
 A rollout ends the old gateway once the new one is ready, so a state that passes by itself doesn't count: after a
 restart of the kubelet, or when a driver begins anew, a resource that was ready stays ready for DAMPED seconds. A
 resource that was never ready gets no such time, because a gateway's start is over when it is ready.
+
+systemd gets a report of its own: to it a gateway is ready once each resource has come as far as it can.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpgateway.resource.standing import Standing
-from dpgateway.status.values import Failure, ResourceStatus, Time
+from dpgateway.status.values import Failure, RefusedReload, ResourceStatus, Time
 
 DAMPED = 10.0
 """Seconds for which a resource still counts as ready after it ceased to be, or after the kubelet came."""
@@ -121,3 +123,28 @@ def why_unready(one: Standing, failure: Failure | None, *, kubelet: bool, depriv
     if one.registered:
         return "the kubelet accepted its registration, but hasn't asked for its list yet"
     return f"not registered: {failure.reason}" if failure else "not registered yet"
+
+
+# systemd
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What systemd is told."""
+
+    ready: bool
+    text: str
+
+
+def report(resources: Iterable[ResourceStatus], refusal: RefusedReload | None = None, *, kubelet: bool) -> Report:
+    """``kubelet``: whether there is one; ``refusal``: of the last change of the configuration."""
+    resources = tuple(resources)
+    parts = [f"{len(resources)} resource{'s' if len(resources) != 1 else ''}"]
+    streaming = sum(any(registration.streaming for registration in one.registrations) for one in resources)
+    parts.append(f"{streaming} streaming" if kubelet else "waiting for a kubelet")
+    failed = [one.name for one in resources if one.failure]
+    if failed:
+        parts.append(f"{len(failed)} failed: {failed[0]}{', ...' if len(failed) > 1 else ''}")
+    if refusal is not None:
+        parts.append("the new configuration is refused")
+    return Report(all(one.started for one in resources), ", ".join(parts))
