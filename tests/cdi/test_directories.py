@@ -44,7 +44,7 @@ def unresolved(specs, name):
     return str(caught.value)
 
 
-def test_who_asks_while_somebody_reads_for_long_is_told_so(etc, gate):
+def test_a_lookup_gives_up_behind_a_slow_one(etc, gate):
     write(etc / "a.json", spec(a={}))
     (etc / "b.json").write_text(f"no spec of {GPU}")
     slow = gate()
@@ -64,7 +64,7 @@ def test_who_asks_while_somebody_reads_for_long_is_told_so(etc, gate):
     assert specs.resolve([f"{GPU}=a"])
 
 
-def test_a_name_stands_for_its_device_with_what_its_spec_has_in_common(specs, etc, run):
+def test_a_name_resolves_to_own_and_common_edits(specs, etc, run):
     file = write(etc / "a.yaml", spec(common={"env": ["A=1"]}, a={"env": ["B=1"]}, b={}))
     write(run / "b.json", spec("vendor.example/nic", a={"env": ["C=1"]}))
     one, two = specs.resolve([f"{GPU}=a", "vendor.example/nic=a"])
@@ -78,7 +78,7 @@ def test_the_later_directory_wins(specs, etc, run):
     assert specs.resolve([f"{GPU}=a"])[0].own.env == ("FROM=run",)
 
 
-def test_two_specs_of_one_directory_with_the_same_name_are_refused_as_runtimes_do(specs, etc, run):
+def test_a_name_twice_in_a_directory_is_refused(specs, etc, run):
     for name in "ab":
         write(etc / f"{name}.json", spec(a={}))
     write(run / "c.json", spec(a={}))
@@ -87,7 +87,7 @@ def test_two_specs_of_one_directory_with_the_same_name_are_refused_as_runtimes_d
     )
 
 
-def test_a_name_that_stands_for_nothing_is_told_with_what_was_found(specs, etc, run):
+def test_an_unknown_name_lists_what_was_found(specs, etc, run):
     assert unresolved(specs, f"{GPU}=a") == (
         f"no spec has the CDI device {GPU}=a; looked in {etc}, which has no specs; {run}, which has no specs"
     )
@@ -100,7 +100,7 @@ def test_a_name_that_stands_for_nothing_is_told_with_what_was_found(specs, etc, 
     assert f", ...; not counted: {run}/b.json:1: found broken YAML" in told
 
 
-def test_what_changed_is_read_again_and_what_did_not_is_not(specs, etc, monkeypatch):
+def test_only_changed_specs_are_read_again(specs, etc, monkeypatch):
     file = write(etc / "a.json", spec(a={"env": ["A=1"]}))
     assert specs.resolve([f"{GPU}=a"])[0].own.env == ("A=1",)
     before = specs.resolve([f"{GPU}=a"])[0].own
@@ -111,7 +111,7 @@ def test_what_changed_is_read_again_and_what_did_not_is_not(specs, etc, monkeypa
     unresolved(specs, f"{GPU}=a")
 
 
-def test_a_broken_spec_is_told_of_once_and_costs_nobody_else(specs, etc, complaints):
+def test_a_broken_spec_is_logged_once_and_ignored(specs, etc, complaints):
     write(etc / "a.json", spec(a={}))
     broken = write(etc / "b.json", spec(b={}) | {"more": 1})
     for _ in range(3):
@@ -124,7 +124,7 @@ def test_a_broken_spec_is_told_of_once_and_costs_nobody_else(specs, etc, complai
     assert len(complaints) == 2
 
 
-def test_specs_of_other_kinds_are_read_only_to_say_why_a_name_is_not_there(specs, etc, complaints):
+def test_other_kinds_are_parsed_for_the_error_only(specs, etc, complaints):
     """A node may have thousands of them, each of which takes a millisecond."""
     write(etc / "a.json", spec(a={}))
     (etc / "b.json").write_text("{")
@@ -136,7 +136,7 @@ def test_specs_of_other_kinds_are_read_only_to_say_why_a_name_is_not_there(specs
     assert len(complaints) == 2
 
 
-def test_a_name_that_is_written_in_other_letters_is_found(specs, etc):
+def test_an_escaped_name_is_found(specs, etc):
     written = json.dumps(spec(a={})).replace("vendor", "\\u0076endor").replace("/", "\\/")
     assert GPU not in written
     etc.mkdir()
@@ -172,7 +172,7 @@ def test_a_link_within_the_directory_is_followed(specs, etc):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is told apart from others")
 @pytest.mark.parametrize("spoil", [lambda path: path.chmod(0o777), lambda path: os.chown(path, 1000, 0)])
 @pytest.mark.parametrize("what", [".", "a.json"])
-def test_what_others_could_have_written_does_not_count(specs, etc, complaints, spoil, what):
+def test_specs_that_others_may_write_are_ignored(specs, etc, complaints, spoil, what):
     write(etc / "a.json", spec(a={}))
     spoil(etc / what)
     assert f"not counted: {etc / what}: found user" in unresolved(specs, f"{GPU}=a")

@@ -46,7 +46,7 @@ def test_a_spec_becomes_env_nodes_and_mounts():
     )
 
 
-def test_a_spec_wins_over_the_rest_and_a_later_name_over_an_earlier_one_and_common_parts_come_once():
+def test_later_edits_win_and_common_ones_come_once():
     rest = Allocation(
         {"A": "0", "Z": "0"}, (DeviceNode("/dev/x", "/dev/a"),), (Mount("/m", "/m"),), {"n": "1"}, ("v/c=a",)
     )
@@ -103,7 +103,7 @@ def test_what_no_kubelet_can_pass_on_is_refused(edits, text):
         ({"type": "b", "major": 9}, "type c, expected b; major 1, expected 9; minor 3, expected 0"),
     ],
 )
-def test_a_node_that_is_another_on_this_host_is_refused(said, differs):
+def test_another_node_on_this_host_is_refused(said, differs):
     told = refusal(deviceNodes=[{"path": "/dev/a", "hostPath": "/dev/null", **said}])
     assert told == f"gpu=0 (a.json): its device node /dev/null is another on this host: {differs}"
 
@@ -116,11 +116,11 @@ def test_a_node_that_is_as_the_spec_says_is_given(said):
     assert node == DeviceNode("/dev/null", "/dev/null", "rwm")
 
 
-def test_what_is_no_node_is_another_than_the_spec_means():
+def test_a_file_in_a_nodes_place_is_refused():
     assert "type none, expected c" in refusal(deviceNodes=[{"path": "/etc", "type": "c"}])
 
 
-def test_all_that_cannot_be_expanded_is_told_at_once():
+def test_all_inexpressible_edits_are_named():
     told = refusal(
         intelRdt={}, mounts=[{"hostPath": "a", "containerPath": "/a", "type": "tmpfs", "options": ["noexec"]}]
     )
@@ -136,7 +136,7 @@ ENV = st.dictionaries(st.sampled_from(["A", "B", "é"]), st.sampled_from(["", "=
 
 @settings(max_examples=30)
 @given(ENV, PLACES, st.booleans())
-def test_what_a_spec_says_of_an_allocation_is_expanded_to_the_same(env, places, common):
+def test_an_expanded_spec_is_the_allocation(env, places, common):
     nodes = tuple(one for one in places if isinstance(one, DeviceNode))
     mounts = tuple(one for one in places if isinstance(one, Mount))
     edits = {

@@ -89,7 +89,7 @@ IN_NODE = {
 
 
 @pytest.mark.parametrize("field", [*KINDS["node"][1]["properties"], *KINDS["node"][2]])
-def test_each_field_of_a_device_node_is_expanded_or_must_be_so_on_the_host(field):
+def test_each_node_field_is_expanded_or_checked(field):
     value, refused = IN_NODE[field]
     base = NODE | ({"major": 1} if field == "minor" else {})  # a minor number alone says nothing
     found = expanded({"deviceNodes": [base | {field: value}]})
@@ -106,7 +106,7 @@ IN_MOUNT = {
 
 
 @pytest.mark.parametrize("field", KINDS["mount"][1]["properties"])
-def test_each_field_of_a_mount_is_expanded_or_refused(field):
+def test_each_mount_field_is_expanded_or_refused(field):
     value, refused = IN_MOUNT[field]
     found = expanded({"mounts": [MOUNT | {field: value}]})
     assert found != expanded({"mounts": [MOUNT]})

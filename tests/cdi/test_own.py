@@ -38,7 +38,7 @@ def files(run):
     return sorted(path.name for path in run.iterdir()) if run.exists() else []
 
 
-def test_an_allocation_becomes_a_name_before_the_drivers_own(specs, run):
+def test_an_allocation_becomes_the_first_name(specs, run):
     given = specs.write(R, ("a",), FULL)
     (one,) = specs.all()
     assert given == Allocation(annotations={"n": "1"}, cdi_devices=(one.given.name, "v.example/c=d"))
@@ -49,7 +49,7 @@ def test_an_allocation_becomes_a_name_before_the_drivers_own(specs, run):
     assert one.spec.stat().st_mode & 0o777 == one.record.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_same_given_again_is_the_same_spec_and_no_work_for_runtimes(specs):
+def test_the_same_grant_rewrites_no_spec(specs):
     again = specs.write(R, ("a",), FULL)
     (before,) = specs.all()
     written = before.spec.stat()
@@ -65,7 +65,7 @@ def test_what_a_spec_would_say_nothing_of_has_none(specs, run):
     assert files(run) == []
 
 
-def test_a_spec_that_is_missing_or_another_is_made_again(specs):
+def test_a_missing_or_altered_spec_is_repaired(specs):
     for change in (lambda path: path.unlink(), lambda path: path.write_bytes(b"\xff{")):
         specs.write(R, ("a",), FULL)
         (one,) = specs.all()
@@ -79,7 +79,7 @@ def test_a_spec_that_is_missing_or_another_is_made_again(specs):
     assert one.spec.read_text() == text
 
 
-def test_a_link_that_leads_elsewhere_by_now_is_followed_again(specs, tmp_path):
+def test_a_changed_link_changes_the_spec(specs, tmp_path):
     link = tmp_path / "link"
     for target in ("/dev/null", "/dev/zero"):
         link.unlink(missing_ok=True)
@@ -116,7 +116,7 @@ def test_a_name_leads_to_where_its_hardware_is_now(specs, tmp_path, run, complai
     assert paths(one) == ["/dev/null"]
 
 
-def test_while_its_hardware_is_away_a_name_stands_for_nothing(specs, run):
+def test_a_spec_is_removed_while_its_hardware_is_away(specs, run):
     specs.write(R, ("a",), FULL)
     (one,) = specs.all()
     assert specs.renew([one.given.name], None) == 1
@@ -127,7 +127,7 @@ def test_while_its_hardware_is_away_a_name_stands_for_nothing(specs, run):
     assert "now" not in one.record.read_text(), "an older gateway can read it"
 
 
-def test_a_name_that_was_removed_cannot_be_made_anew(specs):
+def test_a_removed_name_cannot_be_renewed(specs):
     specs.write(R, ("a",), FULL)
     (one,) = specs.all()
     specs.remove([one])
@@ -138,7 +138,7 @@ def test_a_name_that_was_removed_cannot_be_made_anew(specs):
         specs.renew([one.given.name], ELSEWHERE)
 
 
-def test_what_is_removed_is_ours_and_was_not_given_again(specs, run):
+def test_only_specs_not_granted_again_are_removed(specs, run):
     others = write(run / "vendor.json", spec(a={}))
     specs.write(R, ("a",), FULL)
     before = specs.all()
@@ -151,7 +151,7 @@ def test_what_is_removed_is_ours_and_was_not_given_again(specs, run):
     assert files(run) == [others.name]
 
 
-def test_the_specs_of_another_kubelet_and_broken_records_stay(specs, tmp_path, run, complaints):
+def test_other_kubelets_and_broken_records_stay(specs, tmp_path, run, complaints):
     other = OwnSpecs(tmp_path / "state", run, tmp_path / "other", complaint(complaints))
     other.write(R, ("a",), FULL)
     specs.write(R, ("a",), FULL)
@@ -165,7 +165,7 @@ def test_the_specs_of_another_kubelet_and_broken_records_stay(specs, tmp_path, r
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
-def test_what_is_no_file_is_complained_of_once_and_keeps_no_descriptor(specs, complaints, make):
+def test_a_record_that_is_no_file_is_logged_once(specs, complaints, make):
     specs.write(R, ("a",), FULL)
     (one,) = specs.all()
     record = one.record.with_name(f"dpgateway-{'0' * 8}.json")
@@ -187,7 +187,7 @@ def test_a_pipe_in_place_of_a_spec_is_replaced(specs):
     assert one.spec.read_text() == text
 
 
-def test_what_cannot_be_written_is_refused_and_leaves_nothing_half_done(tmp_path, complaints):
+def test_a_failed_write_leaves_nothing(tmp_path, complaints):
     (tmp_path / "file").write_text("")
     blocked = OwnSpecs(tmp_path / "state", tmp_path / "file" / "cdi", tmp_path / "dp", complaint(complaints))
     with pytest.raises(CdiError, match=r"the CDI spec .*/file/cdi/dpgateway-\w+\.json, .* can't be written: Not a dir"):
@@ -198,14 +198,14 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing_half_done(tmp_path
     assert files(tmp_path / "run") == []
 
 
-def test_a_spec_that_nobody_could_read_back_is_refused(specs, run):
+def test_a_spec_too_long_to_read_is_refused(specs, run):
     with pytest.raises(CdiError, match="would have more than 1048576 bytes"):
         specs.write(R, ("a",), Allocation({"A": "a" * 1_100_000}))
     assert files(run) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is told apart from others")
-def test_a_directory_that_others_may_write_is_refused(specs, run):
+def test_a_directory_others_may_write_is_refused(specs, run):
     run.mkdir()
     run.chmod(0o777)
     with pytest.raises(CdiError, match="expected only root to own it and to write it"):
@@ -213,7 +213,7 @@ def test_a_directory_that_others_may_write_is_refused(specs, run):
     assert files(run) == []
 
 
-def test_what_a_gateway_left_that_died_while_it_wrote_is_removed_later(specs, run):
+def test_leftover_temporary_files_are_swept(specs, run):
     specs.write(R, ("a",), FULL)
     (one,) = specs.all()
     young, old = run / ".dpgateway-young", run / ".dpgateway-old"
@@ -224,7 +224,7 @@ def test_what_a_gateway_left_that_died_while_it_wrote_is_removed_later(specs, ru
     assert files(run) == sorted([young.name, one.spec.name])
 
 
-def test_two_gateways_write_and_remove_at_once_and_every_spec_is_whole(specs, tmp_path, run, complaints):
+def test_two_gateways_leave_whole_specs(specs, tmp_path, run, complaints):
     other = OwnSpecs(tmp_path / "state", run, tmp_path / "dp", complaint(complaints))
     wrong = []
 

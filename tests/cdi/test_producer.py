@@ -40,7 +40,7 @@ IDS = st.lists(TEXTS.filter(bool), min_size=1, max_size=3, unique=True)
 
 @settings(max_examples=30)
 @given(ENV, PLACES, IDS, st.sampled_from([None, NULL]))
-def test_what_was_given_is_expanded_from_its_spec_again(env, places, ids, found):
+def test_an_expanded_spec_is_what_was_granted(env, places, ids, found):
     nodes = tuple(one for one in places if isinstance(one, DeviceNode))
     mounts = tuple(one for one in places if isinstance(one, Mount))
     what = replace(NOTHING, ids=tuple(ids), env=env, device_nodes=nodes, mounts=mounts)
@@ -61,17 +61,17 @@ def test_what_was_given_is_expanded_from_its_spec_again(env, places, ids, found)
         ("0.5.0", {"device_nodes": (DeviceNode("/dev/null", "/dev/x"),)}),
     ],
 )
-def test_a_spec_has_the_oldest_version_that_runtimes_take_and_that_has_what_it_needs(version, more):
+def test_a_spec_has_the_oldest_sufficient_version(version, more):
     assert read(replace(NOTHING, **more)).cdiVersion == version
 
 
-def test_a_link_is_followed_and_the_mode_is_said_because_a_runtime_does_neither():
+def test_links_are_followed_and_modes_are_set():
     what = replace(NOTHING, device_nodes=(DeviceNode("/dev/by-id/x", "/dev/x", "r"),))
     (device,) = read(what, lambda path: ("/dev/null", NULL)).devices
     assert device.containerEdits.deviceNodes == (spec.SpecNode("/dev/x", "/dev/null", fileMode=0o660, permissions="r"),)
 
 
-def test_what_is_no_device_node_is_refused_because_a_spec_cannot_say_it():
+def test_a_file_that_is_no_device_node_is_refused():
     what = replace(NOTHING, device_nodes=(DeviceNode("/dev/bus"),))
     with pytest.raises(CdiError, match="/dev/bus is no device node on this host, and a CDI spec can't say anything"):
         text_of(what.name, what, lambda path: (path, replace(NULL, type="")))
@@ -80,7 +80,7 @@ def test_what_is_no_device_node_is_refused_because_a_spec_cannot_say_it():
 @given(st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,9}[a-z0-9])?/[A-Za-z0-9]([\w.-]{0,9}[A-Za-z0-9])?", fullmatch=True))
 @example("3com.example/3d.x_y")
 @settings(max_examples=20)
-def test_every_resource_has_a_kind_that_runtimes_of_any_version_take(resource):
+def test_every_runtime_takes_a_resources_kind(resource):
     try:
         check_resource_name(resource)
     except Wrong:

@@ -38,7 +38,7 @@ def wrong(content, **more):
     return str(caught.value)
 
 
-def test_yaml_and_json_say_the_same_and_every_field_is_known():
+def test_yaml_and_json_are_equal_in_every_field():
     from_yaml = read(FULL, "a.yaml")
     (device,) = from_yaml.devices
     assert device.containerEdits.deviceNodes[0].minor == 3
@@ -107,7 +107,7 @@ def test_two_devices_of_one_name():
         ("1.1.0", spec(a={"intelRdt": {"enableMonitoring": True}})),
     ],
 )
-def test_what_is_newer_than_the_declared_version_is_an_error(needed, content):
+def test_a_field_newer_than_the_version_is_refused(needed, content):
     before = VERSIONS[VERSIONS.index(needed) - 1]
     assert f"cdiVersion: found {before!r}, expected at least {needed}, because" in wrong(content, cdiVersion=before)
     assert read(json.dumps({**content, "cdiVersion": f"v{needed}"}), "a").needed_version() == needed
@@ -124,7 +124,7 @@ ANYTHING = st.recursive(
 
 @settings(max_examples=30)
 @given(ANYTHING, st.sampled_from(["edits", "device", "spec"]))
-def test_whatever_a_file_says_it_is_a_spec_or_an_error(anything, where):
+def test_any_text_is_a_spec_or_an_error(anything, where):
     content = spec(a=anything) if where == "edits" else {"kind": "v/c", "cdiVersion": "1.0.0", "devices": [anything]}
     with contextlib.suppress(CdiError):
         assert read(json.dumps(anything if where == "spec" else content), "a.json").devices
@@ -135,5 +135,5 @@ def test_many_devices_are_read_at_once():
     assert len(read(json.dumps(many), "a.json").devices) == 1000
 
 
-def test_a_spec_that_needs_nothing_new_may_be_of_the_oldest_version():
+def test_a_plain_spec_may_have_the_oldest_version():
     assert read(json.dumps(spec(version="0.1.0", a={})), "a").devices[0].containerEdits == Edits()

@@ -47,7 +47,7 @@ def test_names_are_given_only_where_they_arrive():
 
 
 @pytest.mark.parametrize("kubelet", [False, None, True])
-async def test_what_can_be_expanded_is_expanded_where_it_is_not_known_that_names_arrive(names, write_spec, kubelet):
+async def test_names_are_expanded_where_they_may_be_lost(names, write_spec, kubelet):
     write_spec()
     assert await names.deliver(NAMED, asked("auto", kubelet=kubelet)) == (EXPANDED, "")
 
@@ -62,7 +62,7 @@ async def test_what_can_be_expanded_is_expanded_where_it_is_not_known_that_names
         (True, False, "this container runtime doesn't know CDI"),
     ],
 )
-async def test_what_cannot_be_expanded_is_refused_unless_it_is_known_that_names_arrive(  # noqa: PLR0917
+async def test_inexpressible_names_are_refused_where_names_may_be_lost(  # noqa: PLR0917
     tmp_path, write_spec, wanted, kubelet, runtime, why
 ):
     write_spec(hooks=[{"hookName": "poststop", "path": "/bin/h"}])
@@ -73,7 +73,7 @@ async def test_what_cannot_be_expanded_is_refused_unless_it_is_known_that_names_
 
 
 @pytest.mark.parametrize(("runtime", "found"), [(True, NAMED), (None, EXPANDED), (False, EXPANDED)])
-async def test_what_the_runtime_is_decides_where_the_kubelet_passes_names_on(tmp_path, write_spec, runtime, found):
+async def test_the_runtime_decides_behind_a_cdi_kubelet(tmp_path, write_spec, runtime, found):
     write_spec()
     names = cdi(tmp_path / "cdi", runtime=runtime)
     assert await names.deliver(NAMED, asked("auto", kubelet=True)) == (found, "")
@@ -90,7 +90,7 @@ async def test_a_name_that_stands_for_nothing_is_refused(names, wanted):
 PLAIN = Allocation({"A": "1"}, (DeviceNode("/dev/null"),), annotations={"n": "1"})
 
 
-async def test_always_gives_all_by_name_where_it_is_known_that_names_arrive(tmp_path):
+async def test_always_gives_names_that_arrive(tmp_path):
     given, doubt = await cdi(tmp_path, runtime=True).deliver(PLAIN, asked("always", kubelet=True))
     (written,) = own(tmp_path).all()
     assert given == Allocation(annotations={"n": "1"}, cdi_devices=(written.given.name,))
@@ -108,14 +108,14 @@ async def test_always_gives_all_by_name_where_it_is_known_that_names_arrive(tmp_
         (True, None, "it isn't known whether this container runtime knows CDI: tell the gateway which runtime this is"),
     ],
 )
-async def test_always_gives_what_a_spec_would_say_where_it_might_not_arrive(tmp_path, kubelet, runtime, why):
+async def test_always_expands_names_that_may_be_lost(tmp_path, kubelet, runtime, why):
     given, told = await cdi(tmp_path, runtime=runtime).deliver(PLAIN, asked("always", kubelet=kubelet))
     assert given == PLAIN
     assert f"because {why}" in told
     assert own(tmp_path).all() == ()
 
 
-async def test_what_a_runtime_does_not_read_is_given_as_what_it_stands_for(tmp_path, write_spec):
+async def test_specs_the_runtime_cannot_see_are_expanded(tmp_path, write_spec):
     write_spec()
     elsewhere = tmp_path / "elsewhere"
     names = cdi(tmp_path / "cdi", runtime=True, read=[elsewhere])
@@ -128,7 +128,7 @@ async def test_what_a_runtime_does_not_read_is_given_as_what_it_stands_for(tmp_p
     assert (given, told.endswith(f"reads no specs in {tmp_path}/cdi")) == (EXPANDED, True)
 
 
-async def test_always_is_refused_if_the_spec_cannot_be_written_or_a_name_of_the_driver_stands_for_nothing(tmp_path):
+async def test_always_refuses_unwritable_specs_and_unknown_names(tmp_path):
     write(tmp_path / "cdi" / "state", "")
     with pytest.raises(CdiError, match=r"the CDI spec .* can't be written"):
         await cdi(tmp_path / "cdi", runtime=True).deliver(PLAIN, asked("always", kubelet=True))
@@ -138,7 +138,7 @@ async def test_always_is_refused_if_the_spec_cannot_be_written_or_a_name_of_the_
 
 
 @pytest.mark.parametrize("wanted", ["auto", "always"])
-async def test_a_disk_that_hangs_costs_no_more_than_its_deadline(wanted):
+async def test_a_hung_disk_costs_its_deadline(wanted):
     """It is read, or written, too."""
     end = threading.Event()
 

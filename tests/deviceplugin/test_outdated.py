@@ -39,7 +39,7 @@ def test_what_means_something_else(given, now, said):
 
 
 @pytest.mark.parametrize("field", ["mounts", "env"])
-def test_what_the_configuration_has_in_its_place_is_no_device(field):
+def test_configured_values_are_no_difference(field):
     of: Any = Answer
     given, now, complete = (of(**{field: {"/m": text}}) for text in ("mine yesterday", "the driver's", "mine"))
     assert outdated(given, now, complete) == ""

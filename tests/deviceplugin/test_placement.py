@@ -77,7 +77,7 @@ def test_no_other_answer_is_better(order, question):
 
 @given(question=questions())
 @settings(deadline=None)
-def test_the_order_in_which_the_kubelet_names_them_is_no_matter(question):
+def test_the_kubelets_order_is_no_matter(question):
     request, meaning = question
     backwards = Preference(request.available[::-1], request.must_include[::-1], request.size)
     forth, back = (best_ids(one, meaning.get, "packed") for one in (request, backwards))
@@ -101,12 +101,12 @@ def test_of_equals_the_first_id_is_taken():
     assert best_ids(Preference(available[::-1], (), 2), meaning.get, "spread") == ("a", "b")
 
 
-def test_shares_of_one_device_are_taken_when_there_is_no_other():
+def test_shares_repeat_when_devices_run_out():
     meaning, available = shared(a=3, b=3)
     assert best_ids(Preference(available, (), 5), meaning.get, "packed") == ("a", "b", "a::1", "b::1", "a::2")
 
 
-def test_the_device_of_what_must_be_included_comes_last():
+def test_an_included_ids_device_comes_last():
     meaning, available = shared(a=2, b=2, c=2)
     assert best_ids(Preference(available, ("a::1",), 3), meaning.get, "packed") == ("a::1", "b", "c")
 
@@ -122,12 +122,12 @@ def test_a_node_that_must_be_used_costs_nothing():
     assert best_ids(Preference(("a", "b", "c"), ("a",), 2), meaning.get, "packed") == ("a", "c")
 
 
-def test_a_device_near_no_node_is_near_enough_to_all():
+def test_a_device_near_no_node_suits_all():
     meaning = {"a": Device("a", numa_nodes=(0,)), "b": Device("b", numa_nodes=(1,)), "c": Device("c")}
     assert best_ids(Preference(("a", "b", "c"), (), 2), meaning.get, "packed") == ("a", "c")
 
 
-def test_what_vanished_or_broke_is_taken_only_when_there_is_nothing_else():
+def test_unusable_devices_are_taken_last():
     meaning = {"bad": Device("bad", Health.unhealthy("wet")), "good": Device("good", numa_nodes=(1,))}
     assert best_ids(Preference(("bad", "gone", "good"), (), 1), meaning.get, "packed") == ("good",)
     assert set(best_ids(Preference(("bad", "gone", "good"), (), 3), meaning.get, "packed")) == {"bad", "gone", "good"}
@@ -155,7 +155,7 @@ def test_with_many_nodes_it_is_still_an_answer(size, must, nodes):
     assert not answer or set(request.must_include) <= set(answer)
 
 
-def test_with_many_nodes_a_node_that_suffices_is_found():
+def test_one_sufficient_node_of_many_is_found():
     meaning = {f"d{i}": Device(f"d{i}", numa_nodes=(i % 10,)) for i in range(50)}
     answer = best_ids(Preference(tuple(meaning), ("d7",), 5), meaning.get, "packed")
     assert near(answer, meaning) == {7}
@@ -180,7 +180,7 @@ def steps(function):
 
 @pytest.mark.parametrize("size", [8, 999])
 @pytest.mark.parametrize("nodes", [1, 6, 64, 1000])
-def test_the_work_for_many_ids_grows_with_their_number_only(nodes, size):
+def test_work_grows_linearly_with_ids(nodes, size):
     meaning = {f"d{i:04}": Device(f"d{i:04}", numa_nodes=(i % nodes,)) for i in range(1000)}
     request = Preference(tuple(meaning), (), size)
     answer = best_ids(request, meaning.get, "packed")

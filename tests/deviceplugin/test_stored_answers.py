@@ -158,7 +158,7 @@ async def test_a_start_with_somebody_elses_node_is_refused(make, records):
     assert node.outdated == {}
 
 
-async def test_a_path_that_is_other_hardware_than_it_was_is_refused(make):
+async def test_a_path_to_other_hardware_is_refused(make):
     """Its id is its path."""
     node = make(Sticks(z="/dev/null"))
     await node.admit("z")
@@ -194,7 +194,7 @@ async def test_without_a_readable_checkpoint_nothing_starts(make):
     assert "the kubelet's checkpoint can't be read" in await node.refused("z")
 
 
-async def test_a_container_that_the_kubelet_has_not_written_down_is_not_compared(make):
+async def test_an_unwritten_container_is_not_compared(make):
     node = make(Sticks(z="/dev/ttyUSB0"))
     await node.start("z")
     assert node.calls.repeated == 0
@@ -344,7 +344,7 @@ async def test_what_is_outdated_is_told_before_any_start(make):
         assert node.outdated == {}
 
 
-async def test_a_driver_without_preview_is_asked_before_starts_where_a_kubelet_asks(make):
+async def test_allocate_is_asked_only_where_no_start_asks(make):
     """To allocate may do something to the device."""
     node = make(Sticks(z="/dev/ttyUSB0"))
     async with following(node, asked=True):
@@ -354,7 +354,7 @@ async def test_a_driver_without_preview_is_asked_before_starts_where_a_kubelet_a
         assert node.calls.repeated == 0
 
 
-async def test_a_driver_that_can_preview_is_never_asked_to_allocate_beside_starts(make):
+async def test_a_previewing_driver_allocates_only_at_starts(make):
     node = make(Previewing(a="/dev/ttyUSB0", b="/dev/ttyUSB1"))
     async with following(node, asked=True):
         await node.admit("a", "b")
@@ -382,7 +382,7 @@ async def test_a_pod_that_has_ended_is_asked_about_no_more(make):
         assert node.calls.repeated == 0
 
 
-async def test_while_another_gateway_serves_the_driver_is_not_asked(make):
+async def test_a_resting_gateway_asks_nothing(make):
     node = make(Sticks(z="/dev/ttyUSB0"))
     node.answers.rest()
     async with following(node):

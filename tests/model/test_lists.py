@@ -10,20 +10,20 @@ WET = replace(B, health=Health.unhealthy("wet"))
 LISTS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([A, B, C, Device("a")]))
 
 
-def test_what_stands_at_the_same_place_and_is_another_object():
+def test_replaced_objects_are_paired():
     assert replaced((A, B, C), (A, WET, C)) == [(B, WET)]
     assert replaced((A, B), [A, B]) == []
     assert replaced((A,), (Device("a"),)) == [(A, A)], "nobody compares values, so one that was made again counts"
 
 
-def test_lists_of_other_lengths_have_no_places_to_compare():
+def test_lists_of_other_lengths_are_not_compared():
     assert replaced((A, B), (A,)) is None
     assert replaced((), (A,)) is None
     assert replaced((), ()) == []
 
 
 @given(before=LISTS, now=LISTS)
-def test_keys_whose_value_is_another_object_or_is_new(before, now):
+def test_changed_keys_have_another_object(before, now):
     expected = [key for key in now if key not in before or now[key] is not before[key]]
     assert changed(before, now) == expected
     assert changed(before, dict(before)) == []

@@ -65,11 +65,11 @@ def test_of_a_long_reason_the_beginning_is_kept():
     assert Health.unhealthy("x" * 4001).reason == "x" * 4000 + "... (4001 characters)"
 
 
-def test_a_device_is_healthy_and_near_no_node_until_it_says_otherwise():
+def test_a_device_is_healthy_by_default():
     assert Device("a") == Device("a", Health.healthy(), ())
 
 
-def test_a_device_may_be_near_as_many_nodes_as_a_machine_can_have():
+def test_a_device_may_be_near_1024_nodes():
     assert len(untyped.Device("a", numa_nodes=range(1024)).numa_nodes) == 1024
 
 
@@ -78,11 +78,11 @@ def test_numa_nodes_are_a_set_in_order():
     assert untyped.Device("a", numa_nodes=[]).numa_nodes == ()
 
 
-def test_a_device_node_is_at_the_same_path_for_reading_and_writing():
+def test_a_device_node_has_its_path_by_default():
     assert DeviceNode("/dev/a") == DeviceNode("/dev/a", "/dev/a", "rw")
 
 
-def test_a_mount_is_read_only_until_it_says_otherwise():
+def test_a_mount_is_read_only_by_default():
     assert Mount("/a", "/b").read_only
 
 
@@ -166,13 +166,13 @@ BAD_TYPES = [
 
 
 @pytest.mark.parametrize(("make", "says"), BAD_VALUES, ids=[says for _, says in BAD_VALUES])
-def test_a_wrong_value_is_refused_with_what_was_found(make, says):
+def test_a_wrong_value_is_named_and_refused(make, says):
     with pytest.raises(ValueError, match=says):
         make()
 
 
 @pytest.mark.parametrize(("make", "says"), BAD_TYPES, ids=[says for _, says in BAD_TYPES])
-def test_a_wrong_type_is_refused_with_what_was_found(make, says):
+def test_a_wrong_type_is_named_and_refused(make, says):
     with pytest.raises(TypeError, match=says):
         make()
 
@@ -188,7 +188,7 @@ def test_every_id_that_is_accepted_can_travel(text):
     assert text.encode().decode() == text
 
 
-def test_attributes_that_are_checked_are_shared_and_nobody_changes_them():
+def test_checked_attributes_are_shared():
     said: dict[str, str | int] = {"vendor": "0x8086", "slots": 2, "spare": True}
     first = Device("a", attributes=said)
     second = Device("b", attributes=first.attributes)

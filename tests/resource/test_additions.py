@@ -38,7 +38,7 @@ def test_both_are_merged_and_the_configuration_wins():
     )
 
 
-def test_what_was_replaced_is_named_and_what_is_the_same_is_not():
+def test_only_other_values_are_named_as_replaced():
     _, replaced = complete(DRIVERS, CONFIGURED, 1)
     assert replaced == ("env SHARED", "annotation shared", "mount /shared")
 

@@ -85,7 +85,7 @@ async def keep(specs, left):
             await task
 
 
-async def test_a_spec_goes_when_none_of_its_devices_is_held_any_more(keep, given):
+async def test_a_spec_goes_with_its_last_held_device(keep, given):
     one, two, other = given("a"), given("b", "c"), given("d")
     holdings = ResourceHoldings(held(a=["x"], b=["x", "y"], c=["y"]))
     await keep({R: holdings})
@@ -106,20 +106,20 @@ async def test_a_spec_goes_when_none_of_its_devices_is_held_any_more(keep, given
     ],
     ids=["one container", "one of two", "too new for the note", "nobody knows which"],
 )
-async def test_a_spec_of_several_devices_stays_while_one_container_may_have_all(keep, given, holdings):
+async def test_a_spec_stays_while_one_container_may_have_all(keep, given, holdings):
     needed, over = given("a", "b"), given("a", "z")
     await keep({R: ResourceHoldings(holdings)})
     await until(lambda: not over.spec.exists())
     assert needed.spec.exists()
 
 
-async def test_it_goes_when_other_containers_have_its_devices_and_none_has_all(keep, given):
+async def test_a_spec_goes_once_no_container_has_all(keep, given):
     over = given("a", "b")
     await keep({R: ResourceHoldings(held(a=["x"], b=["y"]))})
     await until(lambda: not over.spec.exists())
 
 
-async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is_known_what_is_left(keep, given, left):
+async def test_specs_of_removed_resources_go_with_their_holders(keep, given, left):
     gone, used = given("a", resource="example.com/gone"), given("a", resource="example.com/left")
     gone.spec.unlink()
     left.known.clear()
@@ -130,7 +130,7 @@ async def test_specs_of_resources_that_are_not_configured_any_more_go_once_it_is
     assert used.spec.exists()
 
 
-async def test_a_spec_that_another_gateway_has_given_since_stays(keep, given, left):
+async def test_a_spec_granted_by_another_gateway_stays(keep, given, left):
     """Of a resource that only that gateway serves."""
     later, over = given("a", resource="example.com/later"), given("b")
     holdings = {R: ResourceHoldings(FREE)}
@@ -140,7 +140,7 @@ async def test_a_spec_that_another_gateway_has_given_since_stays(keep, given, le
     assert later.spec.exists()
 
 
-async def test_nothing_of_an_unknown_resource_goes_while_a_journal_can_not_be_read(keep, given, left):
+async def test_an_unreadable_journal_keeps_specs(keep, given, left):
     unsure, over = given("a", resource="example.com/unsure"), given("b")
     left.found = lambda: False
     await keep({R: ResourceHoldings(FREE)})
@@ -153,21 +153,21 @@ async def test_nothing_of_an_unknown_resource_goes_while_a_journal_can_not_be_re
 @pytest.mark.parametrize(
     "unknown", [Holdings(), Holdings().remembered({}), Holdings().noted({}, 0.0, 0.0)], ids=["both", "note", "journal"]
 )
-async def test_nothing_goes_while_nobody_knows_what_is_held(keep, given, unknown):
+async def test_unknown_holdings_keep_specs(keep, given, unknown):
     unsure, over = given("a"), given("a", resource="example.com/free")
     await keep({R: ResourceHoldings(unknown), "example.com/free": ResourceHoldings(FREE)})
     await until(lambda: not over.spec.exists())
     assert unsure.spec.exists()
 
 
-async def test_a_young_spec_stays_because_another_gateway_may_have_given_it(keep, given):
+async def test_a_young_spec_stays(keep, given):
     young, old = given("a", ago=1), given("b")
     await keep({R: ResourceHoldings(FREE)})
     await until(lambda: not old.spec.exists())
     assert young.spec.exists()
 
 
-async def test_a_spec_that_somebody_removed_under_a_container_is_made_again(keep, given):
+async def test_a_deleted_spec_is_repaired(keep, given):
     one = given("a")
     await keep({R: ResourceHoldings(HELD)})
     for _ in range(2):
@@ -175,7 +175,7 @@ async def test_a_spec_that_somebody_removed_under_a_container_is_made_again(keep
         await until(one.spec.exists)
 
 
-async def test_a_directory_that_cannot_be_written_is_told_once_and_tried_again(keep, given, caplog):
+async def test_an_unwritable_directory_is_logged_once(keep, given, caplog):
     one = given("a")
     one.spec.unlink()
     one.spec.parent.rmdir()

@@ -39,7 +39,7 @@ SIZES += [(V1ALPHA1, "env", "x"), (V1ALPHA1, "id", "x")]
 
 
 @pytest.mark.parametrize(("api", "where", "character"), SIZES)
-def test_an_answer_may_be_as_large_as_the_kubelet_takes_it_and_no_larger(api, where, character):
+def test_an_answer_may_have_the_largest_size(api, where, character):
     spare = answer(api, filled(where, "x" * LARGEST)) - LARGEST  # what isn't the text itself
     text = character * ((LARGEST - spare) // len(character.encode()))
     text += "x" * (LARGEST - answer(api, filled(where, text)))

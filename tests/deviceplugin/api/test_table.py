@@ -62,7 +62,7 @@ def test_the_configuration_knows_the_same_versions():
     assert tuple(api.name for api in APIS) == values.API_NAMES == values.KubeletSettings().apis
 
 
-def test_lists_follow_one_another_at_once_unless_a_version_says_otherwise():
+def test_a_version_pauses_lists_only_if_it_says_so():
     api = v1beta1.API
     row = Api(api.name, api.version, api.package, api.rpcs, api.to_register, api.to_offer, api.from_answer)
     assert (row.pause, row.forgetful, row.losses) == (0.0, (), ())
@@ -134,7 +134,7 @@ def by_id(offers):
 @each_api
 @given(lists=st.lists(LISTS, max_size=4))
 @settings(deadline=None, max_examples=60)
-def test_the_joined_bytes_are_those_of_the_whole_message(api, lists):
+def test_joined_pieces_are_the_whole_message(api, lists):
     """In the order in which the same ids were listed first."""
     encoder = ListEncoder(api)
     order: list[str] = []
@@ -143,7 +143,7 @@ def test_the_joined_bytes_are_those_of_the_whole_message(api, lists):
         assert encoder.encode(offers) == whole(api, [offers[id_] for id_ in order])
 
 
-def test_only_what_changed_is_encoded_anew_and_what_left_is_forgotten():
+def test_only_changed_offers_are_encoded():
     encoded = []
 
     def to_offer(offer):

@@ -65,7 +65,7 @@ def test_an_allocation_in_known_bytes():
     assert raw == b"\x0a" + bytes([len(spec)]) + spec + b"\x0a\x03\x0a\x01b"
 
 
-def test_what_a_container_gets_without_any_device_arrives_too():
+def test_an_allocation_without_ids_arrives():
     answer = ours.AllocateResponse.FromString(to_allocations((Grant((), Allocation(env={"K": "V"})),)))
     assert [(spec.ID, dict(spec.envs)) for spec in answer.spec] == [("", {"K": "V"})]
 
@@ -78,7 +78,7 @@ def test_what_of_an_allocation_is_lost_is_told(full, field):
     assert lost == (field in API.losses)
 
 
-def test_it_differs_from_1_9_in_its_version_and_its_answer_to_allocate():
+def test_it_differs_from_1_9_in_two_messages():
     assert (API.service, API.register_path) == (v1alpha2.API.service, v1alpha2.API.register_path)
     assert API.to_offer is v1alpha2.API.to_offer
     differing = [new.name for new, old in zip(API.rpcs, v1alpha2.API.rpcs, strict=True) if new != old]

@@ -49,7 +49,7 @@ def test_register_in_known_bytes():
     assert to_register(registration) == b"\x0a\x07v1beta1\x12\x01s\x1a\x05e.x/r\x22\x04\x08\x01\x10\x01"
 
 
-def test_options_are_present_in_register_when_all_of_them_are_off():
+def test_register_has_options_that_are_off():
     request = ours.RegisterRequest.FromString(to_register(Registration("e.x/r", "s", Options())))
     assert request.HasField("options")
     assert not request.options.ListFields()
@@ -233,7 +233,7 @@ def test_an_allocation_in_known_bytes():
     assert to_allocations((Grant(("a",), allocation),)) == b"\x0a" + bytes([len(container)]) + container
 
 
-def test_a_container_that_gets_nothing_has_a_response_nevertheless():
+def test_an_empty_grant_has_a_response():
     # without one, kubelets 1.10 and 1.11 crash
     assert to_allocations((Grant(("a",), Allocation()),)) == b"\x0a\x00"
 
