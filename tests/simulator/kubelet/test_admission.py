@@ -8,9 +8,7 @@ from tests.simulator.rig import Rig, X
 
 @pytest.mark.parametrize(("version", "crashes"), [("1.31", False), ("1.34", True), ("1.37", True)])
 @pytest.mark.parametrize("listed", [True, False])
-async def test_a_held_device_missing_after_a_restart_with_a_topology_policy(
-    rig: Rig, version: str, crashes: bool, listed: bool
-) -> None:
+async def test_missing_held_device_with_policy(rig: Rig, version: str, crashes: bool, listed: bool) -> None:
     """Listed Unhealthy it does no harm."""
     kubelet = await rig.kubelet(version, policy="best-effort", numa=2)
     plugin = rig.plugin(kubelet)

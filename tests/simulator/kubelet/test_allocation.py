@@ -6,7 +6,7 @@ from dpgateway_simulator import Crashed
 from tests.simulator.rig import Rig, X
 
 
-async def test_an_app_container_reuses_the_devices_of_its_init_container(rig: Rig, era: str) -> None:
+async def test_app_container_reuses_init_devices(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     await kubelet.admit("p1", {"c": {X: 1}}, init={"i": {X: 1}})
     first, second = plugin.asked()
@@ -22,7 +22,7 @@ async def test_a_sidecar_keeps_its_devices(rig: Rig, version: str, same: bool) -
     assert (first == second) == same
 
 
-async def test_an_allocate_error_is_the_pods_and_frees_the_devices(rig: Rig, era: str) -> None:
+async def test_allocate_error_frees_devices(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
 
     async def refuse(ids: tuple[str, ...]) -> None:

@@ -50,7 +50,7 @@ def test_real_files_are_read(layouts: tuple[Layout, ...], text: str) -> None:
     assert all(one.answer is not None and one.answer.mounts[0].host_path == "/tmp" for one in found.holdings)
 
 
-def test_an_entry_per_device_gathers_a_containers_devices() -> None:
+def test_entries_per_device_are_gathered() -> None:
     text = write(DEVICE, [Holding("p", "c", X, {0: ["b", "a"]}, None)], {})
     assert json.loads(text)["Entries"][0] == {
         "PodUID": "p",
@@ -71,7 +71,7 @@ def test_what_is_written_is_read_again(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
-def test_text_is_written_as_it_is_because_go_escapes_no_letters(layout: Layout) -> None:
+def test_writes_unescaped_text(layout: Layout) -> None:
     text = write(layout, [], {X: ["gerät"]})
     assert '["gerät"]' in text
     assert read((layout,), text).registered == (X,)
@@ -93,7 +93,7 @@ def test_nothing_is_written_as_null(layout: Layout) -> None:
         (CONTAINER, CHECKED),
     ],
 )
-def test_older_readers_ignore_what_they_do_not_know(reader: Layout, writer: Layout) -> None:
+def test_older_readers_ignore_unknown_keys(reader: Layout, writer: Layout) -> None:
     assert read((reader,), write(writer, [HOLDING], {X: ["d0"]})) == Checkpoint()
 
 

@@ -20,7 +20,7 @@ async def test_preference_comes_before_allocate(rig: Rig, version: str, called: 
     assert [call for call in plugin.calls if call[0] in {"GetPreferredAllocation", "Allocate"}] == wanted
 
 
-async def test_a_plugin_that_fails_to_prefer_fails_the_pod(rig: Rig) -> None:
+async def test_preference_error_fails_the_pod(rig: Rig) -> None:
     async def fails(ids: object) -> None:
         raise RuntimeError("worn out")
 
@@ -60,7 +60,7 @@ async def test_readmission_before_the_plugin_is_back(rig: Rig, version: str, run
     assert reply.get("reason") == ("UnexpectedAdmissionError" if error else None)
 
 
-async def test_a_finished_init_container_is_the_pods_death_at_a_restart(rig: Rig) -> None:
+async def test_finished_init_container_fails_restart(rig: Rig) -> None:
     kubelet, _ = await rig.both("1.37")
     assert (await kubelet.admit("p1", {"c": {X: 1}}, init={"i": {X: 1}}))["ok"]
     (reply,) = await kubelet.restart()
@@ -81,7 +81,7 @@ async def test_a_limit_of_zero(rig: Rig, era: str) -> None:
         assert reply["ok"]
 
 
-async def test_a_pod_that_changes_its_request_is_refused(rig: Rig) -> None:
+async def test_refuses_a_changed_request(rig: Rig) -> None:
     kubelet, _ = await rig.both("1.37")
     await kubelet.admit("p1", {"c": {X: 1}})
     reply = await kubelet.admit("p1", {"c": {X: 2}})

@@ -23,7 +23,7 @@ async def test_options_that_fail(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("version", "pre_starts"), [("1.24", 0), ("1.25", 1)])
-async def test_options_come_from_register_up_to_1_24(rig: Rig, version: str, pre_starts: int) -> None:
+async def test_register_options_up_to_1_24(rig: Rig, version: str, pre_starts: int) -> None:
     kubelet = await rig.kubelet(version)
     plugin = rig.plugin(kubelet)
     plugin.options["pre_start_required"] = False
@@ -41,7 +41,7 @@ async def test_options_come_from_register_up_to_1_24(rig: Rig, version: str, pre
 
 
 @pytest.mark.parametrize(("version", "goes_on"), [("1.34", True), ("1.35", False)])
-async def test_a_caller_that_gives_up_stops_the_kubelet_only_from_1_35(rig: Rig, version: str, goes_on: bool) -> None:
+async def test_caller_gives_up_from_1_35(rig: Rig, version: str, goes_on: bool) -> None:
     kubelet = await rig.kubelet(version)
     plugin = await rig.plugin(kubelet).serve()
     asked, answer = asyncio.Event(), asyncio.Event()
@@ -64,13 +64,13 @@ async def test_a_caller_that_gives_up_stops_the_kubelet_only_from_1_35(rig: Rig,
 
 
 @pytest.mark.parametrize(("version", "hands_on"), [("1.34", False), ("1.35", True), ("1.37", True)])
-async def test_the_callers_deadline_is_handed_on_from_1_35(rig: Rig, version: str, hands_on: bool) -> None:
+async def test_callers_deadline_from_1_35(rig: Rig, version: str, hands_on: bool) -> None:
     plugin = await rig.plugin(await rig.kubelet(version)).start()
     assert (plugin.seconds is not None) == hands_on
     assert plugin.seconds is None or plugin.seconds <= 20.5
 
 
-async def test_the_same_path_twice_is_refused_by_1_37_and_orphans_the_client(rig: Rig) -> None:
+async def test_refuses_same_path_in_1_37(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.37")
     path = kubelet.directory / "x.sock"
     with pytest.raises(grpc.aio.AioRpcError, match=f"device plugin already connected: {path}"):
@@ -88,7 +88,7 @@ async def test_the_same_path_twice_is_refused_by_1_37_and_orphans_the_client(rig
     assert kubelet.counts(X) == (2, 2)
 
 
-async def test_a_survivor_is_called_after_the_newest_has_gone_in_1_37(rig: Rig) -> None:
+async def test_survivor_is_called_in_1_37(rig: Rig) -> None:
     kubelet, old = await rig.both("1.37")
     new = await rig.plugin(kubelet, "new.sock").start()
     await new.stop()

@@ -5,7 +5,7 @@ import pytest
 from tests.simulator.rig import Rig, X
 
 
-async def test_the_kubelet_ends_the_old_stream_up_to_1_11(rig: Rig, era: str) -> None:
+async def test_ends_old_stream_up_to_1_11(rig: Rig, era: str) -> None:
     kubelet, old = await rig.both(era)
     await rig.plugin(kubelet, "new.sock", e0="Healthy").start()
     replaced = kubelet.behaviour.minor <= 11
@@ -17,7 +17,7 @@ async def test_the_kubelet_ends_the_old_stream_up_to_1_11(rig: Rig, era: str) ->
 
 
 @pytest.mark.parametrize("version", ["1.12", "1.24", "1.25", "1.36", "1.37"])
-async def test_from_1_12_on_the_last_list_of_either_counts(rig: Rig, version: str) -> None:
+async def test_last_list_counts_from_1_12(rig: Rig, version: str) -> None:
     kubelet, old = await rig.both(version)
     new = await rig.plugin(kubelet, "new.sock", e0="Healthy").start()
     await old.set(d2="Healthy")
@@ -30,9 +30,7 @@ async def test_from_1_12_on_the_last_list_of_either_counts(rig: Rig, version: st
     ("version", "counts", "ends"),
     [("1.12", (1, 1), 0), ("1.24", (1, 1), 0), ("1.25", (1, 0), 1), ("1.36", (1, 0), 1), ("1.37", (1, 1), 0)],
 )
-async def test_the_end_of_an_old_stream_kills_the_new_client_from_1_25_to_1_36(
-    rig: Rig, version: str, counts: tuple[int, int], ends: int
-) -> None:
+async def test_old_stream_kills_new_client(rig: Rig, version: str, counts: tuple[int, int], ends: int) -> None:
     kubelet, old = await rig.both(version)
     new = await rig.plugin(kubelet, "new.sock", e0="Healthy").start()
     await old.stop()
@@ -45,7 +43,7 @@ async def test_the_end_of_an_old_stream_kills_the_new_client_from_1_25_to_1_36(
     assert new.count("Allocate") == (0 if ends else 1)
 
 
-async def test_a_plugin_restarted_at_once_on_the_same_path_is_back(rig: Rig, era: str) -> None:
+async def test_restarted_plugin_is_back(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     await plugin.stop()
     await kubelet.wait_for_event("stream ended")
@@ -54,9 +52,7 @@ async def test_a_plugin_restarted_at_once_on_the_same_path_is_back(rig: Rig, era
 
 
 @pytest.mark.parametrize(("version", "after"), [("1.9.7", 0), ("1.9.8", 2), ("1.10.2", 0), ("1.10.3", 2), ("1.10", 2)])
-async def test_devices_stay_unhealthy_after_a_plugins_restart_in_early_patches(
-    rig: Rig, version: str, after: int
-) -> None:
+async def test_early_patches_keep_devices_unhealthy(rig: Rig, version: str, after: int) -> None:
     """kubernetes #62773; an all-unhealthy list first is the way out."""
     kubelet, plugin = await rig.both(version)
     await plugin.stop()
@@ -68,7 +64,7 @@ async def test_devices_stay_unhealthy_after_a_plugins_restart_in_early_patches(
     assert kubelet.counts(X) == (2, 2)
 
 
-async def test_1_8_keeps_the_devices_of_a_replaced_plugin_and_asks_the_new_one_for_them(rig: Rig) -> None:
+async def test_1_8_keeps_replaced_devices(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.8")
     await rig.plugin(kubelet, a0="Healthy").start()
     new = await rig.plugin(kubelet, "new.sock", b0="Healthy").start()
@@ -76,7 +72,7 @@ async def test_1_8_keeps_the_devices_of_a_replaced_plugin_and_asks_the_new_one_f
     assert new.asked() == [("a0", "b0")]
 
 
-async def test_a_dropped_stream_is_the_end_of_it(rig: Rig, era: str) -> None:
+async def test_dropped_stream_ends(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     assert kubelet.drop_streams(X) == 1
     await kubelet.wait_for(lambda: not kubelet.counts(X)[1])

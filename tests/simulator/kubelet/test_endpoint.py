@@ -26,7 +26,7 @@ async def test_a_plugin_that_is_not_served(rig: Rig, era: str) -> None:
     assert await kubelet.wait_for(lambda: kubelet.counts(X) == ((0, 0) if era == "1.9" else (None, None)))
 
 
-async def test_a_plugin_that_is_served_while_the_kubelet_tries(rig: Rig) -> None:
+async def test_late_plugin_is_dialled(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.37", clock=clock)
     plugin = rig.plugin(kubelet)
@@ -38,7 +38,7 @@ async def test_a_plugin_that_is_served_while_the_kubelet_tries(rig: Rig) -> None
     await kubelet.wait_for(lambda: kubelet.counts(X) == (2, 2))
 
 
-async def test_a_plugin_that_accepts_but_says_nothing_is_not_connected(rig: Rig) -> None:
+async def test_silent_plugin_is_not_connected(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.37", clock=clock)
     with bound(kubelet.directory / "x.sock") as silent:
@@ -49,7 +49,7 @@ async def test_a_plugin_that_accepts_but_says_nothing_is_not_connected(rig: Rig)
         assert (await refusal(registering))[1] == "failed to dial device plugin: context deadline exceeded"
 
 
-async def test_a_name_too_long_for_the_real_directory_is_not_dialled(rig: Rig) -> None:
+async def test_too_long_name_is_not_dialled(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.8", clock=clock)
     plugin = rig.plugin(kubelet, "x" * 76)
@@ -59,7 +59,7 @@ async def test_a_name_too_long_for_the_real_directory_is_not_dialled(rig: Rig) -
 
 
 @pytest.mark.parametrize(("version", "fits"), [("1.9", True), ("1.10", False), ("1.37", False)])
-async def test_a_list_above_4_mib_ends_the_stream_from_1_10_on(rig: Rig, version: str, fits: bool) -> None:
+async def test_large_list_ends_the_stream(rig: Rig, version: str, fits: bool) -> None:
     kubelet = await rig.kubelet(version)
     plugin = rig.plugin(kubelet, **{"x" * 4_300_000: "Healthy"})
     await plugin.serve()

@@ -8,7 +8,7 @@ from dpgateway_simulator import NotRunningError
 from tests.simulator.rig import Rig, X
 
 
-async def test_a_plugin_registers_and_a_pod_gets_its_devices(rig: Rig, era: str) -> None:
+async def test_pod_gets_devices(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     does = kubelet.behaviour
     assert kubelet.counts(X) == (2, 2)
@@ -53,7 +53,7 @@ async def test_waiting_tells_what_happened_last(rig: Rig) -> None:
         await kubelet.wait_for(lambda: False, timeout=0)
 
 
-async def test_kubelet_sock_can_be_touched_renamed_and_made_anew_while_streams_go_on(rig: Rig) -> None:
+async def test_socket_changes_keep_streams(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.37")
     inode = (kubelet.directory / "kubelet.sock").stat().st_ino
     changed = (kubelet.directory / "kubelet.sock").stat().st_ctime_ns

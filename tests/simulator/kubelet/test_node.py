@@ -26,7 +26,7 @@ async def test_refusing_and_stalling_on_demand(rig: Rig) -> None:
     await kubelet.wait_for(lambda: kubelet.counts(X) == (2, 2))
 
 
-async def test_the_socket_may_be_there_before_anybody_listens(rig: Rig) -> None:
+async def test_socket_before_listening(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.37", clock=clock)
     await kubelet.stop()

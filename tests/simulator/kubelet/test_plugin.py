@@ -69,7 +69,7 @@ async def test_pre_start_container_has_30_seconds(tmp_path: Path) -> None:
     assert 29 <= number * {"S": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}[unit] <= 30
 
 
-async def test_a_plugin_that_ends_between_our_connection_and_our_first_word_is_lost_like_any_other(
+async def test_plugin_ends_after_connect(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "x.sock"

@@ -51,9 +51,7 @@ def named(pods: Any) -> dict[str, list[Any]]:
         ("1.37", [(["d0"], True), (["d2"], True), (["d1"], True)]),
     ],
 )
-async def test_a_resource_has_as_many_entries_as_its_release_makes(
-    rig: Rig, listed: List, version: str, entries: Any
-) -> None:
+async def test_entries_by_release(rig: Rig, listed: List, version: str, entries: Any) -> None:
     kubelet = await rig.kubelet(version, numa=2)
     plugin = rig.plugin(kubelet, d0="Healthy", d1="Healthy", d2="Healthy")
     plugin.nodes = {"d0": [0], "d1": [1], "d2": [0]}
@@ -87,7 +85,7 @@ async def test_releases_before_it_do_not_serve_it(rig: Rig, listed: List) -> Non
         await kubelet.kill()
 
 
-async def test_more_calls_than_the_limit_allows_are_refused_from_1_27_on(rig: Rig, listed: List) -> None:
+async def test_refuses_calls_above_limit(rig: Rig, listed: List) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.27", clock=clock)
     for _ in range(10):
@@ -97,7 +95,7 @@ async def test_more_calls_than_the_limit_allows_are_refused_from_1_27_on(rig: Ri
     await listed(kubelet)
 
 
-async def test_a_deleted_pod_is_listed_no_more_and_its_devices_are_free(rig: Rig, listed: List) -> None:
+async def test_deleted_pod_is_not_listed(rig: Rig, listed: List) -> None:
     kubelet = await rig.kubelet("1.37")
     await rig.plugin(kubelet, d0="Healthy").start()
     assert (await kubelet.admit("a", ONE))["ok"]
@@ -108,9 +106,7 @@ async def test_a_deleted_pod_is_listed_no_more_and_its_devices_are_free(rig: Rig
 
 
 @pytest.mark.parametrize(("version", "left"), [("1.33", {"default/a": ["c"]}), ("1.34", {})])
-async def test_a_pod_that_has_finished_is_listed_without_devices_before_1_34(
-    rig: Rig, listed: List, version: str, left: Any
-) -> None:
+async def test_finished_pod_before_1_34(rig: Rig, listed: List, version: str, left: Any) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet(version, clock=clock)
     await rig.plugin(kubelet, d0="Healthy").start()
@@ -129,7 +125,7 @@ async def test_a_pod_that_has_finished_is_listed_without_devices_before_1_34(
     await until(lambda: not list(pods.iterdir()))
 
 
-async def test_a_pod_has_a_directory_until_the_kubelet_cleans_up(rig: Rig) -> None:
+async def test_pod_directory_until_cleanup(rig: Rig) -> None:
     clock = ManualClock()
     kubelet = await rig.kubelet("1.37", clock=clock)
     pods = kubelet.directory.parent / "pods"
@@ -142,7 +138,7 @@ async def test_a_pod_has_a_directory_until_the_kubelet_cleans_up(rig: Rig) -> No
     await until(lambda: {path.name for path in pods.iterdir()} == {"b", "other"})
 
 
-async def test_a_directory_of_another_name_is_no_kubelets_and_nothing_is_made_beside_it(tmp_path: Path) -> None:
+async def test_other_directory_is_no_root(tmp_path: Path) -> None:
     async with Kubelet("1.37", tmp_path / "plugins") as kubelet:
         assert (await kubelet.admit("a", {"c": {}}))["ok"]
     assert os.listdir(tmp_path) == ["plugins"]  # noqa: PTH208

@@ -66,7 +66,7 @@ async def test_an_unknown_method_is_named(rig: Rig) -> None:
         ("e" * 245 + "/x", True, False),
     ],
 )
-def test_extended_resource_names_became_stricter_with_1_10(name: str, old: bool, new: bool) -> None:
+def test_stricter_names_from_1_10(name: str, old: bool, new: bool) -> None:
     assert extended(name, qualified=False) == old
     assert extended(name, qualified=True) == new
 
@@ -76,7 +76,7 @@ def test_the_version_is_checked_first() -> None:
         check(behaviour("1.37"), "v1", "nodomain")
 
 
-def test_1_8_has_a_word_for_no_name() -> None:
+def test_1_8_names_empty_resources() -> None:
     with pytest.raises(RefusedError, match=r"^invalid Empty ResourceName$"):
         check(behaviour("1.8"), "0.1", "")
 

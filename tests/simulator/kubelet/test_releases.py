@@ -21,13 +21,13 @@ def test_every_minor_version_is_known() -> None:
     assert [behaviour(one).minor for one in versions()] == list(range(8, 38))
 
 
-def test_rows_change_only_fields_of_a_behaviour_in_order() -> None:
+def test_rows_change_known_fields() -> None:
     assert set(releases.FIRST) == FIELDS
     assert all(changes.keys() <= FIELDS for changes in releases.CHANGES.values())
     assert list(releases.CHANGES) == sorted(releases.CHANGES)
 
 
-def test_modules_ask_for_every_column_and_compare_no_releases() -> None:
+def test_modules_compare_no_releases() -> None:
     """Else something that differs by release stands elsewhere, or a column means nothing."""
     modules = [path for path in SOURCES.rglob("*.py") if path.name not in {"releases.py", "behaviour.py"}]
     asked = {name for path in modules for name in re.findall(r"(?<!mis)(?:behaviour|does)\.(\w+)", path.read_text())}
@@ -54,11 +54,11 @@ def test_the_three_apis(version: str, api: str, package: str) -> None:
     assert (behaviour(version).api, DIALECTS[behaviour(version).api].package) == (api, package)
 
 
-def test_what_a_kubelet_is_built_with_does_not_change_with_a_patch() -> None:
+def test_patches_keep_build_values() -> None:
     assert {patch for (_, patch), changes in releases.CHANGES.items() if "user_agent" in changes} == {0}
 
 
-def test_backported_fixes_come_and_go_with_the_patch() -> None:
+def test_backports_follow_the_patch() -> None:
     needs = {one: behaviour(one).needs_healthy for one in ("1.25.9", "1.25.10", "1.26.4", "1.26.5", "1.27.1", "1.28.0")}
     assert needs == {
         "1.25.9": False, "1.25.10": True, "1.26.4": False, "1.26.5": True, "1.27.1": False, "1.28.0": True,

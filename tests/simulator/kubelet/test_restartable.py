@@ -8,7 +8,7 @@ from dpgateway_simulator import Kubelet, NotRunningError, UnknownVersionError
 from tests.simulator.rig import Rig, X
 
 
-async def test_stop_removes_the_socket_but_in_1_8(rig: Rig, era: str) -> None:
+async def test_stop_removes_the_socket(rig: Rig, era: str) -> None:
     kubelet = await rig.kubelet(era)
     await kubelet.stop()
     assert (kubelet.directory / "kubelet.sock").exists() == (era == "1.8")
@@ -60,7 +60,7 @@ async def test_crossings_that_give_a_device_twice(rig: Rig, step: str) -> None:
     assert (held, early, late, repeated, following) == (("d0",), True, True, [], [("d0",)])
 
 
-async def test_from_1_8_to_1_9_a_pod_is_refused_until_the_plugin_is_back(rig: Rig) -> None:
+async def test_upgrade_from_1_8_refuses_pods(rig: Rig) -> None:
     held, early, late, repeated, following = await crossing(rig, "1.8", "1.9")
     assert (held, early, late, repeated, following) == (("d0",), False, True, [("d0",)], [("d1",)])
 

@@ -3,7 +3,7 @@ from tests.simulator.rig import Rig, X
 """PreStartContainer, what a container runs with, and what 1.8 does when one starts."""
 
 
-async def test_pre_start_comes_at_every_start_and_1_8_allocates_again(rig: Rig, era: str) -> None:
+async def test_pre_start_at_every_start(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     await kubelet.admit("p1", {"c": {X: 1}})
     assert (await kubelet.start_container("p1", "c"))["ok"]
@@ -26,7 +26,7 @@ async def test_a_pre_start_error_is_the_containers(rig: Rig) -> None:
     assert (await kubelet.start_container("p1", "c"))["ok"]
 
 
-async def test_a_pod_from_before_the_plugin_can_never_start_again(rig: Rig) -> None:
+async def test_earlier_pod_never_starts_again(rig: Rig) -> None:
     """It runs without a device, and PreStartContainer finds nothing of it."""
     kubelet = await rig.kubelet("1.37")
     assert (await kubelet.admit("p1", {"c": {X: 1}}))["ok"]

@@ -4,7 +4,7 @@ from dpgateway_simulator import ManualClock
 from tests.simulator.rig import Rig, X
 
 
-async def test_health_moves_allocatable_and_a_missing_device_leaves_capacity(rig: Rig, era: str) -> None:
+async def test_health_moves_allocatable(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     await plugin.set(d0="Unhealthy")
     assert kubelet.counts(X) == ((2, 1) if kubelet.behaviour.minor >= 10 else (1, 1))
@@ -43,7 +43,7 @@ async def test_the_health_of_held_devices(rig: Rig) -> None:
     assert health() == ("Healthy", 1), "a missing one counts as healthy, and nobody is told"
 
 
-async def test_devices_of_a_pod_and_all_healthy_ones(rig: Rig) -> None:
+async def test_devices_of_a_pod(rig: Rig) -> None:
     kubelet = await rig.kubelet("1.24")
     plugin = rig.plugin(kubelet)
     plugin.nodes = {"d1": [0]}

@@ -14,7 +14,7 @@ async def test_a_sub_directory_and_its_sockets_survive(rig: Rig, era: str) -> No
     await kubelet.wait_for(lambda: kubelet.counts(X) == (2, 2))
 
 
-async def test_a_killed_kubelet_cleans_the_directory_and_keeps_the_allocation(rig: Rig, era: str) -> None:
+async def test_killed_kubelet_keeps_allocations(rig: Rig, era: str) -> None:
     kubelet, plugin = await rig.both(era)
     await kubelet.admit("p1", {"c": {X: 1}})
     stray, folder = kubelet.directory / "stray", kubelet.directory / "sub"

@@ -16,7 +16,7 @@ def found(some: Candidates, numa: Sequence[int]) -> set[tuple[tuple[int, ...], b
     return {(tuple(sorted(one.affinity or ())), one.preferred) for one in hints(some, numa, missing_crashes=False)}
 
 
-def test_hints_are_the_node_sets_that_suffice_the_smallest_preferred() -> None:
+def test_hints_prefer_smallest_sets() -> None:
     assert found(candidates("abc", 1), (0, 1)) == {((0,), True), ((1,), True), ((0, 1), False)}
     assert found(candidates("abc", 2), (0, 1)) == {((1,), True), ((0, 1), False)}
     assert found(candidates("abc", 3), (0, 1)) == {((0, 1), True)}
@@ -27,13 +27,13 @@ def test_reusable_devices_must_be_within() -> None:
     assert found(candidates("bc", 2, "a"), (0, 1)) == {((0, 1), False)}
 
 
-def test_no_topology_is_no_preference_and_the_impossible_is_none_at_all() -> None:
+def test_hints_without_topology() -> None:
     plain = Candidates({"d": None}, frozenset("d"), frozenset(), 1)
     assert hints(plain, (0, 1), missing_crashes=True) == [Hint(None, preferred=True)]
     assert hints(candidates("a", 2, possible=False), (0, 1), missing_crashes=True) == [Hint(None, preferred=False)]
 
 
-def test_an_unlisted_device_is_a_nil_pointer_in_some_releases() -> None:
+def test_unlisted_device_is_nil_pointer() -> None:
     with pytest.raises(MissingDeviceError):
         hints(candidates("az", 1), (0, 1), missing_crashes=True)
     assert hints(candidates("az", 1), (0, 1), missing_crashes=False)

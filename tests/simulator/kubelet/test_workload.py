@@ -6,7 +6,7 @@ from dpgateway_simulator import NotRunningError
 from tests.simulator.rig import Rig, X
 
 
-async def test_a_kubelet_that_dies_while_it_is_asked(rig: Rig) -> None:
+async def test_kubelet_dies_during_admission(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.37")
     asked = asyncio.Event()
 

@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Run:
     return invoke
 
 
-def test_a_script_runs_and_prints_what_the_kubelet_sees(run: Run, tmp_path: Path) -> None:
+def test_script_prints_events(run: Run, tmp_path: Path) -> None:
     result = run("print capacity", "upgrade 1.37", "print files", arguments=["--kubelet", "1.24"])
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
@@ -46,7 +46,7 @@ def test_json_is_one_object_a_line(run: Run) -> None:
     assert [one["event"] for one in objects if "event" in one] == ["socket created", "started", "stopped"]
 
 
-def test_a_failed_step_is_1_and_is_named(run: Run, tmp_path: Path) -> None:
+def test_failed_step_exits_with_1(run: Run, tmp_path: Path) -> None:
     result = run("kill", "expect running", "print files")
     assert result.exit_code == 1
     assert f"{tmp_path}/script:2: expect running: the kubelet isn't running" in result.output
@@ -62,7 +62,7 @@ def test_a_question_to_a_dead_kubelet_fails(run: Run) -> None:
 @pytest.mark.parametrize(
     ("step", "error"), [("dance", "unknown step 'dance'"), ("delete", "found 'nothing', expected POD")]
 )
-def test_a_script_that_makes_no_sense_is_2(run: Run, tmp_path: Path, step: str, error: str) -> None:
+def test_wrong_script_exits_with_2(run: Run, tmp_path: Path, step: str, error: str) -> None:
     result = run("", step)
     assert result.exit_code == 2
     assert f"{tmp_path}/script:2: {error}" in result.output
@@ -91,7 +91,7 @@ def test_options_come_from_the_environment(run: Run) -> None:
     )
 
 
-def test_a_directory_with_other_files_is_left_alone(run: Run, tmp_path: Path) -> None:
+def test_leaves_foreign_directory_alone(run: Run, tmp_path: Path) -> None:
     (tmp_path / "dp").mkdir()
     (tmp_path / "dp" / "thesis.tex").write_text("x")
     result = run("kill")
@@ -100,7 +100,7 @@ def test_a_directory_with_other_files_is_left_alone(run: Run, tmp_path: Path) ->
     assert (tmp_path / "dp" / "thesis.tex").exists()
 
 
-def test_a_directory_where_a_kubelet_serves_is_left_alone(run: Run, tmp_path: Path) -> None:
+def test_leaves_served_directory_alone(run: Run, tmp_path: Path) -> None:
     (tmp_path / "dp").mkdir()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(tmp_path / "dp" / "kubelet.sock"))
@@ -110,13 +110,13 @@ def test_a_directory_where_a_kubelet_serves_is_left_alone(run: Run, tmp_path: Pa
     assert "a kubelet serves" in result.output
 
 
-def test_the_leftovers_of_a_kubelet_are_taken_over(run: Run) -> None:
+def test_takes_over_leftovers(run: Run) -> None:
     assert run("kill").exit_code == 0
     assert run("kill").exit_code == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_script_that_a_signal_interrupts_has_failed(tmp_path: Path, number: signal.Signals) -> None:
+async def test_interrupted_script_fails(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "script"
     script.write_text("print files\nwait example.com/x=1\n")
     words = ["--device-plugins-dir", str(tmp_path / "dp"), "--script", str(script), "--output", "json"]
@@ -132,7 +132,7 @@ async def test_a_script_that_a_signal_interrupts_has_failed(tmp_path: Path, numb
     assert json.loads(rest.splitlines()[-1])["event"] == "stopped"
 
 
-def test_output_that_cannot_be_written_ends_the_kubelet(tmp_path: Path) -> None:
+def test_broken_output_ends_the_kubelet(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("pause 1000\n")
     words = ["--device-plugins-dir", str(tmp_path / "dp"), "--script", str(script)]
@@ -146,7 +146,7 @@ def test_output_that_cannot_be_written_ends_the_kubelet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_without_a_script_it_runs_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+async def test_runs_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     words = ["--device-plugins-dir", str(tmp_path / "dp"), "--output", "json"]
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", RUN, *words, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None

@@ -54,11 +54,11 @@ async def complete(rig: Rig) -> Complete:
         ("dance ", []),
     ],
 )
-async def test_a_line_is_completed_with_what_there_is(complete: Complete, text: str, expected: list[str]) -> None:
+async def test_completes_a_line(complete: Complete, text: str, expected: list[str]) -> None:
     assert complete(text) == expected
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-async def test_a_kubelet_that_does_not_run_offers_what_it_can(complete: Complete, name: str) -> None:
+async def test_completes_without_a_kubelet(complete: Complete, name: str) -> None:
     await complete.kubelet.kill()
     assert all(one.startswith(f"{name} ") for one in complete(f"{name} "))

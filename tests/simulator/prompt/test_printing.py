@@ -4,7 +4,7 @@ from dpgateway_simulator.prompt import printing
 from tests.simulator.rig import Rig, X
 
 
-async def test_the_table_has_devices_that_are_gone_and_pods_that_are_deleted(rig: Rig) -> None:
+async def test_table_has_gone_devices(rig: Rig) -> None:
     kubelet, plugin = await rig.both("1.34")
     await kubelet.admit("p1", {"c": {X: 2}})
     assert printing.state(kubelet) == f"1.34 runs  {X} 2/2  1 pod"

@@ -179,7 +179,7 @@ async def talk(short_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         ("# nothing", "help` lists the commands"),
     ],
 )
-async def test_an_error_is_said_and_the_next_line_is_done(talk: Talk, line: str, said: str) -> None:
+async def test_continues_after_an_error(talk: Talk, line: str, said: str) -> None:
     text = await talk(f"{line}\rprint files\rquit\r")
     assert said in text
     assert 'files: ["DEPRECATION"' in text
@@ -221,6 +221,6 @@ def test_long_lines_go_on_below_their_text() -> None:
     assert wrapped("    0.001  one-long-word two", 15) == "    0.001\n           one-long-word\n           two"
 
 
-def test_without_a_place_for_it_history_is_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     assert type(history()).__name__ == "InMemoryHistory"

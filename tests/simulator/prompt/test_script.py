@@ -44,7 +44,7 @@ def test_what_is_no_script(tmp_path: Path, name: str, text: str, error: str) -> 
         ("s.yaml", "- wiat example.com/x=1\n- kill\n- {pod: p1}\n- delete\n", ["s.yaml:1", "s.yaml:3", "s.yaml:4"]),
     ],
 )
-def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
+def test_reports_all_wrong_lines(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ScriptError) as caught:
         read(tmp_path / name)

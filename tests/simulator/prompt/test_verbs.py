@@ -67,7 +67,7 @@ async def test_registering_in_words(session: Rehearsal) -> None:
     await do(session, f"register example.com/y y.sock {api}")
 
 
-async def test_the_clock_is_turned_beyond_the_kubelets_patience(session: Rehearsal) -> None:
+async def test_turns_the_clock(session: Rehearsal) -> None:
     await do(session, f"wait {X}=2/2 within 10")
     await session.plugin.stop()
     await do(session, f"wait {X}=0/2 within 10", "clock 299", f"expect {X}=0/2", "clock 2", "print capacity")
@@ -139,7 +139,7 @@ def test_words_that_make_no_sense(line: str, error: str) -> None:
         verbs.read(line)
 
 
-def test_every_verb_is_in_the_table_of_help() -> None:
+def test_help_has_every_verb() -> None:
     text = verbs.table()
     assert all(verb.help in text and name in text for name, verb in verbs.VERBS.items())
     assert max(map(len, text.splitlines())) <= 120

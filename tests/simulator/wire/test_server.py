@@ -13,7 +13,7 @@ from dpgateway_simulator.wire.server import GoServer
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_connection_that_is_just_being_accepted_ends_with_the_server(tmp_path, turns):
+async def test_accepting_connection_ends(tmp_path, turns):
     """``turns`` of the event loop after it came."""
     path = tmp_path / "kubelet.sock"
     server = GoServer([])
