@@ -63,7 +63,7 @@ async def test_who_waits_for_a_descriptor_is_forgotten_with_the_listener(short_p
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     listener.close()
     with pytest.raises(Gone):
-        await dialled.hear()
+        await dialled.receive()
     dialled.close()
 
 
@@ -71,8 +71,8 @@ async def test_texts_arrive_whole_and_in_order(both):
     dialled, accepted = both
     for text in ("one", "two"):
         dialled.send(text)
-    assert [await accepted.hear() for _ in range(2)] == ["one", "two"]
-    hearing = asyncio.ensure_future(dialled.hear())
+    assert [await accepted.receive() for _ in range(2)] == ["one", "two"]
+    hearing = asyncio.ensure_future(dialled.receive())
     await asyncio.sleep(0)
     accepted.send("three")
     assert await hearing == "three"
@@ -82,12 +82,12 @@ async def test_a_descriptor_that_is_passed_is_the_same_file_and_is_no_childs(bot
     dialled, accepted = both
     with (tmp_path / "file").open("w") as file:
         accepted.send("take", file.fileno())
-        await dialled.hear()
-        (passed,) = dialled.passed()
+        await dialled.receive()
+        (passed,) = dialled.take_descriptors()
         assert os.path.samestat(os.fstat(passed), os.fstat(file.fileno()))
         assert not os.get_inheritable(passed)
         os.close(passed)
-    assert dialled.passed() == []
+    assert dialled.take_descriptors() == []
 
 
 async def test_descriptors_that_nobody_took_are_closed(both):
@@ -95,7 +95,7 @@ async def test_descriptors_that_nobody_took_are_closed(both):
     reader, writer = os.pipe()
     accepted.send("take", writer)
     os.close(writer)
-    await dialled.hear()
+    await dialled.receive()
     dialled.close()
     assert os.read(reader, 1) == b""  # the last copy of the other end is closed
     os.close(reader)
@@ -107,7 +107,7 @@ async def test_who_listens_takes_no_descriptors(both):
     dialled.send("ask", *[writer] * MOST_DESCRIPTORS)
     os.close(writer)
     os.set_blocking(reader, False)
-    assert await accepted.hear() == "ask"
+    assert await accepted.receive() == "ask"
     assert os.read(reader, 1) == b""
     os.close(reader)
 
@@ -116,7 +116,7 @@ async def test_the_end_of_the_other_is_noticed(both):
     dialled, accepted = both
     dialled.close()
     with pytest.raises(Gone):
-        await accepted.hear()
+        await accepted.receive()
     with pytest.raises(OSError, match="Broken pipe"):
         accepted.send("hello")
 
@@ -126,14 +126,14 @@ async def test_what_the_other_said_before_it_closed_is_heard_although_it_never_l
     dialled.send("serves")
     accepted.send("back")
     accepted.close()
-    assert await dialled.hear() == "back"
+    assert await dialled.receive() == "back"
     with pytest.raises(Gone):
-        await dialled.hear()
+        await dialled.receive()
 
 
 async def test_who_waits_for_a_text_hears_that_nobody_will_get_it(both):
     dialled, _ = both
-    hearing = asyncio.ensure_future(dialled.hear())
+    hearing = asyncio.ensure_future(dialled.receive())
     await asyncio.sleep(0)
     dialled.close()
     with pytest.raises(Gone):

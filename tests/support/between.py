@@ -65,8 +65,8 @@ class Between:
     async def _pass(self, who: str, one: Peer, other: Peer) -> None:
         with contextlib.suppress(OSError):  # one of them has ended
             while True:
-                text = await one.hear()
-                descriptors = one.passed()
+                text = await one.receive()
+                descriptors = one.take_descriptors()
                 try:
                     await self._heard(who, text.partition(" ")[0])
                     other.send(text, *descriptors)

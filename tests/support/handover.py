@@ -30,7 +30,7 @@ async def offered(kubelet, *names):
 
 async def heard(peer, seconds=20):
     async with asyncio.timeout(seconds):
-        return await peer.hear()
+        return await peer.receive()
 
 
 def serves(newer, gateway, name=R):
@@ -44,7 +44,7 @@ def serves(newer, gateway, name=R):
 
 @contextlib.contextmanager
 def passed(peer):
-    (descriptor,) = peer.passed()
+    (descriptor,) = peer.take_descriptors()
     yield descriptor
     os.close(descriptor)
 

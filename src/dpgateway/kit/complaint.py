@@ -1,4 +1,4 @@
-"""Logs what is wrong once, until it changes or is over; and repeats now and then what is still wrong."""
+"""Logs a problem once, until it changes or is over, and repeats one that persists."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dpgateway.errors import encodable
 
 EVERY = 600.0
-"""Seconds until what is still wrong is repeated, because the line that said it first may be days old."""
+"""Seconds until a problem that persists is logged again, because its first line may be days old."""
 
 
 class Complaint:
-    """One problem, or all problems of one kind. Used from one thread at a time."""
+    """The problem, or the problems, of one kind. Used from one thread at a time."""
 
     def __init__(
         self,
@@ -22,14 +22,14 @@ class Complaint:
         recovered: str = "",
         level: int = logging.WARNING,
     ) -> None:
-        """``message``: with a ``%s`` for the text; ``recovered``: what the log says when it is over."""
+        """``message``: with ``%s`` for a problem's text; ``recovered``: logged when all problems are over."""
         self._log, self._message, self._recovered, self._level = log, message, recovered, level
         self.texts: tuple[str, ...] = ()
-        """All that is wrong now."""
+        """The present problems."""
 
     @property
     def text(self) -> str:
-        """What is wrong now; empty if nothing is."""
+        """All present problems; empty if there is none."""
         return "; ".join(self.texts)
 
     def say(
@@ -39,8 +39,8 @@ class Complaint:
         error: BaseException | None = None,
         extra: Mapping[str, object] | None = None,
     ) -> None:
-        """``texts``: all that is wrong at this moment. ``message``: another one, for these. ``error``: is logged with
-        its traceback; ``extra``: fields.
+        """``texts``: all present problems. ``message``: in place of the usual one. ``error``: with its traceback.
+        ``extra``: fields.
         """
         if not texts:
             self.over()
@@ -51,26 +51,26 @@ class Complaint:
                 self._log.log(self._level, message or self._message, encodable(text), exc_info=error, extra=extra)
 
     def over(self) -> None:
-        """Nothing is wrong any more."""
+        """There is no problem any more."""
         if self.texts and self._recovered:
             self._log.info(self._recovered)
         self.texts = ()
 
 
 class Reminder:
-    """Repeats what is still wrong. Used from the event loop; there is a timer only while something is."""
+    """Repeats a problem that persists. Used from the event loop; it has a timer only while there is a problem."""
 
     def __init__(self, say: Callable[[str, float], object]) -> None:
-        """``say(text, seconds)``: what is wrong, and for how long something has been."""
+        """``say(text, seconds)`` gets the problem, and how long there has been one."""
         self._say = say
         self._text = ""
         self.since: float | None = None
-        """When something went wrong, by the event loop's clock; None while nothing is."""
+        """The beginning of the problem, by the event loop's clock; None without one."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def hear(self, text: str) -> None:
-        """``text``: what is wrong now; empty if nothing is. When it changes, its age goes on."""
+    def set(self, text: str) -> None:
+        """``text``: the present problem; empty if there is none. A change of the text doesn't reset ``since``."""
         self._text = "" if self._closed else text
         if not self._text:
             self._stop()

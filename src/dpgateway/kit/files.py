@@ -1,4 +1,4 @@
-"""Files that other processes read and write, and directories in which nobody else may write."""
+"""Reading a file that others write, writing one that others read, and private directories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 
 
 class NotAFileError(OSError):
-    """What is there is no regular file."""
+    """It isn't a regular file."""
 
     def __init__(self, path: Path, mode: int) -> None:
         super().__init__(f"{path}: expected a regular file, found mode {mode:o}")
@@ -24,7 +24,7 @@ class TooLongError(OSError):
 
 
 class Contents(NamedTuple):
-    """What was in a file, and what is known of it."""
+    """The content of a file, and its stat."""
 
     content: bytes
     status: os.stat_result
@@ -35,8 +35,8 @@ def read(
 ) -> Contents:
     """A whole file, of ``longest`` bytes at most. Never waits for another process. Raises OSError.
 
-    ``check``: called before anything is read, and raises what is wrong, such as the owner. ``follow``: also if the path
-    is a symbolic link, which else fails with ELOOP (open(2)).
+    ``check`` is called before reading, and may raise, because of the owner for example. ``follow``: follows a symbolic
+    link, which else fails with ELOOP (open(2)).
     """
     before = path.stat(follow_symlinks=follow)  # opening a device may do something
     if not stat.S_ISREG(before.st_mode) and not stat.S_ISLNK(before.st_mode):
@@ -95,7 +95,7 @@ def _sync(directory: Path) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """Makes it, and those above it. Raises OSError if it can't, or if what is there is another user's."""
+    """Makes it, and its parents. Raises OSError, also for a directory in which another user may write."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.stat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:

@@ -28,9 +28,9 @@ import asyncinotify
 from asyncinotify import Inotify, Mask
 
 MOST = 16_384
-"""Events that wait for a subscriber; as many wait for a process by default (fs.inotify.max_queued_events)."""
+"""Events in a queue; as many wait in an instance by default (fs.inotify.max_queued_events)."""
 _FOR_ALL = Mask.IGNORED | Mask.UNMOUNT | Mask.Q_OVERFLOW
-"""Events that come without having been asked for (inotify(7))."""
+"""Events that need not be asked for (inotify(7))."""
 
 
 class FileEvent(NamedTuple):
@@ -78,7 +78,7 @@ class _Instance:
             return not self._ended
 
     def leave(self, subscriber: Subscription) -> None:
-        """Its descriptor isn't written to after this."""
+        """Afterwards its descriptor isn't written to."""
         with self._lock:
             self._subscribers.discard(subscriber)
             for one in self._watched.values():
@@ -174,7 +174,7 @@ class Subscription:
         self.close()
 
     def close(self) -> None:
-        """What wasn't read is lost."""
+        """Drops unread events."""
         if not self._closed:
             self._closed = True
             self._instance.leave(self)
@@ -187,7 +187,7 @@ class Subscription:
         return self._instance.add(self, path, mask)
 
     def remove(self, watch: int) -> None:
-        """No event of it comes any more, but those that have come already."""
+        """Queues no more events of it."""
         self._instance.remove(self, watch)
 
     def put(self, events: Iterable[FileEvent]) -> None:
@@ -199,7 +199,7 @@ class Subscription:
             os.eventfd_write(self.descriptor, 1)
 
     def read(self) -> list[FileEvent]:
-        """All that have happened until now."""
+        """All events until now."""
         self._instance.read()
         with self._reading:
             events = list(self._events)

@@ -1,4 +1,4 @@
-"""How many descriptors and threads, and how much address space the system allows this process."""
+"""The limits of this process: descriptors, threads, address space."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import threading
 from pathlib import Path
 
 _OWN, _FOR_EACH = 48, 8
-"""Descriptors: of the process, and of a resource with its lock, socket, streams and what its driver opens."""
+"""Descriptors of the process, and of each resource: lock, socket, streams, and its driver's."""
 _OWN_TASKS = 20
-"""Processes and threads; a resource has one at least. With fewer gRPC aborts, or hangs without a word."""
+"""Processes and threads, besides one of each resource. With fewer gRPC aborts, or hangs silently."""
 _OWN_SPACE, _SPACE_FOR_EACH = 256, 16
-"""MiB of addresses, most of which are the stacks of threads. With fewer gRPC does the same."""
+"""MiB of addresses, mostly for stacks of threads. With less gRPC aborts, or hangs silently."""
 _MIB = 1024 * 1024
 
 
 def too_few(resources: int) -> str:
-    """What the system has too little of to serve that many resources, and what to do; empty if it has enough."""
+    """The limit that is too low for that many resources, and how to raise it; empty if none is."""
     return too_few_descriptors(resources) or _too_few_tasks(resources) or _too_little_space(resources)
 
 
@@ -46,7 +46,7 @@ def _too_little_space(resources: int) -> str:
 
 
 def too_few_descriptors(resources: int) -> str:
-    """Why that many resources can't be served; empty if they can. Raises the soft limit as far as that takes."""
+    """The same for descriptors. Raises the soft limit as far as needed."""
     needed = _OWN + _FOR_EACH * resources
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -60,7 +60,7 @@ def too_few_descriptors(resources: int) -> str:
 
 
 def on_threads() -> str:
-    """How many threads there are, and which limits the system has for them."""
+    """The number of threads, and their limits."""
     limits = [f"RLIMIT_NPROC of uid {os.getuid()}: {_shown(resource.getrlimit(resource.RLIMIT_NPROC)[0])}"]
     with contextlib.suppress(OSError):
         limits.append(f"pids.max of the cgroup: {_pids_max()}")
@@ -72,8 +72,8 @@ def _shown(limit: int) -> str:
 
 
 def _pids_max() -> str:
-    """The limit of this process's cgroup, of either version. In a container its own cgroup may be the root of what can
-    be seen. Raises OSError if that can't be known.
+    """The limit of this process's cgroup, of either version, which in a container may be the visible root. Raises
+    OSError.
     """
     limits = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():

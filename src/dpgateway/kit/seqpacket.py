@@ -1,6 +1,6 @@
-"""Two processes of one user on this node that tell each other short texts, and pass descriptors (unix(7), SCM_RIGHTS).
+"""Messages, with descriptors, between two processes of one user on this node (unix(7): SOCK_SEQPACKET, SCM_RIGHTS).
 
-A text is a packet: it arrives whole or not at all, and an end of the other process is noticed at once.
+A message arrives whole or not at all, and the end of the other process is noticed at once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from dpgateway.kit import unix
 
 LONGEST = 1024
-"""Bytes of a text."""
+"""Bytes of a message."""
 EXHAUSTED = 0.1
-"""Seconds until the next caller is accepted, if there was no descriptor left, or no memory."""
+"""Seconds until the next accept(2) after one failed for want of descriptors or memory."""
 MOST_DESCRIPTORS = 253
-"""With one text (SCM_MAX_FD, include/net/scm.h)."""
-_NOTHING_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""accept(2)"""
+"""Of one message (SCM_MAX_FD, include/net/scm.h)."""
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""Errors of accept(2)."""
 
 
 class Gone(OSError):
@@ -29,27 +29,27 @@ class Gone(OSError):
 
 
 class Peer:
-    """The other process. Used from the event loop."""
+    """The other end of a connection. Used from the event loop."""
 
     def __init__(self, connected: socket.socket, most_descriptors: int = MOST_DESCRIPTORS) -> None:
-        """``most_descriptors`` are taken with one text; the kernel closes the others."""
+        """``most_descriptors``: of one message; the kernel closes the others."""
         self._socket, self._most = connected, most_descriptors
-        self._passed: list[int] = []
+        self._descriptors: list[int] = []
         self._readable = asyncio.Event()
         self._closed = False
 
     @classmethod
     def dial(cls, path: Path) -> Peer:
-        """Raises OSError if nobody listens there."""
+        """Raises OSError without a listener."""
         return cls(unix.connect(path, socket.SOCK_SEQPACKET))
 
     def send(self, text: str, *descriptors: int) -> None:
-        """The other process gets copies of the descriptors. Raises OSError."""
+        """The peer gets copies of the descriptors. Raises OSError."""
         socket.send_fds(self._socket, [text.encode()], descriptors)
 
     @property
     def gone(self) -> bool:
-        """Whether the other process has closed the connection, and everything was heard."""
+        """Whether the peer has closed the connection, and everything was received."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -57,46 +57,41 @@ class Peer:
         except OSError:
             return True
 
-    async def hear(self) -> str:
-        """The next text, also of a process that has closed the connection since. Raises Gone if none will come, also
-        when this process closes the connection meanwhile, or OSError.
+    async def receive(self) -> str:
+        """The next message, also after the peer has closed the connection. Raises OSError; Gone if none will come,
+        because either side has closed it.
         """
+        loop = asyncio.get_running_loop()
         while not self._closed:
             try:
-                return self._received()
-            except BlockingIOError:
-                await self._wait()
-            except ConnectionResetError:  # the other one didn't hear all of ours; what it said comes next
+                raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, self._most)
+            except ConnectionResetError:  # the peer hasn't received everything; what it sent comes next
                 continue
+            except BlockingIOError:
+                self._readable.clear()
+                loop.add_reader(self._socket, self._readable.set)
+                try:
+                    await self._readable.wait()
+                finally:
+                    if not self._closed:
+                        loop.remove_reader(self._socket)
+                continue
+
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)  # recv_fds ignores MSG_CMSG_CLOEXEC
+                self._descriptors.append(descriptor)
+            if not raw:
+                raise Gone("the other process has ended, or closed the connection")
+            return raw.decode(errors="replace")
         raise Gone("this process has closed the connection")
 
-    def _received(self) -> str:
-        raw, descriptors, _, _ = socket.recv_fds(self._socket, LONGEST, self._most)
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)  # recv_fds ignores MSG_CMSG_CLOEXEC
-            self._passed.append(descriptor)
-        if not raw:
-            raise Gone("the other process has ended, or closed the connection")
-        return raw.decode(errors="replace")
-
-    async def _wait(self) -> None:
-        """Returns when there is something to hear, or the connection is closed."""
-        loop = asyncio.get_running_loop()
-        self._readable.clear()
-        loop.add_reader(self._socket, self._readable.set)
-        try:
-            await self._readable.wait()
-        finally:
-            if not self._closed:
-                loop.remove_reader(self._socket)
-
-    def passed(self) -> list[int]:
-        """The descriptors that came with what was heard. Close them with ``os.close``."""
-        passed, self._passed = self._passed, []
-        return passed
+    def take_descriptors(self) -> list[int]:
+        """The descriptors of received messages, which the caller closes."""
+        taken, self._descriptors = self._descriptors, []
+        return taken
 
     def close(self) -> None:
-        for descriptor in self.passed():
+        for descriptor in self.take_descriptors():
             os.close(descriptor)
         if not self._closed:
             self._closed = True
@@ -106,11 +101,11 @@ class Peer:
 
 
 class Listener:
-    """Waits for other processes at a path, and takes no descriptors from them. Used from the event loop."""
+    """Accepts connections at a path, and no descriptors over them. Used from the event loop."""
 
-    def __init__(self, path: Path, met: Callable[[Peer], None]) -> None:
-        """Takes the path over, whoever had it. Raises OSError."""
-        self._met = met
+    def __init__(self, path: Path, accepted: Callable[[Peer], None]) -> None:
+        """Takes the path over from another listener. Raises OSError."""
+        self._accepted = accepted
         self._socket = unix.listen(path, socket.SOCK_SEQPACKET)
         self._again: asyncio.TimerHandle | None = None
         self._listen()
@@ -122,16 +117,16 @@ class Listener:
         try:
             accepted, _ = self._socket.accept()
         except OSError as error:
-            if error.errno in _NOTHING_LEFT:  # whoever dialled stays in the queue, so the loop would never rest
+            if error.errno in _EXHAUSTED:  # the caller stays in the queue, so the socket would stay readable
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(self._socket)
                 self._again = loop.call_later(EXHAUSTED, self._listen)
-            return  # whoever dialled has gone
+            return  # otherwise the caller has gone
         accepted.setblocking(False)
-        self._met(Peer(accepted, most_descriptors=0))
+        self._accepted(Peer(accepted, most_descriptors=0))
 
     def close(self) -> None:
-        """The path stays: it may be another's by now."""
+        """The path stays, because it may be another listener's by now."""
         if self._again is not None:
             self._again.cancel()
         asyncio.get_running_loop().remove_reader(self._socket)

@@ -50,7 +50,7 @@ class Address:
 
 
 def listen(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
-    """A socket at the path, with mode 0600, in place of what is there: bound under another name, and renamed. Raises
+    """A listening socket of mode 0600 that replaces the one at the path: bound under another name, and renamed. Raises
     OSError.
     """
     new = path.with_name(f"{path.name}.{os.getpid()}-{time.time_ns()}")

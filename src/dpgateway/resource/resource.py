@@ -182,7 +182,7 @@ class Resource:
 
     def _failure_changed(self) -> None:
         if self.failure or self._reminder.since is not None:
-            self._reminder.hear(self.failure)
+            self._reminder.set(self.failure)
 
     def _remind(self, failure: str, seconds: float) -> None:
         text = "the resource has failed for %.0f min: %s"

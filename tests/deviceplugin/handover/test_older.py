@@ -67,7 +67,7 @@ async def test_the_connection_of_a_stream_comes_with_register_if_the_kubelet_kee
     with passed(newer):
         serves(newer, older)
         assert await heard(newer) == "register"
-    descriptors = newer.passed()
+    descriptors = newer.take_descriptors()
     assert len(descriptors) == connections
     for descriptor in descriptors:
         os.close(descriptor)

@@ -71,7 +71,7 @@ class Coordinator:
         """Begins the handover if this gateway asks for the last resource of the pool. Anybody else is hung up on."""
         try:
             async with asyncio.timeout(ASKING):
-                wanted = await newer.hear()
+                wanted = await newer.receive()
         except (OSError, TimeoutError):
             return
         if wanted != ASK and not (wanted == POOR and not one.healthy):

@@ -87,11 +87,11 @@ class NewerSide:
         older = Peer.dial(self._next)
         try:
             older.send(ASK if healthy else POOR)
-            verb, _, api = (await older.hear()).partition(" ")
+            verb, _, api = (await older.receive()).partition(" ")
         except BaseException:
             older.close()
             raise
-        descriptors = older.passed()
+        descriptors = older.take_descriptors()
         if verb != TAKE or len(descriptors) != 1:
             found = f"{verb!r:.100} and {len(descriptors)} descriptors"
             wrong = f"expected {TAKE!r} and a lock, found {found}; end that gateway"
@@ -129,7 +129,7 @@ class NewerSide:
         except OSError:
             older.close()
             return False
-        self.parked.park(older.passed())
+        self.parked.park(older.take_descriptors())
         return True
 
     async def _wait_for_end(self, older: Peer, registrar: Registrar) -> None:
@@ -150,7 +150,7 @@ class NewerSide:
     @staticmethod
     async def _hear(older: Peer, expected: str) -> None:
         """Raises TakenBack, or OSError if the older gateway has closed the connection, or ended."""
-        if (said := await older.hear()) != expected:
+        if (said := await older.receive()) != expected:
             older.close()
             raise TakenBack(said, expected)
 

@@ -199,7 +199,7 @@ class OlderSide:
         return None
 
     async def _hear(self, expected: str) -> None:
-        if (heard := await self._peer.hear()) != expected:
+        if (heard := await self._peer.receive()) != expected:
             raise Gone(f"the other gateway: expected {expected!r}, found {heard!r}")
 
     def _say_back(self) -> None:
