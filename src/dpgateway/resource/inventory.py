@@ -1,7 +1,29 @@
-"""The list of one resource as it is now.
+"""The list of one resource as it is now: brings together what its driver says, what containers hold, and time.
 
-Brings together what the driver says, what containers hold, and time; keeps the ledger and publishes the list. It knows
-neither drivers nor RPCs: its owner calls it when something happens.
+It knows neither drivers nor RPCs; its owner tells it what happens. The *ledger* has the ids, their devices and their
+health. Four things change it, each in two steps: the ledger, then what the kubelet sees::
+
+    take, fail  the driver has another list, or none                            listed at once
+    hold        other ids are held: those must stay listed, others may leave    listed at once
+    use         an Allocate began or failed here                                listed after SETTLING
+    exclude     the same in another resource of the pool                        listed after SETTLING
+
+What can't be given away any more isn't given away from the first step on, whatever the kubelet has seen.
+
+Two devices may be the same hardware, and so may a device and what a container was given when names meant something
+else. That is rare, and looking at 10,000 devices for each Allocate isn't cheap. So nothing is looked at unless one of
+these holds (:meth:`_may_crowd`, :meth:`_exclude`), or something of the pool is in use:
+
+    _shared     a device names hardware, or an id was given away with hardware of another name
+    _formed     an id may have meant another device, because ``shares.ids`` was another one
+    _odd        an id is taken that the driver's last list doesn't offer
+    lost ids    (the ledger's)
+
+The first two never end: who has what was given away then, and until when, isn't worth knowing. What earlier gateways
+gave away is looked at for them once, when the journal was read (``_recalled``).
+
+The pool is told only what is news to it (``_told``). An id leaves the list only in :meth:`hold`, so a timer has the
+front look at its sources again when the next id may be dropped; nothing else is timed but SETTLING.
 """
 
 from __future__ import annotations
@@ -18,7 +40,7 @@ from dpgateway.model import Device, changed, replaced
 from dpgateway.resource.front import Usage
 from dpgateway.resource.ledger import Ledger
 from dpgateway.resource.limit import ListLimit
-from dpgateway.resource.offers import Offer, Offers
+from dpgateway.resource.offers import Offers
 from dpgateway.resource.pools import Pool
 from dpgateway.resource.shares import clash, device_id
 from dpgateway.resource.use import Used, crowded, excluded, given_as, shares_in_use, used, within
@@ -60,24 +82,15 @@ class Inventory:
         config.subscribe(self.look_later)
         self.usage, self.clock, self._log = usage, clock, log
         self._taken: tuple[Device, ...] | None = None
-        """The driver's last list if all of it is offered as the driver says; else empty."""
-        self._shared = False
-        """Whether devices may share hardware, or one has what an earlier one had."""
+        """The driver's last list if all of it is offered as the driver says, so that the next one is compared to it."""
         self._limit: ListLimit | None = None
-        self._formed = bool(self._shares.ids)
-        """Whether an id may have meant another device when it was given away."""
-        self._odd = False
-        """Whether an id is taken that the driver's last list doesn't offer."""
-        self._recalled = False
-        """Whether what earlier gateways gave away has been looked at for that."""
-        self._pool: Pool | None = None
-        self._told: object = None
-        """What the pool was told last."""
         self._deaf = False
         """Whether there is no driver that could be told what is free."""
+        self._shared, self._formed, self._odd, self._recalled = False, bool(self._shares.ids), False, False
+        self._pool: Pool | None = None
+        self._told: object = None
         self._timer: asyncio.TimerHandle | None = None
         self._settling: asyncio.TimerHandle | None = None
-        """Until what other devices exclude is listed."""
         self._closed = False
         self.published = float("-inf")
         """When the list changed last, in seconds of the monotonic clock."""
@@ -96,35 +109,32 @@ class Inventory:
         new = None if self._taken is None else replaced(self._taken, devices)
         if new == []:
             return False  # most drivers return the same values while nothing changes
-        if new is not None and all(was.id == now.id and was.numa_nodes == now.numa_nodes for was, now in new):
-            self._replace(devices, [now for _, now in new])
-        elif not self._take_all(devices):
-            return False
+        now = self.clock.monotonic()
+
+        # Often a few devices are other values, and the list is as long as the last one, which fitted.
+        if new is not None and all(was.id == one.id and was.numa_nodes == one.numa_nodes for was, one in new):
+            others = tuple([one for _, one in new])
+            self.ledger.replace(others, now)
+            self._taken = devices
+
+        # A list that doesn't fit changes no ids, and is not even offered if it is the first.
+        else:
+            fits, listed = self._fits(devices), self.list.value
+            if not fits and listed is None:
+                return False
+            self.ledger.take(devices, now, None if fits or listed is None else listed.keys())
+            self._taken, new, others = devices if fits else None, None, devices
+            self._odd = not self.ledger.presents(self.usage.value.unreleased)
+        self._shared = self._shared or any(device.hardware is not None for device in others)
         self._deaf = False
         self._exclude(self._others())
         self._publish()
         self._tell_pool()
+
         if new is None or self.ledger.lost:
             return True
         held = self.usage.value.held or ()
-        return any(offered in held for _, now in new for offered in self.ledger.ids(now.id))
-
-    def _replace(self, devices: tuple[Device, ...], new: Sequence[Device]) -> None:
-        """A list as long as the last one, which fitted, with other values of a few devices."""
-        self.ledger.replace(new, self.clock.monotonic())
-        self._taken = devices
-        self._shared = self._shared or any(device.hardware is not None for device in new)
-
-    def _take_all(self, devices: tuple[Device, ...]) -> bool:
-        fits, listed = self._fits(devices), self.list.value
-        if not fits and listed is None:
-            return False
-        only: Collection[str] | None = None if fits or listed is None else listed.keys()
-        self.ledger.take(devices, self.clock.monotonic(), only)
-        self._taken = devices if fits else None
-        self._look_for_odd()
-        self._shared = self._shared or any(device.hardware is not None for device in devices)
-        return True
+        return any(offered in held for device in others for offered in self.ledger.ids(device.id))
 
     def fail(self, reason: str, *, overdue: bool, deaf: bool = False) -> None:
         """The driver doesn't say what there is. ``overdue``: the first list is due, so one is published. ``deaf``: it
@@ -160,13 +170,14 @@ class Inventory:
 
         If that is too long for a kubelet, what containers hold is all that is listed: it must stay on the list.
         """
-        holdings, before = self.usage.value, set(self.ledger.lost)
-        self._look_for_odd()
-        other = self.ledger.hold(holdings.held, self.clock.monotonic(), holdings.numa_nodes)
+        in_use, before, listed = self.usage.value, set(self.ledger.lost), self.list.value is not None
+        self._odd = not self.ledger.presents(in_use.unreleased)
+        other = self.ledger.hold(in_use.held, self.clock.monotonic(), in_use.numa_nodes)
         self._recall_meanings()
-        if self.ledger.lost.keys() - before and self.list.value is not None:
-            self._shorten(holdings.held or ())
-        if (self._exclude(self._others()) or other) and self.list.value is not None:
+        if self.ledger.lost.keys() - before and listed and not self._fits(tuple(self.ledger.devices.values())):
+            self.ledger.keep(in_use.held or ())
+            self._taken = None
+        if (self._exclude(self._others()) or other) and listed:
             self._publish()
         else:
             self.look_later()
@@ -182,19 +193,11 @@ class Inventory:
         names = (given_as(self.usage.value, offered) or self.ledger.means(offered) for offered in ids)
         return {name for name in names if name is not None}
 
-    def _shorten(self, held: Collection[str]) -> None:
-        if not self._fits(tuple(self.ledger.devices.values())):
-            self.ledger.keep(held)
-            self._taken = None
-
     def use(self) -> None:
         """A container is getting devices, or didn't get them: what shares their hardware is listed accordingly."""
         self._recall_meanings()
         self.exclude(self._others())
         self._tell_pool()
-
-    def _look_for_odd(self) -> None:
-        self._odd = not self.ledger.presents(self.usage.value.unreleased)
 
     def _recall_meanings(self) -> None:
         """An id means the device that was given away under it, whatever ``shares`` says now."""
@@ -263,23 +266,21 @@ class Inventory:
             self._pool.tell(self.name)
 
     def _exclude(self, others: Sequence[Used]) -> bool:
-        own = self.used() if self._may_share() else None
-        if not any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
-            return self.ledger.exclude({})  # nothing is in use, so no device needs to be looked at
-        devices, own = self.ledger.devices, own or self.used()
-        taken = crowded(devices, self.ledger.ids, own)
-        return self.ledger.exclude(excluded(devices.values(), own, others, formed=bool(self._shares.ids)), taken)
+        """Works out what can't be given away. Returns whether the list is another one."""
+        in_use, now = self.usage.value, device_id
+        if in_use.remembers and not self._recalled:
+            self._recalled, given = True, in_use.unreleased.items()
+            self._shared = self._shared or any(entry.hardware - {now(offered)} for offered, entry in given)
+            self._formed = self._formed or any(entry.device not in ("", now(offered)) for offered, entry in given)
+            self._odd = not self.ledger.presents(in_use.unreleased)
 
-    def _may_share(self) -> bool:
-        holdings = self.usage.value
-        if holdings.remembers and not self._recalled:
-            self._recalled = True
-            given = holdings.unreleased.items()
-            self._shared = self._shared or any(entry.hardware - {device_id(offered)} for offered, entry in given)
-            meant = ((entry.device, device_id(offered)) for offered, entry in given)
-            self._formed = self._formed or any(was and was != now for was, now in meant)
-            self._look_for_odd()
-        return self._shared or self._may_crowd
+        # Unless something is in use that may be hardware of another name, no device needs to be looked at.
+        own = self.used() if self._shared or self._may_crowd else None
+        if not any(one is not None and (one.behind or one.unsure) for one in (own, *others)):
+            return self.ledger.exclude({})
+        devices, own = self.ledger.devices, own or self.used()
+        shares = crowded(devices, self.ledger.ids, own)
+        return self.ledger.exclude(excluded(devices.values(), own, others, formed=bool(self._shares.ids)), shares)
 
     @property
     def _may_crowd(self) -> bool:
@@ -310,8 +311,8 @@ class Inventory:
         return None
 
     def look_later(self) -> None:
-        """Sets the only timer, for the next id that may be dropped."""
-        self._stop_timer()
+        """Sets the timer for the next id that may be dropped."""
+        self._timer = _cancelled(self._timer)
         if self._closed or not self.ledger.lost:
             return
         holdings = self.usage.value
@@ -329,20 +330,9 @@ class Inventory:
     def close(self) -> None:
         """Nothing is dropped from the list any more."""
         self._closed = True
-        self._stop_timer()
-        self._stop_settling()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer, self._settling = _cancelled(self._timer), _cancelled(self._settling)
 
     # the list
-
-    def _stop_settling(self) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
 
     def repeat(self) -> None:
         """Has the kubelet write its checkpoint, as it does for each list (pkg/kubelet/cm/devicemanager/manager.go,
@@ -352,7 +342,7 @@ class Inventory:
             self.list.notify()
 
     def _publish(self) -> None:
-        self._stop_settling()
+        self._settling = _cancelled(self._settling)
         offers = self.ledger.offers()
         self.had_healthy = self.had_healthy or any(offer.health.ok for offer in offers.values())
         if self.list.set(offers):
@@ -364,8 +354,12 @@ def _differ(new: Offers | None, old: Offers | None) -> bool:
     """Whether a kubelet sees a difference. The reason isn't sent, so another reason makes none."""
     if new is None or old is None or len(new) != len(old):
         return True
-    return any(id_ not in old or _looks(old[id_]) != _looks(new[id_]) for id_ in changed(old, new))
+    other = ((old.get(id_), new[id_]) for id_ in changed(old, new))
+    return any(was is None or (was.health.ok, was.numa_nodes) != (is_.health.ok, is_.numa_nodes) for was, is_ in other)
 
 
-def _looks(offer: Offer) -> tuple[bool, tuple[int, ...]]:
-    return offer.health.ok, offer.numa_nodes
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """None: there is no timer any more."""
+    if timer is not None:
+        timer.cancel()
+    return None
