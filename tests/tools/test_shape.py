@@ -19,3 +19,7 @@ def test_it_counts_what_people_wrote(tmp_path):
     found = shape(sources(tmp_path), tmp_path)
     assert (found.files, found.lines, found.functions, found.commented) == (2, 14, 4, 2)
     assert found.repeated == {"Twice": ["src/a/one.py", "backends/b/src/b/two.py"]}
+
+
+def test_each_class_has_a_name_of_its_own():
+    assert shape(sources()).repeated == {}
