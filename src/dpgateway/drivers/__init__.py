@@ -1,15 +1,15 @@
-"""What is known of hardware: drivers, and one driver while it runs. No front is known here.
+"""Drivers: the contract, their discovery, and one driver while it runs. Nothing here knows a front.
 
 contract    what a driver is
-hookspecs   the hook through which a package says which class is its driver
-points      the entry points through which packages are found
+hookspecs   the hook that returns a package's driver class
+points      the entry points of installed packages
 discovery   imports a driver's package and checks its class
-options     types the options of a configuration's resources, and asks the drivers for claims and warnings
-loading     does both for all resources at once, whatever hangs
-answers     checks what a driver returns and raises
+options     types the options of resources; collects claims and warnings
+loading     imports drivers and checks options concurrently, each on a thread of its own
+answers     checks results and exceptions of a driver
 allocating  the lane of allocate, preview and prefer
 preparing   the lane of prepare and release
-lanes       the calls of one driver that others may make, in these two lanes
-listing     the list lane, which asks the driver for its devices, and judges which of them a container can get
-running     one resource's driver: loaded, made, asked, closed; what it says, for anyone to watch
+lanes       the calls of one driver, in these two lanes
+listing     the list lane: asks for the devices, and judges which of them a container can get
+running     one resource's driver: loaded, made, asked, closed; its observable state
 """

@@ -1,9 +1,9 @@
-"""What a driver is.
+"""The contract of a driver.
 
-A driver is a class with ``Options`` and the methods below. It has an ability by having the method: ``preview``,
-``prefer``, ``prepare``, ``release``, ``explain`` and ``close`` are optional. The gateway calls the methods on its own
-threads, and different methods of one driver may run at the same time. So a driver keeps its state in what it returns,
-or locks it.
+A driver is a class with ``Options`` and the methods below. ``preview``, ``prefer``, ``prepare``, ``release``,
+``explain`` and ``close`` are optional: a driver has an ability by having the method. The gateway calls the methods on
+its own threads, and different methods of one driver may run concurrently. So a driver keeps its state in the values
+that it returns, or locks it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dpgateway.model import Allocation, Device
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the gateway gives to a driver when it makes one. The gateway may add fields, never take one away."""
+    """What a driver gets from the gateway. Later versions may add fields, and never remove one."""
 
     resource: str
     """The extended resource that this driver serves, ``vendor.example/thing``."""
     node_name: str
     log: logging.LoggerAdapter[logging.Logger]
-    """Its records carry the resource's name."""
+    """Its records have the resource's name."""
     changed: Callable[[], None]
     """Says "ask me again": ``devices`` is then called soon, once for any number of calls.
 
@@ -100,5 +100,5 @@ ABILITIES = ("preview", "prefer", "prepare", "release", "explain", "close")
 
 
 def abilities(driver: object) -> frozenset[str]:
-    """Which of the optional methods a driver, or its class, has."""
+    """The optional methods of a driver, or of its class."""
     return frozenset(name for name in ABILITIES if callable(getattr(driver, name, None)))

@@ -1,8 +1,8 @@
-"""Finds drivers: entry points of the group ``dpgateway``, whose names are the drivers' names.
+"""Finds and imports drivers: entry points of the group ``dpgateway``, whose names are the drivers' names.
 
-A driver package can't hurt another one by what it raises at import: each is loaded by a plugin manager of its own, and
-a failure is a text in the driver's :class:`Found`. An import may hang, so who loads a package does that on a thread
-(drivers/loading.py). What a configuration says under ``options`` is checked in drivers/options.py.
+Each package has a plugin manager of its own, and its failure at import is a text in its :class:`Found`, so that no
+package harms another one. An import may hang, so it runs on a thread (drivers/loading.py). The ``options`` of a
+configuration are checked in drivers/options.py.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from dpgateway.kit.log import bind
 from dpgateway.kit.threads import Threads
 
 LOADING = 30.0
-"""Seconds that a package has to be imported."""
+"""Seconds for the import of a package."""
 
 _log = bind(__name__)
 _threads = Threads(idle=0)  # a package is imported once
 _loaded: WeakKeyDictionary[Any, tuple[str, str]] = WeakKeyDictionary()
-"""The distribution and its version by which each driver came: what is installed over it later isn't loaded."""
+"""The distribution, and its version, of each driver class at its import; a later version on disk isn't loaded."""
 
 
 class Unfit(Exception):
-    """An entry point leads to no driver. The text says what its package did wrong, or failed to do."""
+    """An entry point has no usable driver. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An installed driver: its class, or why it can't be used."""
+    """An installed driver: its class, or a failure."""
 
     name: str
     distribution: str
     version: str
     driver: Any = None
-    """The class; None if there is a failure."""
+    """The class; None if it can't be used."""
     failure: str | None = None
 
 
 def installed() -> tuple[str, ...]:
-    """The names of all installed drivers. Loads none."""
+    """The names of all installed drivers, none of which is imported."""
     return look().names
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A driver's name, and where it was found: more than one place is a failure."""
+    """A driver's name and its entry points; more than one is a failure."""
 
     name: str
     points: tuple[Point, ...]
@@ -64,7 +64,7 @@ class Installed:
         return f"{self.name} ({' '.join(_distribution(self.points[0]))})"
 
     def load(self) -> Found:
-        """Imports its package, which may hang."""
+        """Imports the package, which may hang."""
         if len(self.points) > 1:
             names = " and ".join(sorted(" ".join(_distribution(point)) for point in self.points))
             return self.failed(f"{names} both have a driver of this name")
@@ -79,9 +79,9 @@ class Installed:
 
 
 def named(names: Iterable[str] | None = None, there: Points | None = None) -> dict[str, Installed]:
-    """The installed drivers among ``names`` (None: all), by name. Loads none; logs which packages are broken.
+    """The installed drivers among ``names`` (None: all), by name. Imports none; logs broken packages.
 
-    ``there``: what is installed; None: look.
+    ``there``: the entry points, if they are known.
     """
     wanted = None if names is None else frozenset(names)
     points: dict[str, list[Point]] = {}
@@ -94,10 +94,10 @@ def named(names: Iterable[str] | None = None, there: Points | None = None) -> di
     return {name: Installed(name, tuple(points[name])) for name in sorted(points)}
 
 
-def load(point: Point) -> Any:  # noqa: ANN401  whatever the hook returned
-    """Imports the package behind ``point``, and returns what its hook returns.
+def load(point: Point) -> Any:  # noqa: ANN401  the hook's result
+    """Imports the package of ``point``, and returns the result of its hook.
 
-    Raises Unfit when the package raises anything, and when it takes longer than ``LOADING``.
+    Raises Unfit if the package raises, or takes longer than ``LOADING``.
     """
     try:
         driver, error = _threads.run(f"load {point.name}", lambda: _outcome(point, None), LOADING)
@@ -117,7 +117,7 @@ def _unfit(error: BaseException) -> Unfit:
 
 
 def _outcome(point: Point, check: Callable[[Any], None] | None) -> tuple[Any, BaseException | None]:
-    """What the hook returns, or what was raised: a package may raise anything, also SystemExit or a TimeoutError."""
+    """The hook's result, or the exception: a package may raise anything, also SystemExit or a TimeoutError."""
     try:
         driver = _ask(point)
         if check is not None:
@@ -131,7 +131,7 @@ def _distribution(point: Point) -> tuple[str, str]:
     return point.distribution, point.version
 
 
-def _ask(point: Point) -> Any:  # noqa: ANN401  whatever the hook returned
+def _ask(point: Point) -> Any:  # noqa: ANN401  the hook's result
     plugin = point.load()
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -145,8 +145,8 @@ def _ask(point: Point) -> Any:  # noqa: ANN401  whatever the hook returned
     return manager.hook.dpgateway_driver()
 
 
-def _check(driver: Any) -> None:  # noqa: ANN401  whatever the hook returned
-    """Raises Unfit if ``driver`` breaks the contract in a way that can be seen without making one."""
+def _check(driver: Any) -> None:  # noqa: ANN401  the hook's result
+    """Raises Unfit if the class breaks the contract."""
     if not inspect.isclass(cast("object", driver)):
         raise Unfit(f"dpgateway_driver returned {driver!r}, expected a class")
     missing = [name for name in REQUIRED if not hasattr(driver, name)]

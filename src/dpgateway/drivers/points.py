@@ -1,7 +1,7 @@
-"""Which drivers are installed: entry points of the group ``dpgateway``, as plain values. Nothing here imports a driver.
+"""The installed drivers: entry points of the group ``dpgateway``, as plain values. Nothing here imports a driver.
 
-``importlib.metadata`` is imported only to look, because it takes 3 MB, which a running gateway needn't have: another
-process can look for it.
+``importlib.metadata`` is imported only by :func:`look`, because it takes 3 MB: a running gateway has a child process
+look.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Point:
     def of(cls, point: EntryPoint) -> Point:
         try:
             known = [point.dist.name, point.dist.version] if point.dist is not None else []
-        except Exception:  # whatever is wrong with the distribution's metadata, the driver may work
+        except Exception:  # broken metadata of the distribution: the driver may work
             known = []
         return cls(point.name, point.value, *map(str, known))
 
@@ -43,19 +43,19 @@ class Point:
     def module(self) -> str:
         return self.value.partition(":")[0].partition("[")[0].strip()
 
-    def load(self) -> Any:  # noqa: ANN401  whatever it leads to
-        """Imports what it leads to (packaging.python.org, entry points specification). Raises what that raises."""
+    def load(self) -> Any:  # noqa: ANN401  any object
+        """Imports the object (packaging.python.org, entry points specification). Raises what the import raises."""
         path = self.value.partition(":")[2].partition("[")[0].strip()
         return reduce(getattr, filter(None, path.split(".")), importlib.import_module(self.module))
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What is installed."""
+    """All entry points of the group."""
 
     points: tuple[Point, ...]
     broken: tuple[str, ...] = ()
-    """What is wrong with packages whose entry points, of any group, can't be read."""
+    """An error for each package whose entry points, of any group, can't be read."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class Points:
 
 
 def look() -> Points:
-    """What is installed now."""
+    """Reads the entry points of the installed packages."""
     from importlib.metadata import entry_points  # noqa: PLC0415  see above
 
     try:
