@@ -31,6 +31,7 @@ from dpgateway.drivers import answers
 from dpgateway.drivers.contract import Driver
 from dpgateway.errors import GatewayError
 from dpgateway.kit.call_stats import CallStats
+from dpgateway.kit.complaint import Complaint
 from dpgateway.kit.observable import Observable
 from dpgateway.kit.tasks import backoff
 from dpgateway.kit.threads import Threads
@@ -62,7 +63,8 @@ class ListLane:
         """``config``: its deadline and its pause count from the next call on."""
         self._config, self._threads, self._log = config, threads, log
         self._loop, self._wanted, self._announced = asyncio.get_running_loop(), asyncio.Event(), False
-        self._failures, self._last_failure = 0, ""
+        self._failures = 0
+        self._complaint = Complaint(log, "every device is Unhealthy: %s", level=logging.ERROR)
         self._last: tuple[Device, ...] = ()
         """As the driver listed them."""
 
@@ -124,17 +126,15 @@ class ListLane:
             self._failures += 1
             hear(self._failed(f"the driver failed: {answers.fault('devices', error)}", error))
             return
-        if self._last_failure:
+        if self._complaint.text:
             seconds = time.monotonic() - asked
             self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})
-        self._failures, self._last_failure = 0, ""
+        self._failures = 0
+        self._complaint.over()
         hear(devices)
 
     def _failed(self, reason: str, error: Exception | None = None) -> str:
-        if reason != self._last_failure:
-            fields = {"method": "devices", "reason": reason, "exception": answers.trace(error)}
-            self._log.error("every device is Unhealthy: %s", reason, extra=fields)
-        self._last_failure = reason
+        self._complaint.say(reason, extra={"method": "devices", "reason": reason, "exception": answers.trace(error)})
         return reason
 
 

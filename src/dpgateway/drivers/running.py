@@ -146,7 +146,8 @@ class RunningDriver:
                 self.calls = calls = Lanes(driver, self._config, self._threads, group, self._log)
                 self.state.notify()
                 try:
-                    await lane.run(driver, self._fitting, calls.stats, self._hear)
+                    asking = lane.run(driver, self._fitting, calls.stats, self._hear)
+                    await group.create_task(asking, name=f"{self._config.value.name} list")
                 finally:  # nobody asks a driver that closes
                     for call in calls.close():
                         self._after_close.add(call)
