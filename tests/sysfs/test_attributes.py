@@ -1,6 +1,7 @@
 import pytest
 
-from dpgateway.sysfs import Look, Match, Test, attributes, find, identity
+from dpgateway.sysfs import Look, Match, Test, find, identity
+from dpgateway.sysfs.explaining import attributes
 
 
 @pytest.fixture

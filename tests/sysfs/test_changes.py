@@ -2,7 +2,8 @@
 
 import pytest
 
-from dpgateway.sysfs import ChangedPlaces, DevTree, Look, Object, places
+from dpgateway.sysfs import ChangedPlaces, DevTree, Look, Object
+from dpgateway.sysfs.changes import places
 
 PF, VF = "devices/pci0000:00/0000:00:01.0", "devices/pci0000:00/0000:00:01.1"
 

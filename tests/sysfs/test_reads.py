@@ -3,7 +3,8 @@
 import pytest
 from asyncinotify import Inotify, Mask
 
-from dpgateway.sysfs import Look, Match, Test, attributes, find, identity, numa_of
+from dpgateway.sysfs import Look, Match, Test, find, identity, numa_of
+from dpgateway.sysfs.explaining import attributes
 
 ATTRIBUTES = ("vendor", "device", "class", "revision", "irq", "enable", "numa_node", "local_cpulist", "config")
 HERE = "/sys/devices/pci0000:00/0000:3b:00.0"

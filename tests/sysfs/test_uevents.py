@@ -3,7 +3,8 @@ import socket
 
 import pytest
 
-from dpgateway.sysfs import Uevent, Uevents
+from dpgateway.sysfs import Uevent
+from dpgateway.sysfs.uevents import Uevents
 from tests.support.uevents import changes
 
 

@@ -27,8 +27,8 @@ following    a survey that looks when something has changed
 """
 
 from dpgateway.kit.complaint import Complaint
-from dpgateway.sysfs.changes import UNTOLD, Asked, ChangedPlaces, Interest, Trace, places
-from dpgateway.sysfs.explaining import Tried, attributes, find, tried
+from dpgateway.sysfs.changes import UNTOLD, ChangedPlaces, Interest, Trace
+from dpgateway.sysfs.explaining import find
 from dpgateway.sysfs.fields import FIELDS
 from dpgateway.sysfs.following import FollowedSurvey
 from dpgateway.sysfs.found import FoundDevice
@@ -37,13 +37,13 @@ from dpgateway.sysfs.identity import LASTING, identity, numa_nodes, numa_of, pla
 from dpgateway.sysfs.matching import Match, Mismatch
 from dpgateway.sysfs.nodes import HOST_DEV, DevNode, DevTree, NoNode, WatchedTree
 from dpgateway.sysfs.objects import Look, Object
-from dpgateway.sysfs.patterns import Expression, ExpressionError, expression, is_glob, name_matches, value_matches
+from dpgateway.sysfs.patterns import Expression, ExpressionError, expression, is_glob, name_matches
 from dpgateway.sysfs.selection import PART, GroupOption, Kind, Parts, Selection
 from dpgateway.sysfs.survey import Explained, Maker, Survey
 from dpgateway.sysfs.templates import Matched, Template, TemplateError, Unfilled, template
 from dpgateway.sysfs.tests import Test
 from dpgateway.sysfs.tree import OutsideError
-from dpgateway.sysfs.uevents import Uevent, Uevents
+from dpgateway.sysfs.uevents import Uevent
 from dpgateway.sysfs.values import NoValue, Roots, Value
 from dpgateway.sysfs.watching import Watcher
 
@@ -53,7 +53,6 @@ __all__ = [
     "LASTING",
     "PART",
     "UNTOLD",
-    "Asked",
     "ChangedError",
     "ChangedPlaces",
     "Complaint",
@@ -85,15 +84,12 @@ __all__ = [
     "TemplateError",
     "Test",
     "Trace",
-    "Tried",
     "Uevent",
-    "Uevents",
     "Unfilled",
     "Unoffered",
     "Value",
     "WatchedTree",
     "Watcher",
-    "attributes",
     "expression",
     "find",
     "identity",
@@ -102,8 +98,5 @@ __all__ = [
     "numa_nodes",
     "numa_of",
     "place",
-    "places",
     "template",
-    "tried",
-    "value_matches",
 ]

@@ -78,7 +78,10 @@ class Survey(Generic[D]):
         return self._looked(news)[1]
 
     def explain(self, about: str | None = None) -> Iterator[Explained]:
-        """What comes of each object that the selection is about, in a look at everything. ``about``: see ``tried``."""
+        """What comes of each object that the selection is about, in a look at everything.
+
+        ``about``: only this object (a path below /sys or /dev, or a name), or the nearest around it. Raises OSError.
+        """
         look, _ = self._looked(None)
         ids: dict[Object, set[str]] = {}
         for whole in self.memory.grouped.wholes:
