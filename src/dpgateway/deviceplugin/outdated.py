@@ -1,14 +1,14 @@
-"""Whether the answer that a kubelet repeats still means the devices that it meant when it was given. Pure.
+"""Compares a stored answer with what the same ids give now. Pure.
 
-A kubelet keeps the answer of Allocate, and uses it again at each start of the container
-(pkg/kubelet/cm/devicemanager/pod_devices.go, deviceRunContainerOptions). Paths and names are all that it keeps, and
-hardware may have others by then: a stick that was unplugged comes back as ttyUSB1, and ttyUSB0 is another one. So what
-a container was given is compared with what its ids give now. Three rules:
+A kubelet stores the answer of Allocate, and uses it again at each start of the container
+(pkg/kubelet/cm/devicemanager/pod_devices.go, deviceRunContainerOptions). It has paths and names only, and hardware may
+have others by then: a stick that was unplugged comes back as ttyUSB1, and ttyUSB0 is another one. Three rules:
 
-- Device nodes, mounts and CDI names say which hardware it is. A path of the container must have the same path of the
-  host as now; a node of the host at another path of the container must be among those of now.
-- Environment and annotations say it only where nothing else does: drivers may put there what differs each time.
-- What the configuration adds, or has in place of the driver's, isn't compared: it is no device.
+- Device nodes, mounts and CDI names identify hardware. A container path must have the same host path as now; a host
+  node at another container path must be among the nodes of now.
+- Environment and annotations identify it only if nothing else does, because drivers may put values there that differ
+  each time.
+- Additions of the configuration, and what they replaced, aren't compared: they are no devices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD = re.compile(r"[^,;\s]+")
 
 
 def answer(allocation: Allocation) -> Answer:
-    """An allocation, as a kubelet would keep it."""
+    """An allocation, as a kubelet would store it."""
     return Answer(
         {str(node.container_path): node.host_path for node in allocation.device_nodes},
         {mount.container_path: mount.host_path for mount in allocation.mounts},
@@ -34,7 +34,7 @@ def answer(allocation: Allocation) -> Answer:
 
 
 def together(allocations: Iterable[Allocation]) -> Allocation | None:
-    """The hardware of several devices as one container gets it; None if that can't be told from what each gives."""
+    """The hardware of several devices in one allocation; None if their allocations don't fit together."""
     given = tuple(allocations)
     try:
         return Allocation(
@@ -47,8 +47,8 @@ def together(allocations: Iterable[Allocation]) -> Allocation | None:
 
 
 def outdated(given: Answer, now: Answer, complete: Answer) -> str:
-    """How what was given differs from what the same ids give now; empty if it means the same. ``now``: the driver's
-    answer alone, ``complete``: with what the configuration adds.
+    """The first difference between a stored answer and what the same ids give now; empty if there is none. ``now``: the
+    driver's answer alone, ``complete``: with the configuration's additions.
     """
     if given.nodes or given.cdi_devices or now.nodes or now.mounts or now.cdi_devices:
         differences = (
@@ -65,9 +65,7 @@ def outdated(given: Answer, now: Answer, complete: Answer) -> str:
 
 
 def same_hardware(given: Answer, now: Answer) -> bool:
-    """Whether both say the same of several devices, although perhaps in another order: their paths at other places, and
-    what is listed in a text in another way.
-    """
+    """Whether both have the same paths and words, although perhaps in another order, as a driver may number devices."""
     return all(
         sorted(was.values()) == sorted(is_.values())
         for was, is_ in ((given.nodes, now.nodes), (given.mounts, now.mounts))
@@ -78,12 +76,12 @@ def same_hardware(given: Answer, now: Answer) -> bool:
 
 
 def _words(texts: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """What the texts list, of names that the others have, too."""
+    """The words of the texts whose names the others have, too."""
     return sorted(word for name, text in texts.items() if name in others for word in _WORD.findall(text))
 
 
 _Differences = Iterator[tuple[str, str]]
-"""What was given, and what is in its place now."""
+"""What was given, and what is there now."""
 
 
 def _other_nodes(given: Mapping[str, str], now: Mapping[str, str]) -> _Differences:
@@ -97,7 +95,7 @@ def _other_nodes(given: Mapping[str, str], now: Mapping[str, str]) -> _Differenc
 def _changed(
     given: Mapping[str, str], now: Mapping[str, str], complete: Mapping[str, str], text: str = "{1}"
 ) -> _Differences:
-    """What the driver says in another way now, but for what the configuration has in its place."""
+    """Values that differ now, except where the configuration replaces them."""
     for name, value in given.items():
         if name in now and value != now[name] and complete.get(name) == now[name]:
             yield text.format(name, value), text.format(name, now[name])

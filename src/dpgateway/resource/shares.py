@@ -1,10 +1,10 @@
 """The ids under which one device is offered when a resource shares it.
 
 Share 0 has the device's own id, the others are ``<id>::1`` ... ``<id>::n-1``. A device's id never ends that way (the
-model refuses it), so an id that was once offered means the same device for ever, whatever ``shares`` says later.
+model refuses it), so an offered id means the same device for ever, whatever ``shares`` is later.
 
-A configuration can have them otherwise, as another device plugin had them, so that running pods keep theirs. What such
-an id means can't be read from it.
+A configuration may give ids another form (``shares.ids``), that of the device plugin that was there before, so that
+running pods keep theirs. Such an id doesn't name its device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHARE = re.compile(r"(.*)::[1-9][0-9]*\Z", re.DOTALL)
 
 
 def share_ids(device_id: str, count: int, form: str = "") -> tuple[str, ...]:
-    """The ids of ``count`` shares of a device, share 0 first. ``form``: how the configuration wants them."""
+    """The ids of ``count`` shares of a device, share 0 first. ``form``: the configuration's; empty if it has none."""
     return tuple([share_id(device_id, index, form) for index in range(count)])
 
 
@@ -31,16 +31,14 @@ def share_id(device_id: str, index: int, form: str) -> str:
 
 
 def device_id(offered_id: str) -> str:
-    """The device of an id that ``share_ids`` made without a form: its inverse, and of no use for an id that wasn't
-    offered.
-    """
+    """The inverse of ``share_ids`` without a form. An id that was never offered gives nonsense."""
     match = _SHARE.match(offered_id)
     return match[1] if match else offered_id
 
 
 @lru_cache(maxsize=16)
 def clash(device_ids: tuple[str, ...], count: int, form: str) -> str:
-    """Why a form can't be used for these devices; empty if it can."""
+    """Why a form doesn't suit these devices; empty if it does: each id must have one device."""
     owners: dict[str, str] = {}
     for device in device_ids if form else ():
         for offered in share_ids(device, count, form):
@@ -50,7 +48,7 @@ def clash(device_ids: tuple[str, ...], count: int, form: str) -> str:
 
 
 def environment(env: Mapping[str, str], granted: int, shares: int) -> dict[str, str]:
-    """What the configuration says of a number of shares. A part is rounded down."""
+    """The configuration's ``shares.env`` for a number of granted shares. A part is rounded down."""
     numbers = {"granted": granted, "shares": shares}
 
     def filled(field: re.Match[str]) -> str:

@@ -116,8 +116,6 @@ API = Api(
     to_offer=to_offer,
     from_answer=from_answer,
     forgetful=("grpc-go/1.7.5",),
-    passes_cdi_from=(
-        1,
-        58,
-    ),  # 1.29; 1.28, with 1.54, does it behind a feature gate that is off (DevicePluginCDIDevices)
+    # Kubernetes 1.29; 1.28, with grpc-go 1.54, has a feature gate for it that is off (DevicePluginCDIDevices)
+    passes_cdi_from=(1, 58),
 )
