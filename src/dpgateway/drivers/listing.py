@@ -126,11 +126,11 @@ class ListLane:
             self._failures += 1
             hear(self._failed(f"the driver failed: {answers.fault('devices', error)}", error))
             return
-        if self._complaint.text:
+        if self._complaint.texts:
             seconds = time.monotonic() - asked
             self._log.info("the driver lists its devices again, after %.1f s", seconds, extra={"seconds": seconds})
+            self._complaint.over()
         self._failures = 0
-        self._complaint.over()
         hear(devices)
 
     def _failed(self, reason: str, error: Exception | None = None) -> str:
