@@ -50,7 +50,7 @@ def fate(old: ResourceConfig, new: ResourceConfig) -> str:
     return what
 
 
-def test_each_resource_has_one_fate_and_the_order_does_not_matter():
+def test_each_resource_has_one_fate():
     a, b, c, d = (configured(name=f"example.com/{name}") for name in "abcd")
     found = changes([a, b, c], [replace(c, options=None), d, a])
     keys = {"example.com/c": ("options",)}
@@ -67,7 +67,7 @@ def test_every_key_is_compared():
 
 
 @pytest.mark.parametrize("key", OTHER)
-def test_a_key_that_differs_is_taken_over_in_place_or_by_a_restart(key):
+def test_each_key_changes_in_place_or_restarts(key):
     new = replace(WORKING, **{key: OTHER[key]})
     assert fate(WORKING, new) == ("amended" if key in IN_PLACE else "restarted")
     assert changes([WORKING], [new]).keys == {WORKING.name: ("driver" if key == "driver_class" else key,)}
@@ -77,7 +77,7 @@ def test_another_place_in_the_file_is_no_difference():
     assert fate(WORKING, replace(WORKING, where=Place("other.yaml", 7))) == "same"
 
 
-def test_what_works_is_not_given_up_for_a_driver_that_can_not_be_used():
+def test_an_unusable_driver_keeps_the_old_one():
     assert fate(WORKING, FAILED) == "unusable"
 
 
@@ -87,7 +87,7 @@ def test_what_failed_is_restarted_whatever_differs():
     assert fate(FAILED, FAILED) == "same"
 
 
-def test_a_driver_that_is_not_loaded_yet_is_another_one_if_its_options_are_written_otherwise():
+def test_unloaded_options_are_compared_as_written():
     unloaded = replace(FAILED, load=lambda: WORKING)
     assert fate(WORKING, unloaded) == fate(unloaded, unloaded) == "same"
     assert changes([WORKING], [unloaded]).same == (WORKING,), "it keeps the driver that it has"
@@ -96,7 +96,7 @@ def test_a_driver_that_is_not_loaded_yet_is_another_one_if_its_options_are_writt
     assert fate(unloaded, WORKING) == "restarted"
 
 
-def test_options_that_can_not_be_compared_are_different():
+def test_incomparable_options_differ():
     @dataclass(frozen=True)
     class Options:
         def __eq__(self, other):

@@ -76,7 +76,7 @@ resources:
     assert (second.timeouts.list, second.timeouts.allocate) == (timedelta(seconds=2), timedelta(seconds=1))
 
 
-def test_what_is_wrong_with_the_defaults_is_said_once_at_its_place(config: Write) -> None:
+def test_errors_in_defaults_are_told_once(config: Write) -> None:
     path = config("""\
 defaults:
   name: x
@@ -98,7 +98,7 @@ resources:
     ]
 
 
-def test_a_missing_key_is_told_at_the_resource_and_not_where_the_defaults_have_something_like_it(config: Write) -> None:
+def test_a_missing_key_has_the_resources_place(config: Write) -> None:
     path = config("""\
 defaults:
   name: example.com/x
@@ -119,7 +119,7 @@ def test_a_default_does_not_disagree_with_itself(config: Write) -> None:
 
 
 @pytest.mark.parametrize("own", ["env: {A: 1}", "env: [x]", "env: x"])
-def test_what_replaces_a_default_is_told_at_its_own_place(config: Write, own: str) -> None:
+def test_an_overridden_default_has_its_own_place(config: Write, own: str) -> None:
     path = config(f"""\
 defaults: {{env: {{A: "1", B: "2"}}}}
 resources:
@@ -130,7 +130,7 @@ resources:
     assert only_problem(path).startswith(":5: resources[0].env")
 
 
-def test_files_that_disagree_about_the_state_directory_are_told(config: Write, tmp_path: Path) -> None:
+def test_files_disagree_about_state_dir(config: Write, tmp_path: Path) -> None:
     for name, state in {"1.yaml": "/a", "2.yaml": "/a", "3.yaml": "/b"}.items():
         config(f"resources: []\nstate_dir: {state}", name)
     expected = f'found "/b", expected "/a", as at {tmp_path}/1.yaml:2; all files share this key'

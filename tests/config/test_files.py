@@ -102,7 +102,7 @@ class TestOwner:
         assert told.startswith(": found user 1000 as its owner, expected only root")
         assert told.endswith(f"; chown root {file}")
 
-    def test_a_directory_of_somebody_else_or_that_others_can_write(self, file: Path) -> None:
+    def test_an_unsafe_directory_is_refused(self, file: Path) -> None:
         file.parent.chmod(0o777)
         assert "found a mode that lets others write it, 0777" in only_problem(file.parent)
         load(file)  # who may write there still can't make a file of root's
@@ -114,7 +114,7 @@ class TestOwner:
         file.chmod(0o666)
         assert only_problem(file.parent).startswith("/config.yaml: found a mode that lets others write it")
 
-    def test_a_config_map_is_links_in_a_directory_that_only_its_mount_protects(self, tmp_path: Path) -> None:
+    def test_a_read_only_config_map_is_safe(self, tmp_path: Path) -> None:
         """As the kubelet makes it: pkg/volume/util/atomic_writer.go, pkg/volume/emptydir/empty_dir.go (0777)."""
         volume = tmp_path / "volume"
         (volume / "..2026_01_01").mkdir(parents=True)
@@ -131,7 +131,7 @@ class TestOwner:
         (volume / "..data/config.yaml").chmod(0o666)
         assert "found a mode that lets others" in only_problem(volume / "config.yaml")
 
-    def test_who_is_not_root_may_read_what_others_can_write(self, file: Path) -> None:
+    def test_unsafe_files_are_allowed_without_root(self, file: Path) -> None:
         file.chmod(0o666)
         reader = "import dpgateway.config.parsing, encodings.utf_8_sig, os; from pathlib import Path; "
         file.parent.chmod(0o755)

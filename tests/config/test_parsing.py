@@ -13,7 +13,7 @@ def in_options(text: str) -> str:
     return f"resources:\n- name: example.com/a\n  driver: x\n  options:\n{text}"
 
 
-def test_a_value_by_alias_or_merge_has_the_place_where_it_is_written(config: Write) -> None:
+def test_aliases_and_merges_keep_places(config: Write) -> None:
     path = config("""\
 resources:
   - &a {name: example.com/a, driver: x, env: &env {A: 1}}
@@ -37,7 +37,7 @@ def test_anchored_scalars_keep_their_types(config: Write) -> None:
     assert type(resource.name) is str
 
 
-def test_an_anchor_that_is_set_again_holds_from_there_on(config: Write) -> None:
+def test_anchors_can_be_set_again(config: Write) -> None:
     (resource,) = resources(load(config(in_options("    a: [&x 1, *x, &x 2, *x]"))))
     assert resource.options["a"] == [1, 1, 2, 2]
 
@@ -49,7 +49,7 @@ def test_a_tag_is_told_like_any_other_mistake(config: Write, text: str) -> None:
 
 @pytest.mark.parametrize("tag", ["str", "int", "float", "bool", "null", "merge", "timestamp", "value"])
 @pytest.mark.parametrize("value", ["[a]", "{a: 1}"])
-def test_a_tag_of_a_scalar_makes_none_of_a_list_or_a_mapping(config: Write, tag: str, value: str) -> None:
+def test_scalar_tags_on_collections_are_refused(config: Write, tag: str, value: str) -> None:
     expected = f'found the tag "tag:yaml.org,2002:{tag}", expected a plain value, without a tag'
     assert only_problem(config(in_options(f"    a: !!{tag} {value}"))) == f":5: resources[0].options.a: {expected}"
 
@@ -59,13 +59,13 @@ def test_only_mappings_can_be_merged(config: Write, text: str) -> None:
     assert "found << with " in only_problem(config(in_options(f"    x: &x [a]\n    a: {{{text}}}")))
 
 
-def test_of_merged_mappings_the_first_wins_and_the_own_keys_win_over_all(config: Write) -> None:
+def test_merge_precedence(config: Write) -> None:
     text = "    a: &a {x: 1, y: 1, z: 1}\n    b: &b {x: 2, y: 2, w: 2}\n    c: {x: 3, <<: [*a, *b]}"
     (resource,) = resources(load(config(in_options(text))))
     assert resource.options["c"] == {"x": 3, "y": 1, "z": 1, "w": 2}
 
 
-def test_all_duplicate_keys_are_told_with_all_that_is_wrong_besides(config: Write) -> None:
+def test_duplicate_keys_do_not_hide_other_errors(config: Write) -> None:
     path = config(
         in_options("    a: {b: 1, b: 2}\n    a: 3\n    1: x\n    true: x\n  refresh: 1\nkubelet: 5\nkubelet: 6")
     )
@@ -97,7 +97,7 @@ def test_a_number_is_quoted_as_it_was_written(config: Write, number: str) -> Non
     assert only_problem(path).endswith(f'env.A: found {number}, expected a string; put it in quotes: "{number}"')
 
 
-def test_numbers_truth_values_and_dates_are_those_of_yaml_1_2(config: Write) -> None:
+def test_scalars_of_yaml_1_2(config: Write) -> None:
     written = "{a: 0o17, b: 0x1F, c: 1_000, d: -1.5e2, e: .5, f: TRUE, g: yes, h: ~, i: 2001-01-31, j: -.INF, k: <<}"
     (resource,) = resources(load(config(in_options(f"    {written}"))))
     expected = {"a": 15, "b": 31, "c": 1000, "d": -150.0, "e": 0.5, "f": True, "g": "yes", "h": None, "i": "2001-01-31"}
@@ -105,7 +105,7 @@ def test_numbers_truth_values_and_dates_are_those_of_yaml_1_2(config: Write) -> 
 
 
 @pytest.mark.parametrize("number", ["9223372036854775808", "9" * 5000, "0x" + "F" * 5000])
-def test_a_number_beyond_64_bits_is_refused_and_not_quoted_in_full(config: Write, number: str) -> None:
+def test_numbers_beyond_64_bits(config: Write, number: str) -> None:
     problem = only_problem(config(in_options(f"    a: {number}")))
     assert problem.startswith(":5: resources[0].options.a: found ")
     assert "expected an integer of at most 64 bits" in problem
@@ -119,12 +119,12 @@ def test_aliases_that_multiply_are_refused(config: Write) -> None:
 
 
 @pytest.mark.parametrize("text", ["&a {b: *a}", "a: &a\n  <<: *a", "[" * 100_000, "- " * 1_000 + "a", "a: &a [*a]"])
-def test_what_contains_itself_or_is_too_deep_is_refused(config: Write, text: str) -> None:
+def test_recursive_and_deep_values_are_refused(config: Write, text: str) -> None:
     problem = f": found a value that contains itself, or is nested deeper than {DEEPEST} levels, expected plain values"
     assert only_problem(config(text)) == problem
 
 
-def test_too_many_values_are_refused_before_all_are_read(config: Write) -> None:
+def test_too_many_values_stop_the_parser(config: Write) -> None:
     problem = only_problem(config("- a\n" * (MOST_VALUES + 1) + "a: b: the rest isn't even looked at"))
     assert problem.startswith(f": found more than {MOST_VALUES} values")
 

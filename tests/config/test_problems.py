@@ -33,7 +33,7 @@ def test_they_are_sorted_by_place_and_told_once() -> None:
     ("steps", "key"),
     [((), ""), (("a", "b-c", 0), "a.b-c[0]"), (("a", "x/y", "b"), 'a["x/y"].b'), ((0, "a"), "[0].a"), (("",), '[""]')],
 )
-def test_a_key_is_written_as_it_is_found_in_the_file(steps: tuple[object, ...], key: str) -> None:
+def test_keys_as_written_in_the_file(steps: tuple[object, ...], key: str) -> None:
     assert Place("").below(*steps).key == key
     assert Place("", key="x").below(*steps).key == "x" + (f".{key}" if key and key[0] != "[" else key)
 
@@ -61,7 +61,7 @@ def test_only_a_close_word_is_suggested() -> None:
     assert did_you_mean("zzz", ["count", "name"]) == ""
 
 
-def test_of_very_many_problems_the_first_are_told_and_how_many_there_are() -> None:
+def test_very_many_problems_are_cut() -> None:
     problems = [Problem(Place("a", line), "x") for line in range(1, MOST_TOLD + 3)]
     lines = list(in_lines(problems[:MOST_TOLD]))
     assert lines == [f"a:{line}: found x" for line in range(1, MOST_TOLD + 1)]

@@ -93,7 +93,7 @@ class Particular:
             refuse(["first: unlucky", "second: not with this first"])
 
 
-def test_what_a_type_says_of_keys_that_are_right_is_told_beside_those_that_are_wrong() -> None:
+def test_constructor_errors_beside_wrong_keys() -> None:
     wrong = 'second: found "x", expected an integer'
     assert faults({"first": 13, "second": "x"}, Particular) == [wrong, "first: found 13", "unlucky"]
     assert faults({"second": "x"}, Particular) == [
@@ -102,7 +102,7 @@ def test_what_a_type_says_of_keys_that_are_right_is_told_beside_those_that_are_w
     ]
 
 
-def test_all_that_is_wrong_is_told_at_once_each_with_its_key() -> None:
+def test_all_errors_are_told_at_once() -> None:
     value = {
         "ready": 1,
         "mode": True,
@@ -145,7 +145,7 @@ def test_one_wrong_value(value: object, kind: type, told: str) -> None:
     assert faults(value, kind)[0].startswith(told)
 
 
-def test_what_a_dataclass_refuses_has_the_key_that_its_text_begins_with() -> None:
+def test_constructor_errors_find_their_key() -> None:
     value = {"name": "x", "inner": {"depth": 14, "paths": ["/a"]}}
     assert faults(value) == [
         "inner.depth: found 14, expected another",
@@ -205,7 +205,7 @@ def test_short_forms(short: object, meant: Search) -> None:
     assert from_plain(short, Search) == meant
 
 
-def test_what_is_wrong_in_a_short_form_is_told_where_it_stands() -> None:
+def test_errors_in_short_forms_have_their_place() -> None:
     assert faults({"patterns": {"x": ["a", 1]}}, Search)[0] == "patterns.x[1]: found 1, expected a string"
     assert faults({"others": [{"case": True}]}, Search) == [
         "others[0].case: found an unknown key, expected one of any_of, ignore_case"

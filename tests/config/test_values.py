@@ -11,7 +11,7 @@ from dpgateway.config import DEVICE_PLUGINS_DIR, KubeletSettings, ResourceKeys, 
 from tests.support.configurations import Write, load, only_problem, resources
 
 
-def test_the_defaults_are_those_of_the_documentation(config: Write) -> None:
+def test_defaults_as_documented(config: Write) -> None:
     document = load(config("resources: [{name: example.com/a, driver: x}]"))
     (resource,) = resources(document)
     assert resource == ResourceKeys(
@@ -119,6 +119,6 @@ def test_one_wrong_value(config: Write, key: str, value: str, words: str | None)
 
 
 @pytest.mark.parametrize("key", ["options", "env", "annotations", "mounts", "timeouts"])
-def test_a_mapping_or_list_whose_lines_are_all_commented_out_is_empty(config: Write, key: str) -> None:
+def test_commented_out_collections_are_empty(config: Write, key: str) -> None:
     (resource,) = resources(load(config(f"resources:\n- name: example.com/a\n  driver: x\n  {key}:\n  #  a: b\n")))
     assert resource == ResourceKeys("example.com/a", "x") or resource.options is None

@@ -22,7 +22,7 @@ def test_advice_about_a_resource(config: Write, more: str, warning: str | None) 
     assert not warning or f":4: resources[0].{warning}" in found[0]
 
 
-def test_a_preference_is_no_doubt_where_the_driver_has_none(config: Write) -> None:
+def test_no_preference_warning_without_prefer(config: Write) -> None:
     assert advise(load(config("resources: [{name: example.com/a, driver: x, preference: packed}]")), {"y"}) == ()
 
 

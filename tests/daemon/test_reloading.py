@@ -89,7 +89,7 @@ async def served(gateway, kubelet, *resources):
     await offered(kubelet, *(one.name for one in resources))
 
 
-async def test_a_resource_comes_and_another_goes_and_the_third_does_not_notice(gateway, kubelet):
+async def test_resources_come_and_go(gateway, kubelet):
     await served(gateway, kubelet, resource(A), resource(B))
     await gateway.takes_over(resource(A), resource(C), changes=f"added: {C}; removed: {B}")
     await offered(kubelet, C)
@@ -103,7 +103,7 @@ async def test_a_resource_comes_and_another_goes_and_the_third_does_not_notice(g
     assert [registered(kubelet, name) for name in (A, B, C)] == [1, 2, 1]
 
 
-async def test_what_can_not_change_in_place_is_restarted_alone(gateway, kubelet):
+async def test_a_restart_touches_no_other(gateway, kubelet):
     await served(gateway, kubelet, resource(A), resource(B))
     three = scripted(devices=lambda: [Device("a"), Device("b"), Device("c")])
     await gateway.takes_over(resource(A), resource(B, driver_class=three), changes=f"restarted: {B} (driver)")
@@ -111,7 +111,7 @@ async def test_what_can_not_change_in_place_is_restarted_alone(gateway, kubelet)
     assert [registered(kubelet, name) for name in (A, B)] == [1, 2]
 
 
-async def test_what_can_change_in_place_keeps_the_driver_the_sockets_and_the_stream(gateway, kubelet, short_path):
+async def test_changes_in_place_keep_driver_and_sockets(gateway, kubelet, short_path):
     # so that the kubelet asks for a preference before and after
     await served(gateway, kubelet, resource(A, preference="packed"), resource(B))
     assert (await kubelet.admit("p", {"c": {A: 1}}))["ok"]
@@ -140,7 +140,7 @@ async def test_what_can_change_in_place_keeps_the_driver_the_sockets_and_the_str
     assert sorted((short_path / "dpgateway").iterdir()) == sockets
 
 
-async def test_shares_that_containers_hold_stay_listed_when_there_are_fewer(gateway, kubelet):
+async def test_held_shares_stay_listed(gateway, kubelet):
     gateway.serve(resource(A, shares=2, preference="packed", keep_lost=0))
     await offered(kubelet, A, count=4)
     assert (await kubelet.admit("p", {"c": {A: 4}}))["ok"]
@@ -150,7 +150,7 @@ async def test_shares_that_containers_hold_stay_listed_when_there_are_fewer(gate
     assert kubelet.counts(A)[0] == 4
 
 
-async def test_what_the_kubelet_should_ask_for_is_registered_again_when_it_changed(gateway, kubelet):
+async def test_other_options_register_again(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     gateway.reload(gateway.configuration(resource(A, preference="packed")))
     await gateway.says("the options changed, so the resource is registered again")
@@ -158,7 +158,7 @@ async def test_what_the_kubelet_should_ask_for_is_registered_again_when_it_chang
     assert Driver.closed == []
 
 
-async def test_another_deadline_counts_from_the_next_call_on(gateway, kubelet, gate):
+async def test_another_deadline_counts_for_the_next_call(gateway, kubelet, gate):
     slow = gate(Allocation())
     hanging = scripted(allocate=slow)
     await served(gateway, kubelet, resource(A, driver_class=hanging))
@@ -168,7 +168,7 @@ async def test_another_deadline_counts_from_the_next_call_on(gateway, kubelet, g
     slow.open()
 
 
-async def test_what_is_held_stays_listed_when_its_device_is_configured_away(gateway, kubelet):
+async def test_held_devices_stay_listed_after_a_restart(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     assert (await kubelet.admit("p", {"c": {A: 2}}))["ok"]
     another = scripted(devices=lambda: [Device("c")])
@@ -177,7 +177,7 @@ async def test_what_is_held_stays_listed_when_its_device_is_configured_away(gate
     assert kubelet.counts(A)[0] == 3
 
 
-async def test_what_is_held_is_listed_when_its_resource_is_back(gateway, kubelet):
+async def test_held_devices_are_listed_when_added_again(gateway, kubelet):
     await served(gateway, kubelet, resource(A), resource(B))
     assert (await kubelet.admit("p", {"c": {A: 2}}))["ok"]
     await gateway.takes_over(resource(B), changes=f"removed: {A}")
@@ -193,7 +193,7 @@ async def test_the_same_configuration_changes_nothing(gateway, kubelet):
     assert registered(kubelet, A) == 1
 
 
-async def test_a_configuration_that_no_thread_is_left_to_read_is_read_later_and_is_no_bug(gateway, kubelet):
+async def test_no_thread_retries_the_reload(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     gateway.reload(NoThread("the system has no thread left for that"))
     await gateway.says("reload failed, and starts again: the system has no thread left for that")
@@ -202,7 +202,7 @@ async def test_a_configuration_that_no_thread_is_left_to_read_is_read_later_and_
     assert not any("a bug" in text for text in gateway.log.messages)
 
 
-async def test_a_wrong_configuration_is_refused_with_all_its_problems(gateway, kubelet):
+async def test_a_wrong_configuration_is_refused(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     problems = [Problem(Place("config.yaml", line), "one thing", "another") for line in (3, 8)]
     gateway.reload(InvalidConfiguration(problems))
@@ -214,14 +214,14 @@ async def test_a_wrong_configuration_is_refused_with_all_its_problems(gateway, k
     assert registered(kubelet, A) == 1
 
 
-async def test_a_failure_to_read_is_told_and_the_next_one_counts(gateway, kubelet):
+async def test_a_failed_read_keeps_the_old_configuration(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     gateway.reload(MemoryError("none"))
     await until(lambda: any("can't be read again" in text for text in gateway.log.messages))
     await gateway.takes_over(resource(A), resource(B), changes=f"added: {B}")
 
 
-async def test_what_counts_from_the_next_start_only_is_named(gateway, kubelet):
+async def test_keys_of_the_next_start_are_named(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     gateway.reload(replace(gateway.configuration(resource(A)), state_dir=Path("/elsewhere")))
     await gateway.says("state_dir changes with the next start of the gateway only")
@@ -235,7 +235,7 @@ async def test_the_pages_come_with_a_new_configuration(gateway, kubelet):
     assert registered(kubelet, A) == 1
 
 
-async def test_a_resource_whose_driver_can_not_be_used_goes_on_as_before(gateway, kubelet):
+async def test_an_unusable_driver_keeps_the_resource(gateway, kubelet):
     await served(gateway, kubelet, resource(A))
     broken = resource(A, driver_class=None, options=None, failure="it isn't installed")
     gateway.reload(gateway.configuration(broken))
@@ -251,7 +251,7 @@ def unloaded(load, **keys):
     return resource(A, driver_class=None, options=None, failure=failure, load=load, **keys)
 
 
-async def test_a_driver_that_is_loaded_late_is_changed_then(gateway, kubelet, gate):
+async def test_a_late_driver_is_changed_then(gateway, kubelet, gate):
     await served(gateway, kubelet, resource(A))
     load = gate(resource(A, driver_class=scripted(devices=lambda: THREE)))
     gateway.reload(gateway.configuration(unloaded(load, written={"options": {"count": 3}})))
@@ -262,14 +262,14 @@ async def test_a_driver_that_is_loaded_late_is_changed_then(gateway, kubelet, ga
     await offered(kubelet, A, count=3)
 
 
-async def test_a_driver_that_runs_goes_on_while_its_options_are_checked_again(gateway, kubelet, gate):
+async def test_hung_options_keep_the_running_driver(gateway, kubelet, gate):
     await served(gateway, kubelet, resource(A))
     again = unloaded(gate(), env={"A": "1"})
     await gateway.takes_over(again, changes=f"changed in place: {A} (env)")
     assert (Driver.made, Driver.closed) == ([A], [])
 
 
-async def test_a_resource_that_is_added_while_there_is_no_kubelet_meets_the_next_one(gateway, short_path):
+async def test_a_resource_added_without_a_kubelet(gateway, short_path):
     gateway.serve(resource(A))
     await gateway.takes_over(resource(A), resource(B), changes=f"added: {B}")
     async with Kubelet("1.31", short_path) as kubelet:
@@ -292,7 +292,7 @@ def fails(*_):
         (fails, "no bus"),
     ],
 )
-async def test_a_driver_that_works_is_not_given_up_for_one_that_has_no_device(gateway, kubelet, gate, devices, reason):
+async def test_a_new_driver_without_devices_waits(gateway, kubelet, gate, devices, reason):
     await served(gateway, kubelet, resource(A), resource(B))
     another = scripted(devices=gate([]) if devices == "hangs" else devices)
     gateway.reload(gateway.configuration(resource(A, driver_class=another), resource(B)))
@@ -307,7 +307,7 @@ async def test_a_driver_that_works_is_not_given_up_for_one_that_has_no_device(ga
     assert Driver.closed == []
 
 
-async def test_it_is_given_up_once_the_new_one_has_devices_and_closed_then(gateway, kubelet, gate):
+async def test_a_new_driver_with_devices_takes_over(gateway, kubelet, gate):
     await served(gateway, kubelet, resource(A))
     slow = gate(THREE)
     gateway.reload(gateway.configuration(resource(A, driver_class=scripted(devices=slow))))
@@ -319,7 +319,7 @@ async def test_it_is_given_up_once_the_new_one_has_devices_and_closed_then(gatew
     assert registered(kubelet, A) == 2
 
 
-async def test_one_that_has_no_device_any_more_is_given_up_at_once(gateway, kubelet):
+async def test_an_old_driver_without_devices_ends(gateway, kubelet):
     devices, contexts = [Device("a"), Device("b")], []
 
     class Old(Driver):
@@ -341,7 +341,7 @@ async def test_one_that_has_no_device_any_more_is_given_up_at_once(gateway, kube
 
 
 @pytest.mark.parametrize("then", ["as before", "removed", "changed", "the end"])
-async def test_a_driver_that_is_awaited_in_vain_goes_with_the_next_configuration(gateway, kubelet, gate, then):
+async def test_a_waiting_driver_ends_with_the_next_reload(gateway, kubelet, gate, then):
     closed = threading.Event()
     await served(gateway, kubelet, resource(A))
     vain = resource(A, driver_class=scripted(devices=list, close=closed.set))
@@ -365,7 +365,7 @@ async def test_a_driver_that_is_awaited_in_vain_goes_with_the_next_configuration
     await until(closed.is_set)
 
 
-async def test_another_one_is_made_though_the_old_one_does_not_close(gateway, kubelet, gate):
+async def test_a_hung_close_delays_no_new_driver(gateway, kubelet, gate):
     closing = gate(None)
     await served(gateway, kubelet, resource(A, driver_class=scripted(close=closing)))
     gateway.reload(gateway.configuration(resource(A, driver_class=scripted(devices=lambda: THREE))))
@@ -383,9 +383,7 @@ async def test_the_end_does_not_wait_for_a_reload(gateway, kubelet, gate):
     closing.open()
 
 
-async def test_a_resource_that_is_not_configured_any_more_keeps_what_its_containers_have_from_every_pool(
-    gateway, kubelet
-):
+async def test_a_removed_resource_keeps_its_hardware_from_pools(gateway, kubelet):
     await served(gateway, kubelet, resource(A, pool="p"), resource(B, pool="p"))
     assert (await kubelet.admit("x", {"c": {A: 1}}))["ok"]
     await offered(kubelet, B, count=1)
@@ -398,7 +396,7 @@ async def test_a_resource_that_is_not_configured_any_more_keeps_what_its_contain
     assert kubelet.counts(B)[1] == 1
 
 
-async def test_a_resource_brings_what_its_containers_have_into_its_pool_and_takes_it_along(gateway, kubelet):
+async def test_a_resource_takes_its_hardware_between_pools(gateway, kubelet):
     await served(gateway, kubelet, resource(A), resource(B, pool="p"))
     assert (await kubelet.admit("x", {"c": {A: 1}}))["ok"]
     assert kubelet.counts(B)[1] == 2
@@ -413,7 +411,7 @@ async def test_a_resource_brings_what_its_containers_have_into_its_pool_and_take
 
 
 @pytest.mark.parametrize("then", ["restarted", "removed"])
-async def test_what_an_earlier_driver_still_prepares_is_nobodys_until_that_call_has_ended(gateway, kubelet, gate, then):
+async def test_a_prepare_outlives_its_driver(gateway, kubelet, gate, then):
     slow = gate()
     hanging = resource(A, driver_class=scripted(prepare=slow), pool="p")
     await served(gateway, kubelet, hanging, resource(B, pool="p"))

@@ -32,7 +32,7 @@ async def test_the_answer_is_what_the_driver_returned(lane):
     assert await lane.ask("allocate", lambda: "answer", LONG) == "answer"
 
 
-async def test_one_call_at_a_time_in_the_order_of_their_coming(lane, gate):
+async def test_calls_run_one_at_a_time_in_order(lane, gate):
     slow, order = gate(), []
     first = asyncio.ensure_future(lane.ask("allocate", slow, LONG))
     await slow.entered()
@@ -48,14 +48,14 @@ async def test_one_call_at_a_time_in_the_order_of_their_coming(lane, gate):
     assert slow.most_running == 1
 
 
-async def test_a_contract_error_of_the_driver_reaches_the_caller_as_it_is(lane, gate):
+async def test_contract_errors_pass_unchanged(lane, gate):
     opened = gate(DriverError("no more"))
     opened.open()
     with pytest.raises(DriverError, match=r"^no more$"):
         await lane.ask("allocate", opened, LONG)
 
 
-async def test_any_other_error_of_the_driver_is_its_fault_and_says_what_it_was(lane, gate):
+async def test_other_errors_are_driver_faults(lane, gate):
     opened = gate(SystemExit(3))
     opened.open()
     with pytest.raises(DriverFault, match=r"allocate\(\) raised .*SystemExit: 3"):
@@ -68,7 +68,7 @@ async def test_a_call_past_its_deadline_fails_and_says_so(lane, gate):
         await lane.ask("allocate", gate(), SOON)
 
 
-async def test_calls_of_others_that_hang_cost_no_call_its_deadline(gate):
+async def test_hung_calls_of_others_cost_no_deadline(gate):
     """However long it would wait for one of the usual threads."""
     threads, hung = Threads(usual=8, patience=600), gate()
     for number in range(8):
@@ -77,7 +77,7 @@ async def test_calls_of_others_that_hang_cost_no_call_its_deadline(gate):
     assert await Lane(threads=threads).ask("prefer", lambda: "answer", 1) == "answer"
 
 
-async def test_the_next_call_takes_the_lane_of_a_call_that_hangs(lane, gate):
+async def test_a_hung_call_loses_the_lane(lane, gate):
     hung = gate()
     with pytest.raises(DriverTimeout):
         await lane.ask("allocate", hung, SOON)
@@ -86,7 +86,7 @@ async def test_the_next_call_takes_the_lane_of_a_call_that_hangs(lane, gate):
     assert hung.running == 1
 
 
-async def test_a_late_answer_is_dropped_and_handed_over_for_its_release(lane, gate):
+async def test_a_late_answer_is_dropped_and_released(lane, gate):
     slow, late = gate("answer"), []
     with pytest.raises(DriverTimeout):
         await lane.ask("allocate", slow, SOON, lambda: late.append("late"))
@@ -95,7 +95,7 @@ async def test_a_late_answer_is_dropped_and_handed_over_for_its_release(lane, ga
     await until(lambda: late == ["late"])
 
 
-async def test_a_late_error_is_dropped_and_nothing_is_released(lane, gate):
+async def test_a_late_error_releases_nothing(lane, gate):
     slow, late = gate(ValueError("no")), []
     with pytest.raises(DriverTimeout):
         await lane.ask("allocate", slow, SOON, lambda: late.append("late"))
@@ -106,7 +106,7 @@ async def test_a_late_error_is_dropped_and_nothing_is_released(lane, gate):
 
 
 @pytest.mark.parametrize("answer", ["answer", ValueError("no")])
-async def test_a_late_answer_that_nobody_wants_to_know_of_is_no_error(lane, gate, answer):
+async def test_a_late_answer_without_a_callback(lane, gate, answer):
     """Such as that of ``prefer``."""
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
@@ -120,7 +120,7 @@ async def test_a_late_answer_that_nobody_wants_to_know_of_is_no_error(lane, gate
     assert complaints == []
 
 
-async def test_a_cancelled_call_keeps_the_lane_until_it_answers_and_its_answer_is_released(lane, gate):
+async def test_a_cancelled_call_keeps_the_lane(lane, gate):
     slow, late = gate("answer"), []
     task = asyncio.ensure_future(lane.ask("allocate", slow, LONG, lambda: late.append("late")))
     await slow.entered()
@@ -135,7 +135,7 @@ async def test_a_cancelled_call_keeps_the_lane_until_it_answers_and_its_answer_i
     assert late == ["late"]
 
 
-async def test_a_cancelled_call_that_hangs_loses_the_lane_at_its_deadline(lane, gate):
+async def test_a_cancelled_hung_call_loses_the_lane(lane, gate):
     hung, late, began = gate("answer"), [], time.monotonic()
     task = asyncio.ensure_future(lane.ask("allocate", hung, 0.3, lambda: late.append("late")))
     await asyncio.sleep(0)  # the call is under way
@@ -149,7 +149,7 @@ async def test_a_cancelled_call_that_hangs_loses_the_lane_at_its_deadline(lane, 
     assert await lane.ask("allocate", lambda: "next", LONG) == "next"
 
 
-async def test_any_number_of_cancelled_calls_of_a_slow_driver_refuse_no_other(lane, gate):
+async def test_cancelled_calls_refuse_no_other(lane, gate):
     """Nor does the driver get them all at once."""
     for _ in range(2 * MOST_HUNG):
         slow = gate("answer")
@@ -169,7 +169,7 @@ async def test_any_number_of_cancelled_calls_of_a_slow_driver_refuse_no_other(la
         assert await following == "next"
 
 
-async def test_an_answer_in_the_moment_of_the_cancellation_is_released_too(lane):
+async def test_an_answer_during_cancellation_is_released(lane):
     late, answered = [], threading.Event()
 
     def answers_at_once():
@@ -186,7 +186,7 @@ async def test_an_answer_in_the_moment_of_the_cancellation_is_released_too(lane)
     await until(lambda: late == ["late"])
 
 
-async def test_a_call_cancelled_before_its_turn_never_reaches_the_driver(lane, gate):
+async def test_a_call_cancelled_before_its_turn(lane, gate):
     slow, never = gate(), gate()
     first = asyncio.ensure_future(lane.ask("allocate", slow, LONG))
     await slow.entered()
@@ -200,7 +200,7 @@ async def test_a_call_cancelled_before_its_turn_never_reaches_the_driver(lane, g
     assert never.calls == []
 
 
-async def test_waiting_for_its_turn_counts_into_the_deadline_and_the_error_names_what_runs(lane, gate):
+async def test_the_deadline_includes_waiting(lane, gate):
     slow = gate()
     first = asyncio.ensure_future(lane.ask("allocate", slow, LONG))
     await slow.entered()
@@ -210,7 +210,7 @@ async def test_waiting_for_its_turn_counts_into_the_deadline_and_the_error_names
     await first
 
 
-async def test_with_four_calls_stuck_the_next_fails_at_once_and_names_them(lane, gate):
+async def test_four_hung_calls_fail_the_next_at_once(lane, gate):
     hung = gate()
     for _ in range(MOST_HUNG):
         with pytest.raises(DriverTimeout, match="hasn't answered"):
@@ -224,7 +224,7 @@ async def test_with_four_calls_stuck_the_next_fails_at_once_and_names_them(lane,
     assert len(hung.calls) == 4
 
 
-async def test_when_a_stuck_call_returns_the_lane_is_open_again(lane, gate):
+async def test_the_lane_opens_when_a_hung_call_returns(lane, gate):
     hung, last, late = gate(), gate("answer"), []
     for blocking in (hung, hung, hung, last):
         with pytest.raises(DriverTimeout):

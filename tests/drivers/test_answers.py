@@ -23,13 +23,13 @@ def test_no_devices_are_an_answer():
 
 
 @pytest.mark.parametrize("answer", [None, 3, A, "ab", b"ab"], ids=repr)
-def test_devices_that_are_no_iterable_are_refused_saying_what_was_returned(answer):
+def test_devices_must_be_iterable(answer):
     with pytest.raises(DriverFault, match=r"devices\(\) returned .*, expected devices"):
         answers.devices(answer)
 
 
 @pytest.mark.parametrize("wrong", ["a", None, {"id": "a"}], ids=repr)
-def test_something_else_among_the_devices_is_refused_saying_what_it_was(wrong):
+def test_every_item_must_be_a_device(wrong):
     with pytest.raises(DriverFault, match=r"among its devices, expected a Device"):
         answers.devices([A, wrong])
 
@@ -56,7 +56,7 @@ def board(id_="a", health=A.health, numa_nodes=()):
     return Board({"id": id_, "health": health, "numa_nodes": numa_nodes})
 
 
-def test_devices_of_a_drivers_own_class_are_copied_when_they_are_listed():
+def test_own_devices_are_copied():
     listed = board("a", Health.unhealthy("no power"), (1,)), board("b")
     first, second = answers.devices(listed)
     listed[0].values["health"] = Health.healthy()
@@ -90,7 +90,7 @@ def test_plain_devices_pass_as_they_are():
         ({"health": True}, "expected health to be a Health"),
     ],
 )
-def test_a_device_that_never_checked_itself_is_checked(wrong, text):
+def test_own_devices_are_validated(wrong, text):
     with pytest.raises((ValueError, TypeError), match=text):
         answers.devices([board(**wrong)])
 
@@ -159,44 +159,44 @@ def test_an_allocation_passes_as_it_is():
     assert answers.allocation(allocation) is allocation
 
 
-def test_preferred_devices_are_as_many_as_were_asked_for():
+def test_prefer_returns_the_requested_number():
     assert answers.preferred(iter([B, A]), (A, B, C), 2) == (B, A)
     assert answers.preferred([], (A,), 0) == ()
 
 
 @pytest.mark.parametrize("answer", [[A], [A, B, C], itertools.cycle([A])], ids=["fewer", "more", "without end"])
-def test_another_number_of_preferred_devices_is_refused(answer):
+def test_prefer_with_another_number_is_refused(answer):
     with pytest.raises(DriverFault, match=r"prefer\(\) returned"):
         answers.preferred(answer, (A, B, C), 2)
 
 
-def test_preferred_devices_of_a_drivers_own_class_are_those_that_were_listed():
+def test_preferred_own_devices_are_the_listed_ones():
     available = answers.devices([board("a"), board("b")])
     (chosen,) = answers.preferred(answers.own(available[1:]), available, 1)
     assert chosen is available[1]
 
 
-def test_a_preferred_device_that_is_not_available_is_refused():
+def test_preferred_devices_must_be_available():
     with pytest.raises(DriverFault, match="'c', which isn't available"):
         answers.preferred([A, C], (A, B), 2)
 
 
-def test_a_device_is_preferred_as_often_as_it_is_available_and_no_more():
+def test_preferred_devices_are_counted():
     assert answers.preferred([A, A], (A, A, B), 2) == (A, A)
     with pytest.raises(DriverFault, match="more often than it is"):
         answers.preferred([B, B], (A, A, B), 2)
 
 
 @pytest.mark.parametrize("error", [DriverError("x"), DeviceUnavailable("x"), Busy("x")], ids=repr)
-def test_the_errors_of_the_contract_pass_as_they_are(error):
+def test_contract_errors_are_no_fault(error):
     assert answers.fault("allocate", error) is error
 
 
-def test_any_other_error_is_a_fault_that_names_the_method_and_the_error():
+def test_a_fault_names_method_and_error():
     assert str(answers.fault("allocate", KeyError("x"))) == "allocate() raised KeyError: 'x'"
 
 
-def test_an_error_whose_text_fails_is_named_all_the_same():
+def test_an_error_with_a_broken_str():
     class Silent(Exception):
         def __str__(self):
             raise ZeroDivisionError
@@ -207,7 +207,7 @@ def test_an_error_whose_text_fails_is_named_all_the_same():
 
 
 @pytest.mark.parametrize("kind", [Busy, DriverError, DriverTimeout])
-def test_what_a_driver_says_is_cut_short_and_can_be_sent(kind):
+def test_error_texts_are_cut_and_escaped(kind):
     def call():
         raise kind("\0\ud800" + "x" * 5000)
 
@@ -216,7 +216,7 @@ def test_what_a_driver_says_is_cut_short_and_can_be_sent(kind):
     assert str(caught.value) == r"\x00\ud800" + "x" * 3998 + "... (5002 characters)"
 
 
-def test_a_bug_whose_text_is_long_keeps_the_beginning_of_text_and_traceback():
+def test_long_tracebacks_are_cut():
     def call():
         raise ValueError("\0" + "x" * 100_000)
 
@@ -229,7 +229,7 @@ def test_a_bug_whose_text_is_long_keeps_the_beginning_of_text_and_traceback():
     assert 50_000 < len(trace) < 50_100
 
 
-def test_what_is_the_very_same_as_before_is_the_same_list():
+def test_identical_devices_keep_the_list():
     before = answers.devices([A, B])
     assert answers.devices([A, B], before) is before
     assert answers.devices([A, wet := Device("b", Health.unhealthy("wet"))], before) == (A, wet)
@@ -237,7 +237,7 @@ def test_what_is_the_very_same_as_before_is_the_same_list():
     assert answers.devices([A], before) == (A,)
 
 
-def test_new_values_that_say_the_same_are_the_same_list():
+def test_equal_devices_keep_the_list():
     """A naive driver makes all its values at each look; whoever gets the list sees that one of them has changed."""
 
     def made(*ids, **others):
@@ -271,7 +271,7 @@ class Port(Device):
     wired: str = ""
 
 
-def test_a_drivers_own_values_come_back_to_it_as_it_listed_them_last():
+def test_the_driver_gets_its_newest_objects():
     """Equal to the gateway, and not to the driver."""
     before = answers.devices([Port("a", wired="red"), same := Port("b")])
     after = answers.devices([blue := Port("a", wired="blue"), same], before)
@@ -284,13 +284,13 @@ def test_a_drivers_own_values_come_back_to_it_as_it_listed_them_last():
 
 
 @pytest.mark.parametrize(("wrong", "text"), [("b", "expected a Device"), (None, "expected a Device"), (A, "'a' twice")])
-def test_what_takes_the_place_of_a_device_is_checked_like_any_other(wrong, text):
+def test_replaced_devices_are_checked(wrong, text):
     before = answers.devices([A, B])
     with pytest.raises(DriverFault, match=text):
         answers.devices([A, wrong], before)
 
 
-def test_the_same_object_with_other_values_is_read_again():
+def test_a_computed_health_is_read_again():
     """A driver may list the same objects each time, whose class computes what they say."""
 
     class Board(Device):

@@ -14,7 +14,7 @@ def failure_of(name):
     return found.failure
 
 
-def test_a_driver_is_found_by_its_entry_points_name(install):
+def test_the_entry_point_names_the_driver(install):
     install(GOOD, module="t1_good", drivers={"t1": "t1_good"}, distribution="t1-driver")
     found = find(["t1"])["t1"]
     assert (found.name, found.distribution, found.version, found.failure) == ("t1", "t1-driver", "1.2", None)
@@ -23,7 +23,7 @@ def test_a_driver_is_found_by_its_entry_points_name(install):
     assert find(["no such driver"]) == {}
 
 
-def test_a_driver_has_the_version_that_it_was_loaded_from_whatever_is_installed_over_it(install, tmp_path):
+def test_the_version_is_that_at_import(install, tmp_path):
     install(GOOD, module="t1_old", drivers={"t1": "t1_old"}, distribution="t1-driver")
     assert find(["t1"])["t1"].version == "1.2"
     (metadata,) = tmp_path.glob("*.dist-info/METADATA")
@@ -69,7 +69,7 @@ def test_one_distribution_may_have_several_drivers(install):
         ("1 +", "it can't be loaded: SyntaxError"),
     ],
 )
-def test_what_a_package_does_at_import_is_its_own_affair(install, request, statement, failure):
+def test_a_failing_import_harms_no_other(install, request, statement, failure):
     module = f"t4_{abs(hash(request.node.name))}"
     install(statement, module=module)
     install(GOOD, module=f"{module}_good")
@@ -77,7 +77,7 @@ def test_what_a_package_does_at_import_is_its_own_affair(install, request, state
     assert find([f"{module}_good"])[f"{module}_good"].failure is None
 
 
-def test_a_package_that_hangs_at_import_is_left_to_itself(install, gate):
+def test_a_hung_import_harms_no_other(install, gate):
     HOLDS["t_hangs"] = gate()
     install("from tests.support.drivers import hold\nhold(__name__)\n" + GOOD, module="t_hangs")
     install(GOOD, module="t_beside")
@@ -86,13 +86,13 @@ def test_a_package_that_hangs_at_import_is_left_to_itself(install, gate):
     assert found["t_beside"].failure is None
 
 
-def test_an_error_that_cannot_be_shown_is_a_failure_too(install):
+def test_an_import_error_with_a_broken_str(install):
     source = "class Shy(Exception):\n    def __str__(self): raise LookupError\nraise Shy"
     install(source, module="t_shy")
     assert failure_of("t_shy").endswith("Shy, whose text can't be had: __str__ raised LookupError")
 
 
-def test_a_package_that_interrupts_the_keyboard_fails_alone(install):
+def test_a_keyboard_interrupt_fails_one_package(install):
     """It is imported on a thread of its own, so it isn't Ctrl-C."""
     install("raise KeyboardInterrupt", module="t5_interrupt")
     failure = find(["t5_interrupt"])["t5_interrupt"].failure
@@ -101,7 +101,7 @@ def test_a_package_that_interrupts_the_keyboard_fails_alone(install):
 
 
 @pytest.mark.parametrize("content", [b"[console_scripts]\nfo", b"\xff\xfe"])
-def test_a_package_with_broken_entry_points_harms_no_driver(tmp_path, monkeypatch, caplog, content):
+def test_broken_entry_points_harm_no_driver(tmp_path, monkeypatch, caplog, content):
     broken = tmp_path / "broken-1.dist-info"
     broken.mkdir()
     (broken / "METADATA").write_text("Name: broken\nVersion: 1\n")

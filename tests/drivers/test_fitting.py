@@ -61,7 +61,7 @@ def bug(_):
     ],
     ids=["one path twice", "unavailable", "a bug", "nothing", "too large"],
 )
-def test_a_device_whose_preview_is_no_answer_is_unhealthy(preview, reason):
+def test_a_wrong_preview_is_unhealthy(preview, reason):
     found = fitting().judged(Previewing(preview), (A, SICK))
     assert found[0].health.reason.startswith(f"it can't be given: {reason}")
     assert found[1] is SICK
@@ -81,7 +81,7 @@ def test_what_the_configuration_adds_counts():
     assert fitting(mounts=(Mount("/etc", "/x"),)).judged(Previewing(lambda _: NODE), listed) is listed
 
 
-def test_a_mount_that_is_missing_makes_all_devices_unhealthy_until_it_is_there(tmp_path):
+def test_a_missing_mount_makes_all_devices_unhealthy(tmp_path):
     one = fitting(mounts=(Mount("/etc", "/x"), Mount(str(tmp_path / "no/file"), "/y")))
     why = f"it can't be given: mounts[1]: {tmp_path}/no/file isn't there on this host, and is to be mounted"
     listed = (A, SICK, B)
@@ -115,7 +115,7 @@ def test_only_what_is_listed_anew_is_asked_again():
     assert driver.asked[3:] == [A, other]
 
 
-def test_what_could_not_be_given_is_asked_again_until_it_can_be():
+def test_unfit_devices_are_judged_again():
     lacking = {"b"}
     driver, one = Previewing(lambda device: unavailable(device) if device.id in lacking else NODE), fitting()
     first, again = one.judged(driver, (A, B)), one.judged(driver, (A, B))
@@ -134,7 +134,7 @@ def test_another_configuration_is_judged_by_itself():
     assert reasons(one.judged(driver, (A,))) == [None]
 
 
-def test_a_device_of_a_drivers_own_class_is_given_back_to_it():
+def test_preview_gets_the_drivers_own_object():
     class Own(Device):
         pass
 

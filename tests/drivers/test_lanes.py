@@ -54,19 +54,19 @@ async def make(log):
             one.close()
 
 
-def test_the_abilities_are_the_optional_methods_that_the_driver_has():
+def test_abilities_are_optional_methods():
     assert abilities(Scripted) == frozenset()
     assert abilities(scripted(prepare=print, release=print, close=print)) == {"prepare", "release", "close"}
 
 
-async def test_allocate_gives_the_devices_to_the_driver_and_returns_its_allocation(make):
+async def test_allocate_returns_the_drivers_allocation(make):
     assert await make().allocate([A, B]) == Allocation(env={"GOT": "a,b"})
 
 
 @pytest.mark.parametrize(
     ("error", "kind"), [(DriverError("x"), DriverError), (DeviceUnavailable("x"), DeviceUnavailable), (Busy("x"), Busy)]
 )
-async def test_each_error_of_a_driver_keeps_its_kind_and_names_resource_device_and_driver(make, gate, error, kind):
+async def test_errors_keep_their_kind_and_name_the_device(make, gate, error, kind):
     fails = gate(error)
     fails.open()
     lanes = make(allocate=fails, prepare=fails)
@@ -80,13 +80,13 @@ async def test_each_error_of_a_driver_keeps_its_kind_and_names_resource_device_a
 @pytest.mark.parametrize(
     "answer", [None, "x", [Allocation()], (one for one in [Allocation()])], ids=["none", "text", "list", "generator"]
 )
-async def test_a_wrong_allocation_is_a_fault_that_is_logged(make, records, answer):
+async def test_a_wrong_allocation_is_a_fault(make, records, answer):
     with pytest.raises(DriverFault, match=r"allocate\(\) returned .*, expected an Allocation"):
         await make(allocate=lambda _: answer).allocate([A])
     assert records.texts()[0].startswith("the driver broke its contract: allocate() returned")
 
 
-async def test_an_answer_whose_repr_fails_is_a_fault_like_any_other(make):
+async def test_an_answer_with_a_broken_repr(make):
     class Odd:
         def __repr__(self):
             raise SystemExit
@@ -95,7 +95,7 @@ async def test_an_answer_whose_repr_fails_is_a_fault_like_any_other(make):
         await make(allocate=lambda _: Odd()).allocate([A])
 
 
-async def test_a_bug_of_the_driver_is_logged_with_its_traceback(make, records):
+async def test_a_fault_is_logged_with_traceback(make, records):
     with pytest.raises(DriverFault, match=r"allocate\(\) raised ZeroDivisionError"):
         await make(allocate=lambda _: 1 / 0).allocate([A])
     assert records.records[-1].levelname == "ERROR"
@@ -103,7 +103,7 @@ async def test_a_bug_of_the_driver_is_logged_with_its_traceback(make, records):
     assert records.records[-1].exception.endswith("ZeroDivisionError: division by zero")
 
 
-async def test_a_contract_error_is_not_logged_here_for_the_rpc_says_it(make, gate, records):
+async def test_contract_errors_are_not_logged(make, gate, records):
     fails = gate(DriverError("no"))
     fails.open()
     with pytest.raises(DriverError):
@@ -111,7 +111,7 @@ async def test_a_contract_error_is_not_logged_here_for_the_rpc_says_it(make, gat
     assert records.texts() == []
 
 
-async def test_an_error_whose_text_hangs_is_a_call_that_hangs(make, gate):
+async def test_an_error_with_a_hanging_str(make, gate):
     hangs = gate("told at last")
 
     class Mute(Exception):
@@ -151,7 +151,7 @@ async def test_the_lanes_never_wait_for_one_another(make, gate):
     assert allocating.result() == Allocation()
 
 
-async def test_prefer_never_waits_longer_than_its_deadline_behind_an_allocate(make, gate):
+async def test_prefer_behind_an_allocate_keeps_its_deadline(make, gate):
     hangs = gate(Allocation())
     lanes = make(allocate=hangs, prefer=lambda *_: [A], timeouts={"prefer": 0.05})
     allocating = asyncio.ensure_future(lanes.allocate([A]))
@@ -197,7 +197,7 @@ async def test_each_call_is_counted_by_its_outcome(make, gate, answer, outcome):
     }
 
 
-async def test_calls_whose_time_is_over_or_whose_caller_went_are_counted_as_such(make, gate):
+async def test_timeouts_and_cancellations_are_counted(make, gate):
     slow = gate(Allocation())
     lanes = make(allocate=slow, prefer=slow, timeouts={"allocate": 0.05})
     with pytest.raises(DriverTimeout):
@@ -215,7 +215,7 @@ async def test_a_driver_without_release_isn_t_told(make):
     make().release([A])
 
 
-async def test_what_is_still_being_prepared_is_not_free_although_the_driver_is_not_told(make, gate):
+async def test_a_preparation_delays_the_release(make, gate):
     hangs, told = gate(), []
     lanes = make(prepare=hangs, timeouts=SOON)
     with pytest.raises(DriverTimeout):
@@ -241,7 +241,7 @@ async def test_what_is_allocated_again_is_not_released(make, gate):
     await until(lambda: released == [(B,)])
 
 
-async def test_allocate_waits_for_a_release_of_its_devices_that_is_under_way(make, gate):
+async def test_allocate_waits_for_a_release_of_its_devices(make, gate):
     slow = gate()
     calls: list[tuple[Device, ...]] = []
 
@@ -261,7 +261,7 @@ async def test_allocate_waits_for_a_release_of_its_devices_that_is_under_way(mak
     assert calls == [(B,), (A, B)]
 
 
-async def test_the_time_that_allocate_waits_for_a_release_counts(make, gate):
+async def test_waiting_for_a_release_counts(make, gate):
     slow, never = gate(), gate()
     lanes = make(release=slow, allocate=never, timeouts=SOON)
     lanes.release([A, B])
@@ -273,7 +273,7 @@ async def test_the_time_that_allocate_waits_for_a_release_counts(make, gate):
     assert never.calls == []
 
 
-async def test_nobody_waits_for_a_release_that_has_not_begun_because_it_leaves_out_what_is_given(make, gate):
+async def test_allocate_ignores_a_release_not_begun(make, gate):
     slow = gate()
     released: list[tuple[Device, ...]] = []
     held: set[str] = set()
@@ -289,7 +289,7 @@ async def test_nobody_waits_for_a_release_that_has_not_begun_because_it_leaves_o
     assert released == []
 
 
-async def test_what_was_prepared_is_prepared_again_once_it_was_allocated_with_others(make, gate):
+async def test_allocating_with_others_needs_another_prepare(make, gate):
     slow = gate()
     lanes = make(allocate=lambda _: Allocation(), prepare=slow)
     abandoned = asyncio.ensure_future(lanes.prepare([A]))
@@ -309,7 +309,7 @@ async def test_what_release_raises_is_logged(make, records):
     assert records.records[0].exception.endswith("ZeroDivisionError: division by zero")
 
 
-async def test_what_release_raises_on_purpose_has_no_traceback(make, gate, records):
+async def test_a_contract_error_of_release_has_no_traceback(make, gate, records):
     fails = gate(DriverError("no power"))
     fails.open()
     make(release=fails).release([A])
@@ -318,7 +318,7 @@ async def test_what_release_raises_on_purpose_has_no_traceback(make, gate, recor
     assert records.records[0].exception is None
 
 
-async def test_a_release_that_was_cut_short_by_the_end_is_no_fault_of_the_driver(log, records, gate):
+async def test_a_release_cut_short_by_the_end(log, records, gate):
     slow = gate()
 
     async def end():
@@ -336,7 +336,7 @@ async def test_a_release_that_was_cut_short_by_the_end_is_no_fault_of_the_driver
     assert (record.levelname, record.devices, record.exception) == ("WARNING", ["a", "b"], None)
 
 
-async def test_a_release_after_the_driver_ended_is_dropped(make, gate):
+async def test_a_release_after_the_end_is_dropped(make, gate):
     never = gate()
     lanes = make(release=never)
     lanes.close()
@@ -361,7 +361,7 @@ class BusyTwice:
         return self.answer
 
 
-async def test_a_busy_driver_is_asked_again_where_the_kubelet_does_not_ask_again(make):
+async def test_busy_is_retried_for_allocate(make):
     allocate, prepare = BusyTwice(Allocation()), BusyTwice(None)
     lanes = make(allocate=allocate, prepare=prepare)
     assert await lanes.allocate([A]) == Allocation()
@@ -373,7 +373,7 @@ async def test_a_busy_driver_is_asked_again_where_the_kubelet_does_not_ask_again
     assert prepare.calls == 1
 
 
-async def test_others_have_their_turn_while_a_busy_driver_pauses(make, gate):
+async def test_other_calls_run_between_busy_retries(make, gate):
     busy = gate(Busy("still"))
     busy.open()
     lanes = make(allocate=lambda devices: busy() if devices == (A,) else Allocation())
@@ -406,7 +406,7 @@ class BusyUntil:
         return Allocation()
 
 
-async def test_a_driver_that_is_busy_until_the_deadline_is_busy_in_the_end(make):
+async def test_busy_until_the_deadline_is_busy(make):
     async def ask():
         driver = BusyUntil(float("inf"))
         with pytest.raises(Busy, match="still"):
@@ -416,7 +416,7 @@ async def test_a_driver_that_is_busy_until_the_deadline_is_busy_in_the_end(make)
     assert 2 <= await in_time(ask) <= 6
 
 
-async def test_a_busy_driver_is_asked_once_more_shortly_before_the_deadline(make):
+async def test_busy_has_a_last_chance(make):
     """The next of the doubling pauses would end at 0.75 s, and the one after it at 1.55 s."""
 
     async def ask():
@@ -426,7 +426,7 @@ async def test_a_busy_driver_is_asked_once_more_shortly_before_the_deadline(make
     assert await in_time(ask) == Allocation()
 
 
-async def test_a_driver_that_fails_otherwise_is_not_asked_again(make, gate):
+async def test_other_errors_are_not_retried(make, gate):
     broken = gate(DriverError("broken"))
     broken.open()
     with pytest.raises(DriverError, match="broken"):

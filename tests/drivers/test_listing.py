@@ -68,7 +68,7 @@ async def test_the_driver_is_asked_anew_every_refresh(lane):
     await until(lambda: lane.heard.taken[:3] == [(A,), (A, B), (B,)])
 
 
-async def test_the_driver_is_asked_anew_when_it_announces_a_change_from_any_thread(lane):
+async def test_changed_asks_again_from_any_thread(lane):
     now = [A]
     lane.start(lambda: list(now))
     await until(lambda: lane.heard.taken)
@@ -77,7 +77,7 @@ async def test_the_driver_is_asked_anew_when_it_announces_a_change_from_any_thre
     await until(lambda: lane.heard.taken[1:] == [(A, B)])
 
 
-async def test_any_number_of_announcements_during_a_call_are_one_more_call(lane, gate):
+async def test_changes_during_a_call_are_one_more_call(lane, gate):
     slow = gate([A])
     lane.start(slow)
     await slow.entered()
@@ -93,7 +93,7 @@ async def test_any_number_of_announcements_during_a_call_are_one_more_call(lane,
     assert len(slow.calls) == 2
 
 
-async def test_a_change_announced_during_the_first_list_is_not_lost(lane, gate):
+async def test_a_change_during_the_first_list(lane, gate):
     slow, count = gate(), itertools.count()
 
     def devices():
@@ -107,7 +107,7 @@ async def test_a_change_announced_during_the_first_list_is_not_lost(lane, gate):
     await until(lambda: lane.heard.taken == [(Device("d0"),), (Device("d1"),)])
 
 
-def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop(log):
+def test_many_changes_are_one_callback(log):
     class Counting(asyncio.SelectorEventLoop):
         callbacks = 0
 
@@ -133,7 +133,7 @@ def test_any_number_of_announcements_are_one_callback_of_a_busy_event_loop(log):
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_an_announcement_after_the_loop_was_closed_is_harmless(log, loop):
+def test_a_change_after_the_loop_closed(log, loop):
     async def make():
         return ListLane(Observable(configured()), Threads(), log)
 
@@ -144,7 +144,7 @@ def test_an_announcement_after_the_loop_was_closed_is_harmless(log, loop):
     lane.changed()
 
 
-async def test_never_two_calls_at_once_not_even_past_the_deadline(lane, gate):
+async def test_never_two_calls_at_once(lane, gate):
     slow = gate([A])
     lane.start(slow, deadline=0.01, refresh=0.01)
     await until(lambda: lane.heard.failures)
@@ -158,7 +158,7 @@ async def test_never_two_calls_at_once_not_even_past_the_deadline(lane, gate):
     assert slow.most_running == 1
 
 
-async def test_past_the_deadline_everything_is_unhealthy_and_the_late_list_is_taken(lane, gate, records):
+async def test_a_late_list_is_taken(lane, gate, records):
     slow = gate([A])
     lane.start(slow, deadline=0.02)
     await until(lambda: lane.heard.failures)
@@ -186,7 +186,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("devices", "said"), WRONG.values(), ids=WRONG)
-async def test_a_driver_that_does_wrong_fails_with_what_it_did_and_is_asked_again(lane, records, devices, said):
+async def test_failures_are_told_and_retried(lane, records, devices, said):
     answers = iter([devices])
 
     def first_wrong():
@@ -199,7 +199,7 @@ async def test_a_driver_that_does_wrong_fails_with_what_it_did_and_is_asked_agai
     assert said in records.texts()[0]
 
 
-async def test_each_call_is_counted_once_also_one_that_answers_late(lane, gate):
+async def test_each_call_is_counted_once(lane, gate):
     slow, answers = gate([A, B]), iter([DriverError("worn out"), ZeroDivisionError(), [A]])
 
     def devices():
@@ -229,7 +229,7 @@ async def test_the_same_failure_is_logged_once(lane, records):
     assert records.records[0].exception.endswith("ZeroDivisionError: division by zero")
 
 
-async def test_a_failure_that_the_driver_names_itself_has_no_traceback(lane, records):
+async def test_a_contract_error_of_devices_has_no_traceback(lane, records):
     def fails():
         raise DriverError("no power")
 
@@ -240,7 +240,7 @@ async def test_a_failure_that_the_driver_names_itself_has_no_traceback(lane, rec
     assert (record.reason, record.method, record.exception) == ("the driver failed: no power", "devices", None)
 
 
-async def test_an_error_whose_text_hangs_holds_up_nobody_but_its_driver(lane, gate):
+async def test_a_hanging_str_delays_only_its_driver(lane, gate):
     hangs = gate("told at last")
 
     class Mute(DriverError):
@@ -256,7 +256,7 @@ async def test_an_error_whose_text_hangs_holds_up_nobody_but_its_driver(lane, ga
     await until(lambda: lane.heard.failures[1:] == ["the driver failed: told at last"])
 
 
-async def test_a_driver_that_fails_thousands_of_times_is_still_asked(lane):
+async def test_retries_have_no_end(lane):
     answers = itertools.chain([False] * 1100, itertools.repeat([A]))
 
     def fails():
@@ -269,7 +269,7 @@ async def test_a_driver_that_fails_thousands_of_times_is_still_asked(lane):
     assert len(lane.heard.failures) == 1100
 
 
-async def test_a_driver_that_announces_a_change_whenever_it_lists_is_not_asked_without_pause(lane):
+async def test_a_restless_driver_is_slowed_down(lane):
     def devices():
         lane.lane.changed()
         return [A]
@@ -311,7 +311,7 @@ async def asked_at(log, devices, seconds, refresh):
 
 
 @in_virtual_time
-async def test_a_driver_may_announce_a_change_three_times_in_a_row_before_it_gets_a_rest(log):
+async def test_three_changes_in_a_row_are_free(log):
     def devices(lane, number):
         if number <= 3:
             lane.changed()
@@ -321,7 +321,7 @@ async def test_a_driver_may_announce_a_change_three_times_in_a_row_before_it_get
 
 
 @in_virtual_time
-async def test_the_rests_of_a_driver_that_always_announces_a_change_double_up_to_a_second(log):
+async def test_rests_double_up_to_a_second(log):
     def devices(lane, _):
         lane.changed()
         return [A]
@@ -333,7 +333,7 @@ async def test_the_rests_of_a_driver_that_always_announces_a_change_double_up_to
 
 
 @in_virtual_time
-async def test_a_driver_that_was_quiet_once_may_announce_changes_again(log):
+async def test_a_quiet_list_resets_the_rests(log):
     def devices(lane, number):
         if number != 3:
             lane.changed()
@@ -343,7 +343,7 @@ async def test_a_driver_that_was_quiet_once_may_announce_changes_again(log):
 
 
 @in_virtual_time
-async def test_the_pauses_after_failures_double_up_to_refresh_and_begin_again_after_a_success(log):
+async def test_retry_pauses_double_up_to_refresh(log):
     def devices(_, number):
         if number in {1, 2, 3, 4, 6}:
             raise DriverError("no bus")

@@ -67,7 +67,7 @@ class Loaded:
         raise AssertionError(f"they are never ready: {names}")
 
 
-def test_what_is_loaded_is_ready_and_what_hangs_is_loaded_when_it_is_served(tmp_path, install, hanging):
+def test_a_hung_import_is_loaded_later(tmp_path, install, hanging):
     install(GOOD, module="l1_good")
     held = hanging("l1_hangs")
     resources = Loaded(tmp_path, [("a", "l1_hangs", ""), ("b", "l1_good", "")]).when_ready("b")
@@ -89,7 +89,7 @@ def test_drivers_that_hang_are_awaited_together(tmp_path, hanging):
 
 
 @pytest.mark.parametrize("where", ["__post_init__", "claims"])
-def test_options_that_hang_hold_up_no_other_resource_not_even_of_their_driver(tmp_path, hanging, where):
+def test_hung_options_delay_one_resource(tmp_path, hanging, where):
     held = hanging(f"l3_{where}", where)
     loaded = Loaded(tmp_path, [("a", f"l3_{where}", "hangs: true"), ("b", f"l3_{where}", "")])
     resources = loaded.when_ready("b")
@@ -99,14 +99,14 @@ def test_options_that_hang_hold_up_no_other_resource_not_even_of_their_driver(tm
     assert resources["a"].load().options.hangs
 
 
-def test_options_that_are_wrong_are_an_error_whatever_else_hangs(tmp_path, hanging):
+def test_wrong_options_are_an_error_although_others_hang(tmp_path, hanging):
     hanging("l4_hangs")
     hanging("l4", "__post_init__")
     with pytest.raises(InvalidConfiguration, match=r"^[^:]*:3: .*count: found 4, expected 3 or less$"):
         Loaded(tmp_path, [("a", "l4_hangs", ""), ("b", "l4", "count: 4")]).when_ready("b")
 
 
-def test_options_that_are_found_wrong_too_late_fail_their_resource_alone(tmp_path, hanging):
+def test_late_wrong_options_fail_one_resource(tmp_path, hanging):
     held = hanging("l5")
     resources = Loaded(tmp_path, [("a", "l5", "count: 4"), ("b", "l5", "")]).when_ready()
     held.open()
@@ -117,7 +117,7 @@ def test_options_that_are_found_wrong_too_late_fail_their_resource_alone(tmp_pat
     assert resources["b"].load().failure is None
 
 
-def test_what_is_claimed_twice_fails_the_resource_whose_options_came_too_late(tmp_path, hanging):
+def test_a_late_claim_fails_its_resource(tmp_path, hanging):
     """Because the other one is served by then."""
     held = hanging("l6", "__post_init__")
     resources = Loaded(tmp_path, [("a", "l6", "count: 3, hangs: true"), ("b", "l6", "count: 3")]).when_ready("b")
@@ -130,7 +130,7 @@ def test_what_is_claimed_twice_fails_the_resource_whose_options_came_too_late(tm
     )
 
 
-def test_a_failure_at_import_that_comes_late_is_the_failure(tmp_path, hanging):
+def test_a_late_import_error(tmp_path, hanging):
     held = hanging("l7")
     held.answer = OSError("no such bus")
     resources = Loaded(tmp_path, [("a", "l7", "")]).when_ready()
@@ -138,7 +138,7 @@ def test_a_failure_at_import_that_comes_late_is_the_failure(tmp_path, hanging):
     assert resources["a"].load().failure == "it can't be loaded: OSError: no such bus"
 
 
-async def test_the_log_says_who_is_awaited_and_where_that_is_and_says_so_again(tmp_path, hanging, caplog):
+async def test_the_log_names_awaited_drivers_and_their_line(tmp_path, hanging, caplog):
     imports, checks = hanging("l8"), hanging("l9", "claims")
     loaded = Loaded(tmp_path, [("a", "l8", ""), ("b", "l9", "hangs: true"), ("c", "l9", "")], words=[0.8, 0.81])
     loaded.when_ready("c")

@@ -206,7 +206,7 @@ def test_all_errors_of_one_resource_at_once(document: Load) -> None:
     ]
 
 
-def test_what_a_driver_says_of_right_keys_is_told_although_others_are_wrong(document: Load) -> None:
+def test_all_errors_of_options_are_told(document: Load) -> None:
     """But not what it says of the wrong ones, or of all together: it saw their defaults."""
     written = entry("{pool: p, main: {path: x, baud: 7, bod: 1}, count: x}")
     assert [problem.split(": ")[1:3] for problem in problems_of(document(f"resources:\n- {written}"))] == [
@@ -219,7 +219,7 @@ def test_what_a_driver_says_of_right_keys_is_told_although_others_are_wrong(docu
         assert len(problems_of(document(f"resources:\n- {written}"))) == told
 
 
-def test_configurations_that_mean_the_same_are_equal_wherever_they_are_written(document: Load) -> None:
+def test_equality_ignores_places(document: Load) -> None:
     first = document(f"resources:\n- {entry('{pool: p, labels: {a: b}}')}")
     again = document(f"# moved\ndefaults: {{}}\nresources:\n\n- {entry('{labels: {a: b}, pool: p, count: 1}')}")
     other = document(f"resources:\n- {entry('{pool: p, labels: {a: c}}')}")
@@ -243,7 +243,7 @@ def test_a_driver_that_is_not_installed(document: Load) -> None:
         complete(document(f"resources:\n- {entry('{}', driver='god')}"), {}, ["good", "other"])
 
 
-def test_a_driver_that_fails_fails_its_own_resources_only(document: Load) -> None:
+def test_a_broken_driver_fails_its_own_resources(document: Load) -> None:
     written = "resources:\n" + "\n".join(
         f"- {one}"
         for one in (
@@ -267,7 +267,7 @@ def test_a_driver_that_fails_fails_its_own_resources_only(document: Load) -> Non
     assert (good.failure, good.options) == (None, Options("p"))
 
 
-def test_two_resources_of_a_driver_may_not_claim_the_same(document: Load) -> None:
+def test_a_second_claim_is_a_problem(document: Load) -> None:
     written = document(f"resources:\n- {entry('{pool: p}')}\n- {entry('{pool: p}', name='b')}")
     (problem,) = problems_of(written)
     assert problem.startswith(':3: resources[1].options: found "p", which the resource at ')
@@ -298,7 +298,7 @@ def test_resources_of_one_pool_may_claim_the_same(document: Load) -> None:
     assert problem.endswith("that no other resource of this driver has, or the same pool for both resources")
 
 
-def test_two_resources_may_not_claim_the_same_by_default_either(document: Load) -> None:
+def test_default_options_claim_too(document: Load) -> None:
     written = "defaults: {options: {pool: p}}\nresources:\n" + "".join(
         f"- {{name: example.com/{name}, driver: good}}\n" for name in "ab"
     )
@@ -307,7 +307,7 @@ def test_two_resources_may_not_claim_the_same_by_default_either(document: Load) 
     assert "config.yaml:3 claims too" in problem
 
 
-def test_a_claim_that_cannot_be_compared_fails_its_resource_alone(document: Load) -> None:
+def test_an_incomparable_claim_fails_its_resource(document: Load) -> None:
     written = f"resources:\n- {entry('{pool: unhashable}')}\n- {entry('{pool: p}', name='b')}"
     first, second = complete(document(written), DRIVERS).resources
     assert (first.failure or "").startswith("its Options.claims failed: TypeError: ")
@@ -331,7 +331,7 @@ def test_resolve_gives_what_is_usable_too(document: Load) -> None:
     assert [problem.place.key for problem in problems] == ["resources[1].options.pool"]
 
 
-def test_claims_and_warnings_without_an_end_are_cut_off(document: Load) -> None:
+def test_endless_claims_and_warnings(document: Load) -> None:
     written = document(f"resources:\n- {entry('{pool: endless}')}\n- {entry('{pool: warned}', name='b')}")
     endless, good = complete(written, DRIVERS).resources
     assert endless.failure == "its Options.claims failed: ValueError: claims(): expected 10000 at most, found more"

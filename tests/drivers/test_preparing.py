@@ -63,7 +63,7 @@ async def test_it_returns_when_the_driver_has_prepared(lane, gate):
     assert await task is None
 
 
-async def test_past_its_deadline_it_fails_with_progress_and_the_call_goes_on(lane, gate):
+async def test_a_timeout_tells_progress_and_the_call_goes_on(lane, gate):
     slow = gate()
     text = await too_late(lane, [A, B], slow)
     assert re.fullmatch(
@@ -75,7 +75,7 @@ async def test_past_its_deadline_it_fails_with_progress_and_the_call_goes_on(lan
     assert slow.running == 1
 
 
-async def test_a_later_prepare_of_the_same_devices_joins_the_call(lane, gate):
+async def test_a_later_prepare_joins_the_call(lane, gate):
     slow, never = gate(), gate()
     await too_late(lane, [A, B], slow)
     joining = asyncio.ensure_future(lane.prepare([B, A], never, LONG))
@@ -85,7 +85,7 @@ async def test_a_later_prepare_of_the_same_devices_joins_the_call(lane, gate):
     assert (len(slow.calls), never.calls) == (1, [])
 
 
-async def test_a_success_that_nobody_saw_answers_the_next_prepare_and_only_that(lane, gate):
+async def test_an_unclaimed_success_answers_once(lane, gate):
     slow, again = gate(), gate()
     again.open()
     await too_late(lane, [A], slow)
@@ -98,7 +98,7 @@ async def test_a_success_that_nobody_saw_answers_the_next_prepare_and_only_that(
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(KEPT - 0.001, 0), (KEPT, 1)])
-async def test_a_success_that_nobody_saw_is_kept_for_the_kubelets_longest_pause(lane, gate, clock, seconds, calls):
+async def test_an_unclaimed_success_is_kept_5_minutes(lane, gate, clock, seconds, calls):
     slow, again = gate(), gate()
     again.open()
     await too_late(lane, [A], slow)
@@ -109,7 +109,7 @@ async def test_a_success_that_nobody_saw_is_kept_for_the_kubelets_longest_pause(
     assert len(again.calls) == calls
 
 
-async def test_a_success_that_somebody_saw_answers_nobody_else(lane, gate):
+async def test_a_claimed_success_answers_nobody_else(lane, gate):
     slow = gate()
     slow.open()
     await lane.prepare([A], slow, LONG)
@@ -117,7 +117,7 @@ async def test_a_success_that_somebody_saw_answers_nobody_else(lane, gate):
     assert len(slow.calls) == 2
 
 
-async def test_a_success_that_a_joining_prepare_saw_answers_nobody_else(lane, gate):
+async def test_a_joined_success_answers_nobody_else(lane, gate):
     slow, again = gate(), gate()
     again.open()
     await too_late(lane, [A], slow)
@@ -129,7 +129,7 @@ async def test_a_success_that_a_joining_prepare_saw_answers_nobody_else(lane, ga
     assert len(again.calls) == 1
 
 
-async def test_the_success_of_a_cancelled_prepare_answers_the_next(lane, gate):
+async def test_a_cancelled_prepare_answers_the_next(lane, gate):
     slow, never = gate(), gate()
     task = asyncio.ensure_future(lane.prepare([A], slow, LONG))
     await slow.entered()
@@ -142,7 +142,7 @@ async def test_the_success_of_a_cancelled_prepare_answers_the_next(lane, gate):
     assert never.calls == []
 
 
-async def test_a_failure_that_nobody_saw_is_logged_and_the_next_prepare_tries_anew(lane, gate, records):
+async def test_a_late_failure_is_logged_and_retried(lane, gate, records):
     slow, again = gate(ValueError("no bitstream")), gate()
     again.open()
     await too_late(lane, [A], slow)
@@ -164,7 +164,7 @@ async def test_a_call_in_time_is_not_logged(lane, gate, records):
     assert not records.texts()
 
 
-async def test_a_success_is_forgotten_when_a_device_is_given_away_with_others(lane, gate):
+async def test_giving_with_others_forgets_a_success(lane, gate):
     slow, again = gate(), gate()
     again.open()
     await too_late(lane, [A], slow)
@@ -175,7 +175,7 @@ async def test_a_success_is_forgotten_when_a_device_is_given_away_with_others(la
     assert len(again.calls) == 1
 
 
-async def test_a_success_is_forgotten_when_a_device_was_released(lane, gate):
+async def test_a_release_forgets_a_success(lane, gate):
     slow, again = gate(), gate()
     again.open()
     await too_late(lane, [A], slow)
@@ -186,7 +186,7 @@ async def test_a_success_is_forgotten_when_a_device_was_released(lane, gate):
     assert len(again.calls) == 1
 
 
-async def test_a_success_stays_when_the_same_or_other_devices_are_given_away(lane, gate):
+async def test_giving_the_same_devices_keeps_a_success(lane, gate):
     slow, never = gate(), gate()
     await too_late(lane, [A], slow)
     lane.given([A])
@@ -198,7 +198,7 @@ async def test_a_success_stays_when_the_same_or_other_devices_are_given_away(lan
     assert never.calls == []
 
 
-async def test_nobody_joins_a_call_whose_device_was_given_away_with_others(lane, gate):
+async def test_nobody_joins_an_outdated_call(lane, gate):
     slow, again = gate(), gate()
     again.open()
     await too_late(lane, [A], slow)
@@ -212,7 +212,7 @@ async def test_nobody_joins_a_call_whose_device_was_given_away_with_others(lane,
     assert len(again.calls) == 2
 
 
-async def test_containers_that_share_a_device_get_ready_though_each_takes_too_long(lane, gate):
+async def test_containers_with_a_common_device_get_ready(lane, gate):
     """Each attempt is too short for its own call, and what one prepared the other doesn't undo."""
     gates = {"one": gate(), "two": gate()}
     sets = {"one": [A], "two": [A, B]}
@@ -228,7 +228,7 @@ async def test_containers_that_share_a_device_get_ready_though_each_takes_too_lo
     assert [len(gate.calls) for gate in gates.values()] == [1, 1]
 
 
-async def test_a_release_skips_what_was_given_away_when_its_turn_comes(lane, gate):
+async def test_a_release_skips_devices_given_away(lane, gate):
     slow, free = gate(), [A, B]
     released: list[tuple[Device, ...]] = []
     await too_late(lane, [A], slow)
@@ -242,7 +242,7 @@ async def test_a_release_skips_what_was_given_away_when_its_turn_comes(lane, gat
 
 
 @pytest.mark.parametrize("listed", [[B], [Device("a", Health.unhealthy("lost its program")), B]], ids=["gone", "sick"])
-async def test_a_success_is_forgotten_when_a_new_list_has_another_device(lane, gate, listed):
+async def test_a_changed_device_forgets_a_success(lane, gate, listed):
     slow, again = gate(), gate()
     again.open()
     await too_late(lane, [A], slow)
@@ -254,7 +254,7 @@ async def test_a_success_is_forgotten_when_a_new_list_has_another_device(lane, g
     assert len(again.calls) == 1
 
 
-async def test_devices_of_a_drivers_own_class_are_compared_by_what_counts(lane, gate):
+async def test_own_devices_are_compared_by_model_fields(lane, gate):
     @dataclasses.dataclass(frozen=True)
     class Board(Device):
         found: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -268,7 +268,7 @@ async def test_devices_of_a_drivers_own_class_are_compared_by_what_counts(lane, 
     assert never.calls == []
 
 
-async def test_the_drivers_errors_reach_the_caller_and_busy_at_once(lane, gate):
+async def test_errors_of_prepare_are_not_retried(lane, gate):
     for error, kind in [(Busy("later"), Busy), (DriverError("no"), DriverError), (KeyError("x"), DriverFault)]:
         opened = gate(error)
         opened.open()
@@ -286,7 +286,7 @@ async def test_different_devices_are_prepared_at_once(lane, gate):
     await asyncio.gather(*tasks)
 
 
-async def test_sixteen_at_once_at_most_and_the_next_says_what_it_waits_for(lane, gate):
+async def test_at_most_sixteen_preparations_at_once(lane, gate):
     slow = gate()
     devices = [Device(f"d{number}") for number in range(MOST_AT_ONCE + 4)]
     tasks = [asyncio.ensure_future(lane.prepare([device], slow, LONG)) for device in devices]
@@ -299,7 +299,7 @@ async def test_sixteen_at_once_at_most_and_the_next_says_what_it_waits_for(lane,
     assert slow.most_running == 16
 
 
-async def test_one_device_is_prepared_and_released_by_one_call_at_a_time_in_their_order(lane, gate):
+async def test_calls_of_one_device_run_in_order(lane, gate):
     slow, order = gate(), []
     first = asyncio.ensure_future(lane.prepare([A, B], slow, LONG))
     await slow.entered()
@@ -314,7 +314,7 @@ async def test_one_device_is_prepared_and_released_by_one_call_at_a_time_in_thei
 
 
 @pytest.mark.parametrize("how", ["too late", "cancelled"])
-async def test_a_call_that_has_not_begun_is_dropped_once_nobody_waits_for_it(lane, gate, how):
+async def test_an_unwanted_call_is_dropped_before_it_begins(lane, gate, how):
     slow, never, last = gate(), gate(), gate()
     last.open()
     await too_late(lane, [A], slow)
@@ -356,25 +356,25 @@ async def test_nothing_piles_up_behind_a_driver_that_hangs(lane, gate):
     assert len([task for task in asyncio.all_tasks() if task.get_name().startswith("example.com/thing")]) == 1
 
 
-async def test_overlapping_sets_in_any_order_do_not_wait_for_one_another_for_ever(lane):
+async def test_overlapping_sets_do_not_deadlock(lane):
     sets = [[A, B], [B, A, C], [C, B], [C, A], [B], [A, C, B]]
     async with asyncio.timeout(20):
         await asyncio.gather(*(lane.prepare(devices, lambda: None, LONG) for devices in sets * 10))
 
 
-async def test_a_device_that_hangs_does_not_hold_up_the_others(lane, gate):
+async def test_a_hung_device_delays_no_other(lane, gate):
     await too_late(lane, [A], gate())
     await lane.prepare([B], lambda: None, LONG)
 
 
-async def test_what_release_raises_is_returned_and_harms_nothing(lane, gate):
+async def test_errors_of_release_are_returned(lane, gate):
     broken = gate(SystemExit(1))
     broken.open()
     assert "SystemExit: 1" in str(await lane.release([A], broken, all_of_them))
     await lane.prepare([A], lambda: None, LONG)
 
 
-async def test_a_prepare_under_way_fails_when_the_driver_ends(gate, log):
+async def test_the_end_fails_a_prepare(gate, log):
     slow, tasks, ended, unended = gate(), [], [], CallsAfterClose()
 
     async def live():

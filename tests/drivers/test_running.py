@@ -68,7 +68,7 @@ async def test_a_driver_is_made_and_asked_and_can_be_called(run):
     assert (await one.calls.allocate([A], late)).env == {"GOT": "a"}
 
 
-async def test_everything_that_is_said_is_news_to_who_watches(run):
+async def test_every_state_is_news(run):
     lists = iter([[A], [A, B]])
     one = run(scripted(devices=lambda: next(lists, [B])), refresh=0.01)
     seen = -1
@@ -94,7 +94,7 @@ async def test_a_driver_gets_its_options_and_a_context(run):
     assert (context.resource, context.node_name) == ("example.com/thing", "node-a")
 
 
-async def test_a_driver_that_can_not_be_made_is_said_once_and_tried_again(run, records):
+async def test_a_failing_init_is_logged_once_and_retried(run, records):
     answers = [ZeroDivisionError("no bus"), None]
 
     class Shy(Scripted):
@@ -121,13 +121,13 @@ async def test_whatever_a_driver_raises_its_task_goes_on(run, records, error):
     assert "isn't running: " in records.texts()[0]
 
 
-async def test_a_driver_that_is_not_installed_fails_its_resource(run, records):
+async def test_a_missing_driver_fails_its_resource(run, records):
     run(None)
     await until(records.texts)
     assert records.texts() == ["the resource failed: the driver scripted isn't running: it isn't installed"]
 
 
-async def test_a_driver_that_hangs_being_made_is_overdue_at_the_deadline_and_taken_in_the_end(run, gate):
+async def test_a_late_init_is_overdue_and_taken(run, gate):
     slow = gate()
 
     class Slow(Scripted):
@@ -141,7 +141,7 @@ async def test_a_driver_that_hangs_being_made_is_overdue_at_the_deadline_and_tak
     await one.listed()
 
 
-async def test_a_driver_that_hangs_being_made_is_said_once(run, gate, records):
+async def test_a_late_init_is_logged_once(run, gate, records):
     slow = gate()
 
     class Slow(Scripted):
@@ -157,7 +157,7 @@ async def test_a_driver_that_hangs_being_made_is_said_once(run, gate, records):
     assert made == [failed, "the driver has been made, after its deadline"]
 
 
-async def test_a_driver_that_is_loaded_late_is_overdue_and_taken_when_it_comes(run, gate, records):
+async def test_a_late_import_is_overdue_and_taken(run, gate, records):
     load = gate(configured(driver_class=scripted()))
     one = run(load=load, timeouts={"list": 0.02}, failure="it isn't used")
     await until(lambda: one.said.overdue and "hasn't been loaded" in one.said.failure)
@@ -169,7 +169,7 @@ async def test_a_driver_that_is_loaded_late_is_overdue_and_taken_when_it_comes(r
     ]
 
 
-async def test_a_driver_that_cannot_be_used_once_it_is_loaded_says_why(run, records):
+async def test_a_late_import_that_fails(run, records):
     one = run(load=lambda: configured(failure="its options are wrong"))
     await until(lambda: one.said.failure)
     assert records.texts() == ["the resource failed: the driver scripted isn't running: its options are wrong"]
@@ -182,7 +182,7 @@ async def test_a_resource_stops_while_its_driver_is_loaded(run, gate):
         await one.end()
 
 
-async def test_a_driver_that_hangs_listing_keeps_its_list_and_says_why_until_it_answers(run, gate):
+async def test_a_hung_list_keeps_the_last_one(run, gate):
     slow, context = gate([A]), []
     lists = iter([lambda: [A, B], slow])
 
@@ -203,7 +203,7 @@ async def test_a_driver_that_hangs_listing_keeps_its_list_and_says_why_until_it_
     assert not one.said.failure
 
 
-async def test_a_driver_that_hangs_in_allocate_and_prepare_lists_all_the_same(run, gate):
+async def test_hung_calls_do_not_delay_lists(run, gate):
     hangs, context = gate(), []
 
     class Stuck(Scripted):
@@ -244,7 +244,7 @@ class OnItsThreads(Device):
         return super().__getattribute__(name)
 
 
-async def test_devices_of_a_drivers_own_class_are_read_on_its_threads_alone_and_come_back_to_it(run):
+async def test_own_devices_are_read_on_the_drivers_thread(run):
     own = OnItsThreads("a"), OnItsThreads("b")
     asked: list[object] = []
 
@@ -317,7 +317,7 @@ async def test_nobody_asks_a_driver_that_closes(run, gate):
     closing.open()
 
 
-async def test_the_last_failure_is_remembered_with_its_time_when_it_is_over(run):
+async def test_the_last_error_is_remembered(run):
     answers = [DriverError("no bus")]
 
     def devices():
@@ -345,7 +345,7 @@ async def test_without_its_driver_nothing_can_be_called(run):
         await calls.prepare([A])
 
 
-async def test_a_driver_that_failed_as_a_whole_is_closed_before_another_is_made(run):
+async def test_a_failed_driver_is_closed_before_the_next(run):
     life = []
 
     class Odd(Scripted):
@@ -385,7 +385,7 @@ class Hanging(Threads):
 
 @pytest.mark.parametrize("hangs", ["list", "make", "nothing"])
 @in_virtual_time
-async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_driver_is_at(log, hangs):
+async def test_the_first_list_is_due_at_the_deadline(log, hangs):
     """Its failures have pauses of 1, 2, 4 seconds between them, and each of its calls a deadline of its own."""
 
     def fails():
@@ -405,7 +405,7 @@ async def test_the_first_list_is_awaited_until_the_list_deadline_whatever_the_dr
 
 @pytest.mark.parametrize("ends", ["with the gateway", "alone", "alone, and the gateway ends meanwhile"])
 @in_virtual_time
-async def test_a_driver_has_less_time_to_close_when_the_gateway_ends_and_what_hangs_is_said(log, records, ends):
+async def test_close_has_less_time_at_the_end(log, records, ends):
     driver = RunningDriver(
         Observable(configured(driver_class=scripted(close=lambda: None))), "node-a", Hanging("close"), log
     )
@@ -429,7 +429,7 @@ async def test_what_close_raises_is_logged(run, records):
     assert records.texts() == ["the driver failed: close() raised ZeroDivisionError: division by zero"]
 
 
-async def test_a_driver_is_closed_while_its_other_methods_hang(run, gate):
+async def test_close_is_called_while_others_hang(run, gate):
     hangs, closed = gate([]), threading.Event()
     one = run(scripted(devices=hangs, close=closed.set))
     await hangs.entered()
@@ -447,7 +447,7 @@ async def test_another_refresh_counts_at_once(run):
 
 
 @pytest.mark.parametrize("previews", [False, True])
-async def test_a_driver_is_asked_again_for_other_env_only_if_it_previews(run, previews):
+async def test_another_env_asks_only_drivers_with_preview(run, previews):
     asked = itertools.count(1)
     methods = {"preview": lambda _: Allocation()} if previews else {}
     driver = scripted(devices=lambda: [A, Device(f"b{next(asked)}")], **methods)
@@ -458,7 +458,7 @@ async def test_a_driver_is_asked_again_for_other_env_only_if_it_previews(run, pr
     await until(lambda: one.said.devices == (A, Device(f"b{1 + previews}")))
 
 
-async def test_what_the_configuration_gives_is_judged_again_when_it_changes(run):
+async def test_other_mounts_are_judged_at_once(run):
     node = Allocation(device_nodes=(DeviceNode("/dev/a"),))
     one = run(scripted(devices=lambda: [A], preview=lambda _: node), mounts=(Mount("/etc", "/dev/a"),))
     one.driver.inform(frozenset, unfit)

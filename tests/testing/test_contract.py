@@ -103,7 +103,7 @@ def test_a_bad_driver_is_caught(name, words, message):
         _test(getattr(drivers, name), words)()
 
 
-def test_options_of_which_one_is_needed_have_no_defaults_that_must_be_valid():
+def test_one_of_several_required_options():
     @dataclass(frozen=True)
     class OneOfTwo:
         here: str = field(default="", metadata={"help": "where it is"})
@@ -171,7 +171,7 @@ class Numbered(DriverContract):
         self.slots.pop(int(device.id.removeprefix("good-")))
 
 
-def test_ids_by_enumeration_are_caught_when_a_device_is_removed():
+def test_removal_detects_enumerated_ids():
     with pytest.raises(
         ContractBroken,
         match=r"\['good-1', 'good-2'\] to be healthy after 'good-0' was removed, found \['good-0', 'good-1'\]",
@@ -199,7 +199,7 @@ def test_one_device_is_too_few_to_remove_it():
         contract.test_devices_keep_their_ids_when_one_is_removed()
 
 
-def test_without_a_way_to_remove_a_device_that_test_is_skipped():
+def test_removal_is_skipped_without_remove():
     with pytest.raises(unittest.SkipTest, match=r"no method remove\(device\)"):
         _test(drivers.Good, "one_is_removed")()
 
@@ -232,7 +232,7 @@ def test_busy_is_asked_again_and_is_an_answer():
     _test(BusyTwice, "allocate_gives")()
 
 
-def test_together_limits_how_many_devices_are_allocated_at_once():
+def test_together_limits_an_allocation():
     OneAtATime(drivers.AllocateOnlyOne).test_allocate_gives_the_same_answer_again()
 
 
@@ -271,7 +271,7 @@ def test_all_that_is_wrong_is_told_at_once(packaged):
     assert "test_allocate_gives_the_same_answer_again: AllocateReturnsDict.allocate(" in str(caught.value)
 
 
-def test_entry_points_that_fail_or_lead_elsewhere_are_named(packaged, tmp_path):
+def test_wrong_entry_points_are_named(packaged, tmp_path):
     packaged("kit_elsewhere")
     _package(tmp_path, "kit_missing", "", value="kit_nowhere")
     _package(tmp_path, "kit_unmarked", _HOOK.replace("@hookimpl", ""))

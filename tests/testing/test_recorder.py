@@ -5,7 +5,7 @@ import pytest
 from dpgateway.testing import Recorder
 
 
-def test_remembers_changes_and_messages_and_hands_them_to_the_root_logger(caplog):
+def test_records_changes_and_messages(caplog):
     recorder = Recorder()
     context = recorder.context("example.com/a", node_name="n1")
     assert (context.resource, context.node_name, recorder.changed.is_set()) == ("example.com/a", "n1", False)
