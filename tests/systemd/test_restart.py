@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from dpgateway_simulator import Kubelet
+from tests.end_to_end.awkward import install
 from tests.support.containerd import containerd
 from tests.support.waiting import until
 from tests.systemd.machine import ROOT, Machine
@@ -99,6 +100,19 @@ async def test_a_gateway_that_was_killed_is_started_again(machine: Machine, kube
     await kubelet.wait_for(lambda: kubelet.counts(R)[1] == 0)
     await kubelet.wait_for(lambda: kubelet.counts(R) == (4, 4), 60)
     assert await until(lambda: main_pid(machine)) != "0"
+
+
+async def test_systemd_kills_a_gateway_whose_driver_holds_the_interpreter() -> None:
+    """TimeoutStopSec= after SIGTERM, because no Python code can run."""
+    holds = "ctypes.PyDLL(None).system(b'echo the driver holds the lock >&2; exec sleep 60')"
+    async with Machine("[Service]\nEnvironment=PYTHONPATH=/var/lib/kubelet/drivers\n") as machine:
+        (drivers := machine.device_plugins.with_name("drivers")).mkdir()
+        install(drivers)
+        machine.configure({"name": R, "driver": "awkward", "options": {"runs": holds}})
+        await machine.done("start", "--no-block", SERVICE)
+        await until(lambda: "the driver holds the lock" in machine.log())
+        await machine.done("stop", SERVICE)
+        assert await machine.done("show", "--property=Result", "--value", SERVICE) == "timeout"
 
 
 async def test_with_a_drop_in_the_gateway_writes_cdi_specs_which_a_restart_leaves_alone() -> None:
