@@ -1,25 +1,31 @@
-"""What the containers of this node hold of one resource: arithmetic over values.
+"""What the containers of a node hold of one resource: arithmetic over values. No clock is read here, and no file.
 
 Five sources, none of which is enough:
 
-- the *note*: what the kubelet wrote into its checkpoint, read some time after it was written. The kubelet writes it
-  when it allocates, so an id stays in it long after its pod ended;
-- what was *granted*: ids that a front gave to a container, as long as the note may be older than that;
-- what is *in flight*: ids of Allocates that haven't been answered. The kubelet chose them already;
-- which pods are *gone*: the kubelet removed their directories, so nothing of them runs;
-- what is *listed*: the kubelet's answer to PodResources List. It leaves out the containers that only initialise a pod,
-  and a static pod that is being ended while its containers still run (both seen on 1.37).
+    note       the kubelet's checkpoint, read some time after it was written. The kubelet writes it when it allocates,
+               so an id stays in it long after its pod ended
+    granted    ids of Allocates that were answered, as long as the note may be older than that
+    in flight  ids of Allocates that haven't been answered. The kubelet has chosen them already
+    gone       pods whose directories the kubelet has removed: nothing of them runs
+    listed     the kubelet's answer to PodResources List. It omits containers that only initialise a pod, and a static
+               pod that is being ended while its containers still run (both seen on 1.37)
 
-A kubelet that refuses a pod takes back what it gave to it, at the latest when List is asked, but doesn't write that
-down before it has another reason to write (seen on 1.37). So what isn't listed, although it was given to a pod that has
-no directory, is *in doubt*: a list that is sent to the kubelet has it write the note.
+Theory of operation. An id goes through three states, which overlap:
 
-From these follow two things that aren't the same. An id is *held* while the kubelet may name it again: it must stay on
-the list. It is *in use* while a container may use its device: a driver isn't told that it is free. An id is
-*unreleased* from the moment it is in use until its driver was told that it is free.
+    held        the kubelet may name it again, so it must stay on the list: noted, granted or in flight
+    in use      a container may use its device: the same, without noted ids whose pods are gone or long unlisted
+    unreleased  from its first use until its driver was told that it is free
 
-Everything works over ids as the kubelet knows them. Times are seconds of one monotonic clock, because the clock that
-stamps files may be set; the caller reads the clock, and reads the files.
+An unreleased id that isn't in use is *freed* if its absence can be believed: the note is this kubelet's (an earlier one
+may have forgotten a running container), or the node has booted since, or its pods have ended. It is *unclear* if an
+earlier kubelet gave it to an unknown pod; then it counts as used until each pod that was there has ended.
+
+A kubelet that refuses a pod takes its devices back, at the latest when List is asked, but doesn't write that down
+before it has another reason to write (seen on 1.37). So an id that isn't listed, although it was given to a pod without
+a directory, is *in doubt*: a list that is sent to the kubelet has it write the note.
+
+Everything is in ids as the kubelet knows them. Times are seconds of one monotonic clock, because the clock that stamps
+files may be set.
 """
 
 from __future__ import annotations
@@ -122,29 +128,26 @@ class Holdings:
     @property
     def in_doubt(self) -> bool:
         """Whether only another note can tell if the kubelet has taken an id back, from a pod that it refused."""
-        note = self.note or {}
-        noted = (id_ for id_ in self.living if note[id_].pods and note[id_].pods <= self.starting)
-        unlisted = {*(id_ for id_ in noted if self.asked > self.written), *self._unanswered()} - self.listed.keys()
-        return not unlisted.issubset(set().union(*self.in_flight))
-
-    def _unanswered(self) -> Iterable[str]:
-        """The granted ids of which List should have told."""
-        return (id_ for id_, at in self.granted.items() if self.asked > at)
+        note, expected = self.note or {}, [id_ for id_, at in self.granted.items() if self.asked > at]
+        if self.asked > self.written:
+            expected += [id_ for id_ in self.living if note[id_].pods and note[id_].pods <= self.starting]
+        return not set(expected).difference(self.listed).issubset(set().union(*self.in_flight))
 
     @cached_property
     def freed(self) -> frozenset[str]:
-        """The ids that no container uses any more, and of which nobody was told that yet."""
-        in_use = self.in_use
-        if in_use is None:
+        """The ids that no container uses any more, and that wait for their release."""
+        if (in_use := self.in_use) is None:
             return frozenset()
-        return frozenset(i for i, entry in self.unreleased.items() if i not in in_use and self._is_over(i, entry))
-
-    def _is_over(self, id_: str, entry: Unreleased) -> bool:
-        if entry.kubelet == NO_KUBELET:
-            return True  # what the note has of it is of an earlier pod, which has ended
-        believed = entry.kubelet == self.kubelet or self._outlived(entry)
-        believed = believed and self.kubelet_since <= self.written
-        return (believed and id_ not in (self.note or ())) or self._ended(id_, entry.pods)
+        note, current = self.note or {}, self.kubelet_since <= self.written
+        found = []
+        for id_, entry in self.unreleased.items():
+            if id_ in in_use:
+                continue
+            absent = current and id_ not in note and (entry.kubelet == self.kubelet or self._outlived(entry))
+            # what the note has of an id that was only owed is of an earlier pod, which has ended
+            if absent or entry.kubelet == NO_KUBELET or self._ended(id_, entry.pods):
+                found.append(id_)
+        return frozenset(found)
 
     def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: one that starts again has the id in
@@ -188,17 +191,14 @@ class Holdings:
 
     @property
     def unclear(self) -> frozenset[str]:
-        """The ids that an earlier kubelet gave to nobody knows whom, and of which this kubelet knows nothing: the pod
-        may have ended, or this kubelet may have forgotten it.
+        """The ids that an earlier kubelet gave to an unknown pod, and that this kubelet doesn't know: the pod may have
+        ended, or this kubelet may have forgotten it.
         """
         if not self.kubelet or (in_use := self.in_use) is None:
             return frozenset()
-        ids = (
-            i
-            for i, entry in self.unreleased.items()
-            if not entry.pods and i not in in_use and not self._outlived(entry)
-        )
-        return frozenset(id_ for id_ in ids if self.unreleased[id_].kubelet not in (self.kubelet, NO_KUBELET))
+        ours = self.kubelet, NO_KUBELET
+        entries = ((id_, entry) for id_, entry in self.unreleased.items() if id_ not in in_use)
+        return frozenset(i for i, e in entries if not e.pods and e.kubelet not in ours and not self._outlived(e))
 
     @property
     def last_known(self) -> frozenset[str]:
@@ -281,14 +281,12 @@ class Holdings:
         new = replace(self, note=note, looked=True, written=written, granted=granted)
         if not note or written < self.kubelet_since:
             return new
+        unreleased = dict(self.unreleased)
         boot = self.boot if written >= 0 else ""  # the clock begins with the boot (clock_gettime(2))
-        unreleased = {id_: self._entry(id_, note[id_].pods, boot) for id_ in new.living}
-        return replace(new, unreleased={**self.unreleased, **unreleased})
-
-    def _entry(self, id_: str, pods: frozenset[str], boot: str) -> Unreleased:
-        """``boot``: during which the note was written; empty if that was an earlier one."""
-        entry = self.unreleased.get(id_) or Unreleased(self.kubelet)
-        return entry._replace(kubelet=self.kubelet, pods=pods, boot=boot or entry.boot)
+        for id_ in new.living:
+            entry = unreleased.get(id_) or Unreleased(self.kubelet)
+            unreleased[id_] = entry._replace(kubelet=self.kubelet, pods=note[id_].pods, boot=boot or entry.boot)
+        return replace(new, unreleased=unreleased)
 
     def missing(self, now: float) -> Holdings:
         """There is no checkpoint.
@@ -311,8 +309,8 @@ class Holdings:
         return self if (pods, starting) == (self.gone, self.starting) else replace(self, gone=pods, starting=starting)
 
     def among(self, pods: frozenset[str]) -> Holdings:
-        """These are all pods of the node that may have started. Whoever has what is unclear is one of them: a kubelet
-        makes a pod's directory before it starts a container, and this kubelet would have to ask for the devices again.
+        """``pods``: all pods of the node that may have started. One of them has each unclear id: a kubelet makes the
+        pod's directory before it starts a container, and this kubelet would have to ask for the devices again.
         """
         unclear = {id_: self.unreleased[id_] for id_ in self.unclear}
         if not unclear:
@@ -406,17 +404,19 @@ class Holdings:
             id_: self._new(self.kubelet, behind.get(id_, frozenset()), names.get(id_, ""))._replace(since=since)
             for id_ in ids
         }
-        return replace(self._landed(ids), granted=granted, unreleased={**self.unreleased, **unreleased})
+        return replace(self.failed(ids), granted=granted, unreleased={**self.unreleased, **unreleased})
 
     def _new(self, kubelet: str, hardware: frozenset[str], device: str) -> Unreleased:
         return Unreleased(kubelet, hardware=hardware, device=device, driver=self.driver, boot=self.boot)
 
     def failed(self, ids: tuple[str, ...]) -> Holdings:
         """The Allocate of ``ids`` failed: the ids are as they were before."""
-        return self._landed(ids)
+        flights = list(self.in_flight)
+        del flights[[tuple(flight) for flight in flights].index(ids)]
+        return replace(self, in_flight=tuple(flights))
 
     def told(self, ids: Collection[str]) -> Holdings:
-        """Whoever wants to know was told that these ids, which were freed, are free."""
+        """Marks freed ids as released to the driver."""
         return replace(self, unreleased=_without(self.unreleased, self.freed.intersection(ids)))
 
     def remembered(self, unreleased: Mapping[str, Unreleased], granted: Mapping[str, float] | None = None) -> Holdings:
@@ -428,11 +428,6 @@ class Holdings:
         note, written = self.note or {}, self.written
         unnoted = {i: at for i, at in (granted or {}).items() if not (i in note and written >= at - CLOCK_STEP)}
         return replace(self, unreleased={**unreleased, **ours}, granted={**unnoted, **self.granted}, remembers=True)
-
-    def _landed(self, ids: tuple[str, ...]) -> Holdings:
-        flights = list(self.in_flight)
-        del flights[[tuple(flight) for flight in flights].index(ids)]
-        return replace(self, in_flight=tuple(flights))
 
 
 _TOLD = operator.attrgetter(
