@@ -8,8 +8,22 @@ An id is listed as long as one of these holds:
 - *lost* less than ``keep_lost`` ago. Even with ``keep_lost: 0s`` it is first listed Unhealthy for LEAVING seconds: the
   kubelet may have chosen it just before it vanished, and be about to allocate it.
 
-Everything here works over offered ids, after shares, so lowering ``shares`` loses ids just as unplugging does. Times
-are seconds of one monotonic clock that the caller reads. When to look again is up to the inventory.
+Theory of operation. Everything works over offered ids, after shares, so lowering ``shares`` loses ids just as
+unplugging does. A listed id is in exactly one of ``_offers`` (present) and ``lost``. What it means is in ``_meaning``,
+unless it is present and its device's own id, as nearly all are. It keeps its meaning as long as it is listed: also when
+its device goes, when ``shares`` changes, and over restarts, when it comes from what was written down (:meth:`meant`).
+
+Whether a present id can be given away depends on these, in this order:
+
+    the device's own health     since when it is Unhealthy is in ``_unhealthy_since``, by device
+    ``_excluded``               other devices that are the same hardware are in use, by device
+    ``crowded``                 containers have its share under an id that isn't offered any more, by offered id
+    ``_failure``                the driver doesn't answer, and nothing is Healthy
+
+Offers and the mapping of them are never changed: an offer that stays the same is the same object, so that comparing
+lists of 10,000 is cheap, and a list that was published stays as it was.
+
+Times are seconds of one monotonic clock that the caller reads. When to look again is up to the inventory.
 """
 
 from __future__ import annotations
@@ -60,20 +74,17 @@ class Ledger:
         """``config``: another ``keep_lost`` counts at once, other ``shares`` with the next list of the driver."""
         self._config = config
         self.shares = config.value.shares
-        self._devices: dict[str, Device] = {}
+        self.devices: dict[str, Device] = {}
+        """The driver's last list, by device id."""
+        self.lost: dict[str, Lost] = {}
+        """The ids that are listed though they aren't present."""
         self._offers: dict[str, Offer] = {}
-        """Of present ids. An offer that doesn't change stays the same object, so comparing long lists is cheap. Never
-        changed, because it is what :meth:`offers` returns while nothing is lost.
-        """
-        self._lost: dict[str, Lost] = {}
         self._meaning: dict[str, str] = {}
-        """The device of each id that is present or lost; but not of a present id that is its device's own."""
         self._unhealthy_since: dict[str, float] = {}
-        self._failure: tuple[str, float] | None = None
         self._excluded: Mapping[str, str] = {}
-        """By device."""
         self.crowded: Mapping[str, str] = {}
-        """Why single shares can't be given away, by offered id."""
+        self._failure: tuple[str, float] | None = None
+        """Why, and since when."""
         self.losses = self.returns = 0
         """How many ids were lost so far, and how many of these came back."""
 
@@ -94,12 +105,31 @@ class Ledger:
 
     def take(self, devices: Iterable[Device], now: float, only: Collection[str] | None = None) -> None:
         """The driver's new list, the whole truth. ``only``: no other ids may be added (the list would be too long)."""
-        before, self._devices = self._devices, {device.id: device for device in devices}
-        self.shares = self._config.value.shares
-        self._failure = None
-        self._take_ids(before, now, only)
-        for device in self._devices.values():
+        before, self.devices = self.devices, {device.id: device for device in devices}
+        self.shares, self._failure = self._config.value.shares, None
+
+        # Which ids are present, and what each of them means now.
+        gone, self._offers = self._offers, {}
+        wanted = None if only is None or self.shares.ids else {device_id(offered) for offered in only}
+        for device in self.devices.values():
             self._take_health(device, now)
+            for offered in self.ids(device.id) if wanted is None or device.id in wanted else ():
+                if only is None or offered in only:
+                    self._offers[offered] = self._offer(offered, device, gone.get(offered))
+                    if offered != device.id:
+                        self._meaning[offered] = device.id
+                    else:
+                        self._meaning.pop(offered, None)
+
+        # Which were until now, and which are back.
+        for offered in [offered for offered in gone if offered not in self._offers]:
+            device = before[self._meaning.setdefault(offered, offered)]
+            self.lost[offered] = Lost(now, "its device is gone", device.numa_nodes)
+            self.losses += 1
+        lost = {offered: lost for offered, lost in self.lost.items() if offered not in self._offers}
+        self.returns += len(self.lost) - len(lost)
+        self.lost = lost
+        self._unhealthy_since = {i: since for i, since in self._unhealthy_since.items() if i in self.devices}
 
     def replace(self, devices: Iterable[Device], now: float) -> None:
         """These devices are other values now, and all else of the driver's last list, the whole of which was taken, is
@@ -107,38 +137,10 @@ class Ledger:
         """
         self._offers = dict(self._offers)
         for device in devices:
-            self._devices[device.id] = device
+            self.devices[device.id] = device
             self._take_health(device, now)
             for offered in self.ids(device.id):
                 self._offers[offered] = self._offer(offered, device, self._offers.get(offered))
-
-    def _take_ids(self, before: Mapping[str, Device], now: float, only: Collection[str] | None) -> None:
-        """Which ids are present, and which have just been lost."""
-        gone, self._offers = self._offers, {}
-        wanted = None if only is None or self.shares.ids else {device_id(offered) for offered in only}
-        for device in self._devices.values():
-            if wanted is not None and device.id not in wanted:
-                continue
-            for offered in self.ids(device.id):
-                if only is None or offered in only:
-                    self._mean(offered, device.id)
-                    self._offers[offered] = self._offer(offered, device, gone.get(offered))
-        for offered in gone:
-            if offered not in self._offers:
-                device = before[self._meaning.setdefault(offered, offered)]
-                self._lost[offered] = Lost(now, "its device is gone", device.numa_nodes)
-                self.losses += 1
-        lost = {offered: lost for offered, lost in self._lost.items() if offered not in self._offers}
-        self.returns += len(self._lost) - len(lost)
-        self._lost = lost
-        self._unhealthy_since = {i: since for i, since in self._unhealthy_since.items() if i in self._devices}
-
-    def _mean(self, offered: str, device: str) -> None:
-        """``device``: the id of the present device that is offered under this id."""
-        if offered == device:
-            self._meaning.pop(offered, None)
-        else:
-            self._meaning[offered] = device
 
     def means(self, offered: str) -> str | None:
         """The device of an offered id, present or lost; None for an id that isn't listed."""
@@ -161,14 +163,14 @@ class Ledger:
         ``near``: the NUMA nodes of a held id, which a stricter topology manager wants to find again. Returns whether
         the list changed.
         """
-        unlisted = [i for i in held or () if i not in self._offers and i not in self._lost]
+        unlisted = [i for i in held or () if i not in self._offers and i not in self.lost]
         for offered in unlisted:
-            self._lost[offered] = Lost(now, "a container holds it, but its device is gone", near(offered))
+            self.lost[offered] = Lost(now, "a container holds it, but its device is gone", near(offered))
             self._meaning[offered] = device_id(offered)
         self.losses += len(unlisted)
         dropped = self.droppable(held, now)
         for offered in dropped:
-            del self._lost[offered]
+            del self.lost[offered]
             del self._meaning[offered]
         return bool(unlisted or dropped)
 
@@ -176,37 +178,37 @@ class Ledger:
         """Which devices ids meant when they were given away. ``shares`` may have changed since, so it counts for those
         that aren't present.
         """
-        self._meaning |= {i: device for i, device in meanings.items() if i in self._lost and i not in self._offers}
+        self._meaning |= {i: device for i, device in meanings.items() if i in self.lost and i not in self._offers}
 
     def keep(self, ids: Collection[str]) -> None:
         """Lists nothing but these ids, because a list of all would be too long."""
         for offered in self._offers.keys() - ids:
             self._meaning.setdefault(offered, offered)
         self._offers = {i: offer for i, offer in self._offers.items() if i in ids}
-        self._lost = {i: lost for i, lost in self._lost.items() if i in ids}
+        self.lost = {i: lost for i, lost in self.lost.items() if i in ids}
 
     def droppable(self, held: Held, now: float) -> list[str]:
         """The lost ids that may leave the list now."""
         if held is None:
             return []
-        return [i for i, lost in self._lost.items() if i not in held and now - lost.since >= self._keep]
+        return [i for i, lost in self.lost.items() if i not in held and now - lost.since >= self._keep]
 
     def next_drop(self, held: Held) -> float | None:
         """When an id may leave the list next, if nothing else happens; None: never."""
         if held is None:
             return None
-        return min((lost.since + self._keep for i, lost in self._lost.items() if i not in held), default=None)
+        return min((lost.since + self._keep for i, lost in self.lost.items() if i not in held), default=None)
 
     def back_until(self, offered: str) -> float:
         """Until when the lost id's device may be back before it is given up; the past for an id that isn't lost."""
-        lost = self._lost.get(offered)
+        lost = self.lost.get(offered)
         return float("-inf") if lost is None else lost.since + self._keep
 
     def offers(self) -> Mapping[str, Offer]:
         """The list as it is now, by id."""
         listed = self._offers
-        if self._lost:
-            listed = listed | {i: self._lost_offer(i, lost) for i, lost in self._lost.items()}
+        if self.lost:
+            listed = listed | {i: self._lost_offer(i, lost) for i, lost in self.lost.items()}
         if self._failure is None:
             return listed
         broken = Health.unhealthy(self._failure[0])
@@ -227,21 +229,17 @@ class Ledger:
         self._excluded, self.crowded = excluded, crowded
         self._offers = dict(self._offers) if changed or shares else self._offers
         changed |= {meaning for offered in shares if (meaning := self.means(offered)) is not None}
-        for device in filter(None, map(self._devices.get, changed)):
+        for device in filter(None, map(self.devices.get, changed)):
             for offered in self.ids(device.id):
                 if offered in self._offers:
                     self._offers[offered] = self._offer(offered, device, self._offers[offered])
         return bool(changed)
 
-    def _health(self, offered: str, device: Device) -> Health:
-        if not device.health.ok:
-            return device.health
-        reason = self._excluded.get(device.id) or self.crowded.get(offered)
-        return Health.unhealthy(reason) if reason else device.health
-
     def _offer(self, offered: str, device: Device, before: Offer | None) -> Offer:
         """``before``: the one until now, which stays if nothing has changed."""
-        health = self._health(offered, device)
+        health = device.health
+        if health.ok and (reason := self._excluded.get(device.id) or self.crowded.get(offered)):
+            health = Health.unhealthy(reason)
         if before is not None and before.health == health and before.numa_nodes == device.numa_nodes:
             return before
         return Offer(offered, health, device.numa_nodes, self._first(device.id))
@@ -274,10 +272,11 @@ class Ledger:
         meaning = self.means(offered)
         if meaning is None:
             return Refusal(offered, "unknown: this resource doesn't offer it")
-        device = self._devices.get(meaning)
+        device = self.devices.get(meaning)
         if device is None:
-            lost = self._lost.get(offered)
-            return Refusal(offered, f"lost: {lost.reason if lost else 'its device is gone'}{_for(lost, now)}")
+            lost = self.lost.get(offered)
+            why = f"{lost.reason}, for {now - lost.since:.0f} s" if lost else "its device is gone"
+            return Refusal(offered, f"lost: {why}")
         if not device.health.ok:
             seconds = now - self._unhealthy_since.get(device.id, now)
             return Refusal(offered, f"unhealthy for {seconds:.0f} s: {device.health.reason}")
@@ -290,28 +289,18 @@ class Ledger:
 
     def device(self, offered: str) -> Device | None:
         """The device of an offered id while it is present, healthy or not."""
-        return self._devices.get(self.means(offered) or "")
+        return self.devices.get(self.means(offered) or "")
 
     def unhealthy_since(self, offered: str) -> float | None:
         """When the id became one that can't be given away; None if it can be, or if that isn't known."""
-        if (lost := self._lost.get(offered)) is not None:
+        if (lost := self.lost.get(offered)) is not None:
             return lost.since
         known = self._unhealthy_since.get(self.means(offered) or "")
         return known if known is not None or self._failure is None else self._failure[1]
 
-    @property
-    def lost(self) -> Mapping[str, Lost]:
-        """The ids that are listed though they aren't present."""
-        return self._lost
-
     def presents(self, ids: Mapping[str, object]) -> bool:
         """Whether all of these are present."""
         return ids.keys() <= self._offers.keys()
-
-    @property
-    def devices(self) -> Mapping[str, Device]:
-        """The driver's last list, by device id."""
-        return self._devices
 
 
 def offers_of(devices: Collection[Device], shares: int, form: str = "") -> dict[str, Offer]:
@@ -326,7 +315,3 @@ def offers_of(devices: Collection[Device], shares: int, form: str = "") -> dict[
 
 def _differ(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
     return {key for key in (*one, *other) if one.get(key) != other.get(key)}
-
-
-def _for(lost: Lost | None, now: float) -> str:
-    return f", for {now - lost.since:.0f} s" if lost else ""
