@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dpgateway.resource.standing import Standing
-from dpgateway.status import ResourceStatus, readiness
+from dpgateway.status import Reloads, ResourceStatus, readiness, report
 from dpgateway.status.readiness import DAMPED, NO_KUBELET, History, Past
 from dpgateway.status.values import DriverStatus, Failure
 
@@ -115,3 +115,43 @@ def test_every_front_has_to_be_ready():
     away = replace(SERVING, front="dra", streaming=False, listed=False, failure="registering failed: no")
     found = readiness([replace(READY, registrations=(SERVING, away))], kubelet=True)
     assert (found.ready, found.resources[0].reason) == (False, "registering failed: no")
+
+
+# what systemd is told
+
+
+def told(name, *, started=True, streaming=False, failed=False):
+    registration = replace(SERVING, streaming=streaming)
+    failure = Failure("no bus", None) if failed else None
+    return replace(READY, name=name, started=started, registrations=(registration,), failure=failure)
+
+
+def test_ready_when_all_are_started():
+    started, other = told("a"), told("b", started=False)
+    assert report([started], kubelet=True).ready
+    assert not report([started, other], kubelet=True).ready
+    assert report([], kubelet=False).ready
+
+
+@pytest.mark.parametrize(
+    ("resources", "kubelet", "status"),
+    [
+        ([], False, "0 resources, waiting for a kubelet"),
+        ([told("a", streaming=True)], True, "1 resource, 1 streaming"),
+        ([told("a", streaming=True), told("b", failed=True)], True, "2 resources, 1 streaming, 1 failed: b"),
+        (
+            [told("a", failed=True), told("b", failed=True)],
+            False,
+            "2 resources, waiting for a kubelet, 2 failed: a, ...",
+        ),
+    ],
+)
+def test_status_is_a_short_text(resources, kubelet, status):
+    assert report(resources, kubelet=kubelet).text == status
+
+
+def test_refused_configuration_until_one_succeeds():
+    refused = Reloads("1").refuse("2", ["one thing"])
+    taken = refused.took_over("3")
+    assert report([], refused.refusal, kubelet=False).text.endswith(", the new configuration is refused")
+    assert report([], taken.refusal, kubelet=False).text == "0 resources, waiting for a kubelet"
