@@ -36,10 +36,6 @@ class LogEvent:
     devices: tuple[str, ...]
     """The first ten."""
 
-    @property
-    def size(self) -> int:
-        return len(self.message) + len(self.resource) + sum(map(len, self.devices))
-
 
 class Events:
     """Used from any thread."""
@@ -58,34 +54,29 @@ class Events:
 
     def add(self, record: logging.LogRecord) -> None:
         """Keeps the line if it matters."""
-        if not matters(record):
+        name = shown(record.name)
+        driver, own = name.startswith(DRIVERS), name.startswith("dpgateway.")
+        if not own or record.levelno < (logging.WARNING if driver else logging.INFO):
             return
-        event = _event(record)
+
+        resource, devices = getattr(record, "resource", None), getattr(record, "devices", None)
+        event = LogEvent(
+            timestamp(record),
+            _text(record.levelname).lower(),
+            _text(message(record)),
+            "" if resource is None else _text(resource),
+            tuple(map(_text, devices[:MOST_NAMED])) if isinstance(devices, list | tuple) else (),
+        )
         with self._adding:
             self._kept.append(event)
-            self._size += event.size
+            self._size += _size(event)
             while len(self._kept) > MOST or self._size > MOST_CHARACTERS:
-                self._size -= self._kept.popleft().size
+                self._size -= _size(self._kept.popleft())
         self.added()
 
 
-def matters(record: logging.LogRecord) -> bool:
-    name = shown(record.name)
-    if name.startswith(DRIVERS):
-        return record.levelno >= logging.WARNING
-    return name.startswith("dpgateway.") and record.levelno >= logging.INFO
-
-
-def _event(record: logging.LogRecord) -> LogEvent:
-    resource, devices = getattr(record, "resource", None), getattr(record, "devices", None)
-    names = devices[:MOST_NAMED] if isinstance(devices, list | tuple) else ()
-    return LogEvent(
-        timestamp(record),
-        _text(record.levelname).lower(),
-        _text(message(record)),
-        "" if resource is None else _text(resource),
-        tuple(map(_text, names)),
-    )
+def _size(event: LogEvent) -> int:
+    return len(event.message) + len(event.resource) + sum(map(len, event.devices))
 
 
 def _text(value: object) -> str:

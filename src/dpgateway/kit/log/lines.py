@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -111,23 +111,17 @@ def _value(value: object) -> object:
     """As JSON has it. A list is never cut."""
     if type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
         return value
-    if type(value) in (list, tuple):
-        return [encodable(shown(item)) for item in _items(value)]
+    if isinstance(value, list | tuple):
+        return [encodable(shown(item)) for item in value]
     return encodable(shown(value))
 
 
 def _word(value: object) -> str:
     """As text has it: in quotes where it would look like several words."""
-    if type(value) in (list, tuple):
-        items = _items(value)
-        more = len(items) - MOST_NAMED
-        text = ",".join(map(shown, items[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+    if isinstance(value, list | tuple):
+        more = len(value) - MOST_NAMED
+        text = ",".join(map(shown, value[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
     else:
         text = shown(value)
     plain = text and not any(character in text for character in ' "=')
     return printable(text if plain else json.dumps(text, ensure_ascii=False))
-
-
-def _items(value: object) -> Sequence[object]:
-    assert isinstance(value, list | tuple)  # noqa: S101  its caller looked
-    return value

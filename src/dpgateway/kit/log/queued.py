@@ -45,29 +45,21 @@ class Queued(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(Exception):  # what can't be an event is a line all the same
             self.events.add(record)
-        if self._bytes >= MOST_WAITING:  # before the work of formatting
-            self._lose()
-            return
-        try:
-            line = self._lines.format(record)
-        except Exception as error:
-            line = self._plain(record.levelname, record.name, f"{shown(record.msg)} ({describe(error)})")
-        if self._counted(line):
-            self._waiting.put(line)
 
-    def _counted(self, line: str) -> bool:
-        size = sys.getsizeof(line)
-        with self._counting:
-            if self._bytes + size > MOST_WAITING:
-                self._lose()
-                return False
-            self._bytes += size
-            return True
+        line = None
+        if self._bytes < MOST_WAITING:  # else it would be formatted in vain
+            try:
+                line = self._lines.format(record)
+            except Exception as error:
+                line = self._plain(record.levelname, record.name, f"{shown(record.msg)} ({describe(error)})")
 
-    def _lose(self) -> None:
         with self._counting:
-            self._lost += 1
-            self.lost += 1
+            if line is None or self._bytes + sys.getsizeof(line) > MOST_WAITING:
+                self._lost += 1
+                self.lost += 1
+                return
+            self._bytes += sys.getsizeof(line)
+        self._waiting.put(line)
 
     def _plain(self, level: str, logger: str, message: str) -> str:
         return self._lines.format(logging.makeLogRecord({"levelname": level, "name": logger, "msg": message}))
