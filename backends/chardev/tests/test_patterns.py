@@ -3,7 +3,7 @@ import itertools
 import os
 
 import pytest
-from dpgateway_chardev.named import NamedDevices
+from dpgateway_chardev.named import NamedLook
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.patterns import excludes, matches, parse
 from hypothesis import given
@@ -35,7 +35,7 @@ def nodes(tree, paths):
 
 @given(pattern=globs)
 def test_finds_what_the_standard_library_finds(tree, pattern):
-    found = NamedDevices(CharDeviceOptions(paths=(f"/dev/{pattern}",), dev=str(tree))).devices
+    found = NamedLook(CharDeviceOptions(paths=(f"/dev/{pattern}",), dev=str(tree))).devices
     # Not Path.glob: it has no rule for a leading dot.
     assert set(found) == nodes(tree, glob.glob(pattern, root_dir=tree, recursive=True))  # noqa: PTH207
 
@@ -43,15 +43,15 @@ def test_finds_what_the_standard_library_finds(tree, pattern):
 @given(pattern=globs)
 def test_the_pure_match_agrees_with_the_walk(tree, pattern):
     everything = [str(path.relative_to(tree)) for path in tree.rglob("*")]
-    found = NamedDevices(CharDeviceOptions(paths=(f"/dev/{pattern}",), dev=str(tree))).devices
+    found = NamedLook(CharDeviceOptions(paths=(f"/dev/{pattern}",), dev=str(tree))).devices
     assert set(found) == {path for path in nodes(tree, everything) if matches(path.split("/"), parse(pattern))}
 
 
 @given(pattern=globs, without=globs)
 def test_excludes_all_below(tree, pattern, without):
     paths, dev = (f"/dev/{pattern}",), str(tree)
-    found = NamedDevices(CharDeviceOptions(paths=paths, exclude=(f"/dev/{without}",), dev=dev)).devices
-    everything = NamedDevices(CharDeviceOptions(paths=paths, dev=dev)).devices
+    found = NamedLook(CharDeviceOptions(paths=paths, exclude=(f"/dev/{without}",), dev=dev)).devices
+    everything = NamedLook(CharDeviceOptions(paths=paths, dev=dev)).devices
     assert set(found) == {path for path in everything if not excludes(path, [parse(without)])}
 
 

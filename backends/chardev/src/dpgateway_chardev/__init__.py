@@ -1,12 +1,13 @@
 """The driver for Linux device nodes: offers what paths and globs under /dev name, and notices hotplug at once.
 
-driver      lists what a survey finds, and looks once more before it gives a node to a container
+driver      the two kinds of devices, and their probes
 options     what a resource can say about its device nodes, checked
 keys        their keys, which the checks take
 settings    the mappings within the options
 paths       whether paths in the configuration can be meant
 patterns    globs over paths
-named       which devices there are, by paths and globs
+named       devices by paths and globs
+matched     devices by what they are in sysfs
 giving      what a matched object gives a container
 given       what a container gets of matched devices, put together
 templates   whether the templates of a configuration can be filled

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dpgateway import Device, DriverError, Health, Mount
 from dpgateway.sysfs import (
     HOST_DEV,
-    DevNode,
     DevTree,
     FoundDevice,
     Look,
@@ -118,7 +117,10 @@ class Giver:
         return Contribution(
             tuple(self._nodes(options.nodes if own is None else own, found, others)),
             tuple(self._mount(one, found, others) for one in options.mounts),
-            tuple((name, self._variable(value, found, others)) for name, value in options.env.items()),
+            tuple(
+                (name, (self._text if isinstance(value, str) else self._json)(value, found, others))
+                for name, value in options.env.items()
+            ),
             tuple((name, self._text(text, found, others)) for name, text in options.annotations.items()),
             tuple(self._access(one, found, others) for one in options.access),
             self._json(options.device_info, found, others, in_order=False).text if options.device_info else "",
@@ -134,11 +136,6 @@ class Giver:
         mode = None if option.mode is None else int(option.mode, 8)
         return GivenAccess(self._path(option.host_path, found, others), option.owner, option.group, mode)
 
-    def _variable(self, value: object, found: Matched, others: Mapping[str, str]) -> str | JsonText:
-        if isinstance(value, str):
-            return self._text(value, found, others)
-        return self._json(value, found, others)
-
     def _json(self, value: object, found: Matched, others: Mapping[str, str], *, in_order: bool = True) -> JsonText:
         def fill(text: str) -> str:
             return self._text(text, found, others)
@@ -146,26 +143,22 @@ class Giver:
         return JsonText(dumped(filled(value, fill), in_order=in_order))
 
     def _nodes(self, options: Sequence[NodeOption], found: Matched, others: Mapping[str, str]) -> Iterator[GivenNode]:
+        """The nodes of the first path of each option that leads to any."""
         for option in options:
-            try:
-                yield from self._first(option, found, others)
-            except WrongNode:
-                raise
-            except NothingToGive:
-                if not option.optional:
+            lacks: list[NothingToGive] = []
+            for path in option.host_path:
+                try:
+                    nodes = self._at(path, option, found, others)
+                except WrongNode:
                     raise
-
-    def _first(self, option: NodeOption, found: Matched, others: Mapping[str, str]) -> Sequence[GivenNode]:
-        """The nodes of the first path that leads to any; if none does, what the first path lacks is said."""
-        lacks: list[NothingToGive] = []
-        for path in option.host_path:
-            try:
-                return self._at(path, option, found, others)
-            except WrongNode:
-                raise
-            except NothingToGive as error:
-                lacks.append(error)
-        raise lacks[0]
+                except NothingToGive as error:
+                    lacks.append(error)
+                else:
+                    yield from nodes
+                    break
+            else:  # no path leads to any: the first one says what is missing
+                if not option.optional:
+                    raise lacks[0]
 
     def _at(self, text: str, option: NodeOption, found: Matched, others: Mapping[str, str]) -> Sequence[GivenNode]:
         part = {"part": others["part"]}
@@ -188,34 +181,25 @@ class Giver:
             raise lacks[0]
         return nodes
 
-    def _node(
-        self, template: str, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]
-    ) -> GivenNode:
+    def _node(self, text: str, option: NodeOption, path: str, found: Matched, others: Mapping[str, str]) -> GivenNode:
         node = self._dev.look(path.removeprefix(f"{HOST_DEV}/"), self._options.type)
         if isinstance(node, NoNode):
             raise NothingToGive(node.reason)
         inside = option.container_path or self._options.container_path
-        container_path = path if inside is None else self._path(inside, found, {**others, **_of_node(path, node)})
-        constant = "{" not in template or bool(found.part and "{part}" not in template)
+        own = {"name": path.rpartition("/")[2], "major": str(node.major), "minor": str(node.minor)}
+        container_path = path if inside is None else self._path(inside, found, {**others, **own})
+        constant = "{" not in text or bool(found.part and "{part}" not in text)
         given = GivenNode(path, container_path, option.permissions or self._options.permissions, node, constant)
         return self._constant.setdefault(given, given) if constant else given
 
-    def _text(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
-        text = self._template(template, found, others)
-        if isinstance(text, Unfilled):
-            raise NothingToGive(str(text))
-        return text
+    def _text(self, text: str, found: Matched, others: Mapping[str, str]) -> str:
+        filled_text = template(text, tuple(others)).fill(self._look, found, others)
+        if isinstance(filled_text, Unfilled):
+            raise NothingToGive(str(filled_text))
+        return filled_text
 
-    def _template(self, text: str, found: Matched, others: Mapping[str, str] | None = None) -> str | Unfilled:
-        others = others or {"part": found.part}
-        return template(text, tuple(others)).fill(self._look, found, others)
-
-    def _path(self, template: str, found: Matched, others: Mapping[str, str]) -> str:
-        return _checked(self._text(template, found, others))
-
-
-def _of_node(path: str, node: DevNode) -> Mapping[str, str]:
-    return {"name": path.rpartition("/")[2], "major": str(node.major), "minor": str(node.minor)}
+    def _path(self, text: str, found: Matched, others: Mapping[str, str]) -> str:
+        return _checked(self._text(text, found, others))
 
 
 def _checked(path: str) -> str:

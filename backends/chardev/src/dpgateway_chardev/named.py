@@ -1,13 +1,25 @@
-"""Which devices there are: what the configured paths and globs find in one look at /dev."""
+"""Devices by their paths under /dev: what the configured paths and globs find."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpgateway import Candidate, Device, Health
-from dpgateway.sysfs import HOST_DEV, DevNode, DevTree, Interest, NoNode, OutsideError, name_matches, numa_nodes
+from dpgateway import Allocation, Candidate, Context, Device, DeviceNode, DeviceUnavailable, DriverError, Health
+from dpgateway.sysfs import (
+    HOST_DEV,
+    Complaint,
+    DevNode,
+    DevTree,
+    Interest,
+    NoNode,
+    OutsideError,
+    Watcher,
+    name_matches,
+    numa_nodes,
+)
 from dpgateway_chardev.health import checks
 from dpgateway_chardev.options import CharDeviceOptions
 from dpgateway_chardev.patterns import ANY_DEPTH, excludes, is_lasting, parse
@@ -19,9 +31,61 @@ class NamedDevice(Device):
     """A device, and the node that its path led to when it was listed."""
 
     node: DevNode | None = None
+    checks: tuple[Check, ...] = ()
+    """What has to be asked of it now and then."""
 
 
 class NamedDevices:
+    """The devices of one resource whose options have ``paths``."""
+
+    def __init__(self, options: CharDeviceOptions, context: Context) -> None:
+        self._options, self._context = options, context
+        self._notices = Complaint(context.log, level=logging.INFO)
+        self._watcher = Watcher(f"chardev {context.resource}", context.changed, Complaint(context.log))
+
+    def find(self) -> Mapping[str, NamedDevice]:
+        look = NamedLook(self._options)
+        if self._watcher.watch(look.directories):
+            self._context.changed()  # look once more, because a change may have come just before the new watch
+        self._notices.say(*look.notices)
+        return look.devices
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        """Refuses a device whose path leads to another node now than in the list, from which the kubelet chose it."""
+        taken: dict[str | None, DeviceNode] = {}
+        for device in devices:
+            found = DevTree(self._options.dev).look(device.id, self._options.type)
+            listed = device.node if isinstance(device, NamedDevice) else None
+            if found != listed:
+                self._context.changed()
+                now = f"{HOST_DEV}/{device.id} is {found} now, it was listed as {listed}"
+                raise DeviceUnavailable(f"{device.id}: {found.reason if isinstance(found, NoNode) else now}")
+            node = self._node(device.id)
+            other = taken.setdefault(node.container_path, node)
+            if other is not node:
+                raise DriverError(
+                    f"{other.host_path} and {node.host_path} can't both be {node.container_path} in one container: "
+                    f"container_path is {self._options.container_path!r}, expected a path that contains {{id}}"
+                )
+        return Allocation(device_nodes=tuple(taken.values()))
+
+    def preview(self, device: Device) -> Allocation:
+        return Allocation(device_nodes=(self._node(device.id),))
+
+    def explain(self, about: str | None) -> Iterator[Candidate]:
+        return NamedLook(self._options).explain(about)
+
+    def close(self) -> None:
+        self._watcher.close()
+
+    def _node(self, path: str) -> DeviceNode:
+        inside = self._options.container_path
+        if inside is not None:
+            inside = inside.replace("{name}", path.rpartition("/")[2]).replace("{id}", path)
+        return DeviceNode(f"{HOST_DEV}/{path}", inside, self._options.permissions)
+
+
+class NamedLook:
     """One look at everything: ``devices`` and ``notices`` say what was found, ``directories`` what to watch."""
 
     def __init__(self, options: CharDeviceOptions) -> None:
@@ -46,16 +110,6 @@ class NamedDevices:
     def directories(self) -> Mapping[str, Interest]:
         """The names that matter, by the directory's absolute path as this process sees it."""
         return self.tree.directories
-
-    @property
-    def checks(self) -> dict[str, Sequence[Check]]:
-        """What has to be asked of devices, by their ids."""
-        return {id_: self._checks(id_, device.node) for id_, device in self.devices.items() if device.node}
-
-    def _checks(self, path: str, node: DevNode) -> Sequence[Check]:
-        name = path.rpartition("/")[2]
-        nodes = [(node, self._options.permissions)]
-        return tuple(checks(self._options, nodes, lambda text: text.replace("{name}", name).replace("{id}", path)))
 
     def explain(self, about: str | None) -> Iterator[Candidate]:
         """What the paths and globs name; a path in particular is ``about`` it, whether they do or not."""
@@ -128,8 +182,11 @@ class NamedDevices:
             self.devices[path] = NamedDevice(path, health, attributes=attributes)
             return
         attributes |= {"node": f"{HOST_DEV}/{node.real}", "number": f"{node.major}:{node.minor}"}
-        near, hardware = numa_nodes(node), (str(node),)
-        self.devices[path] = NamedDevice(path, health, near, node, attributes=attributes, hardware=hardware)
+        name, nodes = path.rpartition("/")[2], [(node, self._options.permissions)]
+        own = checks(self._options, nodes, lambda text: text.replace("{name}", name).replace("{id}", path))
+        self.devices[path] = NamedDevice(
+            path, health, numa_nodes(node), attributes=attributes, hardware=(str(node),), node=node, checks=tuple(own)
+        )
 
     def _walk(self, path: str, real: str, parts: tuple[str, ...]) -> Iterator[str]:
         """The paths in the directory ``path`` that match the rest of a glob; ``real`` is the directory's real path."""

@@ -51,14 +51,12 @@ class Owners:
         about, own = _about(template), one.thing
         if about.pattern is not None or about.part:
             return self._unlike(found, path, node)
-        unlike = None if about.nothing and not self._is_name(path, own) else self._unlike(own, path, node)
+        # most paths without fields are seen at once not to be the kernel's name for the object's node
+        named = path.endswith(own.kernel.rpartition("/")[2]) and path == self._name(own)
+        unlike = None if about.nothing and not named else self._unlike(own, path, node)
         if unlike is None or path == self._name(own) or not self._belongs(path, node, one, by_device=about.device):
             return unlike
         return None
-
-    def _is_name(self, path: str, thing: Object) -> bool:
-        """Whether the kernel calls an object's node so. Most paths are seen at once not to be it."""
-        return path.endswith(thing.kernel.rpartition("/")[2]) and path == self._name(thing)
 
     def _unlike(self, thing: Object | None, path: str, node: DevNode) -> str | None:
         """Why the node isn't the object's, if that has one that is known, and another one."""
@@ -87,11 +85,9 @@ class Owners:
         names = dict.fromkeys((path.rpartition("/")[2], node.real.rpartition("/")[2]))
         places = [f"dev/{node.type}/{number}", *(f"class/{subsystem}/{name}" for name in names)]
         things = itertools.chain(map(self._look.object, places), thing.line[1:])
-        return next((one for one in things if one and self._look.number(one) == number and self._is(node, one)), None)
-
-    def _is(self, node: DevNode, thing: Object) -> bool:
-        """Whether the thing's node is of this type."""
-        return (self._look.subsystem(thing) == "block") == (node.type == "block")
+        numbered = (one for one in things if one and self._look.number(one) == number)
+        blocks = node.type == "block"
+        return next((one for one in numbered if (self._look.subsystem(one) == "block") == blocks), None)
 
     def _devices(self, one: Matched) -> Iterator[Object]:
         """What the object is a part of: the ancestor that was matched, the next one above, and the one on a bus."""
@@ -111,12 +107,12 @@ class Owners:
     def _things(self, one: Matched, pattern: str | Unfilled, name: str | None = None) -> Sequence[Object | None]:
         """What a pattern finds, each as the object that it is, if it is one."""
         entries = self._look.entries(one.thing, pattern) if isinstance(pattern, str) and pattern else ()
-        return [self._object(one.thing, entry) for entry in entries if name in {None, entry.rpartition("/")[2]}]
-
-    def _object(self, thing: Object, entry: str) -> Object | None:
-        if entry.startswith("/"):
-            return self._look.object(entry.removeprefix("/sys/")) if entry.startswith("/sys/") else None
-        return self._look.object(f"{thing.path}/{entry}")
+        found: list[Object | None] = []
+        for entry in entries:
+            if name in {None, entry.rpartition("/")[2]}:
+                path = entry if entry.startswith("/") else f"/sys/{one.thing.path}/{entry}"
+                found.append(self._look.object(path.removeprefix("/sys/")) if path.startswith("/sys/") else None)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,96 @@
+"""Devices by what they are in sysfs: dpgateway.sysfs finds them, and each gives nodes and whatever the options say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from dpgateway import Allocation, Candidate, Context, Device, DeviceUnavailable, DriverError
+from dpgateway.sysfs import ChangedError, FollowedSurvey, FoundDevice, Look, OutsideError, Survey
+from dpgateway_chardev.deviceinfo import DeviceInfo
+from dpgateway_chardev.given import Contribution, differing, together
+from dpgateway_chardev.giving import Giver, MatchedDevice
+from dpgateway_chardev.hostfiles import HostFiles
+from dpgateway_chardev.options import CharDeviceOptions
+
+
+class MatchedDevices:
+    """The devices of one resource whose options have ``match``."""
+
+    def __init__(self, options: CharDeviceOptions, context: Context) -> None:
+        self._options, self._resource = options, context.resource
+        survey = Survey(options.selection, self._maker, context.held)
+        self._survey = FollowedSurvey(f"chardev {context.resource}", survey, context.changed, context.log)
+        self._info = DeviceInfo(context.resource, options.host)
+
+    def find(self) -> Mapping[str, MatchedDevice]:
+        """Raises DriverError."""
+        with _listing():
+            return self._survey.find()
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        """Looks at each device once more, and sets who may use its files. Raises DeviceUnavailable, DriverError."""
+        given = [(device.id, self._given(device)) for device in devices]
+        files = HostFiles(self._options.roots, self._options.host)
+        allocation = together(given, self._resource)
+        for id_, one in given:
+            for access in one.access:
+                try:
+                    files.permit(access)
+                except (OSError, OutsideError) as error:
+                    why = f"{id_}: can't change who may use {access.path}: {error}"
+                    raise DeviceUnavailable(why) from error
+            if one.info:
+                try:
+                    self._info.write(id_, one.info)
+                except (OSError, OutsideError) as error:
+                    raise DriverError(f"{id_}: can't write its device-info file: {error}") from error
+        return allocation
+
+    def _given(self, device: Device) -> Contribution:
+        """Raises DeviceUnavailable, unless the device is what it was when the kubelet chose it."""
+        if not isinstance(device, MatchedDevice) or device.given is None:
+            self._survey.doubt()
+            raise DeviceUnavailable(f"{device.id}: it was never listed with what it gives")
+        try:
+            now = self._survey.again(device.id, device.parts)
+        except ChangedError as error:
+            raise DeviceUnavailable(f"{device.id}: {error}") from error
+        if now.given is None or now.given != device.given:
+            self._survey.doubt()
+            why = now.health.reason if now.given is None else differing(device.given, now.given)
+            raise DeviceUnavailable(f"{device.id}: {why}")
+        return now.given
+
+    def preview(self, device: Device) -> Allocation:
+        given = device.given if isinstance(device, MatchedDevice) else None
+        return together([] if given is None else [(device.id, given)], self._resource)
+
+    def explain(self, about: str | None) -> Iterator[Candidate]:
+        """Raises DriverError."""
+        with _listing():
+            explained = tuple(Survey(self._options.selection, self._maker).explain(about))
+        for one in explained:
+            if one.why is None:
+                yield from (Candidate(one.name, one.path, device=id_) for id_ in one.ids)
+            else:
+                yield Candidate(one.name, one.path, test=one.why.test, found=one.why.found, expected=one.why.expected)
+
+    def release(self, devices: Sequence[Device]) -> None:
+        for device in devices:
+            self._info.remove(device.id)
+
+    def close(self) -> None:
+        self._survey.close()
+
+    def _maker(self, look: Look) -> Callable[[FoundDevice], MatchedDevice]:
+        return Giver(self._options, look).device
+
+
+@contextmanager
+def _listing() -> Iterator[None]:
+    """Says which directory of sysfs can't be listed."""
+    try:
+        yield
+    except OSError as error:
+        raise DriverError(f"{error.filename} can't be listed: {error.strerror}") from error
