@@ -69,17 +69,17 @@ class Loading:
         self._awaited: dict[int, _Piece] = {}
         """What is under way, by its thread."""
         self._claims, self._claiming = Claims(), threading.Lock()
-        self._found = {name: self._import(one) for name, one in drivers.items()}
+        meanwhile = "what imports the same modules waits with it, and no other resource"
+        self._found = {
+            name: self._begin(_Piece(driver, "is being imported", meanwhile), driver.load)
+            for name, driver in drivers.items()
+        }
         self._checked: dict[Place, Future[Completed]] = {}
         for entry in document.entries if document else ():
             if entry.driver in drivers:
                 checked = self._checked[entry.written.place] = Future()
                 self._found[entry.driver].add_done_callback(partial(self._check, entry, checked))
         self._threads.begin("say which drivers are awaited", lambda: self._say(words))
-
-    def _import(self, driver: Installed) -> Future[Found]:
-        meanwhile = "what imports the same modules waits with it, and no other resource"
-        return self._begin(_Piece(driver, "is being imported", meanwhile), driver.load)
 
     def _check(self, entry: Entry, checked: Future[Completed], _: object) -> None:
         driver, found = self._drivers[entry.driver], self.found()[entry.driver]

@@ -23,6 +23,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -75,6 +76,7 @@ class _Work:
 
     method: str
     devices: tuple[Device, ...]
+    ids: Ids
     since: float
     """When its phase began."""
     task: asyncio.Task[Exception | None] = field(init=False)
@@ -88,13 +90,6 @@ class _Work:
     """Somebody waited for it in vain."""
     outdated: bool = False
     success: _Success | None = None
-
-    @property
-    def ids(self) -> Ids:
-        return _ids(self.devices)
-
-    def enter(self, phase: str, now: float) -> None:
-        self.phase, self.since = phase, now
 
 
 class PrepareLane:
@@ -220,7 +215,7 @@ class PrepareLane:
     def _start(self, method: str, devices: tuple[Device, ...], begin: Begin) -> _Work:
         if self._closed:
             raise DriverEnded
-        work = _Work(method, devices, self._clock())
+        work = _Work(method, devices, _ids(devices), self._clock())
         work.task = self._group.create_task(self._run(work, begin), name=f"{self._name} {method} {_names(devices)}")
         self._works.add(work)
         work.task.add_done_callback(lambda _: self._works.discard(work))
@@ -230,30 +225,27 @@ class PrepareLane:
 
     async def _run(self, work: _Work, begin: Begin) -> Exception | None:
         """Returns what the driver raised, because one call's error must not end the group."""
+
+        def call(function: Callable[[], object]) -> None:
+            if self._closed:  # before a thread was free
+                raise DriverEnded
+            function()
+
         error: Exception | None = None
         try:
             async with contextlib.AsyncExitStack() as turns:
                 for id_ in sorted(work.ids):  # in one order, or two calls could wait for one another
                     await turns.enter_async_context(self._turns.setdefault(id_, asyncio.Lock()))
-                work.enter(f"waiting for one of {MOST_AT_ONCE} calls to end", self._clock())
+                work.phase, work.since = f"waiting for one of {MOST_AT_ONCE} calls to end", self._clock()
                 async with self._slots:
-                    work.enter("running", self._clock())
-                    work.begun = True
-                    await self._on_thread(work, begin())
+                    work.phase, work.since, work.begun = "running", self._clock(), True
+                    work.call = self._threads.call(f"{self._name} {work.method}", partial(call, begin()))
+                    await asyncio.shield(work.call)
         except Exception as raised:
             error = raised
         if work.method == "prepare":
             self._prepared(work, error)
         return error
-
-    async def _on_thread(self, work: _Work, function: Callable[[], object]) -> None:
-        def run() -> None:
-            if self._closed:  # before a thread was free
-                raise DriverEnded
-            function()
-
-        work.call = self._threads.call(f"{self._name} {work.method}", run)
-        await asyncio.shield(work.call)
 
     def _prepared(self, work: _Work, error: Exception | None) -> None:
         self._leave(work)
