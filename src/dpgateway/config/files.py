@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,43 +36,35 @@ def read_all(path: Path) -> Files:
     """Parses ``path``, a file, or each ``*.yaml`` of a directory."""
     problems: list[Problem] = []
     written = []
-    for file in _files(path, problems):
+    files, misnamed = _files(path, problems)
+    for file in files:
         try:
             written.append(_parse(file))
         except InvalidConfiguration as error:
             problems += error.problems
         except Wrong as wrong:
             problems.append(wrong.at(Place(str(file))))
-    return Files(tuple(written), tuple(problems), _misnamed(path))
+    return Files(tuple(written), tuple(problems), misnamed)
 
 
-def _files(path: Path, problems: list[Problem]) -> list[Path]:
+def _files(path: Path, problems: list[Problem]) -> tuple[list[Path], tuple[Path, ...]]:
+    """The files to read, and those that are misnamed."""
     whole = Place(str(path))
     try:
-        files = _in_directory(path, {".yaml"})
+        # Without hidden files: a mounted ConfigMap keeps its versions in ..data.
+        inner = sorted(file for file in path.iterdir() if not file.name.startswith("."))
         status, read_only = path.stat(), bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
-        return [path]
+        return [path], ()
     except OSError as error:
         problems.append(_unreadable(error).at(whole))
-        return []
+        return [], ()
     if wrong := _unsafe(path, status, read_only=read_only):
         problems.append(wrong.at(whole))
+    files = [file for file in inner if file.suffix == ".yaml"]
     if not files:
         problems.append(Problem(whole, "no *.yaml in this directory", "at least one"))
-    return files
-
-
-def _in_directory(path: Path, endings: Set[str]) -> list[Path]:
-    # Without hidden files: a mounted ConfigMap keeps its versions in ..data.
-    return sorted(file for file in path.iterdir() if file.suffix in endings and not file.name.startswith("."))
-
-
-def _misnamed(path: Path) -> tuple[Path, ...]:
-    try:
-        return tuple(_in_directory(path, MISNAMED))
-    except OSError:
-        return ()
+    return files, tuple(file for file in inner if file.suffix in MISNAMED)
 
 
 def _parse(file: Path) -> Written:

@@ -83,17 +83,13 @@ def refusal(text: str, written: Written) -> Problem:
     """
     text = " ".join(text.split())
     words = text.split()
-    match = _NAMED.fullmatch(words[0].strip(":,'\"`").rpartition(".")[2]) if words else None
-    if match is None or not written.below(match[1]):
-        return _in_parts(text, written.place, "")
-    head, _, rest = text.partition(": ")
-    about = rest if rest and " " not in head else text  # the place says the key already
-    steps = (match[1], *map(int, _INDEX.findall(match[2])))
-    part = written.part(*steps)
-    return _in_parts(about, part.place, part.shown if part.value is not None else "")
-
-
-def _in_parts(text: str, place: Place, found: str) -> Problem:
+    named = _NAMED.fullmatch(words[0].strip(":,'\"`").rpartition(".")[2]) if words else None
+    place, found = written.place, ""
+    if named is not None and written.below(named[1]):
+        part = written.part(named[1], *map(int, _INDEX.findall(named[2])))
+        place, found = part.place, part.shown if part.value is not None else ""
+        head, _, rest = text.partition(": ")
+        text = rest if rest and " " not in head else text  # the place has the key
     match = _EXPECTED.fullmatch(text)
     if match is None:
         return Problem(place, found, hint=shortened(text, LONGEST_TEXT))

@@ -38,17 +38,15 @@ def parse_duration(value: object) -> timedelta:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if not value or match is None:
         raise Wrong(shown(value), DURATION, _what_to_write(value))
-    microseconds = sum(_scaled(number, _UNITS[unit]) for unit, number in match.groupdict().items() if number)
+    microseconds = 0
+    for unit, number in match.groupdict().items():
+        # Rounded down, in integers: 0.1 isn't a tenth in floating point.
+        whole, _, fraction = (number or "0").partition(".")
+        microseconds += int(f"{whole}{fraction:0<6}") * _UNITS[unit] // 1_000_000
     try:
         return timedelta(microseconds=microseconds)
     except OverflowError:
         raise Wrong(shown(value), DURATION, "that is longer than any clock can count") from None
-
-
-def _scaled(number: str, unit: int) -> int:
-    """The product, rounded down, in integers: 0.1 isn't a tenth in floating point."""
-    whole, _, fraction = number.partition(".")
-    return int(f"{whole}{fraction:0<6}") * unit // 1_000_000
 
 
 def _what_to_write(value: object) -> str:
@@ -97,14 +95,6 @@ def _faults(name: str) -> Iterator[str]:
         yield "kubernetes.io/ belongs to Kubernetes itself; use a domain of your own"
     if name.startswith("requests."):
         yield "the kubelet refuses names that start with 'requests.'"
-    yield from _faults_of_domain(domain)
-    if not 1 <= len(thing) <= LONGEST_THING:
-        yield f"the part after '/' has {len(thing)} characters, 1 to {LONGEST_THING} are allowed"
-    if not _THING.fullmatch(thing):
-        yield "the part after '/' has letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
-
-
-def _faults_of_domain(domain: str) -> Iterator[str]:
     if len(domain) > LONGEST_DOMAIN:
         yield f"the part before '/' has {len(domain)} characters, at most {LONGEST_DOMAIN} are allowed"
     if not _DOMAIN.fullmatch(domain.lower()):
@@ -112,6 +102,10 @@ def _faults_of_domain(domain: str) -> Iterator[str]:
         yield f"the part before '/' is a domain: {rule}"
     if not _DOMAIN.fullmatch(domain):
         yield f"the part before '/' must be lower case: {domain.lower()}"
+    if not 1 <= len(thing) <= LONGEST_THING:
+        yield f"the part after '/' has {len(thing)} characters, 1 to {LONGEST_THING} are allowed"
+    if not _THING.fullmatch(thing):
+        yield "the part after '/' has letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 
 
 def parse_listen(text: str) -> tuple[IPv4Address | IPv6Address, int]:
