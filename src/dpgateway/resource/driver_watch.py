@@ -53,7 +53,7 @@ class DriverWatch:
         if state.devices is not None and (state.devices is not self._taken or not state.failure):
             self._taken = state.devices
             others = self._inventory.take(state.devices, self._limit)
-            if others or restarted or self._inventory.usage.value.freed:
+            if others or restarted or self._inventory.usage.value.unsettled:
                 self._releases.tell()
         if state.failure:
             deaf = calls is None or state.devices is None

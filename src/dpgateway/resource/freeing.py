@@ -16,10 +16,8 @@ from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.orphans import leak
 from dpgateway.resource.use import hardware
 
-
-def _concerned(calls: Lanes) -> bool:
-    """Whether it matters to the driver what becomes free: one that has only ``prepare`` may still be preparing it."""
-    return not calls.abilities.isdisjoint({"prepare", "release"})
+CONCERNED = frozenset({"prepare", "release"})
+"""To a driver with one of these abilities it matters what becomes free: one that prepares may still be doing so."""
 
 
 class Releases:
@@ -60,7 +58,7 @@ class Releases:
             or self._inventory.unsure
         ):
             return
-        ids, devices = self._due(freed, concerned=_concerned(calls))
+        ids, devices = self._due(freed, concerned=not CONCERNED.isdisjoint(calls.abilities))
         if not ids:
             return
         self._telling |= ids
@@ -124,7 +122,7 @@ class Releases:
         """The driver gave these devices: unless a container gets them, it is told that they are free. ``found``: by
         id.
         """
-        if self._driver.calls is not None and _concerned(self._driver.calls):
+        if (calls := self._driver.calls) is not None and not CONCERNED.isdisjoint(calls.abilities):
             self._usage.owed(ids, hardware, {id_: device.id for id_, device in found.items()})
 
     def allocated_late(self, ids: tuple[str, ...], hardware: Behind, found: Mapping[str, Device]) -> None:

@@ -85,6 +85,10 @@ class InUse(Protocol):
         """The ids that no container uses any more, and that wait for their release."""
 
     @property
+    def unsettled(self) -> bool:
+        """Whether an id waits for its release, or for somebody to say what is behind it."""
+
+    @property
     def unreleased(self) -> Mapping[str, Unreleased]:
         """What is remembered of the ids that were in use and haven't been released."""
 

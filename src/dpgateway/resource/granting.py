@@ -29,7 +29,7 @@ from dpgateway.errors import DriverError, RequestError
 from dpgateway.kit.observable import Observable
 from dpgateway.model import Allocation, Device
 from dpgateway.resource.additions import complete
-from dpgateway.resource.freeing import Releases
+from dpgateway.resource.freeing import CONCERNED, Releases
 from dpgateway.resource.front import Behind
 from dpgateway.resource.inventory import Inventory
 from dpgateway.resource.ledger import Refusal
@@ -87,7 +87,8 @@ class Granting:
         self.inventory.use()
         try:
             allocation = await calls.allocate(devices, lambda: self.releases.allocated_late(ids, behind, found))
-            self.releases.owe(ids, behind, found)
+            if not CONCERNED.isdisjoint(calls.abilities):
+                self.releases.owe(ids, behind, found)
             allocation = await terms.deliver(self.complete(allocation, len(ids)))
             if terms.prepares and "prepare" in calls.abilities:
                 await self._prepare(calls, ids, devices, terms.api, once=False)

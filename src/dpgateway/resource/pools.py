@@ -69,8 +69,11 @@ class Pool:
 
     def others(self, name: str) -> Sequence[Used]:
         """What is used under other names than this one, as far as it keeps a device from anybody."""
-        uses = {other: member.used() for other, member in self.members.items() if other != name}
-        return (*_that_count(uses).values(), *self._besides())
+        besides = tuple(self._besides())
+        if len(self.members) > 1:
+            uses = {other: member.used() for other, member in self.members.items() if other != name}
+            return (*_that_count(uses).values(), *besides)
+        return besides
 
     def tell(self, name: str = "") -> None:
         """What is used under this name has changed; without a name, what is used besides."""

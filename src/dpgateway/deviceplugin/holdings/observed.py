@@ -87,6 +87,6 @@ async def follow(observed: ResourceHoldings, inventory: Inventory, releases: Rel
         # A kubelet writes its note anew for each list that it gets.
         if holdings.doubted != before.doubted:
             inventory.repeat()
-        if not holdings.only_gave_since(before):
+        if holdings.unsettled and not holdings.only_gave_since(before):
             releases.tell()
         before = holdings

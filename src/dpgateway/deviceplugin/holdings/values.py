@@ -149,6 +149,11 @@ class Holdings:
                 found.append(id_)
         return frozenset(found)
 
+    @cached_property
+    def unsettled(self) -> bool:
+        """Whether an id waits for its release, or for somebody to say what is behind it."""
+        return bool(self.freed) or not all(entry.hardware for entry in self.unreleased.values())
+
     def _outlived(self, entry: Unreleased) -> bool:
         """Whether the node has booted since. Then no container of that time runs: one that starts again has the id in
         the note, or another Allocate. The pod may be there still, because somebody has to delete one that failed.
