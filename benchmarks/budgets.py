@@ -92,7 +92,7 @@ BY_DEVICES = {
     "flip.naive.ms": "health flip by a driver that makes all its values anew, p50 (ms)",
     "flip.bare_naive.ms": "the same, bare",
 }
-"""What is measured by the number of devices of one resource, in words."""
+"""Measurements by the number of devices of one resource, in words."""
 
 BY_RESOURCES = {
     "restart.gateway.ms": "new kubelet to all lists, p50 (ms)",
@@ -105,7 +105,7 @@ BY_RESOURCES = {
     "memory.gateway_later.mb": "resident after the measured restarts (MB)",
     "memory.bare_later.mb": "the same, bare",
 }
-"""What is measured by the number of resources, in words."""
+"""Measurements by the number of resources, in words."""
 
 BUDGETS = (
     Budget("Allocate, p50, more than bare with a thread", "allocate.over_threaded.us", "µs", 150, why=ALLOCATE),

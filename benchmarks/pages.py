@@ -46,7 +46,7 @@ async def measure(folder: Path, effort: float) -> Figures:
 
 
 async def _paced(address: str) -> float:
-    """A scrape, and what is left of the time until the next. Returns the milliseconds that the scrape took."""
+    """A scrape, and the rest until the next one. Returns the scrape's milliseconds."""
     began = time.monotonic()
     await _scrape(address)
     took = time.monotonic() - began

@@ -1,6 +1,6 @@
 """The processes that are compared, each with a device-plugins directory of its own.
 
-Their logs go to files, so that nobody is busy with reading while a time is taken.
+Their logs go to files, so that no reader uses the CPU during a measurement.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Plugin:
         self._allocate = self._channel.unary_unary(messages.ALLOCATE)
         self._watch: Any = self._channel.unary_stream(messages.WATCH)
         self._lists: list[Lists] = []
-        """A stream of which nobody knows any more ends, which is the kubelet's end for the gateway."""
+        """Ends a forgotten stream, which the gateway takes for the kubelet's end."""
 
     def connect(self) -> None:
         """Connects, and returns once that is done."""

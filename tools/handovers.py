@@ -28,7 +28,7 @@ from tests.support.gateway import Gateway
 DEVICES = 64
 """Of each resource."""
 PER_SECOND = 20
-"""Pods, each of which gets one device, of one resource after the other."""
+"""Pods with one device each, of the resources in turn."""
 LIFE = 0.3
 """Seconds that a pod lives."""
 QUIET = 60.0

@@ -79,7 +79,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_unpromised(node: ast.AST) -> bool:
-    """What is only for type checkers, and what the log says to those who debug."""
+    """Code for type checkers alone, and debug messages of the log."""
     text = ast.unparse(node) if isinstance(node, ast.If | ast.Expr) else ""
     return text.startswith("if TYPE_CHECKING:") or ".debug(" in text.partition("\n")[0]
 
@@ -107,7 +107,7 @@ def _swap(operator: ast.AST) -> ast.AST:
 
 
 def _conditions(node: ast.AST) -> Iterator[ast.expr]:
-    """Conditions to turn round, but for those that a change of their own turns round already."""
+    """Conditions to negate, without those that another change negates already."""
     tests = [node.test] if isinstance(node, ast.If | ast.IfExp | ast.While) else getattr(node, "ifs", [])
     for test in tests:
         turned = isinstance(test, ast.UnaryOp) or (

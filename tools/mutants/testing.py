@@ -17,7 +17,7 @@ from tools.mutants.changing import Mutant
 MIRROR_LIMIT, WHOLE_LIMIT = 120, 1800
 """Seconds that the tests of one module, and all tests, may take; longer is taken for a mutant that hangs."""
 MEMORY = 8 << 30
-"""Bytes of address space; a mutant that never stops allocating hurts nobody else."""
+"""Bytes of address space; a mutant that allocates without end hurts no other process."""
 UNSUITABLE = ("benchmarks", "deploy", "real_kubelet", "scenarios", "tools")
 """Folders of tests/ that look at other things than ``src`` and ``backends``, or need programs of their own."""
 COPIED = ("src", "backends", "tests", "docs", "protos", "tools", "deploy", "conftest.py", "pyproject.toml", "README.md")
@@ -79,7 +79,7 @@ class Copy:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Kills whatever pytest has left, because a mutant may have kept it from doing so."""
+    """Kills pytest's leftover processes, because a mutant may have kept it from doing so."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

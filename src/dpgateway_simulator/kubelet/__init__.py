@@ -20,7 +20,7 @@ pods             pods and their containers, and whether the node has what they a
 admission        admitting pods and starting containers, in the order of each release
 topology         the topology manager
 choice           which devices a container gets
-allocation       Allocate, and what is remembered of it
+allocation       Allocate, and the record of its answer
 starting         PreStartContainer, and what a container starts with
 pod_directories  the directory of each pod
 pod_resources    PodResources List

@@ -94,7 +94,7 @@ class Admission:
         await self._allocator.allocate(pod, container, self._reusable[pod.name], self._affinity)
 
     async def _reallocate(self, pod: Pod, container: PodContainer) -> None:
-        """A plugin's resource of which the container holds nothing: a race at the node's restart, say its authors."""
+        """A plugin's resource without holdings of the container: a race at the node's restart, say its authors."""
         if self._behaviour.reallocates == "pod":
             try:
                 await self._allocate_all(pod)

@@ -1,4 +1,4 @@
-"""Giving a container its devices: Allocate, and what is remembered of it.
+"""Giving a container its devices: Allocate, and the record of its answer.
 
 allocateContainerResources in pkg/kubelet/cm/devicemanager/manager.go.
 """

@@ -68,5 +68,5 @@ class Behaviour:
     # PodResources
     lists: tuple[str, ...]  # the versions of its API
     list_entries: Literal["resource", "node", "device"]  # what has a ContainerDevices of its own
-    lists_finished: bool  # also pods whose containers have ended, without devices, until somebody deletes them
+    lists_finished: bool  # also pods whose containers have ended, without devices, until they are deleted
     list_burst: int | None  # calls at once, and ten times as many a second; None: unlimited

@@ -1,4 +1,4 @@
-"""`kubelet_internal_checkpoint` in its four formats: who writes which, who can read which. Pure: text in, text out.
+"""`kubelet_internal_checkpoint` in its four formats, and which releases write and read each. Pure: text in, text out.
 
 "per device", of 1.8: {"Entries": [...]}. "per container", of 1.9 and 1.10: {"PodDeviceEntries", "RegisteredDevices"}.
 "with checksum", of 1.11 to 1.19: both under "Data". "by NUMA node", since 1.20: the same, and each node's ids apart.

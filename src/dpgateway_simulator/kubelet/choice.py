@@ -53,7 +53,7 @@ class Choice:
         return await self._from(available, (unaligned, nowhere))
 
     async def _from(self, pool: set[str], rest: tuple[set[str], ...]) -> set[str]:
-        """What the plugin prefers of `pool`, and what is then still missing from `rest`."""
+        """The plugin's preference among `pool`, filled up from `rest`."""
         for some in (await self._preferred(pool) & pool, *rest):
             if self._take(some):
                 return self._chosen

@@ -17,7 +17,7 @@ from dpgateway_simulator.wire.dialects import Registration
 
 
 class PluginConnections(ABC):
-    """`endpoints` is whom the device manager calls, by resource. `register` raises RefusedError."""
+    """`endpoints` has the plugins that the device manager calls, by resource. `register` raises RefusedError."""
 
     def __init__(self, incarnation: Incarnation) -> None:
         self._incarnation = incarnation

@@ -119,7 +119,7 @@ def take(incarnation: Incarnation, endpoint: PluginEndpoint, devices: tuple[Devi
 
 
 def _difference(endpoint: PluginEndpoint, devices: Iterable[Device]) -> tuple[list[Device], list[Device]]:
-    """Up to 1.11: what is new or changed its health, and what is gone."""
+    """Up to 1.11: additions and changes of health, and removals."""
     cached, kept, seen = endpoint.devices, [], set()
     for device in devices:
         seen.add(device.id)

@@ -54,7 +54,7 @@ class Incarnation:
         self._at_end.append(stop)
 
     def end(self, kind: str, **about: str) -> None:
-        """Everything of this process stops at once; `tasks.end` waits for what is left of it."""
+        """Stops everything of this process at once; `tasks.end` waits for the rest."""
         if self.ended:
             return
         self.ended = True

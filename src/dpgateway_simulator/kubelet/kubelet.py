@@ -131,11 +131,11 @@ class Kubelet(Restartable):
         return await self._endpoint(resource).allocate(ids)
 
     async def prefer(self, resource: str, available: Sequence[str], must: Sequence[str], size: int) -> set[str]:
-        """GetPreferredAllocation, whatever the plugin's options say. Raises PluginError."""
+        """GetPreferredAllocation, regardless of the plugin's options. Raises PluginError."""
         return await self._endpoint(resource).prefer(available, must, size)
 
     async def pre_start(self, resource: str, ids: Sequence[str]) -> None:
-        """PreStartContainer, whatever the plugin's options say. Raises PluginError."""
+        """PreStartContainer, regardless of the plugin's options. Raises PluginError."""
         await self._endpoint(resource).pre_start(ids)
 
     async def register(self, resource: str, endpoint: str, version: str) -> None:

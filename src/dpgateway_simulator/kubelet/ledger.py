@@ -47,7 +47,7 @@ class DeviceLedger:
             (self.healthy if device.healthy else self.unhealthy)[resource].add(device.id)
 
     def change(self, resource: str, kept: Iterable[Device], gone: Iterable[Device]) -> None:
-        """The difference of two lists, up to 1.11: what was added or changed its health, and what is gone."""
+        """The difference of two lists, up to 1.11: additions and changes of health, and removals."""
         healthy = self.healthy.setdefault(resource, set())
         unhealthy = self.unhealthy.setdefault(resource, set())
         known = self.known.setdefault(resource, {})

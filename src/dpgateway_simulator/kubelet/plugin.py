@@ -31,7 +31,7 @@ class PluginClient:
         self._unary = self._stub._unary_unary  # noqa: SLF001  the stub's own methods have the package in their paths
 
     async def dial(self) -> None:
-        """Connects. OSError if nobody serves there."""
+        """Connects. OSError without a server there."""
         await self._channel.dial()
 
     def close(self) -> None:

@@ -30,5 +30,5 @@ class RootDirectory:
             await self._incarnation.sleep(CLEANING)
             for uid in [one for one in self._made if one not in pods and self._incarnation.sources_ready]:
                 self._made.remove(uid)
-                with contextlib.suppress(OSError):  # somebody put something into it
+                with contextlib.suppress(OSError):  # it isn't empty
                     (self._directory / uid).rmdir()

@@ -13,7 +13,7 @@ from dpgateway_simulator.kubelet.ledger import DeviceLedger
 def capacity(incarnation: Incarnation, connections: PluginConnections) -> dict[str, Any]:
     """GetCapacity. It also forgets each resource whose plugin is gone for longer than the grace period."""
     healthy, grace = incarnation.ledger.healthy, incarnation.behaviour.grace
-    if grace is None:  # 1.8 leaves out what is zero (cm/container_manager_linux.go)
+    if grace is None:  # 1.8 leaves out zeros (cm/container_manager_linux.go)
         counts = {resource: len(ids) for resource, ids in healthy.items() if ids}
         return {"capacity": counts, "allocatable": dict(counts), "removed": []}
     removed = _forget(incarnation, connections, grace)

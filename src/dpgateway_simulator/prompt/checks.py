@@ -91,7 +91,7 @@ def table(words: list[str]) -> Act:
 
 
 def chosen(kubelet: Kubelet, words: list[str]) -> dict[str, Any]:
-    """All resources, or those that are named."""
+    """All resources, or the named ones."""
     found = kubelet.resources()
     unknown = [word for word in words if word not in found]
     if unknown:

@@ -31,7 +31,7 @@ class RunPlan:
 
 
 def at_terminal() -> bool:
-    """Whether somebody may type: input and output are terminals, and this process isn't in the background."""
+    """Whether this is interactive: input and output are terminals, and this process isn't in the background."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
@@ -61,5 +61,5 @@ async def run(plan: RunPlan, printer: Printer, work: Work, signals: Iterable[sig
 
 
 async def forever(_: Session) -> int:
-    """The work of a kubelet that nobody drives."""
+    """The work of a kubelet without a script or a prompt."""
     return await asyncio.Future[int]()

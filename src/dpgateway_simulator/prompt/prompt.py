@@ -123,7 +123,7 @@ class Prompt:
         return True
 
     def _interrupt(self) -> None:
-        """Ends what is being done, or else the line that is being typed."""
+        """Ends the running step, or else the line being typed."""
         application = get_app_or_none()
         if self._work is not None:
             self._work.cancel()

@@ -1,6 +1,6 @@
 """The verbs that do something: each reads its words, and returns what to do.
 
-Words that can't be read raise WordsError, before anything is done. What is done raises StepError if it fails.
+Words that can't be read raise WordsError, before anything is done. A failed step raises StepError.
 """
 
 import asyncio

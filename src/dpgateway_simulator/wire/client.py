@@ -85,7 +85,7 @@ class _ClientProtocol(H2Protocol):  # type: ignore[misc]
         super().connection_lost(exc)
         if not self.spoken.done():
             self.spoken.set_exception(ConnectionResetError("the plugin closed the connection"))
-            self.spoken.exception()  # asyncio warns of an error that nobody fetches
+            self.spoken.exception()  # asyncio warns of an unretrieved error
 
 
 class GoChannel(Channel):  # type: ignore[misc]
