@@ -30,6 +30,7 @@ async def test_a_path_is_too_long_when_what_is_registered_below_it_is(tmp_path):
     names.base.touch()
     registered = names.link()
     names.remove()
+    ownership.end()
     assert len(f"/{registered}") == len(LONGEST_ENDPOINT)
     fits = "/" + "x" * (LONGEST - len(LONGEST_ENDPOINT) - 1)
     assert too_deep(Path(fits)) == ""

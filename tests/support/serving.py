@@ -131,6 +131,7 @@ class Served:
     async def close(self) -> None:
         self.inventory.close()
         await self.endpoint.close()
+        self.endpoint.ownership.end()
 
 
 class Client:

@@ -190,15 +190,19 @@ class Plugin:
         await self._endpoint.drain(grace)
 
     async def close(self) -> None:
-        """Ends the streams and the server, and removes the names."""
+        """Ends the streams and the server, removes the names, and gives the resource up."""
         await self.resource.close()
-        await self._endpoint.close()
+        try:
+            await self._endpoint.close()
+        finally:
+            self.resource.ownership.end()
         self._older.close()
         self._newer.close()
 
     def abandon(self) -> None:
         """Removes the names at once, whatever still runs; from any thread."""
         self._endpoint.abandon()
+        self.resource.ownership.end()
 
     async def _follow_registered(self) -> None:
         """Whether the kubelet lists what this gateway lists, each time it writes that down, and a while after that."""

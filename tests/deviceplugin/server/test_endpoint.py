@@ -186,7 +186,7 @@ async def test_closing_ends_streams_and_removes_every_name(serve, connect):
     async with asyncio.timeout(20):
         await served.endpoint.close()
     assert await stream.read() is grpc.aio.EOF
-    assert list(served.folder.iterdir()) == []
+    assert list(served.folder.iterdir()) == [served.endpoint.ownership.path]
 
 
 async def test_closing_waits_for_an_allocate_only_as_long_as_it_is_told(serve, connect):
@@ -205,7 +205,7 @@ async def test_abandoning_removes_every_name_at_once(serve):
     served = await serve()
     await served.endpoint.link()
     served.endpoint.abandon()
-    assert list(served.folder.iterdir()) == []
+    assert list(served.folder.iterdir()) == [served.endpoint.ownership.path]
 
 
 SECOND = """

@@ -26,6 +26,11 @@ async def owned(folder, name=NAME):
     return SocketNames(ownership)
 
 
+def end(names):
+    names.remove()
+    names.ownership.end()
+
+
 def bound(names):
     names.base.touch()
     return names
@@ -65,7 +70,7 @@ async def test_what_a_gateway_before_us_left_is_swept_and_nothing_else(tmp_path)
     names.sweep()
     assert set(listing(names)) == others
     assert (tmp_path / f"{hash_}-1.sock").exists()
-    names.remove()
+    end(names)
 
 
 async def test_each_link_is_another_name_of_the_socket_relative_to_the_kubelets_directory(tmp_path):
@@ -75,18 +80,18 @@ async def test_each_link_is_another_name_of_the_socket_relative_to_the_kubelets_
     for link in links:
         assert re.fullmatch(rf"dpgateway/{names.base.stem}-\d+\.sock", link)
         assert (tmp_path / link).samefile(names.base)
-    names.remove()
+    end(names)
 
 
 async def test_a_later_gateway_uses_other_names(tmp_path):
     first = bound(await owned(tmp_path))
     link = first.link()
-    first.remove()
+    end(first)
     made = time.time_ns() // 1_000_000  # with which the numbers of a link begin
     await until(lambda: time.time_ns() // 1_000_000 > made)
     second = bound(await owned(tmp_path))
     assert second.link() > link
-    second.remove()
+    end(second)
 
 
 async def test_of_many_links_the_newest_stay(tmp_path):
@@ -95,16 +100,16 @@ async def test_of_many_links_the_newest_stay(tmp_path):
     assert [link for link in links if (tmp_path / link).exists()] == links[-MOST_LINKS:]
     names.keep_newest()
     assert [link for link in links if (tmp_path / link).exists()] == links[-1:]
-    names.remove()
+    end(names)
 
 
 async def test_removing_takes_our_names_and_the_lock_and_nothing_else(tmp_path):
     names = bound(await owned(tmp_path))
     names.link()
     (names.base.parent / "README").touch()
-    names.remove()
+    end(names)
     assert listing(names) == ["README"]
-    names.remove()
+    end(names)
 
 
 async def test_names_that_are_not_ours_any_more_are_not_removed(tmp_path):
@@ -112,10 +117,10 @@ async def test_names_that_are_not_ours_any_more_are_not_removed(tmp_path):
     first.base.parent.rename(tmp_path / "aside")
     second = bound(await owned(tmp_path))
     link = second.link()
-    first.remove()
+    end(first)
     assert second.base.exists()
     assert (tmp_path / link).exists()
-    second.remove()
+    end(second)
 
 
 def sweep(folder, *resources):
@@ -147,7 +152,7 @@ async def test_what_another_gateway_serves_is_left_to_it(tmp_path):
     before = listing(other)
     assert sweep(tmp_path, NAME) == [False]
     assert listing(other) == before
-    other.remove()
+    end(other)
 
 
 async def test_a_lock_that_is_no_file_of_ours_keeps_what_is_beside_it(tmp_path):

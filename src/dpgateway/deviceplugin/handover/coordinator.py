@@ -51,7 +51,7 @@ class Coordinator:
         self._turn = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
         """The handover of each resource that is being handed over, or waits for its turn."""
-        self._kept: list[Endpoint | None] = []
+        self._kept: list[Endpoint] = []
         """Until the process ends."""
         self._retries: dict[str, Retries] = {}
 
@@ -94,7 +94,9 @@ class Coordinator:
     def _handed_over(self, pool: Sequence[OlderSide]) -> None:
         for one in pool:
             self._running.pop(one.name, None)
-            self._kept.append(one.break_off())
+            one.break_off()
+            if one.frozen is not None:
+                self._kept.append(one.frozen)
 
     async def _hand_over(self, pool: Sequence[OlderSide]) -> None:
         """Once it is the pool's turn, and nothing of it is under way."""
@@ -139,7 +141,7 @@ class Coordinator:
         # Nothing is awaited here, so no resource of a pool is another gateway's before all are.
         for one in pool:
             self.retries(one.name).succeeded()
-            self._kept.append(one.let_go())
+            one.let_go()
 
     def _complain(self, pool: Sequence[OlderSide], consequence: str, failure: str) -> None:
         """Warns once for each cause, because a newer gateway may try again for hours."""

@@ -74,6 +74,8 @@ class OlderSide:
         self.state = HandoverState.SERVING
         self._freezes = False
         """Whether the end of this gateway's streams would end those of the newer one."""
+        self.frozen: Endpoint | None = None
+        """What must be kept until the process ends, once the resource is the newer gateway's."""
         self.ending = False
         """Whether the resource ends here. A newer gateway that serves it already goes on without this one."""
         self.over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -172,31 +174,29 @@ class OlderSide:
             async with asyncio.timeout(LISTING):
                 await self._hear(LISTED)
 
-    def let_go(self) -> Endpoint | None:
-        """The resource is the newer gateway's. Returns what must be kept until the process ends, if anything must."""
+    def let_go(self) -> None:
+        """The resource is the newer gateway's."""
         self._log.info("handed over to another gateway")
         self._endpoint.ownership.release()
         if self._freezes:
             self._endpoint.freeze()
+            self.frozen = self._endpoint
         self.state = HandoverState.GIVEN
         self.over.set_result(True)
-        return self._endpoint if self._freezes else None
 
-    def break_off(self) -> Endpoint | None:
-        """The handover is over, perhaps because this resource ends, or another one of its pool. Returns what must be
-        kept until the process ends, if anything must.
-        """
+    def break_off(self) -> None:
+        """The handover is over, perhaps because this resource ends, or another one of its pool."""
         if self.over.done():
-            return None
-        if self.ending:  # a newer gateway that may register goes on without this one
-            return self.let_go() if self.state is HandoverState.LEAVING else None
-        if self.state is HandoverState.SERVING:
+            return
+        if self.ending:
+            if self.state is HandoverState.LEAVING:
+                self.let_go()  # the newer gateway goes on without this one
+        elif self.state is HandoverState.SERVING:
             self._peer.close()  # it may ask again
         else:
             self._say_back()
             self.state = HandoverState.BROKEN
             self.over.set_result(False)
-        return None
 
     async def _hear(self, expected: str) -> None:
         if (heard := await self._peer.receive()) != expected:

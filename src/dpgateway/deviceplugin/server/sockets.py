@@ -63,7 +63,7 @@ class SocketNames:
     """One resource's. Only its owner changes them."""
 
     def __init__(self, ownership: Ownership) -> None:
-        self._ownership = ownership
+        self.ownership = ownership
         self._folder, self._hash = ownership.folder, ownership.hash
         self.base = self._folder / f"{self._hash}.sock"
         """The socket, for links to be made to it, and for people."""
@@ -104,23 +104,22 @@ class SocketNames:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Removes every name, and the lock, unless another gateway has that, too."""
-        if self._ownership.undivided:
+        """Removes every name, unless another gateway is the owner, too."""
+        if self.ownership.undivided:
             for path in [*self._links, self.base, self.next]:
                 with contextlib.suppress(OSError):
                     path.unlink()
         self._links.clear()
-        self._ownership.end()
 
     def remove_unowned(self) -> bool:
         """Removes every name unless a gateway owns the resource. Returns whether it did. Raises KubeletError or
         OSError.
         """
-        if not self._ownership.try_to_acquire():
+        if not self.ownership.try_to_acquire():
             return False
         try:
             self.sweep()
             self.remove()
         finally:
-            self._ownership.release()
+            self.ownership.end()
         return True
