@@ -86,7 +86,7 @@ async def run(short_path, log):
 
 
 @in_virtual_time
-async def test_a_resource_that_has_failed_is_remembered_every_ten_minutes(short_path, log, caplog):
+async def test_a_failure_is_repeated(short_path, log, caplog):
     try:
         async with asyncio.TaskGroup() as group:
             one = Running(short_path / "absent", log, group, configured(failure="it isn't installed"))
@@ -108,17 +108,19 @@ def write_checkpoint(directory, *ids):
     (directory / "kubelet_internal_checkpoint").write_text(json.dumps(data))
 
 
-async def test_the_first_list_has_what_the_driver_says_and_what_containers_hold(run, short_path):
+async def test_the_first_list_has_held_ids(run, short_path):
     write_checkpoint(short_path, "a", "gone")
     assert await run(scripted()).list() == {"a": "Healthy", "b": "Healthy", "gone": "Unhealthy"}
 
 
-async def test_without_a_driver_the_held_ids_are_listed_at_the_list_deadline_unhealthy(run, short_path):
+async def test_without_a_driver_held_ids_are_listed(run, short_path):
+    """At the list's deadline, Unhealthy."""
     write_checkpoint(short_path, "a")
     assert await run(None, failure="its options are wrong", timeouts={"list": 0.05}).list() == {"a": "Unhealthy"}
 
 
-async def test_a_driver_that_hangs_is_listed_at_the_deadline_and_as_it_is_once_it_answers(run, gate):
+async def test_a_driver_that_hangs_at_first(run, gate):
+    """It is listed at the deadline, and as it is once it answers."""
     slow = gate([Device("a")])
     one = run(scripted(devices=slow), timeouts={"list": 0.05})
     assert await one.list() == {}
@@ -127,7 +129,7 @@ async def test_a_driver_that_hangs_is_listed_at_the_deadline_and_as_it_is_once_i
     assert await one.list() == {"a": "Healthy"}
 
 
-async def test_whoever_follows_it_is_told_why_it_can_not_be_served(run, short_path):
+async def test_a_resource_tells_its_trouble(run, short_path):
     blocking = short_path / "dpgateway"
     blocking.write_text("in the way")
     plugin, told = run(scripted()).plugin, []
@@ -138,7 +140,7 @@ async def test_whoever_follows_it_is_told_why_it_can_not_be_served(run, short_pa
     await until(lambda: not told[-1])
 
 
-async def test_other_shares_are_offered_at_once_because_the_driver_need_not_be_asked(run):
+async def test_other_shares_are_offered_at_once(run):
     driver = scripted()
     one = run(driver, refresh=3600)
     await until(lambda: one.plugin.resource.inventory.list.value)
@@ -164,7 +166,8 @@ async def until_ready(one):
 
 
 @pytest.mark.parametrize("readable", [True, False])
-async def test_the_first_list_waits_for_the_checkpoint_and_not_for_long_if_that_is_damaged(run, short_path, readable):
+async def test_a_damaged_checkpoint_is_waited_for(run, short_path, readable):
+    """And not for long."""
     if readable:
         write_checkpoint(short_path, "a")
     else:
@@ -178,7 +181,9 @@ async def test_the_first_list_waits_for_the_checkpoint_and_not_for_long_if_that_
     assert (took < WRITING) == readable
 
 
-async def test_a_checkpoint_that_is_being_written_is_waited_for_and_the_first_list_has_what_it_says(run, short_path):
+async def test_a_checkpoint_is_waited_for(run, short_path):
+    """The first list has what it says."""
+
     async def in_time(directory):
         """Whether the list was complete before the gateway would have waited no longer."""
         directory.mkdir()

@@ -44,7 +44,7 @@ async def test_a_folder_that_was_open_to_others_is_closed(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["file", "link"])
-async def test_a_folder_that_is_no_directory_is_refused_and_left_alone(tmp_path, what):
+async def test_a_folder_that_is_no_directory(tmp_path, what):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o755)
     folder = tmp_path / "dpgateway"
@@ -68,7 +68,8 @@ async def test_the_lock_says_who_holds_it(tmp_path):
     mine.end()
 
 
-async def test_the_lock_names_the_pod_because_each_container_counts_its_own_pids(tmp_path, monkeypatch):
+async def test_the_lock_names_the_pod(tmp_path, monkeypatch):
+    """Each container counts its own pids."""
     monkeypatch.setenv("POD_NAME", "dpgateway-x2v9k")
     monkeypatch.setenv("POD_NAMESPACE", "devices")
     mine = await acquired(tmp_path)
@@ -79,7 +80,8 @@ async def test_the_lock_names_the_pod_because_each_container_counts_its_own_pids
     assert mine.owner() is None
 
 
-async def test_a_second_gateway_waits_and_says_who_holds_the_lock_and_takes_over(tmp_path, log, records):
+async def test_a_second_gateway_waits(tmp_path, log, records):
+    """It says for whom, and owns the resource afterwards."""
     first, second, third = (Ownership(tmp_path, NAME, log) for _ in range(3))
     await first.acquire()
     waiting = asyncio.ensure_future(second.acquire())
@@ -103,7 +105,7 @@ async def test_other_resources_have_other_locks(tmp_path):
     another.end()
 
 
-async def test_no_descriptor_and_no_thread_stays_when_nobody_waits_any_more(tmp_path):
+async def test_a_wait_that_ends_leaves_nothing(tmp_path):
     first = await acquired(tmp_path)
     before, threads = descriptors(), threading.active_count()
     for _ in range(20):
@@ -135,7 +137,7 @@ def make_device(lock, precious):
 
 
 @pytest.mark.parametrize("make", [make_symbolic_link, make_hard_link, make_fifo, make_device])
-async def test_a_lock_that_is_no_file_of_ours_is_refused_and_left_as_it_is(tmp_path, make):
+async def test_a_strange_lock_is_left_alone(tmp_path, make):
     precious = tmp_path / "precious"
     precious.write_text("precious")
     mine = Ownership(tmp_path, NAME)
@@ -149,7 +151,7 @@ async def test_a_lock_that_is_no_file_of_ours_is_refused_and_left_as_it_is(tmp_p
     mine.end()
 
 
-async def test_a_lock_that_is_lent_to_who_has_just_stopped_waiting_is_let_go(tmp_path):
+async def test_a_lock_lent_too_late_is_closed(tmp_path):
     owner, waits = await acquired(tmp_path), Ownership(tmp_path, NAME)
 
     async def ask():
@@ -163,7 +165,7 @@ async def test_a_lock_that_is_lent_to_who_has_just_stopped_waiting_is_let_go(tmp
     owner.release()
 
 
-async def test_a_full_disk_costs_only_the_name_of_who_holds_the_lock(tmp_path):
+async def test_a_full_disk_costs_only_the_name(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -196,7 +198,7 @@ async def test_what_is_lent_stays_the_other_gateways(tmp_path, lent):
     assert mine.path.exists() == lent
 
 
-async def test_who_waits_for_the_end_of_another_gateway_hears_of_it_and_takes_nothing(tmp_path):
+async def test_waiting_for_the_end_takes_nothing(tmp_path):
     owner, other = await acquired(tmp_path), Ownership(tmp_path, NAME)
     waiting = asyncio.ensure_future(other.until_free())
     await turns()

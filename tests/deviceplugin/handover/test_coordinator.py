@@ -36,7 +36,7 @@ async def test_a_pool_is_handed_over_as_one(make, kubelet):
     await offered(kubelet, R, S)
 
 
-async def test_no_call_is_passed_on_before_the_whole_pool_is_served(make, kubelet, ask):
+async def test_no_call_passes_before_all_serve(make, kubelet, ask):
     older = make()
     older.serve(*BOTH)
     one, other = await ask(older)
@@ -61,7 +61,7 @@ async def registering(older, ask):
     return one, other
 
 
-async def test_a_pool_is_let_go_only_once_the_kubelet_has_the_list_of_its_last_resource(make, kubelet, ask):
+async def test_a_pool_waits_for_its_last_list(make, kubelet, ask):
     older = make()
     older.serve(*BOTH)
     one, other = await registering(older, ask)
@@ -73,7 +73,7 @@ async def test_a_pool_is_let_go_only_once_the_kubelet_has_the_list_of_its_last_r
             await heard(peer)
 
 
-async def test_a_pool_is_taken_back_as_one_if_any_of_it_fails(make, kubelet, ask):
+async def test_a_failure_takes_the_pool_back(make, kubelet, ask):
     older = make()
     older.serve(*BOTH)
     one, other = await registering(older, ask)
@@ -86,7 +86,7 @@ async def test_a_pool_is_taken_back_as_one_if_any_of_it_fails(make, kubelet, ask
     assert await kubelet.allocate(R, ["a"])
 
 
-async def test_a_pool_whose_registrations_take_long_is_handed_over_as_one(make, kubelet, caplog):
+async def test_slow_registrations_keep_a_pool_whole(make, kubelet, caplog):
     caplog.set_level("INFO", "dpgateway")
     older, newer = make(), make()
     older.serve(*BOTH)
@@ -102,9 +102,8 @@ async def test_a_pool_whose_registrations_take_long_is_handed_over_as_one(make, 
     assert not any("took it back" in text for text in caplog.messages)
 
 
-async def test_a_pool_goes_on_with_the_newer_gateway_if_the_older_one_ends_before_all_of_it_is_registered(
-    make, kubelet, ask
-):
+async def test_an_older_gateway_that_ends_takes_nothing_back(make, kubelet, ask):
+    """The newer one has all locks, and goes on alone."""
     older = make()
     older.serve(*BOTH)
     one, other = await registering(older, ask)
@@ -116,9 +115,7 @@ async def test_a_pool_goes_on_with_the_newer_gateway_if_the_older_one_ends_befor
     assert [path(older, "lock", name).exists() for name in (R, S)] == [True] * 2
 
 
-async def test_the_part_of_a_pool_that_a_newer_gateway_has_gives_nothing_away_until_it_has_the_whole(
-    make, kubelet, holders
-):
+async def test_a_part_of_a_pool_gives_nothing(make, kubelet, holders):
     """An older gateway of the first releases takes the rest back."""
     newer = make()
     newer.serve(*BOTH)
@@ -139,7 +136,7 @@ async def test_the_part_of_a_pool_that_a_newer_gateway_has_gives_nothing_away_un
     await offered(kubelet, R, S)
 
 
-async def test_what_another_gateway_has_of_a_pool_is_not_waited_for(make, kubelet, holders, dial):
+async def test_the_rest_of_a_pool_is_handed_over(make, kubelet, holders, dial):
     """It will never ask for that."""
     older = make()
     older.serve(*BOTH)
@@ -156,7 +153,8 @@ async def test_what_another_gateway_has_of_a_pool_is_not_waited_for(make, kubele
     assert await heard(newer) == "take v1beta1"
 
 
-async def test_the_rest_of_a_pool_serves_on_if_one_of_it_ends_while_it_is_handed_over(make, kubelet, ask):
+async def test_a_resource_that_ends_breaks_its_pool_off(make, kubelet, ask):
+    """The rest serves on."""
     older = make()
     older.serve(*BOTH)
     one, other = await ask(older)
@@ -171,7 +169,8 @@ async def test_the_rest_of_a_pool_serves_on_if_one_of_it_ends_while_it_is_handed
     assert await kubelet.allocate(S, ["b"])
 
 
-async def test_a_newer_gateway_may_ask_again_if_one_of_a_pool_ends_before_it_is_handed_over(make, kubelet, ask, gate):
+async def test_a_pool_may_be_asked_for_again(make, kubelet, ask, gate):
+    """One of its resources ended before the handover began."""
     slow, older = gate(Allocation()), make()
     both = [configured(name=name, driver_class=scripted(allocate=slow), pool="p") for name in (R, S)]
     older.serve(*both)

@@ -24,7 +24,8 @@ from tests.support.waiting import turns, until
 
 
 @pytest.mark.parametrize("kubelet", ["1.8", "1.9.5", "1.10", "1.24", "1.37"], indirect=True)
-async def test_a_newer_gateway_registers_and_the_older_one_waits_for_its_end(make, kubelet, older, caplog):
+async def test_the_newer_gateway_registers(make, kubelet, older, caplog):
+    """The older one waits for its end."""
     caplog.set_level("INFO", "dpgateway")
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -37,7 +38,7 @@ async def test_a_newer_gateway_registers_and_the_older_one_waits_for_its_end(mak
     await offered(kubelet)
 
 
-async def test_what_is_asked_of_the_older_one_is_answered_before_it_hands_over(make, kubelet, gate):
+async def test_a_handover_waits_for_an_allocate(make, kubelet, gate):
     slow, older, newer = gate(Allocation(env={"A": "1"})), make(), make()
     older.serve(configured(driver_class=scripted(allocate=slow)))
     await offered(kubelet)
@@ -51,7 +52,7 @@ async def test_what_is_asked_of_the_older_one_is_answered_before_it_hands_over(m
     await kubelet.wait_for(lambda: registered(kubelet) == 2)
 
 
-async def test_the_driver_of_a_gateway_that_prepares_ends_that_first(make, kubelet, gate):
+async def test_a_handover_waits_for_a_preparation(make, kubelet, gate):
     slow, older, newer = gate(), make(), make()
     older.serve(configured(driver_class=scripted(prepare=slow), timeouts={"prepare": 0.01}))
     await offered(kubelet)
@@ -74,7 +75,7 @@ async def test_a_gateway_without_a_list_takes_nothing_over(make, kubelet, older,
 
 
 @pytest.mark.parametrize("devices", [[], [Device("a", Health.unhealthy("no power"))]], ids=["none", "unhealthy"])
-async def test_a_gateway_without_a_healthy_device_takes_none_away(make, kubelet, older, caplog, devices):
+async def test_without_a_healthy_device_nothing_is_taken(make, kubelet, older, caplog, devices):
     newer, found = make(), list(devices)
     newer.serve(configured(driver_class=scripted(devices=lambda: list(found)), refresh=0.05))
     await until(lambda: any("this one has no healthy device" in text for text in caplog.messages))
@@ -85,7 +86,7 @@ async def test_a_gateway_without_a_healthy_device_takes_none_away(make, kubelet,
     await offered(kubelet)
 
 
-async def test_where_no_device_is_healthy_a_newer_gateway_may_have_none(make, kubelet, caplog):
+async def test_neither_gateway_has_a_healthy_device(make, kubelet, caplog):
     caplog.set_level("INFO", "dpgateway")
     older, newer = make(), make()
     older.serve(configured(driver_class=scripted(devices=lambda: [Device("a", Health.unhealthy("no power"))])))
@@ -94,7 +95,7 @@ async def test_where_no_device_is_healthy_a_newer_gateway_may_have_none(make, ku
     await until(lambda: any("handed over" in text for text in caplog.messages))
 
 
-async def test_only_the_gateway_that_serves_tells_its_driver_what_is_free(make, kubelet, caplog):
+async def test_only_the_gateway_that_serves_releases(make, kubelet, caplog):
     caplog.set_level("INFO", "dpgateway")
     told: dict[str, list[str]] = {"older": [], "newer": []}
     drivers = [scripted(release=lambda devices, who=who: told[who].append(devices[0].id)) for who in told]
@@ -110,7 +111,7 @@ async def test_only_the_gateway_that_serves_tells_its_driver_what_is_free(make, 
     assert [len(devices) for devices in told.values()] == [0, 1]
 
 
-async def test_what_is_given_of_a_resource_that_only_the_older_gateway_has_stays_taken(make, kubelet):
+async def test_grants_of_a_resource_that_went_stay_taken(make, kubelet):
     """The newer one has read all journals before that, and must know it of the same hardware under another name."""
     older, newer = make(), make()
     older.serve(*BOTH)
@@ -124,7 +125,7 @@ async def test_what_is_given_of_a_resource_that_only_the_older_gateway_has_stays
     assert all_healthy(kubelet, S) == 1
 
 
-async def test_what_the_older_gateway_gives_while_it_ends_stays_taken(make, kubelet, gate):
+async def test_grants_of_a_gateway_that_ends_stay_taken(make, kubelet, gate):
     slow, older, newer = gate(Allocation(env={"A": "1"})), make(), make()
     older.serve(configured(name=R, driver_class=scripted(allocate=slow), pool="p"), BOTH[1])
     await offered(kubelet, R, S)
@@ -142,9 +143,8 @@ async def test_what_the_older_gateway_gives_while_it_ends_stays_taken(make, kube
     assert all_healthy(kubelet, S) == 1 or not given
 
 
-async def test_a_renamed_resource_of_a_pool_is_given_by_nobody_while_the_gateway_with_the_old_name_serves(
-    make, kubelet
-):
+async def test_a_renamed_resource_of_a_pool_is_unhealthy(make, kubelet):
+    """As long as the gateway with the old name serves."""
     older, newer = make(), make()
     older.serve(BOTH[0])
     await offered(kubelet, R)
@@ -158,7 +158,7 @@ async def test_a_renamed_resource_of_a_pool_is_given_by_nobody_while_the_gateway
     assert all_healthy(kubelet, S) == 0
 
 
-async def test_what_is_given_under_an_old_name_after_the_start_of_the_newer_gateway_stays_taken(make, kubelet):
+async def test_later_grants_under_an_old_name_stay_taken(make, kubelet):
     """Its journal has that, the newer one's first look at the journals hadn't."""
     older, newer = make(), make()
     older.serve(configured(name=R, driver_class=Scripted, pool="p"))
@@ -172,7 +172,7 @@ async def test_what_is_given_under_an_old_name_after_the_start_of_the_newer_gate
     assert not await admitted(kubelet, "r", S)
 
 
-async def test_a_renamed_resource_of_another_pool_keeps_nothing_from_this_one(make, kubelet):
+async def test_a_renamed_resource_of_another_pool(make, kubelet):
     """A release that adds a resource costs the others no pod."""
     older, newer = make(), make()
     older.serve(configured(name=R, driver_class=Scripted, pool="q"))
@@ -196,7 +196,7 @@ def served_by_pod(gateway, name, pod="a/b"):
 
 
 @pytest.mark.parametrize("pod", ["a/b", "a/another"])
-async def test_a_renamed_resource_in_no_pool_waits_for_the_gateway_from_which_the_others_come(make, kubelet, pod):
+async def test_a_renamed_resource_in_no_pool(make, kubelet, pod):
     """A gateway of another kind, with resources of its own, keeps nothing from this one."""
     newer = make()
     newer.directory.mkdir(exist_ok=True)
@@ -208,7 +208,7 @@ async def test_a_renamed_resource_in_no_pool_waits_for_the_gateway_from_which_th
 
 
 @pytest.mark.parametrize("pool", [None, "p"])
-async def test_what_is_held_under_a_name_that_went_is_not_given_under_another_one(make, kubelet, pool):
+async def test_held_under_a_name_that_went(make, kubelet, pool):
     gateway = make()
     gateway.serve(configured(driver_class=Scripted, pool=pool))
     await offered(kubelet)

@@ -21,7 +21,7 @@ from tests.support.resources import Scripted, configured, scripted
 from tests.support.waiting import turns, until
 
 
-async def test_a_gateway_goes_on_alone_if_the_older_one_dies_after_it_gave_the_lock(make, kubelet, holder):
+async def test_the_older_gateway_dies_after_take(make, kubelet, holder):
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -34,7 +34,7 @@ async def test_a_gateway_goes_on_alone_if_the_older_one_dies_after_it_gave_the_l
 @pytest.mark.parametrize(
     ("answer", "locks"), [("take v1beta1", 0), ("take v1beta1", 2), ("takes v1beta1", 1), ("register", 0), ("no", 253)]
 )
-async def test_what_a_gateway_does_not_understand_leaves_the_older_one_alone(make, kubelet, holder, answer, locks):
+async def test_an_answer_that_is_no_take(make, kubelet, holder, answer, locks):
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -46,7 +46,7 @@ async def test_what_a_gateway_does_not_understand_leaves_the_older_one_alone(mak
     assert registered(kubelet) == 0
 
 
-async def test_a_gateway_that_was_too_slow_lets_go_and_asks_again(make, kubelet, holder):
+async def test_back_means_to_let_go_and_ask_again(make, kubelet, holder):
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -61,7 +61,7 @@ async def test_a_gateway_that_was_too_slow_lets_go_and_asks_again(make, kubelet,
 
 
 @pytest.mark.parametrize("turn", range(24))
-async def test_a_gateway_that_is_stopped_just_as_it_begins_again_is_stopped(make, holder, turn):
+async def test_stopped_while_it_begins_again(make, holder, turn):
     """Its tasks end because of the one, and it because of the other."""
     lock, peers = holder
     newer = make()
@@ -80,7 +80,7 @@ def running(name):
 
 
 @pytest.mark.parametrize("turn", range(6))
-async def test_a_resource_that_is_stopped_once_its_parts_have_ended_does_not_begin_again(make, holder, gate, turn):
+async def test_stopped_once_its_parts_have_ended(make, holder, gate, turn):
     """Only its tasks have to end then, and their group tells why it ended them, not that it was stopped meanwhile."""
     lock, peers = holder
     newer, closing = make(), gate()
@@ -101,7 +101,8 @@ async def test_a_resource_that_is_stopped_once_its_parts_have_ended_does_not_beg
     older.close()
 
 
-async def test_a_gateway_that_was_too_slow_to_serve_hears_so_although_nobody_listens_any_more(make, kubelet, holder):
+async def test_back_before_serves_is_heard(make, kubelet, holder):
+    """Although the older gateway has closed the connection."""
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -113,9 +114,8 @@ async def test_a_gateway_that_was_too_slow_to_serve_hears_so_although_nobody_lis
     assert registered(kubelet) == 0
 
 
-async def test_a_gateway_that_was_too_slow_to_list_lets_go_although_nobody_listens_any_more(
-    make, kubelet, holder, caplog
-):
+async def test_back_after_register_is_heard(make, kubelet, holder, caplog):
+    """Although the older gateway has closed the connection."""
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -130,7 +130,7 @@ async def test_a_gateway_that_was_too_slow_to_list_lets_go_although_nobody_liste
     await until(lambda: any("took it back" in text for text in caplog.messages))
 
 
-async def test_a_gateway_hands_nothing_on_before_the_older_one_has_ended_its_streams(make, kubelet, holder):
+async def test_nobody_may_ask_before_the_end(make, kubelet, holder):
     """It could want it back; and a kubelet 1.37 that loses one of three streams may call either of the others."""
     lock, peers = holder
     newer, newest = make(), make()
@@ -154,7 +154,7 @@ async def test_a_gateway_hands_nothing_on_before_the_older_one_has_ended_its_str
         (["register", "listen"], "expected nothing more, found 'listen'"),
     ],
 )
-async def test_a_gateway_that_does_not_understand_the_older_one_lets_go_and_asks_again(make, holder, caplog, said, why):
+async def test_an_unknown_message_means_to_ask_again(make, holder, caplog, said, why):
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -169,9 +169,8 @@ async def test_a_gateway_that_does_not_understand_the_older_one_lets_go_and_asks
     again.close()
 
 
-async def test_who_took_over_does_not_look_for_what_an_ended_gateway_left_when_it_fails_and_is_tried_again(
-    make, kubelet, holder, caplog
-):
+async def test_who_took_over_reads_no_other_journals(make, kubelet, holder, caplog):
+    """Neither when it fails afterwards, and is tried again."""
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -201,7 +200,7 @@ async def asked_again(peers, fails, times=3):
     return [later - earlier for earlier, later in itertools.pairwise(asks)]
 
 
-async def test_an_older_gateway_that_takes_back_at_once_is_asked_less_and_less_and_logged_once(make, holder, caplog):
+async def test_back_at_once_is_asked_less_and_less(make, holder, caplog):
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -224,7 +223,7 @@ def another_lock(name):
 
 
 @pytest.mark.parametrize("passes", ["another file", "the same file, not locked", "nothing"])
-async def test_a_gateway_that_passes_no_lock_is_asked_less_and_less_and_logged_once(make, holder, caplog, passes):
+async def test_no_lock_is_asked_less_and_less(make, holder, caplog, passes):
     lock, peers = holder
     newer = make()
     newer.serve(configured(driver_class=Scripted))
@@ -243,7 +242,7 @@ async def test_a_gateway_that_passes_no_lock_is_asked_less_and_less_and_logged_o
     assert len([text for text in caplog.messages if "can't hand it over" in text]) == 1
 
 
-async def test_a_gateway_asks_once_it_has_a_list_and_not_before(make, kubelet, holder, gate):
+async def test_a_gateway_asks_once_it_has_a_list(make, kubelet, holder, gate):
     _, peers = holder
     slow, newer = gate([Device("a")]), make()
     newer.serve(configured(driver_class=scripted(devices=slow)))

@@ -26,7 +26,7 @@ from tests.support.serving import Client, status
 from tests.support.waiting import turns
 
 
-async def test_a_newer_gateway_that_dies_before_it_serves_is_as_if_it_had_never_asked(kubelet, older, newer):
+async def test_the_newer_gateway_dies_before_it_serves(kubelet, older, newer):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
     with passed(newer) as lock:
@@ -37,7 +37,7 @@ async def test_a_newer_gateway_that_dies_before_it_serves_is_as_if_it_had_never_
     assert path(older, "lock").read_text().startswith(f"pid {os.getpid()} on ")
 
 
-async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_two_seconds(kubelet, older, newer, caplog):
+async def test_calls_wait_two_seconds_for_serves(kubelet, older, newer, caplog):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
     call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
@@ -48,7 +48,7 @@ async def test_calls_wait_for_a_newer_gateway_that_hangs_only_for_two_seconds(ku
     assert failed in caplog.messages
 
 
-async def test_the_older_gateway_registers_again_if_the_newer_one_dies_while_it_does(kubelet, older, newer):
+async def test_the_newer_gateway_dies_while_it_registers(kubelet, older, newer):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
     serves(newer, older)
@@ -59,9 +59,8 @@ async def test_the_older_gateway_registers_again_if_the_newer_one_dies_while_it_
 
 
 @pytest.mark.parametrize(("kubelet", "connections"), [("1.24", 0), ("1.31", 1), ("1.37", 0)], indirect=["kubelet"])
-async def test_the_connection_of_a_stream_comes_with_register_if_the_kubelet_keeps_one_client(
-    kubelet, older, newer, connections
-):
+async def test_register_passes_the_streams_connection(kubelet, older, newer, connections):
+    """If the kubelet keeps one client for each resource."""
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
     with passed(newer):
@@ -73,7 +72,7 @@ async def test_the_connection_of_a_stream_comes_with_register_if_the_kubelet_kee
         os.close(descriptor)
 
 
-async def test_the_lock_stays_with_whoever_of_the_two_is_left(older, newer):
+async def test_the_lock_stays_with_the_one_left(older, newer):
     newer.send("ask 1")
     await heard(newer)
     with passed(newer) as lock, path(older, "lock").open() as another:
@@ -88,7 +87,7 @@ async def test_the_lock_stays_with_whoever_of_the_two_is_left(older, newer):
         assert os.path.samestat(os.fstat(lock), os.fstat(another.fileno()))
 
 
-async def test_the_older_gateway_ends_the_connection_after_its_streams(kubelet, older, newer):
+async def test_the_connection_ends_after_the_streams(kubelet, older, newer):
     newer.send("ask 1")
     await heard(newer)
     serves(newer, older)
@@ -107,7 +106,7 @@ def connected(gateway):
     return [line for line in lines if line[5] == "03" and line[-1].startswith(bound) and line[-1].endswith(".new")]
 
 
-async def test_a_gateway_whose_register_is_in_flight_hands_over_once_it_has_a_stream(make, kubelet, dial):
+async def test_a_handover_waits_for_a_register(make, kubelet, dial):
     """A kubelet opens the stream of a Register that was given up."""
     kubelet.misbehaviour.stall_register()
     older = make()
@@ -122,7 +121,7 @@ async def test_a_gateway_whose_register_is_in_flight_hands_over_once_it_has_a_st
     assert (registered(kubelet), kubelet.counts(R)) == (1, (2, 2))
 
 
-async def test_the_older_gateway_gives_nothing_once_the_newer_one_owns_the_lock(make, kubelet, dial):
+async def test_nothing_is_given_after_register(make, kubelet, dial):
     given: list[object] = []
     older = make()
     older.serve(configured(driver_class=scripted(allocate=given.append)))
@@ -142,7 +141,7 @@ async def test_the_older_gateway_gives_nothing_once_the_newer_one_owns_the_lock(
     await client.close()
 
 
-async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubelet, older, newer):
+async def test_a_gateway_that_ends_finishes_its_handover(kubelet, older, newer):
     newer.send("ask 1")
     await heard(newer)
     serves(newer, older)
@@ -154,7 +153,7 @@ async def test_an_older_gateway_that_ends_meanwhile_finishes_what_it_began(kubel
     await ending
 
 
-async def test_an_older_gateway_that_ends_meanwhile_leaves_the_names_to_the_newer_one(older, newer):
+async def test_a_gateway_that_ends_leaves_the_names(older, newer):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
     older.ending.tell()
@@ -163,7 +162,7 @@ async def test_an_older_gateway_that_ends_meanwhile_leaves_the_names_to_the_newe
 
 
 @pytest.mark.parametrize("text", ["ask 2", "ask", "ask 1 please", "take v1beta1", "\0\x1b\N{SNOWMAN}", "ask 1" * 1000])
-async def test_whoever_asks_for_something_else_is_left_alone(kubelet, older, newer, text):
+async def test_another_question_is_hung_up_on(kubelet, older, newer, text):
     newer.send(text)
     with pytest.raises(Gone):
         await heard(newer)
@@ -171,7 +170,7 @@ async def test_whoever_asks_for_something_else_is_left_alone(kubelet, older, new
 
 
 @pytest.mark.parametrize("answer", ["ask 1", "serves 2", "listed", "s" * 5000])
-async def test_the_older_gateway_serves_on_if_it_does_not_understand_the_newer_one(kubelet, older, newer, answer):
+async def test_an_unknown_message_takes_back(kubelet, older, newer, answer):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
     call = asyncio.ensure_future(kubelet.allocate(R, ["a"]))
@@ -195,9 +194,7 @@ async def no_other_socket(older):
 
 
 @pytest.mark.parametrize("at_its_place", [no_other_socket, no_socket, link_to_the_older_one])
-async def test_nothing_is_passed_on_to_a_newer_gateway_that_says_it_serves_and_does_not(
-    kubelet, older, newer, caplog, at_its_place
-):
+async def test_serves_without_a_socket_takes_back(kubelet, older, newer, caplog, at_its_place):
     newer.send("ask 1")
     assert await heard(newer) == "take v1beta1"
     await at_its_place(older)
@@ -207,7 +204,7 @@ async def test_nothing_is_passed_on_to_a_newer_gateway_that_says_it_serves_and_d
     assert registered(kubelet) == 1
 
 
-async def test_a_newer_gateway_that_asks_again_at_once_after_a_failure_is_not_heard(kubelet, older, dial, caplog):
+async def test_asking_again_at_once_is_not_heard(kubelet, older, dial, caplog):
     for _ in range(3):
         newer = await dial(older)
         newer.send("ask 1")

@@ -81,5 +81,5 @@ async def test_gateways_of_all_releases_say_the_same_bytes(make, kubelet, older)
         ("another", True),
     ],
 )
-def test_which_kubelets_end_a_newer_stream_with_an_older_one(agent, one):
+def test_which_kubelets_keep_one_client(agent, one):
     assert keeps_one_client(agent) == one

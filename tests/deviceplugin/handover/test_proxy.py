@@ -42,7 +42,7 @@ async def allocate(older, connect, proxy):
     return lambda: client.call("Allocate", REQUEST)
 
 
-async def test_a_call_waits_until_the_newer_gateway_serves_and_then_has_its_answer(older, newer, proxy, allocate):
+async def test_a_call_waits_for_the_newer_gateway(older, newer, proxy, allocate):
     newer.calls.allocation = Allocation(env={"FROM": "newer"})
     call = allocate()
     await until(older.handlers.running)
@@ -52,16 +52,14 @@ async def test_a_call_waits_until_the_newer_gateway_serves_and_then_has_its_answ
     assert (older.calls.allocated, newer.calls.allocated) == ([], [("a",)])
 
 
-async def test_a_refusal_of_the_newer_gateway_is_told_as_it_is(older, newer, proxy, allocate):
+async def test_a_refusal_is_told_as_it_is(older, newer, proxy, allocate):
     newer.calls.error = DriverError("worn out")
     proxy.serves(newer.socket)
     assert await status(allocate()) == (grpc.StatusCode.FAILED_PRECONDITION, "worn out")
     assert older.calls.allocated == []
 
 
-async def test_the_older_gateway_gives_nothing_after_the_end_of_a_newer_one_that_may_have_given(
-    older, newer, proxy, allocate, connect
-):
+async def test_a_dead_gateway_that_may_have_given(older, newer, proxy, allocate, connect):
     proxy.serves(newer.socket)
     await allocate()
     newer.calls.error = Busy("later")
@@ -72,7 +70,7 @@ async def test_the_older_gateway_gives_nothing_after_the_end_of_a_newer_one_that
     await connect(older.socket).call("GetDevicePluginOptions")
 
 
-async def test_the_older_gateway_answers_what_waited_for_a_newer_one_that_never_served(older, proxy, allocate):
+async def test_a_gateway_that_never_serves(older, proxy, allocate):
     call = allocate()
     await until(older.handlers.running)
     await proxy.end()
@@ -80,16 +78,14 @@ async def test_the_older_gateway_answers_what_waited_for_a_newer_one_that_never_
     assert older.calls.allocated == [("a",)]
 
 
-async def test_the_older_gateway_answers_if_the_newer_one_dies_before_the_lock_is_its_own(
-    older, newer, proxy, allocate
-):
+async def test_a_dead_gateway_that_gave_nothing(older, newer, proxy, allocate):
     proxy.serves(newer.socket)
     await newer.close()
     await allocate()
     assert older.calls.allocated == [("a",)]
 
 
-async def test_nobody_answers_for_a_newer_gateway_that_owns_the_lock_and_has_died(older, newer, proxy, allocate):
+async def test_a_dead_gateway_that_may_register(older, newer, proxy, allocate):
     proxy.serves(newer.socket)
     proxy.owns()
     await newer.close()
@@ -98,7 +94,7 @@ async def test_nobody_answers_for_a_newer_gateway_that_owns_the_lock_and_has_die
     assert older.calls.allocated == []
 
 
-async def test_a_newer_gateway_whose_directory_is_gone_is_an_error(proxy, short_path):
+async def test_a_directory_that_is_gone_is_an_error(proxy, short_path):
     with pytest.raises(OSError, match="No such file"):
         proxy.serves(short_path / ("x" * 120) / "socket")
 
@@ -123,9 +119,7 @@ async def frozen(short_path, proxy):
     ],
     ids=["allocate", "prepare", "allocate that prepares, too"],
 )
-async def test_a_newer_gateway_that_is_frozen_is_told_of_once_the_resources_own_time_is_over(
-    older, connect, records, call, seconds
-):
+async def test_a_frozen_gateway_has_the_resources_time(older, connect, records, call, seconds):
     text = f"the gateway that takes over hasn't answered {call[0]} within {seconds}"
     code, details = await status(connect(older.socket).call(*call))
     assert (code, details) == (grpc.StatusCode.DEADLINE_EXCEEDED, f"resource {NAME}: {text}")
@@ -133,7 +127,8 @@ async def test_a_newer_gateway_that_is_frozen_is_told_of_once_the_resources_own_
     assert records.texts() == [text]
 
 
-async def test_what_decides_nothing_is_answered_in_place_of_a_newer_gateway_that_is_frozen(older, frozen, connect):
+async def test_a_frozen_gateway_and_other_calls(older, frozen, connect):
+    """The older gateway answers what decides nothing."""
     client = connect(older.socket)
     await client.call("GetDevicePluginOptions")
     await client.call("GetPreferredAllocation", v1beta1_pb2.PreferredAllocationRequest(container_requests=[WHICH]))

@@ -81,7 +81,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("text", REFUSALS, ids=["1.8", "1.9", "1.10"])
-async def test_the_texts_of_each_release_about_the_version_mean_another_api(client, kubelet, text):
+async def test_an_unsupported_version_means_another_api(client, kubelet, text):
     kubelet.error = (grpc.StatusCode.UNKNOWN, text)
     with pytest.raises(ApiRefused, match="API version"):
         await client.register(v1beta1.API, WHAT)
@@ -112,9 +112,8 @@ async def test_any_other_error_is_a_failure_that_settles_nothing(client, kubelet
 
 
 @pytest.mark.parametrize("state", ["no file", "a file", "a socket that nobody listens on"])
-async def test_without_a_listening_kubelet_it_fails_at_once_and_works_at_once_when_there_is_one(
-    client, short_path, state
-):
+async def test_without_a_kubelet_it_fails_at_once(client, short_path, state):
+    """And works at once when there is one."""
     path = short_path / "kubelet.sock"
     if state == "a file":
         path.touch()
@@ -135,7 +134,7 @@ async def test_without_a_listening_kubelet_it_fails_at_once_and_works_at_once_wh
     await kubelet.server.stop(None)
 
 
-async def test_a_failure_of_one_resource_does_not_break_the_register_of_another(client, kubelet):
+async def test_one_failure_breaks_no_other_register(client, kubelet):
     kubelet.go_on.clear()
     first = asyncio.ensure_future(client.register(v1beta1.API, WHAT))
     await until(lambda: kubelet.requests)
@@ -147,7 +146,8 @@ async def test_a_failure_of_one_resource_does_not_break_the_register_of_another(
     await first
 
 
-async def test_a_new_kubelet_is_asked_on_a_new_connection_and_may_speak_another_api(client, kubelet, short_path):
+async def test_a_new_kubelet_has_a_new_connection(client, kubelet, short_path):
+    """And may speak another API."""
     await client.register(v1beta1.API, WHAT)
     await kubelet.server.stop(None)
     kubelet.path.unlink(missing_ok=True)
@@ -160,7 +160,8 @@ async def test_a_new_kubelet_is_asked_on_a_new_connection_and_may_speak_another_
     await older.server.stop(None)
 
 
-async def test_a_kubelet_that_does_not_answer_is_given_up_at_the_deadline_and_settles_nothing(kubelet, short_path):
+async def test_a_silent_kubelet_is_given_up(kubelet, short_path):
+    """At the deadline; that settles nothing about the API."""
     kubelet.go_on.clear()
     client = KubeletClient(short_path, APIS, group(), deadline=0.5)
     with pytest.raises(RegisterFailed, match="DEADLINE_EXCEEDED") as caught:
@@ -178,7 +179,7 @@ async def test_a_kubelet_that_does_not_answer_is_given_up_at_the_deadline_and_se
     await client.close()
 
 
-async def test_a_kubelet_that_says_goodbye_and_stays_connected_fails_at_once(client, short_path):
+async def test_a_goodbye_fails_at_once(client, short_path):
     """With gRPC's own retries the call goes on until its deadline, with a core busy and half a gigabyte a second."""
     settings, goaway = b"\0\0\0\4\0\0\0\0\0", b"\0\0\x08\7\0\0\0\0\0" + bytes(8)
     connections = []
@@ -201,7 +202,7 @@ async def test_a_kubelet_that_says_goodbye_and_stays_connected_fails_at_once(cli
     server.close()
 
 
-async def test_a_kubelet_that_speaks_none_of_our_apis_is_told_of_once_for_all_resources(kubelet, short_path, caplog):
+async def test_no_common_api_is_warned_of_once(kubelet, short_path, caplog):
     client = KubeletClient(short_path, APIS, group(), gathering=1.0)
 
     async def refused(name):
@@ -246,7 +247,7 @@ async def test_a_directory_of_any_length_will_do(short_path):
     await kubelet.server.stop(None)
 
 
-async def test_many_kubelets_leave_no_task_and_no_descriptor_behind(short_path):
+async def test_many_kubelets_leave_nothing_behind(short_path):
     deep = short_path.joinpath(*["d" * 50] * 4)
     deep.mkdir(parents=True)
     client = KubeletClient(deep, APIS, group())
@@ -266,11 +267,11 @@ async def test_the_kubelet_is_the_process_that_listens(client, kubelet):
     assert not client.is_kubelet(OURS._replace(pid=1))
 
 
-async def test_everybody_may_be_the_kubelet_as_long_as_nothing_listens(client):
+async def test_anybody_is_the_kubelet_while_none_listens(client):
     assert client.is_kubelet(OURS._replace(pid=1))
 
 
-async def test_what_listened_last_is_the_kubelet_until_there_is_a_new_one(client, kubelet):
+async def test_the_last_listener_stays_the_kubelet(client, kubelet):
     assert client.is_kubelet(OURS)
     await kubelet.server.stop(None)
     assert not client.is_kubelet(OURS._replace(pid=1))

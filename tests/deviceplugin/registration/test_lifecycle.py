@@ -30,7 +30,7 @@ def test_a_new_kubelet_gets_a_register_from_every_ready_state(state):
 
 
 @pytest.mark.parametrize("state", [State.REGISTERING, State.EXPECTING, State.SERVING])
-def test_a_deleted_file_changes_nothing_while_a_stream_is_open_or_may_be(state):
+def test_a_deleted_file_ends_no_stream(state):
     assert TABLE[state][Trigger.KUBELET_GONE] == (state, Action.NOTHING)
 
 
@@ -65,20 +65,20 @@ def walk(*events, apis=3):
     return lifecycle
 
 
-def test_a_resource_begins_unready_and_is_away_once_it_is_ready():
+def test_ready_leads_from_unready_to_away():
     assert Lifecycle(3).state is State.UNREADY
     assert ready().state is State.AWAY
     assert ready().attempt == 0
 
 
 @pytest.mark.parametrize("there", [Trigger.KUBELET_NEW, Trigger.KUBELET_BACK])
-def test_a_kubelet_that_was_there_first_gets_its_register_when_the_resource_is_ready(there):
+def test_a_kubelet_that_waits_gets_its_register(there):
     lifecycle = Lifecycle(3)
     assert lifecycle.feed(there) is Action.NOTHING
     assert lifecycle.feed(Trigger.READY) is Action.REGISTER
 
 
-def test_a_kubelet_that_went_before_the_resource_was_ready_gets_none():
+def test_a_kubelet_that_went_gets_none():
     lifecycle = Lifecycle(3)
     lifecycle.feed(NEW)
     lifecycle.feed(Trigger.KUBELET_GONE)
@@ -136,18 +136,18 @@ def test_each_attempt_may_try_every_api():
 
 
 @pytest.mark.parametrize("between", [Trigger.KUBELET_GONE, Trigger.KUBELET_BACK, Trigger.REDO, Trigger.LAST_STREAM_END])
-def test_an_api_that_was_refused_stays_refused_in_its_attempt(between):
+def test_a_refusal_lasts_for_its_attempt(between):
     lifecycle = walk(NEW, REFUSED, between, REFUSED, between)
     assert lifecycle.feed(REFUSED, lifecycle.attempt) is Action.WAIT
 
 
-def test_when_the_time_is_over_and_the_kubelet_is_gone_it_is_away():
+def test_the_timer_finds_the_kubelet_gone():
     lifecycle = walk(NEW, Trigger.STREAM_OPEN, Trigger.KUBELET_GONE, Trigger.LAST_STREAM_END)
     assert lifecycle.state is State.WAITING
     assert (lifecycle.feed(Trigger.TIMER, lifecycle.attempt), lifecycle.state) == (Action.GIVE_UP, State.AWAY)
 
 
-def test_when_the_file_came_back_meanwhile_it_tries_again():
+def test_the_timer_finds_the_kubelet_back():
     lifecycle = walk(NEW, Trigger.STREAM_OPEN, Trigger.KUBELET_GONE, Trigger.LAST_STREAM_END, Trigger.KUBELET_BACK)
     assert lifecycle.feed(Trigger.TIMER, lifecycle.attempt) is Action.REGISTER
 
@@ -362,14 +362,14 @@ def test_it_never_gives_up_counting():
     assert delays(Backoff(lambda: 1.0), 5000)[-1] == 75
 
 
-def test_a_kubelet_that_just_appeared_is_tried_again_in_milliseconds():
+def test_a_new_kubelet_is_retried_in_milliseconds():
     backoff = Backoff(lambda: 1.0)
     backoff.new_kubelet(100.0)
     assert delays(backoff, 4, now=100.5, listening=False) == [0.01, 0.02, 0.04, 0.08]
     assert delays(backoff, 2, now=101.0, listening=False) == [1.25, 2.5]
 
 
-def test_one_that_answered_is_listening_and_gets_its_second():
+def test_a_kubelet_that_answered_gets_a_second():
     backoff = Backoff(lambda: 0.0)
     backoff.new_kubelet(100.0)
     assert delays(backoff, 2, now=100.5, listening=True) == [1, 2]
@@ -389,7 +389,7 @@ def test_a_new_kubelet_begins_anew():
 
 
 @pytest.mark.parametrize(("lived", "then"), [(59.9, 8), (60.0, 1)])
-def test_only_a_stream_that_lived_for_a_minute_begins_anew(lived, then):
+def test_only_a_long_stream_begins_anew(lived, then):
     backoff = Backoff(lambda: 0.0)
     delays(backoff, 3)
     backoff.stream_ended(lived)

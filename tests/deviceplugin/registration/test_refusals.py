@@ -16,7 +16,7 @@ def refuse(refusals, resources=RESOURCES, apis=APIS):
 
 
 @in_virtual_time
-async def test_all_resources_share_a_line_that_says_what_was_offered_and_answered(caplog):
+async def test_all_resources_share_a_warning(caplog):
     refuse(Refusals(APIS))
     await advance(GATHERING)
     (record,) = caplog.records
@@ -62,7 +62,8 @@ async def test_what_an_older_api_takes_is_no_refusal(caplog):
 
 
 @in_virtual_time
-async def test_a_kubelet_that_takes_its_time_is_told_of_when_it_has_answered_all(caplog):
+async def test_a_slow_kubelet_is_told_of_later(caplog):
+    """When it has answered all."""
     refusals = Refusals(APIS)
     for api in APIS:
         assert caplog.records == []

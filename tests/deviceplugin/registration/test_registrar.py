@@ -132,7 +132,7 @@ async def test_nothing_is_sent_before_there_is_a_kubelet(log):
 
 
 @in_virtual_time
-async def test_nothing_is_sent_before_the_resource_is_ready_and_then_at_once(log):
+async def test_register_is_sent_once_ready(log):
     async with asyncio.TaskGroup() as group:
         rig = Rig(group, log)
         await rig.appear()
@@ -145,7 +145,8 @@ async def test_nothing_is_sent_before_the_resource_is_ready_and_then_at_once(log
 
 
 @in_virtual_time
-async def test_a_new_kubelet_gets_a_register_at_once_with_a_new_link_and_the_options(log, records):
+async def test_a_new_kubelet_gets_a_register(log, records):
+    """At once, with a new link and the options."""
     async with registrar(log) as rig:
         rig.plug.wanted = Options(prepare=True, prefer=False)
         await rig.appear()
@@ -160,7 +161,8 @@ async def test_a_new_kubelet_gets_a_register_at_once_with_a_new_link_and_the_opt
 
 
 @in_virtual_time
-async def test_the_next_older_api_is_tried_in_the_same_attempt_spoken_before_it_is_sent(log):
+async def test_the_next_older_api_is_tried(log):
+    """In the same attempt; it is spoken before Register is sent."""
     async with registrar(log) as rig:
         await rig.appear()
         await rig.answer(REFUSED)
@@ -176,7 +178,7 @@ async def test_the_next_older_api_is_tried_in_the_same_attempt_spoken_before_it_
 
 
 @in_virtual_time
-async def test_an_attempt_begins_with_what_this_kubelet_accepted_last(log):
+async def test_an_attempt_begins_with_the_last_api(log):
     async with registrar(log) as rig:
         rig.client.accepted = APIS[1]
         await rig.appear()
@@ -184,7 +186,7 @@ async def test_an_attempt_begins_with_what_this_kubelet_accepted_last(log):
 
 
 @in_virtual_time
-async def test_when_no_api_is_left_it_waits_and_begins_anew(log, records):
+async def test_without_an_api_left_it_waits(log, records):
     async with registrar(log) as rig:
         await rig.appear()
         for _ in APIS:
@@ -195,7 +197,8 @@ async def test_when_no_api_is_left_it_waits_and_begins_anew(log, records):
 
 
 @in_virtual_time
-async def test_a_kubelet_that_does_not_listen_yet_is_tried_again_after_10_20_40_ms_without_a_warning(log, records):
+async def test_a_starting_kubelet_is_retried_soon(log, records):
+    """After 10, 20, 40 ms, without a warning."""
     async with registrar(log) as rig:
         await rig.appear()
         for count, pause in enumerate([0.010, 0.020, 0.040], 1):
@@ -208,7 +211,7 @@ async def test_a_kubelet_that_does_not_listen_yet_is_tried_again_after_10_20_40_
 
 
 @in_virtual_time
-async def test_an_unavailable_kubelet_settles_nothing_about_the_api(log):
+async def test_unavailable_settles_no_api(log):
     async with registrar(log) as rig:
         await rig.appear()
         await rig.answer(NOT_LISTENING)
@@ -220,7 +223,8 @@ async def test_an_unavailable_kubelet_settles_nothing_about_the_api(log):
 
 
 @in_virtual_time
-async def test_failures_are_repeated_after_a_second_doubling_to_a_minute_and_complained_of_once(log, records):
+async def test_failures_are_retried_with_backoff(log, records):
+    """After a second, doubling to a minute, with one warning."""
     async with registrar(log) as rig:
         await rig.appear()
         pauses = []
@@ -237,7 +241,7 @@ async def test_failures_are_repeated_after_a_second_doubling_to_a_minute_and_com
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0.999, []), (1.0, ["registering failed: UNAVAILABLE: nobody"])])
-def test_that_nobody_listens_is_no_complaint_in_the_first_second_of_a_kubelet(log, records, seconds, told):
+def test_a_starting_kubelet_is_no_complaint(log, records, seconds, told):
     @in_virtual_time
     async def answered_after(seconds):
         async with registrar(log) as rig:
@@ -260,7 +264,8 @@ async def test_a_kubelet_that_refuses_for_days_is_still_tried(log):
 
 
 @in_virtual_time
-async def test_a_register_that_succeeds_without_a_stream_is_repeated_after_15_s(log, records):
+async def test_without_a_stream_it_registers_again(log, records):
+    """After 15 s."""
     async with registrar(log) as rig:
         await rig.appear()
         await rig.answer()
@@ -274,7 +279,7 @@ async def test_a_register_that_succeeds_without_a_stream_is_repeated_after_15_s(
 
 
 @in_virtual_time
-async def test_while_a_stream_is_open_nothing_is_sent_whatever_happens_to_the_file(log):
+async def test_an_open_stream_outweighs_the_file(log):
     async with registrar(log) as rig:
         await rig.serve()
         rig.kubelet(Change.GONE)
@@ -285,7 +290,7 @@ async def test_while_a_stream_is_open_nothing_is_sent_whatever_happens_to_the_fi
 
 
 @in_virtual_time
-async def test_a_lost_stream_of_the_same_kubelet_means_a_new_register_after_a_second_not_earlier(log):
+async def test_a_lost_stream_registers_after_a_second(log):
     async with registrar(log) as rig:
         (await rig.serve()).closed()
         await advance(0.99)
@@ -296,7 +301,8 @@ async def test_a_lost_stream_of_the_same_kubelet_means_a_new_register_after_a_se
 
 
 @in_virtual_time
-async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_resets_it(log):
+async def test_short_streams_make_the_pause_longer(log):
+    """One that lives resets it."""
     async with registrar(log) as rig:
         stream = await rig.serve()
         for pause in (1, 2, 4):
@@ -314,7 +320,7 @@ async def test_streams_that_die_soon_make_the_pause_longer_and_one_that_lives_re
 
 
 @in_virtual_time
-async def test_whoever_follows_it_is_told_once_that_the_list_was_sent(log):
+async def test_a_sent_list_is_told_once(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
         assert not rig.standing.value.listed
@@ -328,7 +334,7 @@ async def test_whoever_follows_it_is_told_once_that_the_list_was_sent(log):
 
 
 @in_virtual_time
-async def test_a_list_that_was_sent_on_a_stream_that_ended_does_not_count_for_the_next_one(log):
+async def test_each_stream_needs_its_list(log):
     async with registrar(log) as rig:
         first = await rig.serve()
         first.listed()
@@ -352,7 +358,8 @@ async def test_only_the_end_of_the_last_stream_counts(log):
 
 
 @in_virtual_time
-async def test_a_kubelet_that_went_while_we_waited_is_not_called_and_the_next_is_at_once(log):
+async def test_a_kubelet_that_went_is_not_called(log):
+    """The next one is, at once."""
     async with registrar(log) as rig:
         (await rig.serve()).closed()
         rig.kubelet(Change.GONE)
@@ -364,7 +371,7 @@ async def test_a_kubelet_that_went_while_we_waited_is_not_called_and_the_next_is
 
 
 @in_virtual_time
-async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
+async def test_a_kubelet_that_went_before_its_stream(log):
     async with registrar(log) as rig:
         stream = await rig.serve()
         rig.kubelet(Change.GONE)
@@ -374,7 +381,7 @@ async def test_a_kubelet_that_went_before_its_stream_ended_is_not_called(log):
 
 
 @in_virtual_time
-async def test_when_the_file_is_back_a_resource_without_a_stream_registers_again(log):
+async def test_a_file_that_is_back_registers_again(log):
     async with registrar(log) as rig:
         (await rig.serve()).closed()
         rig.kubelet(Change.GONE)
@@ -403,7 +410,7 @@ async def waiting(rig):
 
 @pytest.mark.parametrize("reach", [registering, expecting, serving, waiting], ids=lambda one: one.__name__)
 @in_virtual_time
-async def test_a_new_kubelet_is_registered_with_at_once_from_every_state(log, reach):
+async def test_a_new_kubelet_from_every_state(log, reach):
     async with registrar(log) as rig:
         await reach(rig)
         await rig.appear()
@@ -448,7 +455,8 @@ async def test_a_late_answer_of_an_older_attempt_changes_nothing(log):
 
 
 @in_virtual_time
-async def test_a_late_stream_of_a_register_that_was_given_up_is_as_good_as_any(log):
+async def test_a_late_stream_is_as_good(log):
+    """Of a Register that was given up."""
     async with registrar(log) as rig:
         await waiting(rig)
         rig.stream_opened()
@@ -457,7 +465,8 @@ async def test_a_late_stream_of_a_register_that_was_given_up_is_as_good_as_any(l
 
 
 @in_virtual_time
-async def test_changed_options_are_registered_anew_after_our_streams_were_ended_first(log):
+async def test_changed_options_are_registered_anew(log):
+    """After the streams were ended."""
     async with registrar(log) as rig:
         stream = await rig.serve()
         rig.options_changed()
@@ -473,7 +482,7 @@ async def test_changed_options_are_registered_anew_after_our_streams_were_ended_
 
 
 @in_virtual_time
-async def test_options_that_changed_while_registering_are_registered_once_it_is_served(log):
+async def test_options_that_changed_while_registering(log):
     async with registrar(log) as rig:
         await rig.appear()
         rig.plug.wanted = Options(prepare=True, prefer=False)
@@ -486,7 +495,7 @@ async def test_options_that_changed_while_registering_are_registered_once_it_is_
 
 @pytest.mark.parametrize("error", [KubeletError("no directory"), OSError("no space"), LookupError("a bug")], ids=repr)
 @in_virtual_time
-async def test_whatever_goes_wrong_before_sending_is_told_and_tried_again(log, records, error):
+async def test_a_failure_before_sending_is_retried(log, records, error):
     async with registrar(log) as rig:
         rig.plug.fails = error
         await rig.appear()

@@ -44,13 +44,13 @@ def test_what_else_the_kubelet_may_list(stranger, known):
     assert not stranger.complaint
 
 
-def test_another_registration_of_ours_replaces_the_other_plugins(stranger):
+def test_our_registration_replaces_the_others(stranger):
     look(stranger, "x0")
     assert look(stranger, "x0", written=LATER, since=LATER)
     assert not stranger.complaint
 
 
-def test_what_a_kubelet_wrote_as_all_plugins_registered_counts_once_nothing_follows(stranger):
+def test_an_early_checkpoint_counts_later(stranger):
     """It writes nothing more until the next Allocate, and that may be of the other plugin's device."""
     assert not look(stranger, "x0", written=100.3)
     assert look(stranger, "x0", written=100.3, now=100.0 + SETTLED + 0.1)

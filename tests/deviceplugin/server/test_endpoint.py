@@ -34,13 +34,13 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_the_socket_is_ours_alone_in_a_folder_that_is_ours_alone(serve):
+async def test_socket_and_folder_are_ours_alone(serve):
     served = await serve()
     assert (mode(served.folder), mode(served.socket)) == (0o700, 0o600)
     assert stat.S_ISSOCK(served.socket.stat().st_mode)
 
 
-async def test_every_dialect_is_served_on_the_bound_socket_and_on_each_link(serve, connect):
+async def test_each_link_serves_every_dialect(serve, connect):
     served = await serve()
     links = [served.directory / await served.endpoint.link() for _ in range(2)]
     for socket in (served.socket, *links):
@@ -49,7 +49,7 @@ async def test_every_dialect_is_served_on_the_bound_socket_and_on_each_link(serv
 
 
 @pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
-async def test_a_question_may_be_twice_as_long_as_a_list_and_no_longer(serve, connect, more, refused):
+async def test_a_question_is_twice_a_list(serve, connect, more, refused):
     served = await serve()
     client = connect(served.socket)
     question = v1beta1_pb2.PreferredAllocationRequest()
@@ -97,7 +97,8 @@ async def test_names_that_are_settled_leave_only_the_newest(serve):
 
 
 @pytest.mark.parametrize("deleted", ["socket", "links", "folder", "directory"])
-async def test_deleted_names_do_nothing_to_a_stream_and_the_next_link_works(serve, connect, deleted):
+async def test_deleted_names_leave_a_stream_alone(serve, connect, deleted):
+    """And the next link works."""
     served = await serve()
     link = served.directory / await served.endpoint.link()
     client = connect(link)
@@ -125,7 +126,8 @@ async def test_deleted_names_do_nothing_to_a_stream_and_the_next_link_works(serv
     assert await client.call("GetDevicePluginOptions")
 
 
-async def test_without_the_kubelets_directory_there_is_no_link_and_no_directory(serve):
+async def test_without_the_kubelets_directory(serve):
+    """There is no link, and the directory isn't made."""
     served = await serve()
     shutil.rmtree(served.directory)
     with pytest.raises(KubeletError):
@@ -133,7 +135,8 @@ async def test_without_the_kubelets_directory_there_is_no_link_and_no_directory(
     assert not served.directory.exists()
 
 
-async def test_a_socket_that_can_not_be_bound_is_an_error_and_can_be_tried_again(serve):
+async def test_a_file_in_the_folders_place(serve):
+    """It is an error, and the next try may succeed."""
     served = await serve(bind=False)
     served.directory.chmod(0o500)
     blocking = served.folder
@@ -146,7 +149,8 @@ async def test_a_socket_that_can_not_be_bound_is_an_error_and_can_be_tried_again
     await served.endpoint.open()
 
 
-async def test_a_socket_that_cannot_be_bound_is_not_served_and_can_be_tried_again(serve, connect, short_path):
+async def test_a_folder_that_may_not_be_written(serve, connect, short_path):
+    """It is an error, and the next try may succeed."""
     short_path.chmod(0o755)
     served = await serve(bind=False)
     served.folder.mkdir()
@@ -166,7 +170,7 @@ async def test_a_socket_that_cannot_be_bound_is_not_served_and_can_be_tried_agai
     assert health(await connect(served.directory / await served.endpoint.link()).watch().read()) == BOTH
 
 
-async def test_a_socket_that_goes_before_it_is_ours_alone_is_not_served(serve, connect):
+async def test_a_socket_that_vanishes_is_not_served(serve, connect):
     served = await serve(bind=False)
     opening = asyncio.ensure_future(served.endpoint.open())
     sockets: list[Path] = []
@@ -189,7 +193,7 @@ async def test_closing_ends_streams_and_removes_every_name(serve, connect):
     assert list(served.folder.iterdir()) == [served.endpoint.ownership.path]
 
 
-async def test_closing_waits_for_an_allocate_only_as_long_as_it_is_told(serve, connect):
+async def test_closing_waits_so_long_for_an_allocate(serve, connect):
     served = await serve()
     served.calls.go_on.clear()
     request = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}])
@@ -225,7 +229,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(serve, connect, short_path, records):
+async def test_a_second_gateway_waits_for_the_end(serve, connect, short_path, records):
     command = [sys.executable, "-c", SECOND, str(short_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as first:  # noqa: ASYNC220  another gateway
         try:
@@ -248,9 +252,7 @@ async def test_a_second_gateway_waits_and_takes_over_when_the_first_is_killed(se
     assert not list(served.folder.glob("*-5.sock"))
 
 
-async def test_who_has_served_before_takes_nothing_from_a_gateway_that_is_in_the_new_directory_already(
-    serve, short_path, records
-):
+async def test_who_has_served_asks_nobody(serve, short_path, records):
     """Nobody would follow that handover to its end, and then both would serve."""
     asked: list[object] = []
 
@@ -309,7 +311,7 @@ class Generic:
         return results
 
 
-async def test_a_generic_client_finds_and_calls_everything_through_reflection(serve):
+async def test_reflection_tells_everything(serve):
     served = await serve()
     generic = Generic(served.socket)
     try:
@@ -330,7 +332,7 @@ async def test_a_generic_client_finds_and_calls_everything_through_reflection(se
 
 
 @pytest.mark.parametrize("depth", [0, 4], ids=["a short path", "a path too long for a socket"])
-async def test_an_older_server_ends_once_the_only_stream_is_the_newer_ones(serve, connect, short_path, depth):
+async def test_an_older_server_ends_after_its_streams(serve, connect, short_path, depth):
     directory = short_path.joinpath(*["d" * 50] * depth)
     directory.mkdir(parents=True, exist_ok=True)
     short = short_path / "s"
@@ -353,7 +355,7 @@ async def test_an_older_server_ends_once_the_only_stream_is_the_newer_ones(serve
 
 
 @pytest.mark.parametrize("deleted", ["socket", "folder"])
-async def test_the_end_of_an_older_server_leaves_the_newer_ones_socket(serve, connect, deleted):
+async def test_an_older_server_leaves_the_newer_socket(serve, connect, deleted):
     served = await serve()
     served.socket.unlink() if deleted == "socket" else shutil.rmtree(served.folder)
     before = len(list(DESCRIPTORS.iterdir()))  # noqa: ASYNC240  of /proc

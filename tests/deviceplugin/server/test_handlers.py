@@ -28,7 +28,7 @@ def allocate(*ids):
     return v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ids}])
 
 
-async def test_allocate_answers_in_v1beta1_one_response_for_each_container(served, client):
+async def test_allocate_answers_each_container(served, client):
     request = v1beta1_pb2.AllocateRequest(container_requests=[{"devices_ids": ["a"]}, {"devices_ids": ["b"]}])
     answer = v1beta1_pb2.AllocateResponse.FromString(await client.call("Allocate", request))
     assert [dict(one.envs) for one in answer.container_responses] == [{"A": "1"}] * 2
@@ -38,7 +38,8 @@ async def test_allocate_answers_in_v1beta1_one_response_for_each_container(serve
 @pytest.mark.parametrize(
     ("spoken", "kind"), [(v1alpha2.API, v1alpha2_pb2.AllocateResponse), (v1alpha1.API, v0_1_pb2.AllocateResponse)]
 )
-async def test_the_dialect_that_was_registered_decides_how_the_shared_path_answers(served, client, spoken, kind):
+async def test_the_registered_dialect_answers(served, client, spoken, kind):
+    """On the path that two dialects share."""
     served.resource.speak(spoken)
     raw = await client.call("Allocate", v1alpha2_pb2.AllocateRequest(devicesIDs=["a"]), V1ALPHA)
     answer = kind.FromString(raw)
@@ -47,7 +48,7 @@ async def test_the_dialect_that_was_registered_decides_how_the_shared_path_answe
     assert served.calls.prepared == [("a",)]  # these have no call for it
 
 
-async def test_on_the_shared_path_the_newer_dialect_is_spoken_to_a_client_that_never_registered_us(served, client):
+async def test_an_unregistered_path_is_the_newer_dialects(served, client):
     raw = await client.call("Allocate", v1alpha2_pb2.AllocateRequest(devicesIDs=["a"]), V1ALPHA)
     assert dict(v1alpha2_pb2.AllocateResponse.FromString(raw).envs) == {"A": "1"}
 
@@ -76,7 +77,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("error", "code"), ERRORS, ids=lambda one: type(one).__name__)
-async def test_each_kind_of_error_has_its_code_and_its_text_and_is_logged(served, client, records, error, code):
+async def test_each_error_has_its_code(served, client, records, error, code):
     served.calls.error = error
     assert await status(client.call("Allocate", allocate("a"))) == (code, str(error))
     assert records.texts() == [f"Allocate refused: {error}"]
@@ -106,7 +107,7 @@ async def test_an_unknown_id_is_refused_by_name(served, client):
     assert served.handlers.refused.value is None
 
 
-async def test_a_bug_of_the_gateway_is_an_internal_error_and_logged_with_its_traceback(served, client, records):
+async def test_a_bug_is_an_internal_error(served, client, records):
     served.calls.error = LookupError("oops")
     code, text = await status(client.call("Allocate", allocate("a")))
     assert (code, "a bug of the gateway" in text) == (CODE.INTERNAL, True)
@@ -148,7 +149,7 @@ async def test_garbage_is_an_invalid_argument(served, client, method, garbage):
 
 
 @pytest.mark.parametrize("path", [V1BETA1, V1ALPHA])
-async def test_garbage_to_list_and_watch_is_an_invalid_argument_and_no_stream(served, client, path):
+async def test_garbage_opens_no_stream(served, client, path):
     code, _ = await status(client.watch(path, b"\xff" * 10).read())
     assert code is CODE.INVALID_ARGUMENT
     assert served.audience.opened_streams == []
@@ -171,7 +172,7 @@ async def test_an_unknown_method_is_unimplemented(served, client):
     assert (await status(client.call("PreStartContainer", path=V1ALPHA)))[0] is CODE.UNIMPLEMENTED
 
 
-async def test_a_cancelled_allocate_is_no_error_in_the_log_and_holds_nothing_any_more(served, client, records):
+async def test_a_cancelled_allocate_is_no_error(served, client, records):
     served.calls.go_on.clear()
     call = client.call("Allocate", allocate("a"))
     await until(lambda: served.calls.allocated)
@@ -194,7 +195,8 @@ async def test_of_what_goes_well_only_an_allocation_is_a_line(served, client, re
     assert text.startswith("allocated 1 device to a container, in ")
 
 
-async def test_while_it_ends_it_refuses_new_calls_and_finishes_those_in_flight(served, client):
+async def test_an_end_finishes_the_calls_in_flight(served, client):
+    """New ones are refused."""
     served.calls.go_on.clear()
     stream = client.watch()
     await stream.read()

@@ -40,7 +40,7 @@ def listing(names):
     return sorted(path.name for path in names.base.parent.iterdir())
 
 
-def test_names_are_short_and_differ_and_never_hold_the_resources_name(tmp_path):
+def test_names_are_hashes(tmp_path):
     domain = ".".join(["d" * 59] * 4)
     names = {named(tmp_path, f"{domain}/{'n' * 62}{last}").base.name for last in "abc"}
     assert len(names) == 3
@@ -60,7 +60,8 @@ def test_the_names_are_the_same_in_the_next_process(tmp_path):
     assert named(tmp_path).base == named(tmp_path).base
 
 
-async def test_what_a_gateway_before_us_left_is_swept_and_nothing_else(tmp_path):
+async def test_what_another_gateway_left_is_swept(tmp_path):
+    """And nothing else."""
     names = await owned(tmp_path)
     hash_ = names.base.stem
     others = {f"{hash_}.lock", "0123456789abcdef.sock", "0123456789abcdef-1.sock", "README", f"x{hash_}-1.sock"}
@@ -73,7 +74,7 @@ async def test_what_a_gateway_before_us_left_is_swept_and_nothing_else(tmp_path)
     end(names)
 
 
-async def test_each_link_is_another_name_of_the_socket_relative_to_the_kubelets_directory(tmp_path):
+async def test_each_link_names_the_socket(tmp_path):
     names = bound(await owned(tmp_path))
     links = [names.link() for _ in range(3)]
     assert len(set(links)) == 3
@@ -103,7 +104,8 @@ async def test_of_many_links_the_newest_stay(tmp_path):
     end(names)
 
 
-async def test_removing_takes_our_names_and_the_lock_and_nothing_else(tmp_path):
+async def test_removing_takes_names_and_lock(tmp_path):
+    """And nothing else."""
     names = bound(await owned(tmp_path))
     names.link()
     (names.base.parent / "README").touch()
@@ -112,7 +114,7 @@ async def test_removing_takes_our_names_and_the_lock_and_nothing_else(tmp_path):
     end(names)
 
 
-async def test_names_that_are_not_ours_any_more_are_not_removed(tmp_path):
+async def test_names_of_others_are_not_removed(tmp_path):
     first = bound(await owned(tmp_path))
     first.base.parent.rename(tmp_path / "aside")
     second = bound(await owned(tmp_path))
@@ -134,7 +136,8 @@ def named_as_by_a_gateway(names, *, lock=True):
 
 
 @pytest.mark.parametrize("lock", [True, False])
-async def test_what_is_left_of_a_resource_that_nobody_serves_any_more_is_removed_and_nothing_else(tmp_path, lock):
+async def test_names_that_nobody_owns_are_removed(tmp_path, lock):
+    """And nothing else."""
     ours, other = named(tmp_path), named(tmp_path, "example.com/other")
     hash_ = other.base.stem
     strange = {f"x{hash_}.sock", f"{hash_}.txt", f"{hash_}.sock.new", f"{hash_[1:]}.sock", "README", "0" * 16}
@@ -155,7 +158,7 @@ async def test_what_another_gateway_serves_is_left_to_it(tmp_path):
     end(other)
 
 
-async def test_a_lock_that_is_no_file_of_ours_keeps_what_is_beside_it(tmp_path):
+async def test_a_strange_lock_keeps_its_names(tmp_path):
     other = named(tmp_path, "example.com/other")
     other.base.touch()
     os.mkfifo(other.base.with_suffix(".lock"))
@@ -165,7 +168,7 @@ async def test_a_lock_that_is_no_file_of_ours_keeps_what_is_beside_it(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["nothing", "a link"])
-def test_nothing_is_removed_from_a_folder_that_is_not_ours(tmp_path, what):
+def test_a_strange_folder_keeps_its_names(tmp_path, what):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     precious = elsewhere / SocketNames(Ownership(tmp_path, "example.com/other")).base.name

@@ -34,7 +34,7 @@ def _id(number):
 
 
 @pytest.mark.parametrize("path", [V1BETA1, V1ALPHA])
-async def test_the_full_list_comes_first_and_each_change_after_it(served, client, path):
+async def test_the_full_list_comes_first(served, client, path):
     stream = client.watch(path)
     assert health(await stream.read(), path) == HEALTHY
     served.inventory.take(
@@ -51,7 +51,7 @@ async def test_an_empty_list_is_sent_too(serve, connect):
     assert health(await connect(empty.socket).watch().read()) == {}
 
 
-async def test_nothing_is_sent_when_nothing_that_travels_changed(served, client):
+async def test_only_news_is_sent(served, client):
     stream = client.watch()
     await stream.read()
     served.inventory.take(
@@ -139,9 +139,8 @@ async def test_a_dead_stream_takes_nothing_from_the_others(served, connect):
 
 
 @pytest.mark.parametrize(("path", "agent"), [(V1ALPHA, "grpc-go/1.3.0"), (V1BETA1, "grpc-go/1.7.5")])
-async def test_a_kubelet_that_keeps_old_health_gets_all_unhealthy_first_and_the_true_list_at_once(
-    served, connect, path, agent
-):
+async def test_a_forgetful_kubelet_gets_two_lists(served, connect, path, agent):
+    """All Unhealthy first, and the true list at once."""
     stream = connect(served.socket, agent=agent).watch(path)
     assert health(await stream.read(), path) == SICK
     assert health(await stream.read(), path) == HEALTHY
@@ -185,7 +184,7 @@ async def test_the_end_of_a_stream_is_told_however_it_ends(served, client, end):
 
 
 @pytest.mark.parametrize("end", ["cancelled", "its connection closed"])
-async def test_the_end_of_a_stream_that_is_not_read_is_told_too(served, client, end):
+async def test_the_end_of_an_unread_stream_is_told(served, client, end):
     served.inventory.take(megabyte())
     stream = client.watch()
     await until(lambda: served.audience.open)
@@ -199,7 +198,7 @@ async def test_the_end_of_a_stream_that_is_not_read_is_told_too(served, client, 
     await until(lambda: not served.audience.open)
 
 
-async def test_two_hundred_streams_opened_and_cancelled_leave_no_task_and_no_stream(served, client):
+async def test_cancelled_streams_leave_nothing(served, client):
     await client.call("GetDevicePluginOptions")
     before = len(asyncio.all_tasks())
     streams = [client.watch() for _ in range(200)]

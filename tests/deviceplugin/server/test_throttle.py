@@ -46,7 +46,7 @@ async def test_lists_of_all_resources_keep_the_pause_of_the_api():
 
 
 @in_virtual_time
-async def test_a_list_waits_until_the_kubelet_has_written_the_one_before():
+async def test_a_list_waits_for_the_checkpoint():
     written = Signal()
     throttle, loop = ListThrottle(written), asyncio.get_running_loop()
     began = loop.time()
@@ -57,7 +57,7 @@ async def test_a_list_waits_until_the_kubelet_has_written_the_one_before():
 
 
 @in_virtual_time
-async def test_a_kubelet_that_is_not_seen_to_write_is_waited_for_once():
+async def test_a_blind_watch_is_waited_for_once():
     written = Signal()
     throttle, loop = ListThrottle(written), asyncio.get_running_loop()
     began = loop.time()
@@ -81,7 +81,7 @@ async def test_an_api_without_a_pause_waits_for_nobody():
     assert times == [began]
 
 
-async def test_the_list_that_is_sent_is_the_newest_when_it_is_its_turn():
+async def test_the_newest_list_has_the_turn():
     throttle, one = ListThrottle(Signal()), inventory()
     await throttle.turn(PACED.pause)
     sending = asyncio.ensure_future(sent(Lists(one, throttle), PACED, []))
@@ -115,7 +115,7 @@ async def test_an_end_may_be_said_twice():
         await reading
 
 
-async def test_a_stream_whose_end_was_said_before_it_waited_ends():
+async def test_an_end_before_the_wait_is_heard():
     end = End()
     end.say()
     async with asyncio.timeout(10):
