@@ -15,12 +15,7 @@ def after(*looks):
     incarnations = Incarnations()
     for found, *words in looks:
         change = incarnations.see(found, created="created" in words, streaming="streaming" in words)
-    assert incarnations.there == (looks[-1][0] is not None)
     return change
-
-
-def test_before_the_first_look_there_is_no_file():
-    assert not Incarnations().there
 
 
 @pytest.mark.parametrize("words", [(), ("created",), ("streaming",), ("created", "streaming")])

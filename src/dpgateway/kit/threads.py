@@ -139,7 +139,7 @@ class Threads:
         future: asyncio.Future[T] = loop.create_future()
         job = _Job(name, function, future, loop)
         if self._place(job):
-            self._start_later(job, loop, self._patience_of(seconds))
+            self._start_later(job, loop, min(self._patience, seconds / 10))
         return future
 
     async def call_within(self, name: str, function: Callable[[], T], seconds: float) -> T:
@@ -154,7 +154,7 @@ class Threads:
         """
         future: Future[T] = Future()
         job = _Job(name, function, future)
-        end, patience = time.monotonic() + seconds, self._patience_of(seconds)
+        end, patience = time.monotonic() + seconds, min(self._patience, seconds / 10)
         waits = self._place(job)
         while waits:
             left = end - time.monotonic()
@@ -192,10 +192,6 @@ class Threads:
                 return True
             self._count += 1
         return self._start(job)
-
-    def _patience_of(self, seconds: float) -> float:
-        """Seconds that a job waits for a thread if its caller waits for it so long."""
-        return min(self._patience, seconds / 10)
 
     def _start_later(self, job: _Job, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         def start() -> None:

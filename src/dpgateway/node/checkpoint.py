@@ -59,7 +59,8 @@ def parse(raw: bytes) -> Content:
             containers = _containers(entry)
             near: dict[int, Noted] = {}  # shared between ids, of which there may be millions
             for id_, node in _ids(entry):
-                noted = near.get(node) or near.setdefault(node, Noted(_nodes(node), containers))
+                nodes = (node,) if 0 <= node <= _LAST_NODE else ()
+                noted = near.get(node) or near.setdefault(node, Noted(nodes, containers))
                 ids[id_] = ids[id_].joined(noted) if id_ in ids else noted
         registered = document.get("Data", document).get("RegisteredDevices") or {}
         return Content(held, {_text(name): frozenset(map(_text, _list(ids))) for name, ids in registered.items()})
@@ -97,15 +98,11 @@ def _parsing() -> Iterator[None]:
 
 
 def _document(raw: bytes) -> dict[str, Any]:
-    document: dict[str, Any] = _decoder(len(raw)).decode(raw.decode())
-    return document
-
-
-def _decoder(length: int) -> json.JSONDecoder:
     decoder = json.JSONDecoder()
-    if length > SHORT:
+    if len(raw) > SHORT:
         decoder.scan_once = scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
-    return decoder
+    document: dict[str, Any] = decoder.decode(raw.decode())
+    return document
 
 
 def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -134,10 +131,6 @@ def _containers(entry: dict[str, Any]) -> frozenset[Container]:
 
 def _answer(entry: dict[str, Any]) -> bytes:
     return base64.b64decode(entry.get("AllocResp") or "", validate=True)
-
-
-def _nodes(node: int) -> tuple[int, ...]:
-    return (node,) if 0 <= node <= _LAST_NODE else ()
 
 
 def _list(value: object) -> list[Any]:

@@ -33,9 +33,6 @@ class SocketFile:
             return None
         return cls(found.st_dev, found.st_ino, found.st_ctime_ns)
 
-    def same_inode(self, other: SocketFile) -> bool:
-        return (self.device, self.inode) == (other.device, other.inode)
-
 
 class Change(enum.Enum):
     """The meaning of one look at ``kubelet.sock``."""
@@ -47,34 +44,30 @@ class Change(enum.Enum):
 
 
 class Incarnations:
-    """Compares each file with the one before."""
+    """The incarnation of one ``kubelet.sock``, look by look."""
 
     def __init__(self) -> None:
-        self._file: SocketFile | None = None
-        self._first: SocketFile | None = None
-        """The file when this incarnation was first seen."""
         self._there = False
-
-    @property
-    def there(self) -> bool:
         """Whether the last look found the file."""
-        return self._there
+        self._last: SocketFile | None = None
+        """The file that was found last."""
+        self._first: SocketFile | None = None
+        """The file when its incarnation was first seen."""
 
     def see(self, found: SocketFile | None, *, created: bool, streaming: bool) -> Change:
         """``created``: a CREATE event came for the file since the last look; ``streaming``: a kubelet streams."""
+        was_there, self._there = self._there, found is not None
         if found is None:
-            was, self._there = self._there, False
-            return Change.GONE if was else Change.NONE
-        returned, self._there = not self._there, True
-        last, self._file = self._file, found
-        if self._is_new(last, found, created=created, streaming=streaming) or (returned and not streaming):
+            return Change.GONE if was_there else Change.NONE
+
+        last, self._last = self._last, found
+        if last is None or self._first is None or (last.device, last.inode) != (found.device, found.inode):
+            new = True
+        elif created:  # a look because of an earlier DELETE event may have seen this file already
+            new = self._first.ctime != found.ctime
+        else:  # a living kubelet's file was touched, unless none streams
+            new = last.ctime != found.ctime and not streaming
+        if new or not (was_there or streaming):
             self._first = found
             return Change.NEW
-        return Change.BACK if returned else Change.NONE
-
-    def _is_new(self, last: SocketFile | None, found: SocketFile, *, created: bool, streaming: bool) -> bool:
-        if last is None or self._first is None or not last.same_inode(found):
-            return True
-        if created:  # a look at an earlier DELETE event may have seen this file already
-            return self._first.ctime != found.ctime
-        return last.ctime != found.ctime and not streaming
+        return Change.NONE if was_there else Change.BACK
