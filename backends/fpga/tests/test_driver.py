@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from dpgateway_fpga import FpgaDriver
 from dpgateway_fpga.programmers import BoardState, Failed, Verification
-from dpgateway_fpga.slot import pause
+from dpgateway_fpga.retrying import pause
 
 from dpgateway import Device, DeviceUnavailable, DriverError
 

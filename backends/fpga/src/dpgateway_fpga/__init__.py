@@ -10,6 +10,7 @@ places        where a board is in sysfs
 known         the node's boards, as all sources know them
 station       one board for all resources of this process
 slot          one board as one resource offers it
+retrying      attempts again after failures
 ensuring      makes sure that one board runs one bitstream
 journal       what was programmed onto each board, on disk
 bitstream     reads a bitstream, and refuses the file at any doubt

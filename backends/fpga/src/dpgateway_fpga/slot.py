@@ -1,9 +1,18 @@
-"""One board as one resource offers it: whether it can be had, and attempts to make it so."""
+"""One board as one resource offers it: whether it can be had, and attempts to make it so.
+
+Theory. Resources of one pool may share a board, each with a slot of its own. All slots of a board share a *station*, at
+which one job programs the board at a time; its beginning and end change the health in every slot. What the board runs
+is in the journal, not here. A slot keeps three things:
+
+- the health as it was listed, which also holds during a job of this resource: a fault lasts until programming ends;
+- why the bitstream is *refused*: its file can't be used, whatever the board does. That is this resource's fault alone,
+  and over when the file is good again;
+- the *retries* of failures that may pass. A container's start attempts at once in any case.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +25,7 @@ from dpgateway_fpga.ensuring import Meanwhile, Refused, Work, may_pass
 from dpgateway_fpga.options import FpgaOptions
 from dpgateway_fpga.programmers import Progress, said
 from dpgateway_fpga.reader import PatientReader
+from dpgateway_fpga.retrying import Retries
 from dpgateway_fpga.station import ProgrammingJob, station
 from dpgateway_fpga.ways import DISCOVERS
 
@@ -28,14 +38,12 @@ class Slot:
         self._device = work.board.device()
         self._reader = PatientReader("its state", partial(work.programmer.read, work.board), context.changed)
         self._station = station(options.state_dir, work.board.key)
+        self._retries = Retries(options, self._try_again, self._no_retry)
         self._state = threading.Lock()
-        """Guards the fields below."""
+        """Guards the health, which the station's threads change as well."""
         self._health = Health.healthy()
         self._refused = ""
         """Why the bitstream can't be programmed, onto this board at least."""
-        self._failures = 0
-        self._retry: threading.Timer | None = None
-        self._closed = False
         self._looks_again = False
         """Whether another look was asked for, because the board has come."""
         self._station.watch(self)
@@ -139,9 +147,7 @@ class Slot:
     def close(self) -> None:
         """A job under way ends by itself; retries begin no more."""
         self._station.leave(self)
-        with self._state:
-            self._closed = True
-            self._cancel()
+        self._retries.close()
 
     def _begin(self, bitstream: Bitstream, work: Callable[[Bitstream, Progress], None]) -> ProgrammingJob:
         if self._unknown:
@@ -156,27 +162,20 @@ class Slot:
         try:
             work(tell)
         except (Busy, Meanwhile):
-            self._settle(0)
+            self._retries.settle(0)
             raise
         except BaseException as error:
             self._failed(error)
             raise
         self._refused = ""
-        self._settle(0)
+        self._retries.settle(0)
 
     def _failed(self, error: BaseException) -> None:
         """Tries again later, if what was wrong may pass. A container's next start tries in any case."""
-        failures, why = self._failures + 1, _text(error)
+        failures, why = self._retries.failures + 1, _text(error)
         self._refused = why if isinstance(error, Refused) else ""
         self._context.log.warning("board %s can't be programmed (failure %d): %s", self.board.id, failures, why)
-        self._settle(failures, again=isinstance(error, Refused) or may_pass(error))
-
-    def _settle(self, failures: int, *, again: bool = False) -> None:
-        with self._state:
-            self._failures = failures
-            self._cancel()
-            if again:
-                self._plan()
+        self._retries.settle(failures, again=isinstance(error, Refused) or may_pass(error))
 
     # trying again
 
@@ -184,24 +183,13 @@ class Slot:
         """An earlier driver's failure may pass, too."""
         entry = self._work.entry()
         ours = entry is not None and entry.state == "faulted" and entry.resource == self._work.resource
-        with self._state:
-            if ours and entry is not None and entry.again and self._retry is None and self._station.job is None:
-                self._plan()
+        if ours and entry is not None and entry.again and self._station.job is None:
+            self._retries.plan()
 
-    def _plan(self) -> None:
-        """Called with the lock."""
-        if self._closed:
-            return
-        self._retry = threading.Timer(pause(max(1, self._failures), self._options), self._try_again)
-        self._retry.daemon = True
-        try:
-            self._retry.start()
-        except RuntimeError as error:  # no thread can be started
-            self._context.log.warning("board %s isn't tried again until a container's start: %s", self.board.id, error)
+    def _no_retry(self, why: str) -> None:
+        self._context.log.warning("board %s isn't tried again until a container's start: %s", self.board.id, why)
 
     def _try_again(self) -> None:
-        with self._state:
-            self._retry = None
         if not self._refused:
             with contextlib.suppress(Busy):  # another resource programs it
                 self._begin(self._options.bitstream, self._work.ensure_again)
@@ -212,13 +200,8 @@ class Slot:
             self._failed(error)
         else:
             self._refused = ""
-            self._settle(0)
+            self._retries.settle(0)
         self.station_changed()
-
-    def _cancel(self) -> None:
-        if self._retry:
-            self._retry.cancel()
-            self._retry = None
 
 
 def unknown(board: Board, options: FpgaOptions) -> str:
@@ -231,9 +214,3 @@ def unknown(board: Board, options: FpgaOptions) -> str:
 
 def _text(error: BaseException) -> str:
     return str(error) or repr(error)
-
-
-def pause(failures: int, options: FpgaOptions) -> float:
-    """Seconds to wait after this many failures. The jitter separates boards that failed at the same time."""
-    first, limit = options.retry_first.total_seconds(), options.retry_limit.total_seconds()
-    return min(limit, first * 2.0 ** min(failures - 1, 30)) * random.uniform(0.8, 1.0)  # noqa: S311  no secret

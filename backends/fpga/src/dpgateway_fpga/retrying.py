@@ -1,0 +1,68 @@
+"""Attempts again after failures: the pause doubles from ``retry_first`` up to ``retry_limit``."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+from dpgateway_fpga.options import FpgaOptions
+
+
+class Retries:
+    """Of one board. At most one attempt is planned. Used from any thread."""
+
+    def __init__(self, options: FpgaOptions, attempt: Callable[[], None], complain: Callable[[str], None]) -> None:
+        """``attempt`` runs on a thread of its own; ``complain`` gets why none can be planned."""
+        self._options, self._attempt, self._complain = options, attempt, complain
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._closed = False
+        self.failures = 0
+        """The failures since the last success."""
+
+    def settle(self, failures: int, *, again: bool = False) -> None:
+        """After an attempt, which cancels a planned one. ``again``: plans the next one."""
+        with self._lock:
+            self.failures = failures
+            self._cancel()
+            if again:
+                self._plan()
+
+    def plan(self) -> None:
+        """Plans an attempt, unless one is planned."""
+        with self._lock:
+            if self._timer is None:
+                self._plan()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._cancel()
+
+    def _plan(self) -> None:
+        """Called with the lock."""
+        if self._closed:
+            return
+        self._timer = threading.Timer(pause(max(1, self.failures), self._options), self._due)
+        self._timer.daemon = True
+        try:
+            self._timer.start()
+        except RuntimeError as error:  # no thread can be started
+            self._complain(str(error))
+
+    def _due(self) -> None:
+        with self._lock:
+            self._timer = None
+        self._attempt()
+
+    def _cancel(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+
+def pause(failures: int, options: FpgaOptions) -> float:
+    """Seconds to wait after this many failures. The jitter separates boards that failed at the same time."""
+    first, limit = options.retry_first.total_seconds(), options.retry_limit.total_seconds()
+    return min(limit, first * 2.0 ** min(failures - 1, 30)) * random.uniform(0.8, 1.0)  # noqa: S311  no secret
