@@ -21,6 +21,8 @@ from dpgateway.errors import CdiError, RequestError
 from dpgateway.model import Allocation
 from dpgateway.resource.granting import Granting, Terms
 
+NOTHING = Allocation()
+
 
 class KubeletCalls:
     """Used from the event loop."""
@@ -87,7 +89,7 @@ class KubeletCalls:
         """One grant per container, in the order of the requests; prepared too, if ``api`` has no call for that."""
         grants: list[Grant] = []
         for asked in requests:
-            ids, allocation = tuple(dict.fromkeys(asked)), Allocation()
+            ids, allocation = tuple(dict.fromkeys(asked)), NOTHING
             if ids:
                 deliver = partial(self._deliver, ids, api, tuple(grants))
                 terms = Terms(self.api.name, deliver, api.repeats, Call.PREPARE not in api.by_call)
